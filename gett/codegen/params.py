@@ -1,0 +1,43 @@
+"""The one argument of every kernel: a struct passed by value, declared in C++ and packed in Python from one list.
+
+Layout: addresses of a, b, c, d and the workspace at 0, 8, ... 32; alpha at 48 and beta at 64 (16 bytes each, in the
+accumulator's type); named integers from 80; then the tables of `ParamTable`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from gett.codegen.index import ParamTable
+from gett.codegen.types import accumulator, cpp_type
+
+POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
+ALPHA, BETA, NAMED = 48, 64, 80
+
+
+def declare_params(dtype: str, dtype_c: str, dtype_d: str, names: Mapping[str, int], table: ParamTable) -> str:
+    """C++ text of `struct Params`."""
+    element, acc = cpp_type(dtype), cpp_type(accumulator(dtype))
+    # The first integer carries the alignment that puts it at NAMED whatever the size of beta.
+    integers = "".join(f"  {'' if i else 'alignas(16) '}int {name};\n" for i, name in enumerate(names))
+    return (
+        "struct Params {\n"
+        f"  const {element}* a;\n  const {element}* b;\n  const {cpp_type(dtype_c)}* c;\n  {cpp_type(dtype_d)}* d;\n"
+        f"  {acc}* workspace;\n"
+        f"  alignas(16) {acc} alpha;\n  alignas(16) {acc} beta;\n{integers}"
+        f"{'' if len(names) % 2 == 0 else '  int pad;' + chr(10)}{table.declare()}}};\n"
+    )
+
+
+def pack_params(names: Mapping[str, int], table: ParamTable) -> bytes:
+    """The struct's bytes with addresses, alpha and beta zeroed; padded to 16 bytes."""
+    values = [*names.values()] + ([] if len(names) % 2 == 0 else [0])
+    out = bytes(NAMED) + struct.pack(f"<{len(values)}i", *values) + table.pack()
+    return out + bytes(-len(out) % 16)
+
+
+def scalar_slots(dtype: str) -> tuple[tuple[str, int, str], ...]:
+    """Slots of alpha and beta."""
+    kind = accumulator(dtype)
+    return (("alpha", ALPHA, kind), ("beta", BETA, kind))

@@ -1,0 +1,66 @@
+"""Every error and warning that gett raises for what a user can cause.
+
+Each error is a `GettError` and also the built-in that NumPy would raise in its place: handlers keep working.
+"""
+
+from __future__ import annotations
+
+
+class GettError(Exception):
+    """Base of all errors of this package."""
+
+
+class SubscriptsError(GettError, ValueError):
+    """The subscripts are malformed or do not fit the number of operands or their ranks."""
+
+
+class LabelError(SubscriptsError, TypeError):
+    """A label list of the interleaved form is not a list of hashable labels."""
+
+
+class ShapeError(GettError, ValueError):
+    """Extents disagree; the text names the mode, the operands and both extents."""
+
+
+class DTypeError(GettError, TypeError):
+    """A dtype is unsupported, or a cast is not allowed by `casting=`."""
+
+
+class MixedArraysError(GettError, TypeError):
+    """Operands live in different places (NumPy and CuPy arrays, or two devices)."""
+
+
+class OutputError(GettError, ValueError):
+    """`out=` has the wrong shape, dtype or kind, is read-only, or overlaps itself or an input."""
+
+
+class PrecisionError(GettError, ValueError):
+    """`precision=` is unknown, or does not apply to the operands' dtype."""
+
+
+class OptionError(GettError, ValueError):
+    """Another option has a value that it does not take."""
+
+
+class ScheduleError(GettError, ValueError):
+    """No kernel schedule meets the hard limits; the text names the limit."""
+
+
+class CompileError(GettError, RuntimeError):
+    """The CUDA compiler rejected a kernel, spilled registers, or serialised tensor-core instructions."""
+
+
+class MissingPackageError(GettError, ImportError):
+    """A package is needed that is not installed; the text says how to install it."""
+
+
+class DeviceError(GettError, RuntimeError):
+    """There is no usable driver or GPU, or a driver call failed."""
+
+
+class OutOfMemoryError(GettError, MemoryError):
+    """An allocation failed; the text gives the bytes asked for."""
+
+
+class KernelCacheWarning(UserWarning):
+    """The disk cache cannot be used; kernels are compiled again in each process."""

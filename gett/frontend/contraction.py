@@ -1,0 +1,74 @@
+"""The record of one contraction: what is multiplied, summed and stored, and how each tensor lies in memory.
+
+Owns the semantics of a pairwise (or one-operand) contraction. Knows nothing of GEMM groups, tiles or devices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """How one tensor is addressed.
+
+    Attributes:
+        modes: Distinct mode numbers. A mode repeated in the subscripts (a diagonal) occurs once, its strides added.
+        strides: Bytes between neighbours along each mode; 0 where a size-1 axis is broadcast; may be negative.
+        dtype: NumPy dtype name (`"bfloat16"` for that type).
+        alignment: Largest power of two, at most 256, that divides the address of the element at coordinate 0.
+    """
+
+    modes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    alignment: int = 16
+
+    def stride(self, mode: int) -> int:
+        """Byte stride along `mode`, 0 where this tensor does not have it."""
+        return self.strides[self.modes.index(mode)] if mode in self.modes else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`D = alpha * sum(A * B) + beta * C` over all modes that D lacks.
+
+    Attributes:
+        names: Display name of each mode; mode numbers index it.
+        extents: Extent of each mode.
+        a: First operand.
+        b: Second operand, or None: D is then a permutation, diagonal, sum or broadcast of A alone.
+        d: The result. Every mode of D is distinct.
+        c: The added operand (its modes are a subset of D's), or None.
+        dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it.
+        precision: How products are formed: `"ieee"` (FMA or the type's own tensor-core product) or `"tf32"`.
+    """
+
+    names: tuple[str, ...]
+    extents: tuple[int, ...]
+    a: Operand
+    b: Operand | None
+    d: Operand
+    c: Operand | None
+    dtype: str
+    precision: str = "ieee"
+
+    @property
+    def shape_d(self) -> tuple[int, ...]:
+        """Extents of D in the order of its modes."""
+        return tuple(self.extents[m] for m in self.d.modes)
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """Modes that D lacks."""
+        return tuple(m for m in range(len(self.extents)) if m not in self.d.modes)
+
+    @property
+    def volume(self) -> int:
+        """Number of elementary products (points of the iteration space)."""
+        return math.prod(self.extents)
+
+    def spell(self, operand: Operand) -> str:
+        """The modes of an operand as subscripts, e.g. `"kjicba"`."""
+        return "".join(self.names[m] for m in operand.modes)

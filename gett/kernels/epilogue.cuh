@@ -1,0 +1,127 @@
+// From accumulators to D: through shared memory, so that stores follow D's own order whatever the fragments' order.
+//
+// Offsets of every row (m) and column (n) of the tile are worked out once and kept in shared memory; a store then
+// costs two look-ups, not a decode of all modes.
+#pragma once
+#include "gett/common.cuh"
+
+namespace gett {
+
+// Row and column offsets in D and C; kInvalid marks the padding.
+template <class Traits> struct Offsets {
+  static constexpr int kPerTensor = Traits::kBlockM + Traits::kBlockN;
+  static constexpr int kBytes = kPerTensor * 8 * (Traits::kHasC ? 2 : 1);
+  long long* d_;
+
+  GETT_DEVICE long long* rows_d() const { return d_; }
+  GETT_DEVICE long long* columns_d() const { return d_ + Traits::kBlockM; }
+  GETT_DEVICE long long* rows_c() const { return d_ + kPerTensor; }
+  GETT_DEVICE long long* columns_c() const { return d_ + kPerTensor + Traits::kBlockM; }
+
+  template <class Index, class MTile, class NTile>
+  GETT_DEVICE void fill(const typename Traits::Params& p, const MTile& mt, const NTile& nt, int thread, int threads) const {
+    for (int m = thread; m < Traits::kBlockM; m += threads) {
+      const bool ok = Index::m_ok(p, mt, m);
+      rows_d()[m] = ok ? mt.d + Index::m_d(p, mt, m) : kInvalid;
+      if constexpr (Traits::kHasC) rows_c()[m] = ok ? mt.c + Index::m_c(p, mt, m) : 0;
+    }
+    for (int n = thread; n < Traits::kBlockN; n += threads) {
+      const bool ok = Index::n_ok(p, nt, n);
+      columns_d()[n] = ok ? nt.d + Index::n_d(p, nt, n) : kInvalid;
+      if constexpr (Traits::kHasC) columns_c()[n] = ok ? nt.c + Index::n_c(p, nt, n) : 0;
+    }
+  }
+};
+
+template <class Traits> GETT_DEVICE typename Traits::Acc scaled(const typename Traits::Params& p, typename Traits::Acc x) {
+  return is_one(p.alpha) ? x : multiply(p.alpha, x);
+}
+
+// The staged tile: D's type where nothing is added, the accumulator's where C is.
+template <class Traits> struct Stage {
+  typedef typename Traits::Acc Acc;
+  typedef typename Traits::ElementD ElementD;
+  template <bool HasC, int = 0> struct Pick { typedef Acc type; };
+  template <int I> struct Pick<false, I> { typedef ElementD type; };
+  typedef typename Pick<Traits::kHasC>::type Element;
+  // One extra 16 bytes a row keep the rows of a fragment in different banks.
+  static constexpr int kPitch = (Traits::kBlockN * int(sizeof(Element)) + 15) / 16 * 16 + 16;
+  static constexpr int kBytes = Traits::kBlockM * kPitch;
+  char* base_;
+
+  GETT_DEVICE char* at(int m, int n) const { return base_ + m * kPitch + n * int(sizeof(Element)); }
+  GETT_DEVICE void put(int m, int n, Acc x) const { *reinterpret_cast<Element*>(at(m, n)) = convert<Element>(x); }
+  GETT_DEVICE void put(int m, int n, Acc x, Acc y) const {
+    Vec<Element, 2> v;
+    v.x[0] = convert<Element>(x);
+    v.x[1] = convert<Element>(y);
+    v.store(at(m, n));
+  }
+  // kV elements from (m, n), one step of D's fastest dimension apart.
+  template <int kV> GETT_DEVICE void get(int m, int n, Element (&x)[kV]) const {
+    if constexpr (Traits::kStepN == 1 && kV * sizeof(Element) <= 16) {
+      const auto v = Vec<Element, kV>::load(at(m, n));
+#pragma unroll
+      for (int j = 0; j < kV; ++j) x[j] = v.x[j];
+    } else {
+#pragma unroll
+      for (int j = 0; j < kV; ++j) x[j] = *reinterpret_cast<const Element*>(at(m + j * Traits::kStepM, n + j * Traits::kStepN));
+    }
+  }
+};
+
+// Partial sums of all slices of K, added in their order.
+template <class Traits> struct Partials {
+  typedef typename Traits::Acc Element;
+  const Element* base_;  // slice 0 of this tile
+  long long stride_;     // from slice to slice
+  int slices_;
+  const typename Traits::Params* p_;
+
+  template <int kV> GETT_DEVICE void get(int m, int n, Element (&x)[kV]) const {
+#pragma unroll
+    for (int j = 0; j < kV; ++j) x[j] = zero<Element>();
+    const Element* from = base_ + (long long)m * Traits::kBlockN + n;
+    for (int s = 0; s < slices_; ++s, from += stride_) {
+#pragma unroll
+      for (int j = 0; j < kV; ++j) x[j] = add(x[j], from[j * (Traits::kStepM * Traits::kBlockN + Traits::kStepN)]);
+    }
+#pragma unroll
+    for (int j = 0; j < kV; ++j) x[j] = scaled<Traits>(*p_, x[j]);
+  }
+};
+
+// Stores the tile's vectors first, first + step, ... in D's order.
+template <class Traits, class Index, class Source>
+GETT_DEVICE void store_tile(const typename Traits::Params& p, typename Traits::ElementD* d, const typename Traits::ElementC* c,
+                            const Offsets<Traits>& at, const Source& source, int first, int step) {
+  constexpr int kV = Traits::kVecD;
+  typedef typename Traits::Acc Acc;
+#pragma unroll 2
+  for (int i = first; i < Traits::kBoxMN / kV; i += step) {
+    const MN mn = Index::d_unpack(p, i * kV);
+    const long long row = at.rows_d()[mn.m], column = at.columns_d()[mn.n];
+    if (row == kInvalid || column == kInvalid) continue;
+    typename Source::Element x[kV];
+    source.get(mn.m, mn.n, x);
+    Vec<typename Traits::ElementD, kV> out;
+    if constexpr (Traits::kHasC) {
+      const long long from = at.rows_c()[mn.m] + at.columns_c()[mn.n];
+#pragma unroll
+      for (int j = 0; j < kV; ++j) {
+        // C has D's modes but its own strides; rows and columns give them one by one.
+        const int m = mn.m + j * Traits::kStepM, n = mn.n + j * Traits::kStepN;
+        const long long here = j == 0 ? from : at.rows_c()[m] + at.columns_c()[n];
+        // beta = 0 means that C is not read at all, as in BLAS: it may hold anything.
+        const Acc sum = is_zero(p.beta) ? x[j] : add(x[j], multiply(p.beta, convert<Acc>(c[here])));
+        out.x[j] = convert<typename Traits::ElementD>(sum);
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < kV; ++j) out.x[j] = convert<typename Traits::ElementD>(x[j]);
+    }
+    out.store(d + row + column);
+  }
+}
+
+}  // namespace gett

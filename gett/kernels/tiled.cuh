@@ -1,0 +1,173 @@
+// The tiled contraction: a multistage pipeline of shared-memory tiles, warp products, staged stores.
+//
+// Traits say the tile, the way of each operand and the types; Index (generated) says where everything lies; Mma is a
+// policy of mma_sm80.cuh or mma_simt.cuh. One block makes one tile of D, or one slice of K of it.
+#pragma once
+#include "gett/epilogue.cuh"
+#include "gett/load.cuh"
+
+namespace gett {
+
+struct TileId { int m, n, l, slice; };
+
+// Tiles of one slice and batch are neighbours; inside, `group_m` rows of tiles are visited together so that the
+// blocks that run at the same time share operands in L2.
+template <class Params> GETT_DEVICE TileId locate_tile(const Params& p, int block) {
+  const int tiles = p.tiles_m * p.tiles_n;
+  const int outer = block / tiles, tile = block - outer * tiles;
+  const int band = p.group_m * p.tiles_n, first = tile / band * p.group_m;
+  const int height = min(p.tiles_m - first, p.group_m), inside = tile % band;
+  return {first + inside % height, inside / height, outer / p.split_k, outer % p.split_k};
+}
+
+struct alignas(16) Pair { long long x, y; };
+
+template <class Traits, class Index> struct KSlots {
+  // Slot ring of the offset table: written two k-tiles ahead of the copies that use it.
+  static constexpr int kSlots = Traits::kStages + 1;
+  static constexpr int kBytes = Traits::kKTable ? kSlots * Traits::kBlockK * 16 : 0;
+  Pair* base_;
+  GETT_DEVICE const Pair* slot(int kt) const { return base_ + kt % kSlots * Traits::kBlockK; }
+  GETT_DEVICE void write(const typename Traits::Params& p, int kt, int thread) const {
+    for (int i = thread; i < Traits::kBlockK; i += Traits::kThreads) {
+      const int k = kt * Traits::kBlockK + i;
+      Pair e{kInvalid, kInvalid};
+      if (k < p.extent_k) {
+        const auto at = Index::k_entry(p, k);
+        e = {at.a, at.b};
+      }
+      base_[kt % kSlots * Traits::kBlockK + i] = e;
+    }
+  }
+};
+
+template <class Traits, class Index, class Mma> struct Tiled {
+  typedef typename Traits::Params Params;
+  typedef Loader<Traits, Index, true> LoadA;
+  typedef Loader<Traits, Index, false> LoadB;
+  static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
+  static constexpr int kPipeBytes = Traits::kStages * kStageBytes;
+  static constexpr int kMain = kPipeBytes > Stage<Traits>::kBytes || Traits::kSplit ? kPipeBytes : Stage<Traits>::kBytes;
+  static constexpr int kSmemBytes = kMain + KSlots<Traits, Index>::kBytes + (Traits::kSplit ? 0 : Offsets<Traits>::kBytes);
+  static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
+
+  template <class L> static GETT_DEVICE void fetch(L& load, const Params& p, const KSlots<Traits, Index>& table, int kt, uint32 stage, int thread) {
+    if constexpr (Traits::kKTable) {
+      load.fetch(p, table.slot(kt), stage, thread);
+    } else {
+      load.fetch(p, Index::k_tile(p, kt), stage, thread);
+    }
+  }
+
+  static GETT_DEVICE void run(const Params& p) {
+    extern __shared__ __align__(128) char smem[];
+    const int thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
+    const TileId id = locate_tile(p, blockIdx.x);
+    const auto mt = Index::m_tile(p, id.m);
+    const auto nt = Index::n_tile(p, id.n);
+    const auto lt = Index::l_tile(p, id.l);
+    const KSlots<Traits, Index> table{reinterpret_cast<Pair*>(smem + kMain)};
+    const Offsets<Traits> offsets{reinterpret_cast<long long*>(smem + kMain + KSlots<Traits, Index>::kBytes)};
+
+    // A padded box along K leaves parts of a tile unwritten where vectors cover the box alone: they must be zero.
+    if constexpr (LoadA::kHoles || LoadB::kHoles) {
+      for (int i = thread * 16; i < kPipeBytes; i += Traits::kThreads * 16) Vec<uint32, 4>{{0, 0, 0, 0}}.store(smem + i);
+      __syncthreads();
+    }
+    LoadA load_a;
+    LoadB load_b;
+    load_a.init(p, p.a + lt.a + mt.a, mt, thread);
+    load_b.init(p, p.b + lt.b + nt.b, nt, thread);
+    Mma mma;
+    mma.init(warp, lane);
+
+    const int first = id.slice * p.k_tiles_per_slice, last = min(first + p.k_tiles_per_slice, p.k_tiles);
+    if constexpr (Traits::kKTable) {
+      for (int s = 0; s < Traits::kStages; ++s) table.write(p, first + s, thread);
+      __syncthreads();
+    }
+    const uint32 base = smem_address(smem);
+#pragma unroll
+    for (int s = 0; s < Traits::kStages - 1; ++s) {
+      if (first + s < last) {
+        fetch(load_a, p, table, first + s, base + s * kStageBytes, thread);
+        fetch(load_b, p, table, first + s, base + s * kStageBytes + LoadA::kBytes, thread);
+        load_a.put(smem + s * kStageBytes, thread);
+        load_b.put(smem + s * kStageBytes + LoadA::kBytes, thread);
+      }
+      commit_copies();
+    }
+    if constexpr (!Traits::kSplit) offsets.template fill<Index>(p, mt, nt, thread, Traits::kThreads);
+
+    int read = 0, write = Traits::kStages - 1;
+    for (int kt = first; kt < last; ++kt) {
+      wait_copies<Traits::kStages - 2>();
+      __syncthreads();  // the tile has landed for everybody, and nobody reads the stage that is written next
+      const int next = kt + Traits::kStages - 1;
+      const bool more = next < last;
+      if (more) {
+        fetch(load_a, p, table, next, base + write * kStageBytes, thread);
+        fetch(load_b, p, table, next, base + write * kStageBytes + LoadA::kBytes, thread);
+        if constexpr (Traits::kKTable) table.write(p, next + 1, thread);
+      }
+      commit_copies();
+      char* const at = smem + read * kStageBytes;
+      if constexpr (Traits::kTensorCores) {
+        mma.multiply(base + read * kStageBytes, base + read * kStageBytes + LoadA::kBytes);
+      } else {
+        mma.multiply(at, at + LoadA::kBytes);
+      }
+      if (more) {
+        load_a.put(smem + write * kStageBytes, thread);
+        load_b.put(smem + write * kStageBytes + LoadA::kBytes, thread);
+      }
+      read = read + 1 == Traits::kStages ? 0 : read + 1;
+      write = write + 1 == Traits::kStages ? 0 : write + 1;
+    }
+    wait_copies<0>();
+    __syncthreads();
+
+    if constexpr (Traits::kSplit) {
+      typedef typename Traits::Acc Acc;
+      const long long tiles = (long long)p.tiles_m * p.tiles_n;
+      const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
+      Acc* const to = p.workspace + slot * (Traits::kBlockM * Traits::kBlockN);
+      if constexpr (Traits::kTensorCores) {
+        mma.visit([&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * Traits::kBlockN + n); });
+      } else {
+        mma.visit([&](int m, int n, Acc x) { to[m * Traits::kBlockN + n] = x; });
+      }
+    } else {
+      const Stage<Traits> stage{smem};
+      if constexpr (Traits::kTensorCores) {
+        mma.visit([&](int m, int n, typename Traits::Acc x, typename Traits::Acc y) {
+          stage.put(m, n, scaled<Traits>(p, x), scaled<Traits>(p, y));
+        });
+      } else {
+        mma.visit([&](int m, int n, typename Traits::Acc x) { stage.put(m, n, scaled<Traits>(p, x)); });
+      }
+      __syncthreads();
+      const typename Traits::ElementC* c = nullptr;
+      if constexpr (Traits::kHasC) c = p.c + lt.c;
+      store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, stage, thread, Traits::kThreads);
+    }
+  }
+
+  // Second kernel of split-K: each block adds the slices of a part of one tile and stores it.
+  static GETT_DEVICE void reduce(const Params& p) {
+    __shared__ __align__(16) char memory[Offsets<Traits>::kBytes];
+    const Offsets<Traits> offsets{reinterpret_cast<long long*>(memory)};
+    const int tiles = p.tiles_m * p.tiles_n;
+    const int id = blockIdx.x, l = id / tiles, tile = id - l * tiles, m = tile / p.tiles_n, n = tile - m * p.tiles_n;
+    const auto lt = Index::l_tile(p, l);
+    offsets.template fill<Index>(p, Index::m_tile(p, m), Index::n_tile(p, n), threadIdx.x, blockDim.x);
+    __syncthreads();
+    const long long size = Traits::kBlockM * Traits::kBlockN;
+    const Partials<Traits> sums{p.workspace + ((long long)l * p.split_k * tiles + tile) * size, tiles * size, p.split_k, &p};
+    const typename Traits::ElementC* c = nullptr;
+    if constexpr (Traits::kHasC) c = p.c + lt.c;
+    store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, sums, blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,176 @@
+"""From a contraction to a GEMM: modes are classified, fused, ordered; A and B may change roles.
+
+Owns `GemmPlan`. Knows neither tiles nor kernels nor devices: the same plan is walked by the NumPy executor and by the
+generated kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gett.frontend.contraction import Contraction, Operand
+from layouts.modes import Strided, fuse
+
+A, B, D, C = 0, 1, 2, 3  # positions in `Strided.strides` of a plan
+
+
+@dataclass(frozen=True, slots=True)
+class GemmPlan:
+    """A contraction as a batched GEMM whose matrices are strided in several modes each.
+
+    `D[l, m, n] = alpha * sum_k A[l, m, k] * B[l, n, k] + beta * C[l, m, n]`, where l, m, n, k are groups of fused
+    modes, listed fastest first. Each mode's `strides` are bytes in (A, B, D, C); C's are 0 when there is no C.
+
+    Attributes:
+        contraction: What is computed. Its `a` and `b` are the user's first and second operand.
+        swapped: Whether the plan's A is the user's second operand.
+        l: Batch (Hadamard) modes: in A, B and D.
+        m: Free modes of A (and modes that only D varies along).
+        n: Free modes of B.
+        k: Contracted modes; a mode summed in one operand alone has stride 0 in the other.
+    """
+
+    contraction: Contraction
+    swapped: bool
+    l: tuple[Strided, ...]  # noqa: E741 - the field's name for the batch group
+    m: tuple[Strided, ...]
+    n: tuple[Strided, ...]
+    k: tuple[Strided, ...]
+
+    @property
+    def a(self) -> Operand:
+        """The operand in the role of A."""
+        c = self.contraction
+        return c.b if self.swapped and c.b is not None else c.a
+
+    @property
+    def b(self) -> Operand | None:
+        """The operand in the role of B, None for a contraction of one operand."""
+        return self.contraction.a if self.swapped else self.contraction.b
+
+    @property
+    def extent_l(self) -> int:
+        """Product of the batch extents."""
+        return math.prod(s.extent for s in self.l)
+
+    @property
+    def extent_m(self) -> int:
+        """Rows of the GEMM."""
+        return math.prod(s.extent for s in self.m)
+
+    @property
+    def extent_n(self) -> int:
+        """Columns of the GEMM."""
+        return math.prod(s.extent for s in self.n)
+
+    @property
+    def extent_k(self) -> int:
+        """Length of the contraction; 1 where nothing is summed."""
+        return math.prod(s.extent for s in self.k)
+
+    @property
+    def flops(self) -> int:
+        """Real floating-point operations: 2 per product, 8 for complex; 1 (2) per element moved by one operand."""
+        per = 2 if self.b is not None else 1
+        return self.contraction.volume * per * (4 if self.contraction.dtype.startswith("complex") and per == 2 else 1)
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic: each tensor's distinct elements once (C too, where there is one)."""
+        c = self.contraction
+        return sum(
+            math.prod(c.extents[m] for m, s in zip(o.modes, o.strides, strict=True) if s) * itemsize(o.dtype)
+            for o in (c.a, c.b, c.c, c.d)
+            if o is not None
+        )
+
+    def shape_class(self) -> str:
+        """What kind of product it is: gemm, gemv, dot, outer, hadamard, batched ..., or permutation and sum."""
+        m, n, k = self.extent_m > 1, self.extent_n > 1, self.extent_k > 1
+        if self.b is None:
+            return "sum" if k else "permutation"
+        if m and n:
+            kind = "gemm" if k else "outer product"
+        elif m or n:
+            kind = "gemv" if k else "scaling"
+        else:
+            kind = "dot" if k else "hadamard"
+        return f"batched {kind}" if self.extent_l > 1 and kind != "hadamard" else kind
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element; knows `bfloat16`, which NumPy does not."""
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def classify(contraction: Contraction) -> dict[str, list[Strided]]:
+    """The modes of each group with their byte strides in (A, B, D, C), unfused, as the user's A and B."""
+    groups: dict[str, list[Strided]] = {"l": [], "m": [], "n": [], "k": []}
+    a, b, d, c = contraction.a, contraction.b, contraction.d, contraction.c
+    for mode, extent in enumerate(contraction.extents):
+        sa, sb = a.stride(mode), b.stride(mode) if b is not None else 0
+        sd, sc = d.stride(mode), c.stride(mode) if c is not None else 0
+        if mode not in d.modes:
+            group = "k"
+        elif sa and sb:
+            group = "l"
+        else:
+            group = "n" if sb else "m"
+        groups[group].append(Strided((mode,), extent, (sa, sb, sd, sc)))
+    return groups
+
+
+def make_gemm_plan(contraction: Contraction) -> GemmPlan:
+    """Plan a contraction as a GEMM.
+
+    A and B change roles when that puts D's unit-stride mode into the N group: the tensor cores hold rows of D along
+    N, and stores follow it.
+    """
+    if 0 in contraction.extents:
+        groups = {g: tuple(ms) for g, ms in classify(contraction).items()}
+    else:
+        groups = {g: fuse(ms) for g, ms in classify(contraction).items()}
+    m, n = groups["m"], groups["n"]
+    swapped = contraction.b is not None and bool(m) and (not n or _smallest(m, D) < _smallest(n, D))
+    if swapped:
+        m, n = _exchange(n), _exchange(m)
+    batch, k = groups["l"], groups["k"]
+    if swapped:
+        batch, k = _exchange(batch), _exchange(k)
+    return GemmPlan(
+        contraction,
+        swapped,
+        _order(batch, (D, A, B)),
+        _order(m, (A, D)),
+        _order(n, (B, D)),
+        _order(k, _k_order(contraction, swapped)),
+    )
+
+
+def _smallest(modes: tuple[Strided, ...], tensor: int) -> int:
+    return min(abs(s.strides[tensor]) for s in modes)
+
+
+def _exchange(modes: tuple[Strided, ...]) -> tuple[Strided, ...]:
+    return tuple(Strided(s.labels, s.extent, (s.strides[B], s.strides[A], *s.strides[2:])) for s in modes)
+
+
+def _k_order(contraction: Contraction, swapped: bool) -> tuple[int, int]:
+    """K follows the operand that has more bytes: its runs matter more."""
+    a, b = contraction.a, contraction.b
+    if b is None:
+        return A, B
+    first, second = (b, a) if swapped else (a, b)
+
+    def size(o: Operand) -> int:
+        return math.prod(contraction.extents[m] for m in o.modes) * itemsize(o.dtype)
+
+    return (A, B) if size(first) >= size(second) else (B, A)
+
+
+def _order(modes: tuple[Strided, ...], tensors: tuple[int, ...]) -> tuple[Strided, ...]:
+    """Smallest stride first in the first tensor that varies along the mode, modes constant in it last."""
+    return tuple(sorted(modes, key=lambda s: tuple(abs(s.strides[t]) or 1 << 62 for t in tensors)))

@@ -1,0 +1,156 @@
+"""Which boxes are worth trying for a group of modes: long runs in every tensor that holds it, little padding.
+
+Knows strides and extents of one group at a time; what both groups of a tensor make together is the cost model's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from layouts.access import contiguous_run, run_cost
+from layouts.box import Box, TileDim
+
+CUT_MODES = 4  # modes that get a box of their own; the rest of a group is walked tile by tile
+KEPT = 3  # boxes handed to the cost model
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One tensor's stake in the boxes of a group.
+
+    Attributes:
+        strides: Byte strides along the group's modes.
+        itemsize: Bytes of its elements.
+        weight: Its share of the time if memory limits the contraction.
+        store: Whether it is written.
+    """
+
+    strides: tuple[int, ...]
+    itemsize: int
+    weight: float
+    store: bool = False
+
+    def unit(self) -> int | None:
+        """Position of the unit-stride mode, None where it lies in another group."""
+        return next((i for i, s in enumerate(self.strides) if s == self.itemsize), None)
+
+    def cost(self, box: Box) -> float:
+        """Relative cost of this tensor's traffic under `box`; 1 where its unit stride lies elsewhere."""
+        if self.unit() is None:
+            return 1.0
+        return run_cost(contiguous_run(box, self.strides, self.itemsize), store=self.store)
+
+
+def cut_group(
+    extents: Sequence[int], block: int, tensors: Sequence[Weight], first: int | None, compute: float, one_ragged: bool
+) -> list[Box]:
+    """The best boxes of at most `block` elements, best first.
+
+    Args:
+        extents: Of the group's modes.
+        block: Elements of the tile.
+        tensors: Who is walked along the group.
+        first: Mode that must come first in the tile's index (an operand's unit stride), or None.
+        compute: Weight of padding: the time that arithmetic takes, relative to the tensors' weights.
+        one_ragged: Whether at most one dimension may be ragged (K, unless it is flattened).
+    """
+    if not extents:
+        return [Box((), ())]
+    if len(extents) == 1:
+        return [Box(tuple(extents), (TileDim((0,), min(block, extents[0])),))]
+    order = _order(extents, tensors, first)
+    found: dict[Box, float] = {}
+    for cut in _cuts(extents, block, order[:CUT_MODES], tensors):
+        box = _box(extents, cut, order)
+        if not one_ragged or sum(d.box > 1 and not box.divides(i) for i, d in enumerate(box.dims)) <= 1:
+            found[box] = _score(box, block, tensors, compute)
+    for mode_order in _walks(extents, tensors, first):
+        box = _box(extents, _greedy(extents, block, mode_order), order)
+        if not one_ragged or all(box.divides(i) for i in range(len(box.dims))):
+            found[box] = _score(box, block, tensors, compute)
+        flat = Box(tuple(extents), (TileDim(tuple(mode_order), min(block, math.prod(extents))),))
+        # Decoding every index costs time that the runs do not show.
+        found[flat] = _score(flat, block, tensors, compute * (1.1 if one_ragged else 1.0)) * 1.02
+    return sorted(found, key=lambda b: found[b])[:KEPT]
+
+
+def _score(box: Box, block: int, tensors: Sequence[Weight], compute: float) -> float:
+    return compute / box.efficiency(block) + sum(t.weight * t.cost(box) for t in tensors)
+
+
+def _order(extents: Sequence[int], tensors: Sequence[Weight], first: int | None) -> list[int]:
+    """Modes by how near they are to a unit stride, the heavier tensor deciding ties; `first` in front."""
+
+    def key(m: int) -> tuple[bool, float]:
+        return m != first, min(
+            (abs(t.strides[m]) / t.itemsize / (1 + t.weight) for t in tensors if t.strides[m]), default=math.inf
+        )
+
+    return sorted(range(len(extents)), key=key)
+
+
+def _walks(extents: Sequence[int], tensors: Sequence[Weight], first: int | None) -> list[list[int]]:
+    """Orders in which a greedy box grows: along each tensor's memory, and all tensors in turn."""
+    walks = []
+    for t in tensors:
+        walks.append(sorted(range(len(extents)), key=lambda m: (m != first, abs(t.strides[m]) or math.inf)))
+    merged: list[int] = []
+    for step in zip(*walks, strict=True):
+        for m in step:
+            if m not in merged:
+                merged.append(m)
+    return [*walks, merged]
+
+
+def _greedy(extents: Sequence[int], block: int, order: Sequence[int]) -> dict[int, int]:
+    cut, room = {}, block
+    for m in order:
+        if extents[m] <= room:
+            cut[m] = extents[m]
+        else:
+            cut[m] = max(d for d in range(1, room + 1) if extents[m] % d == 0)
+        room //= cut[m]
+        if room < 2:
+            break
+    return cut
+
+
+def _box(extents: Sequence[int], cut: dict[int, int], order: Sequence[int]) -> Box:
+    dims = [TileDim((m,), cut[m]) for m in order if cut.get(m, 1) > 1]
+    rest = tuple(m for m in order if cut.get(m, 1) == 1)
+    return Box(tuple(extents), (*dims, *((TileDim(rest, 1),) if rest else ())))
+
+
+def _cuts(
+    extents: Sequence[int], block: int, order: Sequence[int], tensors: Sequence[Weight]
+) -> list[dict[int, int]]:
+    """Products of cuts of the first modes; only those that fill at least half of what they could."""
+    units = {t.unit() for t in tensors}
+    grain = min(t.itemsize for t in tensors)
+    reachable = min(block, math.prod(extents[m] for m in order))
+    out: list[dict[int, int]] = []
+
+    def walk(i: int, size: int, cut: dict[int, int]) -> None:
+        if i == len(order):
+            if 2 * size > reachable:
+                out.append(dict(cut))
+            return
+        m = order[i]
+        for t in _values(extents[m], block // size, 16 // grain if m in units else 1):
+            cut[m] = t
+            walk(i + 1, size * t, cut)
+        cut.pop(m, None)
+
+    walk(0, 1, {})
+    return out
+
+
+def _values(extent: int, room: int, multiple: int) -> list[int]:
+    """Cuts of one mode: whole, powers of two, the even cuts that fit, all rounded to vectors for unit strides."""
+    values = {1, min(extent, room)} | {1 << i for i in range(3 if multiple > 1 else 1, room.bit_length())}
+    for parts in range(1, 9):
+        even = -(-extent // parts)
+        values.add(-(-even // multiple) * multiple)
+    return sorted(v for v in values if v <= min(extent, room))

@@ -1,0 +1,80 @@
+"""`Schedule`: everything a kernel needs to know beyond the plan. Data only; no text, no CuPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from layouts.box import Box
+from layouts.swizzle import SmemLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one operand travels from global to shared memory.
+
+    Attributes:
+        major: Group that runs along a shared-memory row: `"k"` or `"mn"`.
+        vector: Elements per global access (1, 2, 4, 8, 16), along the operand's unit-stride mode.
+        asynchronous: `cp.async` when true (the vector lands whole in one row); else loads into registers, then stores
+            element by element, which transposes on the way.
+        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`; differs from `major` when transposing.
+        smem: Row pitch and swizzle.
+        prefix: Product of the boxes that come before the unit-stride mode in its group's tile index; above 1 the
+            elements of a vector are that far apart in the tile.
+        unit_box: Box of the unit-stride mode's dimension.
+    """
+
+    major: str
+    vector: int
+    asynchronous: bool
+    vector_group: str
+    smem: SmemLayout
+    prefix: int = 1
+    unit_box: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One way to run a plan on one architecture.
+
+    Attributes:
+        family: Kernel family: `"sm80"`, `"simt"` or `"stream"`.
+        arch: Architecture that it is compiled for, e.g. `"sm_90a"`.
+        block: Tile (block_m, block_n, block_k) in elements.
+        warps: Warps along M and N.
+        num_stages: Depth of the shared-memory pipeline.
+        box_m, box_n, box_k: How each group is cut; a box may be smaller than its block, the rest is padding.
+        k_table: Whether offsets along K come from a table in shared memory (flattened K) instead of one uniform
+            offset per tile.
+        a, b: Global-to-shared access of the operands (b is None for one operand).
+        vector_d: Elements per store, along D's unit-stride mode.
+        split_k: Number of slices of K, summed in a fixed order.
+        group_m: Tiles of M that are visited together for reuse in L2.
+        smem_bytes: Dynamic shared memory.
+        item_bytes: Item size of the operands.
+        workspace_bytes: Device memory for partial sums (0 without split-K).
+        estimate_us: What the cost model expects, in microseconds.
+        bound: What the cost model thinks limits it, e.g. `"DRAM"`.
+        reason: Why this schedule, in one line.
+    """
+
+    family: str
+    arch: str
+    block: tuple[int, int, int]
+    warps: tuple[int, int]
+    num_stages: int
+    box_m: Box
+    box_n: Box
+    box_k: Box
+    k_table: bool
+    a: Access
+    b: Access | None
+    vector_d: int
+    split_k: int = 1
+    group_m: int = 8
+    smem_bytes: int = 0
+    item_bytes: int = 4
+    workspace_bytes: int = 0
+    estimate_us: float = field(default=0.0, compare=False)
+    bound: str = field(default="", compare=False)
+    reason: str = field(default="", compare=False)

@@ -1,0 +1,187 @@
+"""From a plan to a schedule: candidates under the hard limits, ranked by the cost model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gett.errors import ScheduleError
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.access import plan_access, unit_mode, vector_d
+from gett.schedule.archs import ArchFacts, arch_facts
+from gett.schedule.boxing import Weight, cut_group
+from gett.schedule.cost import Shape, estimate
+from gett.schedule.records import Schedule
+from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, stages_for, tiles
+from layouts.box import Box
+from layouts.modes import Strided
+
+WORKSPACE_LIMIT = 64 << 20
+"""Most bytes of partial sums that split-K may ask for."""
+
+
+def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
+    """The schedule that the cost model expects to be fastest.
+
+    Raises:
+        ScheduleError: None meets the hard limits; the text names the last one that was broken.
+    """
+    return candidates(plan, arch, facts)[0]
+
+
+def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> list[Schedule]:
+    """All schedules that meet the hard limits, the most promising first.
+
+    Args:
+        plan: What to run.
+        arch: Architecture, e.g. `"sm_90a"`.
+        facts: Of the GPU at hand; the architecture's nominal ones by default.
+    """
+    facts = facts or arch_facts(arch)
+    family = family_of(plan)
+    if family == "stream":
+        from gett.schedule.stream import stream_schedule
+
+        return [stream_schedule(plan, facts)]
+    search = _Search(plan, facts, family)
+    found: dict[Schedule, None] = {}
+    refused: ScheduleError | None = None
+    for tile in tiles(plan, family):
+        try:
+            for schedule in search.schedules(tile):
+                found[schedule] = None
+        except ScheduleError as error:
+            refused = error
+    if not found:
+        raise refused or ScheduleError(f"no {family} tile fits extents {plan.extent_m} x {plan.extent_n}")
+    return sorted(found, key=lambda s: s.estimate_us)
+
+
+class _Search:
+    """Boxes per block size, worked out once, and the schedules of each tile."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, family: str) -> None:
+        self.plan, self.facts, self.family = plan, facts, family
+        c = plan.contraction
+        size = itemsize(c.dtype)
+        traffic = {
+            A: math.prod(s.extent for g in (plan.l, plan.m, plan.k) for s in g) * size,
+            B: math.prod(s.extent for g in (plan.l, plan.n, plan.k) for s in g) * size,
+            D: math.prod(s.extent for g in (plan.l, plan.m, plan.n) for s in g) * itemsize(c.d.dtype),
+        }
+        self.time = {t: b / facts.dram_tbps * 1e-6 for t, b in traffic.items()}
+        rate = (
+            facts.tensor_tflops["tf32" if c.dtype == "float32" else c.dtype] * facts.mma_sync_share
+            if family == "sm80"
+            else facts.fma_tflops[c.dtype]
+        )
+        self.compute = plan.flops / rate * 1e-6
+        self.cache: dict[tuple[str, int], list[Box]] = {}
+
+    def boxes(self, group: str, block: int) -> list[Box]:
+        """Boxes of one group at one block size."""
+        if (group, block) not in self.cache:
+            modes, tensors = self._group(group)
+            weights = [
+                Weight(
+                    tuple(s.strides[t] for s in modes),
+                    self._itemsize(t),
+                    self.time[t],
+                    store=t == D,
+                )
+                for t in tensors
+            ]
+            first = unit_mode(modes, tensors[0], self._itemsize(tensors[0]))
+            if group == "k" and first is None:
+                first = unit_mode(modes, tensors[1], self._itemsize(tensors[1]))
+            extents = tuple(s.extent for s in modes)
+            self.cache[group, block] = cut_group(extents, block, weights, first, self.compute, group == "k")
+        return self.cache[group, block]
+
+    def _group(self, group: str) -> tuple[tuple[Strided, ...], tuple[int, int]]:
+        if group == "k":
+            return self.plan.k, (A, B) if self.time[A] >= self.time[B] else (B, A)
+        return (self.plan.m, (A, D)) if group == "m" else (self.plan.n, (B, D))
+
+    def _itemsize(self, tensor: int) -> int:
+        c = self.plan.contraction
+        return itemsize(c.d.dtype if tensor == D else c.dtype)
+
+    def schedules(self, tile: Tile) -> list[Schedule]:
+        """Schedules of one tile, one per pair of boxes."""
+        out = []
+        refused: ScheduleError | None = None
+        for box_k in self.boxes("k", tile.k)[:2]:
+            for box_m in self.boxes("m", tile.m)[:2]:
+                for box_n in self.boxes("n", tile.n)[:2]:
+                    try:
+                        out.append(self.schedule(tile, box_m, box_n, box_k))
+                    except ScheduleError as error:
+                        refused = error
+        if refused is not None and not out:
+            raise refused
+        return out
+
+    def schedule(self, tile: Tile, box_m: Box, box_n: Box, box_k: Box) -> Schedule:
+        """One schedule, checked against the hard limits."""
+        plan, facts = self.plan, self.facts
+        flat = any(len(d.modes) > 1 and d.box > 1 for d in box_k.dims)
+        ragged = sum(d.box > 1 and not box_k.divides(i) for i, d in enumerate(box_k.dims))
+        k_table = flat or ragged > 1
+        a = plan_access(plan, A, box_m, box_k, tile.m, tile.k, self.family, k_table)
+        b = plan_access(plan, B, box_n, box_k, tile.n, tile.k, self.family, k_table)
+        c = plan.contraction
+        acc = ACC_BYTES.get(c.dtype, itemsize(c.dtype))
+        staged = acc if c.c is not None else itemsize(c.d.dtype)
+        stage_out = tile.m * (-(-tile.n * staged // 16) * 16 + 16)
+        offsets = (tile.m + tile.n) * 8 * (2 if c.c is not None else 1)
+        stage_in = a.smem.bytes + b.smem.bytes
+        table_bytes = tile.k * 16 if k_table else 0
+        asynchronous = a.asynchronous and b.asynchronous
+        depth = stages_for(
+            facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, asynchronous
+        )
+        vectors = (a.vector, b.vector, vector_d(plan, box_m, box_n))
+        tables = (depth + 1) * table_bytes
+        smem = max(depth * stage_in, stage_out) + tables + offsets
+        shape = Shape(
+            self.family, (tile.m, tile.n, tile.k), tile.warps, box_m, box_n, box_k, k_table, vectors,
+            not asynchronous, smem,
+        )  # fmt: skip
+        best = estimate(plan, shape, facts)
+        split, workspace = _bounded_split(best.split_k, tile, box_m, box_n, box_k, plan.extent_l, acc)
+        schedule = Schedule(
+            family=self.family, arch=facts.arch, block=shape.block, warps=tile.warps, num_stages=depth,
+            box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b, vector_d=vectors[2],
+            split_k=split, group_m=_group_m(box_m, box_n), smem_bytes=smem, item_bytes=itemsize(c.dtype), workspace_bytes=workspace,
+            estimate_us=best.us, bound=best.bound,
+        )  # fmt: skip
+        check_limits(schedule, facts)
+        return replace(schedule, reason=_reason(schedule, plan))
+
+
+def _bounded_split(
+    split: int, tile: Tile, box_m: Box, box_n: Box, box_k: Box, batches: int, acc: int
+) -> tuple[int, int]:
+    """The split that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes."""
+    per = box_m.tiles * box_n.tiles * batches * tile.m * tile.n * acc
+    split = min(split, max(1, WORKSPACE_LIMIT // per))
+    if split > 1:
+        split = -(-box_k.tiles // -(-box_k.tiles // split))
+    return (split, split * per) if split > 1 else (1, 0)
+
+
+def _group_m(box_m: Box, box_n: Box) -> int:
+    """Tiles of M visited together: near a square of what runs at once, all of M where it is short."""
+    return max(1, min(8, box_m.tiles)) if box_n.tiles > 1 else 1
+
+
+def _reason(s: Schedule, plan: GemmPlan) -> str:
+    parts = [f"{s.block[0]} x {s.block[1]} x {s.block[2]} tiles"]
+    parts.append(f"{s.box_m.efficiency(s.block[0]) * s.box_n.efficiency(s.block[1]):.0%} of them useful")
+    if s.split_k > 1:
+        tiles = s.box_m.tiles * s.box_n.tiles * plan.extent_l
+        parts.append(f"K in {s.split_k} slices because {tiles} tiles leave SMs idle")
+    if s.k_table:
+        parts.append("K flattened through an offset table")
+    return ", ".join(parts)

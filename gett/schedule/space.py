@@ -1,0 +1,152 @@
+"""The tiles of each family as data, and the hard limits that a schedule must meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gett.errors import ScheduleError
+from gett.plan import GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.records import Access, Schedule
+
+TENSOR_TYPES = {"float16": 16, "bfloat16": 16, "float64": 4}
+"""dtypes that the tensor cores multiply at full accuracy, with the K step of one instruction."""
+
+REGISTER_LIMIT = 252
+
+ACC_BYTES = {"float16": 4, "bfloat16": 4, "int8": 4, "int16": 4, "uint8": 4, "uint16": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Block sizes in elements and warps along M and N."""
+
+    m: int
+    n: int
+    k: int
+    warps: tuple[int, int]
+
+
+def family_of(plan: GemmPlan) -> str:
+    """`sm80` where tensor cores form the products that the precision asks for, else `simt`; `stream` without a GEMM."""
+    c = plan.contraction
+    if c.b is None or plan.extent_k == 1 or (plan.extent_m == 1 and plan.extent_n == 1):
+        return "stream"
+    if c.dtype in TENSOR_TYPES or (c.dtype == "float32" and c.precision == "tf32"):
+        return "sm80"
+    return "simt"
+
+
+def tiles(plan: GemmPlan, family: str) -> Iterator[Tile]:
+    """Tiles worth considering for the extents at hand."""
+    size = itemsize(plan.contraction.dtype)
+    acc = ACC_BYTES.get(plan.contraction.dtype, size)
+    if family == "sm80":
+        step_m, most, depths = 16, (128 * 256 if size < 8 else 128 * 128), {2: (32, 64), 4: (16, 32), 8: (8, 16)}[size]
+    else:
+        step_m, most, depths = 16, 128 * 128 * 4 // acc, {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
+    for m in _sides(plan.extent_m, step_m, (32, 64, 128, 256)):
+        for n in _sides(plan.extent_n, 8, (32, 64, 128, 256)):
+            if m * n > most:
+                continue
+            warps = _warps(m, n, family, acc)
+            if warps is None:
+                continue
+            for k in depths:
+                if k == depths[0] or plan.extent_k > depths[0]:
+                    yield Tile(m, n, k, warps)
+
+
+def _sides(extent: int, step: int, usual: tuple[int, ...]) -> list[int]:
+    """Usual sides that are not twice too long, and the one that fits a short group."""
+    fit = -(-extent // step) * step
+    sides = {s for s in usual if s < 2 * fit or s == usual[0]}
+    if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0):
+        sides = {s for s in sides if s <= fit} | {fit}
+    return sorted(sides)
+
+
+def _warps(m: int, n: int, family: str, acc: int) -> tuple[int, int] | None:
+    """Warps so that a warp's accumulators fit its registers and its tile is near square."""
+    step_m, step_n = (16, 8) if family == "sm80" else (4, 8)
+    limit = 64 * 64 * 4 // acc if family == "sm80" else 32 * 64 * 4 // acc
+    best: tuple[float, tuple[int, int]] | None = None
+    for count in (8, 4, 2, 1):
+        for wm in (1, 2, 4, 8):
+            wn = count // wm
+            if not wn or wm * wn != count or m % (wm * step_m) or n % (wn * step_n):
+                continue
+            tm, tn = m // wm, n // wn
+            if tm * tn > limit or (tm * tn < limit // 4 and count > 4) or (tm * tn < limit // 16 and count > 1):
+                continue
+            # Fewer, larger warps read less shared memory; four keep every scheduler busy.
+            score = (tm + tn) / (tm * tn) * (1.0 if count >= 4 else 3.0) * (1.05 if count == 8 and m * n < 128 * 256 else 1)
+            if best is None or score < best[0]:
+                best = (score, (wm, wn))
+    return best[1] if best else None
+
+
+def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_tiles: int, asynchronous: bool) -> int:
+    """Pipeline depth: as deep as two blocks on an SM allow, at least 2.
+
+    Args:
+        facts: Of the GPU.
+        stage_bytes: Shared memory of one stage.
+        fixed: Shared memory beside the stages.
+        floor: Shared memory that the epilogue needs anyway.
+        k_tiles: Length of the loop; deeper than that is waste.
+        asynchronous: Whether copies run on their own.
+
+    Raises:
+        ScheduleError: Not even two stages fit.
+    """
+    most = 5 if asynchronous else 3
+    half = (facts.smem_per_sm - 2048) // 2
+    for room in (half, facts.smem_per_block):
+        depth = min(most, max(2, k_tiles), (room - fixed) // stage_bytes)
+        if depth >= 3 or (depth >= 2 and (k_tiles <= 2 or not asynchronous)) or (depth >= 2 and room == facts.smem_per_block):
+            if floor + fixed <= room or room == facts.smem_per_block:
+                return depth
+    raise ScheduleError(
+        f"two stages of {stage_bytes} bytes exceed the shared memory of a block ({facts.smem_per_block} bytes on {facts.arch})"
+    )
+
+
+def operand_bytes(access: Access) -> int:
+    """Shared memory of one operand's tile."""
+    return access.smem.bytes
+
+
+def register_estimate(schedule: Schedule) -> int:
+    """Registers a thread is expected to need: accumulators, fragments, offsets, and vectors held while transposing."""
+    m, n, k = schedule.block
+    threads = 32 * schedule.warps[0] * schedule.warps[1]
+    size = schedule.item_bytes
+    acc = m * n * max(size, 4) // (4 * threads)
+    tm, tn = m // schedule.warps[0], n // schedule.warps[1]
+    frags = (tm // 4 + tn // 4) if schedule.family == "sm80" else (tm // 4 + tn // 8) * max(2, size // 4)
+    loads = 0
+    for access, side in ((schedule.a, m), (schedule.b, n)):
+        if access is not None:
+            per = -(-side * k // (access.vector * threads))
+            loads += per + (0 if access.asynchronous else 2 * per * max(1, access.vector * size // 4))
+    return 40 + acc + frags + loads
+
+
+def check_limits(schedule: Schedule, facts: ArchFacts) -> None:
+    """Raise `ScheduleError` naming the first hard limit that the schedule breaks."""
+    if schedule.smem_bytes > facts.smem_per_block:
+        raise ScheduleError(
+            f"shared memory: {schedule.smem_bytes} bytes needed, {facts.arch} gives a block {facts.smem_per_block}"
+        )
+    if 32 * schedule.warps[0] * schedule.warps[1] > 1024:
+        raise ScheduleError("threads: more than 1024 in a block")
+    registers = register_estimate(schedule)
+    if registers > REGISTER_LIMIT:
+        raise ScheduleError(f"registers: about {registers} a thread, the limit is {REGISTER_LIMIT} of 255")
+    for name, box, block in zip("mnk", (schedule.box_m, schedule.box_n, schedule.box_k), schedule.block, strict=True):
+        if box.size > block:
+            raise ScheduleError(f"box_{name} of {box.size} elements does not fit block_{name} = {block}")
+        if any(e >= 2**31 for e in box.extents) or box.volume >= 2**31:
+            raise ScheduleError(f"extents of group {name.upper()} multiply to {box.volume}, the limit is 2**31 - 1")

@@ -1,0 +1,179 @@
+"""What the strides of a tensor allow: its unit-stride mode, alignment, vector width, contiguous runs and their cost.
+
+Knows extents, byte strides and boxes; neither einsum nor CUDA.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from layouts.box import Box
+
+SECTOR = 32  # bytes: what memory moves at least
+COPY = 4.25  # TB/s of a plain copy, read plus written, the measure of the tables below
+
+# TB/s by length of the contiguous run, runs starting at a sector. Measured on an H200 over 1 GiB: boxes of 16 KB or
+# 256 rows, copied by 264 thread blocks; "plain" are 16-byte accesses of the threads, "bulk" boxes moved by the TMA.
+_RUNS = (16, 32, 64, 128, 256)
+_RATES = {
+    ("load", "plain"): (1.6, 2.4, 2.7, 2.9, 3.1),
+    ("store", "plain"): (0.8, 2.8, 3.2, 3.2, 3.8),
+    ("load", "bulk"): (2.2, 3.1, 4.0, 4.15, 4.15),
+    ("store", "bulk"): (0.7, 2.9, 3.9, 4.1, 4.25),
+}
+_CUT_RUN, _CUT_RATE = 48, 0.5  # same measurement: bulk stores of 48 bytes, each with one whole and one cut sector
+
+
+def unit_mode(extents: Sequence[int], strides: Sequence[int], itemsize: int) -> int | None:
+    """Position of the mode whose neighbours are neighbours in memory (byte stride +itemsize), or None.
+
+    Modes of extent 1 have no neighbours. Of several (overlapping views) the longest is returned.
+    """
+    units = [i for i, (e, s) in enumerate(zip(extents, strides, strict=True)) if s == itemsize and e > 1]
+    return max(units, key=lambda i: extents[i], default=None)
+
+
+def alignment(address_alignment: int, strides: Sequence[int], limit: int = 256) -> int:
+    """Largest power of two, at most `limit`, that divides the address of every element.
+
+    Args:
+        address_alignment: Alignment in bytes of the element at coordinate 0, or its address; 0 counts as aligned.
+        strides: Byte strides of the modes that are walked (leave out the unit mode to get the rows' alignment).
+        limit: A power of two.
+    """
+    both = math.gcd(limit, address_alignment, *strides)
+    return both & -both
+
+
+def max_vector(itemsize: int, run: int, strides: Sequence[int], base_alignment: int, limit: int = 16) -> int:
+    """Widest access along the unit-stride mode, in elements (a power of two, at least 1).
+
+    Every vector starts at a multiple of its own size in memory and ends inside its row.
+
+    Args:
+        itemsize: Bytes of an element.
+        run: Extent of the unit-stride mode; where tiles cut it, the greatest common divisor of extent and box.
+        strides: Byte strides of all other modes (those of extent 1 left out).
+        base_alignment: Alignment in bytes of the element at coordinate 0.
+        limit: Widest access in bytes.
+    """
+    allowed = alignment(base_alignment, strides, limit)
+    vector = 1
+    while 2 * vector * itemsize <= allowed and run % (2 * vector) == 0:
+        vector *= 2
+    return vector
+
+
+def contiguous_run(box: Box, strides: Sequence[int], itemsize: int) -> int:
+    """Bytes that lie together in memory when one full tile of a tensor is read or written.
+
+    A mode that the box covers whole is joined with its neighbour in this tensor's memory, whatever other tensors look
+    like. Where a flattened dimension is cut across its modes, so that tiles start in the middle of a row, the mean
+    over all tiles is returned (rounded down to elements).
+
+    Args:
+        box: How the modes are cut.
+        strides: Byte stride of each mode of the box in this tensor; 0 where it does not vary.
+        itemsize: Bytes of an element.
+    """
+    # (stride, elements taken, whether they are the whole mode); the direction of a walk does not matter to memory
+    parts: list[tuple[int, int, bool]] = []
+    for i, dim in enumerate(box.dims):
+        left = min(dim.box, box.dim_extent(i))
+        segments = _segments(dim.modes, box.extents, strides)
+        for j, (stride, extent) in enumerate(segments):
+            if left % extent == 0 or extent % left == 0 or (left < extent and j == len(segments) - 1):
+                taken, whole = min(left, extent), left >= extent
+            else:
+                taken, whole = _mean_run(left, extent), False
+            left = left // extent if whole else 1
+            if stride:
+                parts.append((abs(stride), taken, whole))
+    run = 1
+    while True:
+        step = next((p for p in parts if p[0] == run * itemsize), None)
+        if step is None:
+            return run * itemsize
+        parts.remove(step)
+        run *= step[1]
+        if not step[2]:
+            return run * itemsize
+
+
+def _segments(modes: Sequence[int], extents: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """(stride, extent) of a flattened dimension's modes, those that are one mode in this tensor joined."""
+    out: list[tuple[int, int]] = []
+    for m in modes:
+        if extents[m] == 1:
+            continue
+        if out and strides[m] == out[-1][0] * out[-1][1]:
+            out[-1] = (out[-1][0], out[-1][1] * extents[m])
+        else:
+            out.append((strides[m], extents[m]))
+    return out
+
+
+def _mean_run(box: int, extent: int) -> int:
+    """Mean piece of a line cut at all multiples of `box` and of `extent`."""
+    line = math.lcm(box, extent)
+    return line // (line // box + line // extent - 1)
+
+
+def _sectors(run_bytes: int, start_alignment: int) -> tuple[float, float]:
+    """Mean number of sectors that a run touches, and how many of them it does not fill."""
+    step = math.gcd(start_alignment, SECTOR)
+    starts = range(0, SECTOR, step)
+    touched = sum(-(-(s + run_bytes) // SECTOR) for s in starts)
+    filled = sum(max((s + run_bytes) // SECTOR - -(-s // SECTOR), 0) for s in starts)
+    return touched / len(starts), (touched - filled) / len(starts)
+
+
+def sector_efficiency(run_bytes: int, start_alignment: int) -> float:
+    """Share of the bytes of the touched 32-byte sectors that is useful, in (0, 1].
+
+    Args:
+        run_bytes: Length of the contiguous run, at least 1.
+        start_alignment: Alignment in bytes of the starts of runs; the mean over the possible starts is taken.
+    """
+    return run_bytes / (_sectors(run_bytes, start_alignment)[0] * SECTOR)
+
+
+def run_bandwidth(run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False) -> float:
+    """Useful bytes per second relative to copy speed (4.25 TB/s on an H200), in (0, 1].
+
+    Interpolated in the measured table above (linear in the logarithm of the run). Runs that do not fill their sectors
+    pay for whole sectors; each sector that a store of several sectors cuts costs what it did in runs of 48 bytes.
+
+    Args:
+        run_bytes: Length of the contiguous runs, at least 1.
+        store: Stores instead of loads.
+        start_alignment: Alignment in bytes of the starts of runs.
+        bulk: Boxes moved by the TMA instead of 16-byte accesses by threads.
+    """
+    rates = _RATES["store" if store else "load", "bulk" if bulk else "plain"]
+    touched, cut = _sectors(run_bytes, start_alignment)
+    if run_bytes <= SECTOR and not (store and touched > 1):  # the table holds the waste of a run inside one sector
+        return _interpolate(rates, run_bytes) / touched / COPY
+    rate = _interpolate(rates, -(-run_bytes // SECTOR) * SECTOR)
+    if store and cut:
+        whole = _CUT_RUN / _interpolate(rates, 2 * SECTOR)
+        rate = run_bytes / (run_bytes / rate + cut * (_CUT_RUN / _CUT_RATE - whole))
+    else:
+        rate *= run_bytes / (touched * SECTOR)
+    return rate / COPY
+
+
+def run_cost(run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False) -> float:
+    """Time per byte relative to copy speed, at least 1: the reciprocal of `run_bandwidth`."""
+    return 1.0 / run_bandwidth(run_bytes, store=store, start_alignment=start_alignment, bulk=bulk)
+
+
+def _interpolate(rates: Sequence[float], run_bytes: int) -> float:
+    if run_bytes <= _RUNS[0]:  # each run costs one sector however short it is
+        return rates[0] * run_bytes / _RUNS[0]
+    if run_bytes >= _RUNS[-1]:
+        return rates[-1]
+    i = next(i for i, r in enumerate(_RUNS) if r >= run_bytes)
+    x = math.log2(run_bytes / _RUNS[i - 1])
+    return rates[i - 1] + (rates[i] - rates[i - 1]) * x

@@ -1,0 +1,169 @@
+"""Shared-memory tiles: row pitch, XOR swizzle, and how many bank conflicts an access pattern has.
+
+Shared memory has 32 banks of 4 bytes; a warp's access of up to 16 bytes a lane is served in phases of 128 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+BANKS = 32
+BANK_BYTES = 4
+CHUNK = 16  # bytes of one swizzled unit and of the widest access
+SPANS = (32, 64, 128)  # bytes of a row that the hardware's swizzles permute
+
+Pattern = tuple[Callable[[int], tuple[int, int]], int, int]
+"""An access of a warp: (lane -> (row, byte of the row), bytes per lane, number of lanes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmemLayout:
+    """A tile of rows in shared memory.
+
+    Byte `x` of row `r` lies at `r * pitch + (x ^ (((r >> shift) & mask) * 16))`.
+
+    Attributes:
+        rows: Number of rows.
+        row_bytes: Bytes of a row that hold data.
+        pitch: Bytes from row to row, at least `row_bytes`, a multiple of 16.
+        mask: Bits of the row number that permute the row's 16-byte chunks; 0 for none.
+        shift: Right shift of the row number before masking.
+    """
+
+    rows: int
+    row_bytes: int
+    pitch: int
+    mask: int = 0
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pitch < self.row_bytes or self.pitch % CHUNK or self.mask & (self.mask + 1):
+            raise ValueError(f"not a shared-memory layout: {self}")
+        if self.mask and self.row_bytes % ((self.mask + 1) * CHUNK):
+            raise ValueError(f"a swizzle of {self.mask + 1} chunks does not stay inside rows of {self.row_bytes} bytes")
+
+    @property
+    def bytes(self) -> int:
+        """Size of the tile."""
+        return self.rows * self.pitch
+
+    def address(self, row: int, byte: int) -> int:
+        """Byte address of byte `byte` of row `row`."""
+        return row * self.pitch + (byte ^ (((row >> self.shift) & self.mask) * CHUNK))
+
+
+def replays(addresses: Iterable[int], width: int) -> list[int]:
+    """How often each phase of a warp's access is served: 1 means without conflict.
+
+    Args:
+        addresses: Byte address of each lane, in lane order.
+        width: Bytes per lane: 1, 2, 4, 8 or 16. Lanes that read the same word share it.
+    """
+    unit = max(width, BANK_BYTES)
+    lanes = list(addresses)
+    per_phase = BANKS * BANK_BYTES // unit
+    aligned = not any(a % width for a in lanes)
+    served = []
+    for start in range(0, len(lanes), per_phase):
+        phase = lanes[start : start + per_phase]
+        if aligned:  # a lane never straddles a unit: the banks of a unit are hit together, so count units
+            slots = [0] * per_phase
+            for u in {a // unit for a in phase}:
+                slots[u % per_phase] += 1
+        else:
+            slots = [0] * BANKS
+            for w in {w for a in phase for w in range(a // BANK_BYTES, (a + width - 1) // BANK_BYTES + 1)}:
+                slots[w % BANKS] += 1
+        served.append(max(slots))
+    return served
+
+
+def conflicts(addresses: Iterable[int], width: int) -> int:
+    """Worst number of times that one phase of a warp's access is served: 1 means conflict-free.
+
+    Args:
+        addresses: Byte address of each lane, in lane order (`ldmatrix`: the eight row addresses of one matrix).
+        width: Bytes per lane: 1, 2, 4, 8 or 16. Lanes that read the same word share it.
+    """
+    return max(replays(addresses, width), default=1)
+
+
+def choose_smem(rows: int, row_bytes: int, patterns: Sequence[Pattern]) -> SmemLayout:
+    """The layout of a tile that serves the given accesses best.
+
+    Tried in this order, and the first that is free of conflicts wins: dense rows, dense rows with an XOR swizzle,
+    padded rows (16 to 128 bytes, the smallest first). If none is free of conflicts, the one with the fewest phases
+    served in all wins, the earlier on a tie.
+
+    Args:
+        rows: Number of rows.
+        row_bytes: Bytes of a row that hold data; rows are padded to a multiple of 16.
+        patterns: Accesses that should be free of conflicts, see `Pattern`. Rows and bytes must lie in the tile.
+
+    Raises:
+        ValueError: A pattern leaves the tile.
+    """
+    points: list[tuple[list[tuple[int, int]], int]] = []
+    for where, width, lanes in patterns:
+        at = [where(lane) for lane in range(lanes)]
+        for row, byte in at:
+            if not (0 <= row < rows and 0 <= byte <= row_bytes - width):
+                raise ValueError(
+                    f"an access of {width} bytes at row {row}, byte {byte} leaves a tile of {rows} rows of "
+                    f"{row_bytes} bytes"
+                )
+        points.append((at, width))
+    best: SmemLayout | None = None
+    fewest = 0
+    for layout in _candidates(rows, row_bytes):
+        total, free = 0, True
+        pitch, mask, shift = layout.pitch, layout.mask, layout.shift
+        for at, width in points:
+            served = replays([r * pitch + (x ^ (((r >> shift) & mask) * CHUNK)) for r, x in at], width)
+            total += sum(served)
+            free = free and max(served, default=1) == 1
+        if free:
+            return layout
+        if best is None or total < fewest:
+            best, fewest = layout, total
+    assert best is not None
+    return best
+
+
+def _candidates(rows: int, row_bytes: int) -> Iterable[SmemLayout]:
+    dense = -(-row_bytes // CHUNK) * CHUNK
+    yield SmemLayout(rows, row_bytes, dense)
+    for mask in (1, 3, 7):
+        if row_bytes % ((mask + 1) * CHUNK) == 0:
+            for shift in range(4):
+                yield SmemLayout(rows, row_bytes, dense, mask, shift)
+    for padding in range(CHUNK, 129, CHUNK):
+        yield SmemLayout(rows, row_bytes, dense + padding)
+
+
+def tma_swizzle(span: int, rows: int) -> SmemLayout:
+    """The image that TMA writes and wgmma reads under the swizzle of `span` bytes, for a slab of `rows` rows.
+
+    The slab starts at a multiple of 8 * `span` bytes. A row holds `span` bytes whatever the box's own run.
+
+    Args:
+        span: 128, 64 or 32; 16 for none.
+        rows: Rows of the slab.
+
+    Raises:
+        ValueError: There is no such swizzle.
+    """
+    if span == CHUNK:
+        return SmemLayout(rows, CHUNK, CHUNK)
+    if span not in SPANS:
+        raise ValueError(f"no hardware swizzle spans {span} bytes; there are {SPANS}, and 16 for none")
+    return SmemLayout(rows, span, span, span // CHUNK - 1, (128 // span).bit_length() - 1)
+
+
+def swizzle_address(span: int, address: int) -> int:
+    """Where byte `address` of a dense slab lies under the hardware's swizzle of `span` bytes.
+
+    Bits 4, 5, 6 of the address are permuted by bits 7, 8, 9: all three for 128, two for 64, one for 32, none for 16.
+    """
+    return address ^ (((address >> 7) & (span // CHUNK - 1)) << 4)

@@ -1,0 +1,302 @@
+"""TMA expressibility: whether one tensor map can move boxes of a strided tensor, and what that map is.
+
+Owns the hardware's rules for tensor maps (CUDA driver API, `cuTensorMapEncodeTiled`; PTX ISA, "Tensors") as arithmetic
+on extents and byte strides. Encodes nothing and calls no driver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from layouts.access import unit_mode
+from layouts.swizzle import CHUNK, SPANS, swizzle_address
+
+MAX_RANK = 5
+MAX_BOX = 256  # elements along one dimension of a box
+MAX_EXTENT = 2**31  # the driver takes 2**32, but a copy's coordinates are signed 32-bit numbers
+MAX_STRIDE = 2**40  # bytes, exclusive
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no map can do it, in words."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModeMap:
+    """Where a mode of the tensor went: it adds `weight * coordinate + start` to coordinate `dim` of the map.
+
+    A mode that the map does not need (extent 1, or stride 0 with a box of 1) has weight 0.
+    """
+
+    dim: int
+    weight: int
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TmaMap:
+    """A tensor map for boxes of one tensor, dimension 0 the unit-stride one.
+
+    Attributes:
+        extents: Of each dimension of the map.
+        strides: Bytes, of each dimension; the first is the element's size (the driver takes the others only).
+        box: Elements of one copy along each dimension.
+        span: Swizzle in bytes: 128, 64, 32, or 16 for none.
+        slabs: Copies per tile. Copy i starts `i * box[0]` further along dimension 0 and lies `i * slab_bytes` further
+            in shared memory.
+        base_offset: Bytes from the element at coordinate 0 to the map's address (not 0 where strides are negative).
+        modes: Per mode of the tensor, how its coordinate enters the map's.
+        order: Modes of the tensor in the order of the tile's index in shared memory, fastest first.
+        tile: Box extent of each mode of the tensor.
+    """
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    span: int
+    slabs: int
+    base_offset: int
+    modes: tuple[ModeMap, ...]
+    order: tuple[int, ...]
+    tile: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the map."""
+        return len(self.extents)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.strides[0]
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from row to row in shared memory: a swizzled row takes the whole span, however short its run."""
+        return self.span if self.span > CHUNK else self.box[0] * self.itemsize
+
+    @property
+    def slab_bytes(self) -> int:
+        """Shared memory that one copy takes."""
+        return self.pitch * math.prod(self.box[1:])
+
+    @property
+    def transaction_bytes(self) -> int:
+        """Bytes that one copy adds to the barrier's count, also where part of the box is out of bounds."""
+        return self.itemsize * math.prod(self.box)
+
+    def coordinates(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """Coordinate in the map of a coordinate of the tensor (of a tile's origin: where the copy starts)."""
+        out = [0] * self.rank
+        for c, m in zip(coords, self.modes, strict=True):
+            out[m.dim] += m.weight * c + m.start
+        return tuple(out)
+
+    def element_offset(self, coords: Sequence[int]) -> int | None:
+        """Bytes from the tensor's element 0 to what the map reads at a coordinate, None where it reads zero.
+
+        The coordinate lies in a tile whose origin is inside the tensor and a multiple of the box in every mode.
+        """
+        at = self.coordinates(coords)
+        if not all(0 <= x < e for x, e in zip(at, self.extents, strict=True)):
+            return None
+        return self.base_offset + sum(x * s for x, s in zip(at, self.strides, strict=True))
+
+    def smem_offset(self, local: Sequence[int]) -> int:
+        """Byte in the tile's image in shared memory of the element at `local`, a coordinate inside the box."""
+        at = [0] * self.rank
+        for c, m in zip(local, self.modes, strict=True):
+            at[m.dim] += abs(m.weight) * c
+        slab, at[0] = divmod(at[0], self.box[0])
+        row = 0
+        for x, b in zip(reversed(at[1:]), reversed(self.box[1:]), strict=True):
+            row = row * b + x
+        return slab * self.slab_bytes + swizzle_address(self.span, row * self.pitch + at[0] * self.itemsize)
+
+
+@dataclass(slots=True)
+class _Dim:
+    """A dimension being built: the tensor's modes in it with their weights."""
+
+    extent: int
+    stride: int
+    box: int
+    modes: list[tuple[int, int]]
+
+    @property
+    def name(self) -> str:
+        """The modes, for messages."""
+        return "+".join(str(m) for m, _ in self.modes)
+
+
+def tma_map(
+    extents: Sequence[int],
+    strides: Sequence[int],
+    itemsize: int,
+    box: Sequence[int],
+    *,
+    order: Sequence[int] | None = None,
+    unit: int | None = None,
+    base_alignment: int = 16,
+    span: int = CHUNK,
+) -> TmaMap | Refusal:
+    """The tensor map that moves tiles of `box` elements, or the reason why there is none.
+
+    Modes that the box covers whole are merged with the next mode of the tile if no gap parts them in memory; modes
+    with a box of 1 are folded into one dimension when there are too many. A run longer than the swizzle's span is
+    moved in several slabs.
+
+    Args:
+        extents: Extent of each mode.
+        strides: Bytes between neighbours along each mode.
+        itemsize: Bytes of an element: 1, 2, 4 or 8.
+        box: Extent of the tile along each mode; it may exceed the mode's (the rest reads as zero).
+        order: Modes in the order of the tile's index, fastest first; the unit mode goes first in any case.
+            Default: as they come.
+        unit: The mode that becomes dimension 0. Default: the mode of stride `itemsize`.
+        base_alignment: Alignment in bytes of the element at coordinate 0.
+        span: Swizzle in bytes, 16 for none.
+
+    Returns:
+        A `TmaMap`, or a `Refusal`.
+
+    Raises:
+        ValueError: The arguments do not belong together (lengths, an unknown span).
+    """
+    rank = len(extents)
+    if not len(strides) == len(box) == rank or sorted(order or range(rank)) != list(range(rank)):
+        raise ValueError(f"extents {extents}, strides {strides}, box {box}, order {order} do not belong together")
+    if span != CHUNK and span not in SPANS:
+        raise ValueError(f"no hardware swizzle spans {span} bytes; there are {SPANS}, and 16 for none")
+    if unit is None:
+        unit = unit_mode(extents, strides, itemsize)
+    refusal = _refuse_modes(extents, strides, itemsize, box, unit, base_alignment)
+    if refusal or unit is None:
+        return Refusal(refusal)
+    sequence = (unit, *(m for m in (order or range(rank)) if m != unit))
+    kept = [m for m in sequence if m == unit or box[m] > 1 or (extents[m] > 1 and strides[m])]
+    # The only neighbour of a mode of extent 1 is out of bounds, so its stride may be any legal one.
+    dims = [_Dim(extents[m], abs(strides[m]) if extents[m] > 1 else CHUNK, box[m], [(m, 1)]) for m in kept]
+    dims[0].stride = itemsize
+    _merge(dims, itemsize, span)
+    inner, slabs = dims[0].box * itemsize, 1
+    if span > CHUNK and inner > span:
+        if inner % span:
+            return Refusal(f"a run of {inner} bytes along mode {unit} is no multiple of the swizzle's span of {span}")
+        slabs = inner // span
+        dims[0].box //= slabs
+    refusal = _refuse_strides(dims) or _fold(dims) or _refuse_dims(dims, itemsize)
+    if refusal:
+        return Refusal(refusal)
+    modes = [ModeMap(0, 0)] * rank
+    base = 0
+    for i, d in enumerate(dims):
+        for m, weight in d.modes:
+            down = strides[m] < 0  # counted from the far end, so that the map's own stride is positive
+            base += (extents[m] - 1) * strides[m] if down else 0
+            modes[m] = ModeMap(i, -weight, (extents[m] - 1) * weight) if down else ModeMap(i, weight)
+    if math.gcd(base_alignment, base) % CHUNK:
+        return Refusal(f"the first element in memory is {base} bytes from element 0, no multiple of {CHUNK}")
+    return TmaMap(
+        tuple(d.extent for d in dims),
+        tuple(d.stride for d in dims),
+        tuple(d.box for d in dims),
+        span,
+        slabs,
+        base,
+        tuple(modes),
+        sequence,
+        tuple(box),
+    )
+
+
+def _refuse_modes(
+    extents: Sequence[int],
+    strides: Sequence[int],
+    itemsize: int,
+    box: Sequence[int],
+    unit: int | None,
+    base_alignment: int,
+) -> str:
+    """What forbids a map whatever its dimensions are, or an empty text."""
+    if itemsize not in (1, 2, 4, 8):
+        return f"elements of {itemsize} bytes; a map takes 1, 2, 4 or 8"
+    if 0 in extents:
+        return f"mode {list(extents).index(0)} is empty"
+    if base_alignment % CHUNK:
+        return f"the address is a multiple of {base_alignment} bytes, a map's of {CHUNK}"
+    if unit is None:
+        return f"no mode has the stride {itemsize} of neighbouring elements"
+    if strides[unit] != itemsize:
+        return f"mode {unit} has stride {strides[unit]}, dimension 0 of a map needs {itemsize}"
+    for m, (e, s, b) in enumerate(zip(extents, strides, box, strict=True)):
+        if b < 1:
+            return f"mode {m} has a box of {b}"
+        if e > 1 and b > 1 and s <= 0:
+            what = "does not vary" if s == 0 else "runs backwards"
+            return f"mode {m} {what} in memory and has a box of {b}; a map moves such modes with a box of 1 only"
+    return ""
+
+
+def _merge(dims: list[_Dim], itemsize: int, span: int) -> None:
+    """Merge a dimension that the box covers whole with one that continues it in memory.
+
+    That one must be next in the tile's index, or have a box of 1: then its place there does not matter.
+    """
+    i = 0
+    while i < len(dims):
+        a = dims[i]
+        for j, b in enumerate(dims[i + 1 :], i + 1):
+            together = a.box * b.box
+            fits = together <= MAX_BOX
+            if i == 0 and span > CHUNK:
+                # A row of the image is at most one span. A longer run takes one copy per span of it, so it must
+                # consist of whole spans, and is not worth it where the rows are whole spans already.
+                run = together * itemsize
+                fits = run <= span or b.box == 1 or (run % span == 0 and a.box * itemsize % span != 0)
+            near = all(d.box == 1 for d in dims[i + 1 : j]) or b.box == 1
+            if near and fits and a.box == a.extent and b.stride == a.stride * a.extent and b.extent > 1:
+                modes = a.modes + [(m, w * a.extent) for m, w in b.modes]
+                dims[i] = _Dim(a.extent * b.extent, a.stride, together, modes)
+                del dims[j]
+                break
+        else:
+            i += 1
+
+
+def _fold(dims: list[_Dim]) -> str:
+    """Bring the map to at most five dimensions: those with a box of 1 become one of stride gcd. Returns a refusal."""
+    if len(dims) <= MAX_RANK:
+        return ""
+    ones = [d for d in dims[1:] if d.box == 1]
+    tiled = [dims[0], *(d for d in dims[1:] if d.box > 1)]
+    if len(tiled) + bool(ones) > MAX_RANK:
+        rest = " and one for all others" if ones else ""
+        return f"{len(tiled)} tiled modes{rest}; a map has at most {MAX_RANK} dimensions"
+    step = math.gcd(*(d.stride for d in ones))
+    extent = 1 + sum((d.extent - 1) * (d.stride // step) for d in ones)
+    dims[:] = [*tiled, _Dim(extent, step, 1, [(m, w * (d.stride // step)) for d in ones for m, w in d.modes])]
+    return ""
+
+
+def _refuse_strides(dims: list[_Dim]) -> str:
+    for d in dims[1:]:
+        if d.stride % CHUNK or not 0 < d.stride < MAX_STRIDE:
+            return f"mode {d.name} has a stride of {d.stride} bytes, not a multiple of {CHUNK} below 2**40"
+    return ""
+
+
+def _refuse_dims(dims: list[_Dim], itemsize: int) -> str:
+    if (inner := dims[0].box * itemsize) % CHUNK:
+        return f"the box's run along mode {dims[0].name} is {inner} bytes, no multiple of {CHUNK}"
+    for d in dims:
+        if d.box > MAX_BOX:
+            return f"a box of {d.box} elements along mode {d.name}; a map's has at most {MAX_BOX}"
+        if d.extent > MAX_EXTENT:
+            return f"extent {d.extent} along mode {d.name}; a coordinate has 31 bits"
+    return ""
