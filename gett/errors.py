@@ -50,6 +50,10 @@ class CompileError(GettError, RuntimeError):
     """The CUDA compiler rejected a kernel, spilled registers, or serialised tensor-core instructions."""
 
 
+class PoorKernelError(CompileError):
+    """A kernel compiles, but spills registers or serialises its tensor-core instructions."""
+
+
 class MissingPackageError(GettError, ImportError):
     """A package is needed that is not installed; the text says how to install it."""
 

@@ -35,7 +35,7 @@ class GemmPlan:
 
     contraction: Contraction
     swapped: bool
-    l: tuple[Strided, ...]  # noqa: E741 - the field's name for the batch group
+    l: tuple[Strided, ...]
     m: tuple[Strided, ...]
     n: tuple[Strided, ...]
     k: tuple[Strided, ...]

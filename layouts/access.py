@@ -101,6 +101,28 @@ def contiguous_run(box: Box, strides: Sequence[int], itemsize: int) -> int:
             return run * itemsize
 
 
+def run_alignment(box: Box, strides: Sequence[int], run_bytes: int, base_alignment: int = 256) -> int:
+    """Alignment in bytes (a power of two up to 256) of the starts of a tile's contiguous runs, over all tiles.
+
+    Args:
+        box: How the modes are cut.
+        strides: Byte stride of each mode in this tensor.
+        run_bytes: Length of the runs, as `contiguous_run` gives it.
+        base_alignment: Alignment of the element at coordinate 0.
+    """
+    steps = []
+    for i, dim in enumerate(box.dims):
+        cut = box.tiles_per_dim[i] > 1
+        for m in dim.modes:
+            if not strides[m] or box.extents[m] == 1:
+                continue
+            if abs(strides[m]) >= run_bytes:
+                steps.append(strides[m])
+            elif cut:
+                steps.append(strides[m] * (dim.box if len(dim.modes) == 1 else 1))
+    return alignment(base_alignment, steps)
+
+
 def _segments(modes: Sequence[int], extents: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """(stride, extent) of a flattened dimension's modes, those that are one mode in this tensor joined."""
     out: list[tuple[int, int]] = []

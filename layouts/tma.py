@@ -260,7 +260,7 @@ def _merge(dims: list[_Dim], itemsize: int, span: int) -> None:
                 run = together * itemsize
                 fits = run <= span or b.box == 1 or (run % span == 0 and a.box * itemsize % span != 0)
             near = all(d.box == 1 for d in dims[i + 1 : j]) or b.box == 1
-            if near and fits and a.box == a.extent and b.stride == a.stride * a.extent and b.extent > 1:
+            if near and fits and a.box == a.extent and b.stride == a.stride * a.extent:
                 modes = a.modes + [(m, w * a.extent) for m, w in b.modes]
                 dims[i] = _Dim(a.extent * b.extent, a.stride, together, modes)
                 del dims[j]

@@ -80,7 +80,8 @@ class Expr:
             text = str(self.args[0])
             return f"p.{text}.d" if self.op == "param" and text.startswith("f[") else _leaf(self.op, text)
         x, y = self.args
-        assert isinstance(x, Expr) and isinstance(y, Expr)
+        assert isinstance(x, Expr)
+        assert isinstance(y, Expr)
         if self.op in ("div", "mod") and y.op == "param":
             name = "fast_div" if self.op == "div" else "fast_mod"
             return f"gett::{name}({x.to_cpp()}, p.{y.args[0]})"

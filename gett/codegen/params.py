@@ -1,23 +1,27 @@
 """The one argument of every kernel: a struct passed by value, declared in C++ and packed in Python from one list.
 
 Layout: addresses of a, b, c, d and the workspace at 0, 8, ... 32; alpha at 48 and beta at 64 (16 bytes each, in the
-accumulator's type); named integers from 80; then the tables of `ParamTable`.
+accumulator's type); named integers from 80; then the tables of `ParamTable`, and tensor maps at the next multiple of
+64.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gett.codegen.index import ParamTable
 from gett.codegen.types import accumulator, cpp_type
 
 POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
 ALPHA, BETA, NAMED = 48, 64, 80
+MAP_BYTES = 128
 
 
-def declare_params(dtype: str, dtype_c: str, dtype_d: str, names: Mapping[str, int], table: ParamTable) -> str:
-    """C++ text of `struct Params`."""
+def declare_params(
+    dtype: str, dtype_c: str, dtype_d: str, names: Mapping[str, int], table: ParamTable, maps: Sequence[str] = ()
+) -> str:
+    """C++ text of `struct Params`; `maps` are the roles that have a tensor map."""
     element, acc = cpp_type(dtype), cpp_type(accumulator(dtype))
     # The first integer carries the alignment that puts it at NAMED whatever the size of beta.
     integers = "".join(f"  {'' if i else 'alignas(16) '}int {name};\n" for i, name in enumerate(names))
@@ -26,15 +30,23 @@ def declare_params(dtype: str, dtype_c: str, dtype_d: str, names: Mapping[str, i
         f"  const {element}* a;\n  const {element}* b;\n  const {cpp_type(dtype_c)}* c;\n  {cpp_type(dtype_d)}* d;\n"
         f"  {acc}* workspace;\n"
         f"  alignas(16) {acc} alpha;\n  alignas(16) {acc} beta;\n{integers}"
-        f"{'' if len(names) % 2 == 0 else '  int pad;' + chr(10)}{table.declare()}}};\n"
+        f"{'' if len(names) % 2 == 0 else '  int pad;' + chr(10)}{table.declare()}"
+        + "".join(f"  gett::TensorMap map_{role};\n" for role in maps)
+        + "};\n"
     )
 
 
-def pack_params(names: Mapping[str, int], table: ParamTable) -> bytes:
-    """The struct's bytes with addresses, alpha and beta zeroed; padded to 16 bytes."""
+def pack_params(names: Mapping[str, int], table: ParamTable, maps: int = 0) -> bytes:
+    """The struct's bytes with addresses, alpha, beta and tensor maps zeroed; padded to its alignment."""
     values = [*names.values()] + ([] if len(names) % 2 == 0 else [0])
     out = bytes(NAMED) + struct.pack(f"<{len(values)}i", *values) + table.pack()
-    return out + bytes(-len(out) % 16)
+    return out + bytes(-len(out) % (64 if maps else 16)) + bytes(MAP_BYTES * maps)
+
+
+def map_offsets(names: Mapping[str, int], table: ParamTable, maps: int) -> tuple[int, ...]:
+    """Byte offset of each tensor map."""
+    first = len(pack_params(names, table, maps)) - MAP_BYTES * maps
+    return tuple(first + MAP_BYTES * i for i in range(maps))
 
 
 def scalar_slots(dtype: str) -> tuple[tuple[str, int, str], ...]:

@@ -1,6 +1,7 @@
 """Index functions of a schedule: from (tile, index in the tile) to offsets and validity, for every group and tensor.
 
-Owns what the kernels call `Index`. Offsets are in elements; coordinates below 2**31. Knows boxes and strides, no kernel.
+Owns what the kernels call `Index`. Offsets are in elements, coordinates below 2**31. Knows boxes and strides, no
+kernel.
 """
 
 from __future__ import annotations
@@ -41,18 +42,19 @@ class GroupIndex:
         return "\n".join([self.struct, *(f.to_cpp() for f in (self.tile, self.ok, *self.offsets))])
 
 
-def _decode(body: list[Statement], x: Expr, extents: Sequence[Expr], name: str) -> list[Expr]:
+def decode(body: list[Statement], x: Expr, extents: Sequence[Expr], name: str) -> list[Expr]:
     """Split a flattened coordinate into one per mode, fastest first; the last needs no remainder."""
     out = []
     for j, extent in enumerate(extents):
         last = j == len(extents) - 1
-        out.append(_let(body, f"{name}_{j}", x if last else x % extent))
+        out.append(let(body, f"{name}_{j}", x if last else x % extent))
         if not last:
-            x = _let(body, f"{name}_q{j}", x // extent)
+            x = let(body, f"{name}_q{j}", x // extent)
     return out
 
 
-def _let(body: list[Statement], name: str, value: Expr, kind: str = "int") -> Expr:
+def let(body: list[Statement], name: str, value: Expr, kind: str = "int") -> Expr:
+    """Name a value in the body, unless it is a literal or a name already."""
     if value.op in ("const", "var"):
         return value
     body.append((kind, name, value))
@@ -74,9 +76,9 @@ def local_coordinates(body: list[Statement], box: Box, local: Expr) -> list[Expr
         if d.box == 1:
             out.append(ZERO)
             continue
-        out.append(_let(body, f"c{i}", local if last else local % const(d.box)))
+        out.append(let(body, f"c{i}", local if last else local % const(d.box)))
         if not last:
-            local = _let(body, f"r{i}", local // const(d.box))
+            local = let(body, f"r{i}", local // const(d.box))
     return out
 
 
@@ -94,10 +96,10 @@ def group_index(group: str, box: Box, block: int, tensors: Sequence[Strides], ta
         tiles = table.divisor(count) if not last or count == 1 else None
         at = rest if tiles is None else rest % tiles
         if tiles is not None and not last:
-            rest = _let(body, f"t{i}", rest // tiles)
-        origin = _let(body, f"o{i}", at * const(d.box))
+            rest = let(body, f"t{i}", rest // tiles)
+        origin = let(body, f"o{i}", at * const(d.box))
         if len(d.modes) == 1 or d.box == 1:
-            at_origin = _decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
+            at_origin = decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
             for t in tensors:
                 base[t.tensor] = base[t.tensor] + _dot(at_origin, [strides[t.tensor][m] for m in d.modes])
         if d.box > 1 and (len(d.modes) > 1 or not box.divides(i)):
@@ -137,8 +139,8 @@ def _offset(group: str, box: Box, tensor: str, strides: list[Expr], extents: lis
             continue
         coordinates = [c]
         if len(d.modes) > 1:
-            x = _let(body, f"y{i}", var(f"t.o{i}") + c)
-            coordinates = _decode(body, x, [extents[m] for m in d.modes], f"x{i}")
+            x = let(body, f"y{i}", var(f"t.o{i}") + c)
+            coordinates = decode(body, x, [extents[m] for m in d.modes], f"x{i}")
         total = total + _dot(coordinates, [strides[m] for m in d.modes])
     return Function(
         f"{group}_{tensor}", ("local",), tuple(body), (("", total),), "long long", extra=f", const {name}& t"
@@ -148,7 +150,7 @@ def _offset(group: str, box: Box, tensor: str, strides: list[Expr], extents: lis
 def batch_index(extents: Sequence[int], tensors: Sequence[Strides], table: ParamTable) -> tuple[str, Function]:
     """The offsets of batch number `l` in every tensor, and the struct that holds them."""
     body: list[Statement] = []
-    x = _decode(body, var("l"), [table.divisor(e) for e in extents], "x") if extents else []
+    x = decode(body, var("l"), [table.divisor(e) for e in extents], "x") if extents else []
     outputs = tuple((t.tensor, _dot(x, [table.stride(s) for s in t.values])) for t in tensors)
     fields = " ".join(f"long long {t.tensor};" for t in tensors)
     return f"  struct LTile {{ {fields} }};", Function("l_tile", ("l",), tuple(body), outputs, "LTile")
@@ -168,9 +170,9 @@ def k_box_index(box: Box, block: int, tensors: Sequence[Strides], table: ParamTa
         last = i == len(box.dims) - 1
         at = rest if last and count > 1 else rest % table.divisor(count)
         if not last:
-            rest = _let(body, f"t{i}", rest // table.divisor(count))
-        origin = _let(body, f"o{i}", at * const(d.box))
-        at_origin = _decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
+            rest = let(body, f"t{i}", rest // table.divisor(count))
+        origin = let(body, f"o{i}", at * const(d.box))
+        at_origin = decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
         for t in tensors:
             base[t.tensor] = base[t.tensor] + _dot(at_origin, [strides[t.tensor][m] for m in d.modes])
         if d.box > 1 and not box.divides(i):
@@ -196,7 +198,7 @@ def k_box_index(box: Box, block: int, tensors: Sequence[Strides], table: ParamTa
 def k_table_index(extents: Sequence[int], tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
     """K flattened: the offsets of one k, for the table that the kernel keeps in shared memory."""
     body: list[Statement] = []
-    x = _decode(body, var("k"), [table.divisor(e) for e in extents], "x") if extents else []
+    x = decode(body, var("k"), [table.divisor(e) for e in extents], "x") if extents else []
     outputs = tuple((t.tensor, _dot(x, [table.stride(s) for s in t.values])) for t in tensors)
     fields = " ".join(f"long long {t.tensor};" for t in tensors)
     return f"  struct KEntry {{ {fields} }};", [Function("k_entry", ("k",), tuple(body), outputs, "KEntry")]
@@ -219,20 +221,32 @@ def d_order(box_m: Box, box_n: Box, strides: Mapping[str, Sequence[int]]) -> lis
     return sorted(dims, key=key)
 
 
-def d_unpack(box_m: Box, box_n: Box, order: Sequence[tuple[str, int]]) -> Function:
-    """From the position in D's order to the tile's (m, n)."""
+def d_unpack(
+    box_m: Box, box_n: Box, order: Sequence[tuple[str, int]], steps: Mapping[str, Sequence[int]] | None = None
+) -> Function:
+    """From the position in D's order to the tile's (m, n) and, given steps, to the place in the staged tile."""
     body: list[Statement] = []
     rest = var("i")
     total = {"m": ZERO, "n": ZERO}
+    at = ZERO
     for j, (g, i) in enumerate(order):
         box = box_m if g == "m" else box_n
         last = j == len(order) - 1
-        c = _let(body, f"c{j}", rest if last else rest % const(box.dims[i].box))
+        c = let(body, f"c{j}", rest if last else rest % const(box.dims[i].box))
         if not last:
-            rest = _let(body, f"r{j}", rest // const(box.dims[i].box))
+            rest = let(body, f"r{j}", rest // const(box.dims[i].box))
         prefix = math.prod(d.box for d in box.dims[:i])
-        total[g] = total[g] + (c if prefix == 1 else Expr("mul", (c, const(prefix))))
-    return Function("d_unpack", ("i",), tuple(body), (("m", total["m"]), ("n", total["n"])), "gett::MN")
+        total[g] = total[g] + scaled(c, prefix)
+        if steps is not None:
+            at = at + scaled(c, steps[g][i])
+    outputs = (("m", total["m"]), ("n", total["n"]))
+    if steps is None:
+        return Function("d_unpack", ("i",), tuple(body), outputs, "gett::MN")
+    return Function("d_unpack", ("i",), tuple(body), (*outputs, ("at", at)), "gett::MNAt")
 
 
-
+def scaled(x: Expr, factor: int) -> Expr:
+    """A literal multiple in plain integers."""
+    if x == ZERO or factor == 0:
+        return ZERO
+    return x if factor == 1 else Expr("mul", (x, const(factor)))

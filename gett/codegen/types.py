@@ -47,5 +47,5 @@ def cpp_type(dtype: str) -> str:
 
 
 def accumulator(dtype: str) -> str:
-    """dtype in which products of `dtype` are summed."""
+    """Dtype in which products of `dtype` are summed."""
     return ACCUMULATOR.get(dtype, dtype)

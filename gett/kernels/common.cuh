@@ -4,6 +4,14 @@
 
 #define GETT_DEVICE __device__ __forceinline__
 
+// Ends the launch bounds of a kernel that is compiled again, with GETT_ONE_BLOCK, if the compiler's own choice of
+// resident blocks makes it spill.
+#ifdef GETT_ONE_BLOCK
+#define GETT_MIN_BLOCKS , 1
+#else
+#define GETT_MIN_BLOCKS
+#endif
+
 namespace gett {
 
 typedef unsigned char uint8;
@@ -114,6 +122,7 @@ GETT_DEVICE long long wide(int x, int s) { return (long long)x * s; }
 GETT_DEVICE long long wide(int x, long long s) { return x * s; }
 GETT_DEVICE int wide(int x, uint32 s) { return x * int(s); }
 struct MN { int m, n; };
+struct MNAt { int m, n, at; };  // and where the element lies in the staged tile
 static constexpr long long kInvalid = -0x7fffffffffffffffLL - 1;
 
 // ---- vectors of elements, moved as one register group ----

@@ -58,7 +58,8 @@ template <class Traits> struct Stage {
     v.store(at(m, n));
   }
   // kV elements from (m, n), one step of D's fastest dimension apart.
-  template <int kV> GETT_DEVICE void get(int m, int n, Element (&x)[kV]) const {
+  template <int kV> GETT_DEVICE void get(const MN& at_tile, Element (&x)[kV]) const {
+    const int m = at_tile.m, n = at_tile.n;
     if constexpr (Traits::kStepN == 1 && kV * sizeof(Element) <= 16) {
       const auto v = Vec<Element, kV>::load(at(m, n));
 #pragma unroll
@@ -78,10 +79,10 @@ template <class Traits> struct Partials {
   int slices_;
   const typename Traits::Params* p_;
 
-  template <int kV> GETT_DEVICE void get(int m, int n, Element (&x)[kV]) const {
+  template <class At, int kV> GETT_DEVICE void get(const At& at, Element (&x)[kV]) const {
 #pragma unroll
     for (int j = 0; j < kV; ++j) x[j] = zero<Element>();
-    const Element* from = base_ + (long long)m * Traits::kBlockN + n;
+    const Element* from = base_ + (long long)at.m * Traits::kBlockN + at.n;
     for (int s = 0; s < slices_; ++s, from += stride_) {
 #pragma unroll
       for (int j = 0; j < kV; ++j) x[j] = add(x[j], from[j * (Traits::kStepM * Traits::kBlockN + Traits::kStepN)]);
@@ -99,11 +100,11 @@ GETT_DEVICE void store_tile(const typename Traits::Params& p, typename Traits::E
   typedef typename Traits::Acc Acc;
 #pragma unroll 2
   for (int i = first; i < Traits::kBoxMN / kV; i += step) {
-    const MN mn = Index::d_unpack(p, i * kV);
+    const auto mn = Index::d_unpack(p, i * kV);
     const long long row = at.rows_d()[mn.m], column = at.columns_d()[mn.n];
     if (row == kInvalid || column == kInvalid) continue;
     typename Source::Element x[kV];
-    source.get(mn.m, mn.n, x);
+    source.get(mn, x);
     Vec<typename Traits::ElementD, kV> out;
     if constexpr (Traits::kHasC) {
       const long long from = at.rows_c()[mn.m] + at.columns_c()[mn.n];
@@ -122,6 +123,22 @@ GETT_DEVICE void store_tile(const typename Traits::Params& p, typename Traits::E
     }
     out.store(d + row + column);
   }
+}
+
+// Second kernel of split-K: each block adds the slices of a part of one tile and stores it.
+template <class Traits, class Index> GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
+  __shared__ __align__(16) char memory[Offsets<Traits>::kBytes];
+  const Offsets<Traits> offsets{reinterpret_cast<long long*>(memory)};
+  const int tiles = p.tiles_m * p.tiles_n;
+  const int id = blockIdx.x, l = id / tiles, tile = id - l * tiles, m = tile / p.tiles_n, n = tile - m * p.tiles_n;
+  const auto lt = Index::l_tile(p, l);
+  offsets.template fill<Index>(p, Index::m_tile(p, m), Index::n_tile(p, n), threadIdx.x, blockDim.x);
+  __syncthreads();
+  const long long size = Traits::kBlockM * Traits::kBlockN;
+  const Partials<Traits> sums{p.workspace + ((long long)l * p.split_k * tiles + tile) * size, tiles * size, p.split_k, &p};
+  const typename Traits::ElementC* c = nullptr;
+  if constexpr (Traits::kHasC) c = p.c + lt.c;
+  store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, sums, blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
 }
 
 }  // namespace gett

@@ -5,20 +5,9 @@
 #pragma once
 #include "gett/epilogue.cuh"
 #include "gett/load.cuh"
+#include "gett/raster.cuh"
 
 namespace gett {
-
-struct TileId { int m, n, l, slice; };
-
-// Tiles of one slice and batch are neighbours; inside, `group_m` rows of tiles are visited together so that the
-// blocks that run at the same time share operands in L2.
-template <class Params> GETT_DEVICE TileId locate_tile(const Params& p, int block) {
-  const int tiles = p.tiles_m * p.tiles_n;
-  const int outer = block / tiles, tile = block - outer * tiles;
-  const int band = p.group_m * p.tiles_n, first = tile / band * p.group_m;
-  const int height = min(p.tiles_m - first, p.group_m), inside = tile % band;
-  return {first + inside % height, inside / height, outer / p.split_k, outer % p.split_k};
-}
 
 struct alignas(16) Pair { long long x, y; };
 
@@ -151,22 +140,6 @@ template <class Traits, class Index, class Mma> struct Tiled {
       if constexpr (Traits::kHasC) c = p.c + lt.c;
       store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, stage, thread, Traits::kThreads);
     }
-  }
-
-  // Second kernel of split-K: each block adds the slices of a part of one tile and stores it.
-  static GETT_DEVICE void reduce(const Params& p) {
-    __shared__ __align__(16) char memory[Offsets<Traits>::kBytes];
-    const Offsets<Traits> offsets{reinterpret_cast<long long*>(memory)};
-    const int tiles = p.tiles_m * p.tiles_n;
-    const int id = blockIdx.x, l = id / tiles, tile = id - l * tiles, m = tile / p.tiles_n, n = tile - m * p.tiles_n;
-    const auto lt = Index::l_tile(p, l);
-    offsets.template fill<Index>(p, Index::m_tile(p, m), Index::n_tile(p, n), threadIdx.x, blockDim.x);
-    __syncthreads();
-    const long long size = Traits::kBlockM * Traits::kBlockN;
-    const Partials<Traits> sums{p.workspace + ((long long)l * p.split_k * tiles + tile) * size, tiles * size, p.split_k, &p};
-    const typename Traits::ElementC* c = nullptr;
-    if constexpr (Traits::kHasC) c = p.c + lt.c;
-    store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, sums, blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
   }
 };
 

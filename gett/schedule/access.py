@@ -6,10 +6,10 @@ Everything here follows from the plan, the boxes and the kernel family's way of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.plan import A, D, GemmPlan, itemsize
 from gett.schedule.records import Access
 from layouts.access import max_vector
 from layouts.box import Box
@@ -71,7 +71,9 @@ def plan_access(
         asynchronous = operand.alignment % 16 == 0
     major = group if prefix == 1 else "k"
     rows, inner = (block_mn, block_k) if major == "k" else (block_k, block_mn)
-    return Access(major, vector, asynchronous, group, smem_layout(rows, inner * size, family, size, major), prefix, unit_box)
+    return Access(
+        major, vector, asynchronous, group, smem_layout(rows, inner * size, family, size, major), prefix, unit_box
+    )
 
 
 def _nearest(groups: Sequence[tuple[str, tuple[Strided, ...], Box]], tensor: int) -> str:
@@ -90,20 +92,27 @@ def smem_layout(rows: int, row_bytes: int, family: str, size: int, major: str) -
     def fits(row: int, byte: int, width: int) -> bool:
         return row < rows and byte + width <= row_bytes
 
-    patterns = []
+    patterns: list[tuple[Callable[[int], tuple[int, int]], int, int]] = []
     if family == "sm80" and (size == 2 or (size == 4 and major == "k")):
-        for chunk in range(min(row_bytes // 16, 8)):
-            patterns.append((lambda lane, c=chunk: (lane, c * 16), 16, 8))
+        patterns += [(_matrix_row(chunk * 16), 16, 8) for chunk in range(min(row_bytes // 16, 8))]
     elif family == "sm80":
-        if major == "k":
-            patterns.append((lambda lane: (lane >> 2, (lane & 3) * size), size, 32))
-        else:
-            patterns.append((lambda lane: (lane & 3, (lane >> 2) * size), size, 32))
+        patterns.append((_fragment(size, major), size, 32))
     elif major == "k":
-        width = min(8, max(size, 4)) if size < 16 else 16
-        patterns.append((lambda lane: (lane & 7, 0), width, 8))
+        patterns.append((_matrix_row(0), min(8, max(size, 4)) if size < 16 else 16, 8))
     patterns = [p for p in patterns if all(fits(*p[0](lane), p[1]) for lane in range(p[2]))]
     return choose_smem(rows, row_bytes, patterns)
+
+
+def _matrix_row(byte: int) -> Callable[[int], tuple[int, int]]:
+    """Lanes on neighbouring rows, at the same byte."""
+    return lambda lane: (lane, byte)
+
+
+def _fragment(size: int, major: str) -> Callable[[int], tuple[int, int]]:
+    """Lanes of a fragment read element by element: lane 4g + t holds row g, column t of a K-major tile."""
+    if major == "k":
+        return lambda lane: (lane >> 2, (lane & 3) * size)
+    return lambda lane: (lane & 3, (lane >> 2) * size)
 
 
 def vector_d(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
@@ -118,6 +127,3 @@ def vector_d(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
             rest = other_strides(plan, D, modes, unit)
             best = max_vector(size, math.gcd(modes[unit].extent, cut), rest, plan.contraction.d.alignment)
     return best
-
-
-__all__ = ["A", "B", "plan_access", "smem_layout", "unit_mode", "vector_d"]

@@ -9,10 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layouts.access import contiguous_run, run_cost
+from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
+from layouts.modes import Strided
 
 CUT_MODES = 4  # modes that get a box of their own; the rest of a group is walked tile by tile
+PIECE = 16  # most that is assumed of a longer mode of the other group
+SHORT = 32  # extent up to which a mode of the other group is taken as whole
 KEPT = 3  # boxes handed to the cost model
 
 
@@ -25,22 +28,32 @@ class Weight:
         itemsize: Bytes of its elements.
         weight: Its share of the time if memory limits the contraction.
         store: Whether it is written.
+        beside: (byte stride, extent) of the modes that it has in its other group. Their boxes are not known yet; short
+            ones are taken as whole and a piece of long ones, so that both groups may choose what makes one long run
+            together.
     """
 
     strides: tuple[int, ...]
     itemsize: int
     weight: float
     store: bool = False
+    beside: tuple[tuple[int, int], ...] = ()
 
     def unit(self) -> int | None:
         """Position of the unit-stride mode, None where it lies in another group."""
-        return next((i for i, s in enumerate(self.strides) if s == self.itemsize), None)
+        strides = (*self.strides, *(s for s, _ in self.beside))
+        return next((i for i, s in enumerate(strides) if s == self.itemsize), None)
 
     def cost(self, box: Box) -> float:
         """Relative cost of this tensor's traffic under `box`; 1 where its unit stride lies elsewhere."""
         if self.unit() is None:
             return 1.0
-        return run_cost(contiguous_run(box, self.strides, self.itemsize), store=self.store)
+        strides = (*self.strides, *(s for s, _ in self.beside))
+        count = len(box.extents)
+        whole = tuple(TileDim((count + i,), _piece(e)) for i, (_, e) in enumerate(self.beside))
+        both = Box((*box.extents, *(e for _, e in self.beside)), (*box.dims, *whole))
+        run = contiguous_run(both, strides, self.itemsize)
+        return run_cost(run, store=self.store, start_alignment=run_alignment(both, strides, run))
 
 
 def cut_group(
@@ -74,6 +87,15 @@ def cut_group(
         # Decoding every index costs time that the runs do not show.
         found[flat] = _score(flat, block, tensors, compute * (1.1 if one_ragged else 1.0)) * 1.02
     return sorted(found, key=lambda b: found[b])[:KEPT]
+
+
+def beside(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:
+    """The modes of a tensor in its other group, for `Weight`."""
+    return tuple((s.strides[tensor], s.extent) for s in modes if s.strides[tensor])
+
+
+def _piece(extent: int) -> int:
+    return extent if extent <= SHORT else max(d for d in range(1, PIECE + 1) if extent % d == 0)
 
 
 def _score(box: Box, block: int, tensors: Sequence[Weight], compute: float) -> float:
@@ -123,9 +145,7 @@ def _box(extents: Sequence[int], cut: dict[int, int], order: Sequence[int]) -> B
     return Box(tuple(extents), (*dims, *((TileDim(rest, 1),) if rest else ())))
 
 
-def _cuts(
-    extents: Sequence[int], block: int, order: Sequence[int], tensors: Sequence[Weight]
-) -> list[dict[int, int]]:
+def _cuts(extents: Sequence[int], block: int, order: Sequence[int], tensors: Sequence[Weight]) -> list[dict[int, int]]:
     """Products of cuts of the first modes; only those that fill at least half of what they could."""
     units = {t.unit() for t in tensors}
     grain = min(t.itemsize for t in tensors)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gett.plan import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
-from layouts.access import contiguous_run, run_cost
+from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 
@@ -59,8 +59,9 @@ def joined(first: Box, second: Box) -> Box:
 
 def traffic_cost(modes: tuple[Strided, ...], box: Box, tensor: int, size: int, store: bool) -> float:
     """Relative cost of a tensor's bytes under a box over all its tiled modes."""
-    run = contiguous_run(box, tuple(s.strides[tensor] for s in modes), size)
-    return run_cost(run, store=store)
+    strides = tuple(s.strides[tensor] for s in modes)
+    run = contiguous_run(box, strides, size)
+    return run_cost(run, store=store, start_alignment=run_alignment(box, strides, run))
 
 
 def estimate(plan: GemmPlan, shape: Shape, facts: ArchFacts) -> Estimate:

@@ -9,9 +9,10 @@ from gett.errors import ScheduleError
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
-from gett.schedule.boxing import Weight, cut_group
+from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Shape, estimate
 from gett.schedule.records import Schedule
+from gett.schedule.sm90 import sm90_candidates
 from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, stages_for, tiles
 from layouts.box import Box
 from layouts.modes import Strided
@@ -44,7 +45,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
 
         return [stream_schedule(plan, facts)]
     search = _Search(plan, facts, family)
-    found: dict[Schedule, None] = {}
+    found: dict[Schedule, None] = dict.fromkeys(sm90_candidates(plan, facts))
     refused: ScheduleError | None = None
     for tile in tiles(plan, family):
         try:
@@ -82,12 +83,14 @@ class _Search:
         """Boxes of one group at one block size."""
         if (group, block) not in self.cache:
             modes, tensors = self._group(group)
+            other = self.plan.n if group == "m" else self.plan.m
             weights = [
                 Weight(
                     tuple(s.strides[t] for s in modes),
                     self._itemsize(t),
                     self.time[t],
                     store=t == D,
+                    beside=beside(other, D) if t == D else (),
                 )
                 for t in tensors
             ]
@@ -138,9 +141,7 @@ class _Search:
         stage_in = a.smem.bytes + b.smem.bytes
         table_bytes = tile.k * 16 if k_table else 0
         asynchronous = a.asynchronous and b.asynchronous
-        depth = stages_for(
-            facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, asynchronous
-        )
+        depth = stages_for(facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, asynchronous)
         vectors = (a.vector, b.vector, vector_d(plan, box_m, box_n))
         tables = (depth + 1) * table_bytes
         smem = max(depth * stage_in, stage_out) + tables + offsets
@@ -153,8 +154,8 @@ class _Search:
         schedule = Schedule(
             family=self.family, arch=facts.arch, block=shape.block, warps=tile.warps, num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b, vector_d=vectors[2],
-            split_k=split, group_m=_group_m(box_m, box_n), smem_bytes=smem, item_bytes=itemsize(c.dtype), workspace_bytes=workspace,
-            estimate_us=best.us, bound=best.bound,
+            split_k=split, group_m=_group_m(box_m, box_n), smem_bytes=smem, item_bytes=itemsize(c.dtype),
+            workspace_bytes=workspace,            estimate_us=best.us, bound=best.bound,
         )  # fmt: skip
         check_limits(schedule, facts)
         return replace(schedule, reason=_reason(schedule, plan))

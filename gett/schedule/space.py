@@ -31,7 +31,7 @@ class Tile:
 def family_of(plan: GemmPlan) -> str:
     """`sm80` where tensor cores form the products that the precision asks for, else `simt`; `stream` without a GEMM."""
     c = plan.contraction
-    if c.b is None or plan.extent_k == 1 or (plan.extent_m == 1 and plan.extent_n == 1):
+    if c.b is None or plan.extent_k == 1 or plan.extent_m == 1 or plan.extent_n == 1:
         return "stream"
     if c.dtype in TENSOR_TYPES or (c.dtype == "float32" and c.precision == "tf32"):
         return "sm80"
@@ -42,6 +42,7 @@ def tiles(plan: GemmPlan, family: str) -> Iterator[Tile]:
     """Tiles worth considering for the extents at hand."""
     size = itemsize(plan.contraction.dtype)
     acc = ACC_BYTES.get(plan.contraction.dtype, size)
+    depths: tuple[int, ...]
     if family == "sm80":
         step_m, most, depths = 16, (128 * 256 if size < 8 else 128 * 128), {2: (32, 64), 4: (16, 32), 8: (8, 16)}[size]
     else:
@@ -81,7 +82,9 @@ def _warps(m: int, n: int, family: str, acc: int) -> tuple[int, int] | None:
             if tm * tn > limit or (tm * tn < limit // 4 and count > 4) or (tm * tn < limit // 16 and count > 1):
                 continue
             # Fewer, larger warps read less shared memory; four keep every scheduler busy.
-            score = (tm + tn) / (tm * tn) * (1.0 if count >= 4 else 3.0) * (1.05 if count == 8 and m * n < 128 * 256 else 1)
+            score = (
+                (tm + tn) / (tm * tn) * (1.0 if count >= 4 else 3.0) * (1.05 if count == 8 and m * n < 128 * 256 else 1)
+            )
             if best is None or score < best[0]:
                 best = (score, (wm, wn))
     return best[1] if best else None
@@ -105,11 +108,13 @@ def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_til
     half = (facts.smem_per_sm - 2048) // 2
     for room in (half, facts.smem_per_block):
         depth = min(most, max(2, k_tiles), (room - fixed) // stage_bytes)
-        if depth >= 3 or (depth >= 2 and (k_tiles <= 2 or not asynchronous)) or (depth >= 2 and room == facts.smem_per_block):
-            if floor + fixed <= room or room == facts.smem_per_block:
-                return depth
+        last = room == facts.smem_per_block
+        enough = depth >= 3 or (depth == 2 and (k_tiles <= 2 or not asynchronous or last))
+        if enough and (last or floor + fixed <= room):
+            return depth
     raise ScheduleError(
-        f"two stages of {stage_bytes} bytes exceed the shared memory of a block ({facts.smem_per_block} bytes on {facts.arch})"
+        f"two stages of {stage_bytes} bytes exceed the shared memory of a block "
+        f"({facts.smem_per_block} bytes on {facts.arch})"
     )
 
 
@@ -119,19 +124,28 @@ def operand_bytes(access: Access) -> int:
 
 
 def register_estimate(schedule: Schedule) -> int:
-    """Registers a thread is expected to need: accumulators, fragments, offsets, and vectors held while transposing."""
+    """Registers a thread is expected to need where the compiler has none to spare.
+
+    Accumulators, and weights for all else: fitted to some 1500 kernels compiled for sm_90a so that what spilled lies
+    above `REGISTER_LIMIT` and little else does. Accesses weigh most: an offset, an address and a predicate each.
+    """
     m, n, k = schedule.block
     threads = 32 * schedule.warps[0] * schedule.warps[1]
     size = schedule.item_bytes
-    acc = m * n * max(size, 4) // (4 * threads)
+    words = max(size, 4) // 4
     tm, tn = m // schedule.warps[0], n // schedule.warps[1]
-    frags = (tm // 4 + tn // 4) if schedule.family == "sm80" else (tm // 4 + tn // 8) * max(2, size // 4)
-    loads = 0
+    tensor_cores = schedule.family == "sm80"
+    fragments = (tm + tn) / 2 if tensor_cores else (tm / 4 + tn / 8) * max(1, 8 // size) * words
+    need = 48 + m * n * words / threads + 0.13 * fragments
     for access, side in ((schedule.a, m), (schedule.b, n)):
         if access is not None:
             per = -(-side * k // (access.vector * threads))
-            loads += per + (0 if access.asynchronous else 2 * per * max(1, access.vector * size // 4))
-    return 40 + acc + frags + loads
+            need += 4.2 * per + (9 if access.prefix > 1 else 0)
+            if not access.asynchronous:
+                need += per * (max(1.0, access.vector * size / 4) + 0.9 * access.vector)
+    if tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
+        need += 60
+    return int(need)
 
 
 def check_limits(schedule: Schedule, facts: ArchFacts) -> None:

@@ -1,0 +1,1 @@
+"""Comparison benchmarks: gett beside its rivals, in one run, on one machine."""

@@ -1,0 +1,232 @@
+"""The run on a GPU: every case, every rival, on the same random data, with gett's results checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import environment, verify
+from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
+from benchmarks.progress import Bar, bar
+from benchmarks.records import Row, Run
+from benchmarks.rivals import Call, Libraries, Setting, all_rivals, math_mode
+from benchmarks.timing import GpuTimer, failure, sets_to_rotate
+
+# A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.
+_HASH = """
+    unsigned long long z = (unsigned long long)i + seed * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    z ^= z >> 31;
+"""
+_UNIFORM = _HASH + "y = T((double)(z >> 11) * (2.0 / 9007199254740992.0) - 1.0);"
+_INTEGER = _HASH + "y = T((double)((int)(z % 5) - 2));"
+
+# Fields of a schedule that go into the record: those that JSON can hold.
+_SCHEDULE = (
+    *("family", "arch", "block", "warps", "num_stages", "k_table", "vector_d", "split_k", "group_m"),
+    *("smem_bytes", "estimate_us", "bound", "reason"),
+)
+
+
+class Filler:
+    """Fills CuPy arrays in place."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._uniform = cupy.ElementwiseKernel("uint64 seed", "T y", _UNIFORM, "gett_bench_uniform")
+        self._integer = cupy.ElementwiseKernel("uint64 seed", "T y", _INTEGER, "gett_bench_integer")
+
+    def uniform(self, x: Any, seed: int) -> None:
+        """Random values in [-1, 1), real and imaginary parts alike."""
+        self._uniform(seed, _real(x))
+
+    def integer(self, x: Any, seed: int) -> None:
+        """Random integers from -2 to 2, real and imaginary parts alike."""
+        self._integer(seed, _real(x))
+
+
+def _real(x: Any) -> Any:
+    """A C-contiguous array as real numbers: a complex one becomes twice as long."""
+    flat = x.reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def copy_bandwidth(timer: GpuTimer) -> float:
+    """Bytes/s of a device-to-device copy, reads and writes counted."""
+    import cupy
+
+    free, _ = cupy.cuda.Device().mem_info
+    size = min(1 << 31, free // 8)
+    source, target = cupy.zeros(size, "uint8"), cupy.empty(size, "uint8")
+    stream = cupy.cuda.get_current_stream()
+    best = timer.measure(lambda _: target.data.copy_from_device_async(source.data, size, stream))
+    if best.median_us is None:
+        raise RuntimeError(f"the device-to-device copy failed: {best.error}")
+    return float(2 * size / (best.median_us * 1e-6))
+
+
+def gemm_peak(timer: GpuTimer, element: ElementType, filler: Filler, libraries: Libraries, size: int = 8192) -> float:
+    """FLOP/s of a large square matrix product of random data by cuBLAS."""
+    import cupy
+
+    a, b, d = (cupy.empty((size, size), element.name) for _ in range(3))
+    filler.uniform(a, 1)
+    filler.uniform(b, 2)
+    square = Case("peak", "mk,kn->mn", (("k", size), ("m", size), ("n", size)), "peak")
+    found = timer.measure(Setting(square, element, None, [(a, b, d)], libraries).cublas())
+    if found.median_us is None:
+        raise RuntimeError(f"the matrix product that gives the peak failed: {found.error}")
+    return square.flops(element) / (found.median_us * 1e-6)
+
+
+def run(
+    cases: Sequence[Case],
+    dtype: str,
+    *,
+    precision: str | None = None,
+    rivals: Sequence[str] = (),
+    scale: float = 1.0,
+    check: bool = True,
+    label: str | None = None,
+    budget_us: float = 150_000.0,
+) -> Run:
+    """Time all rivals on all cases.
+
+    Args:
+        cases: What to compute, at full size; `scale` shrinks them.
+        dtype: A key of `ELEMENT_TYPES`.
+        precision: Passed to gett and, as far as they have it, to the rivals (`"tf32"`).
+        rivals: Names of `all_rivals()` to run, gett always; empty runs all.
+        scale: Share of each case's elements to keep.
+        check: Whether gett's results are compared with a reference.
+        label: The user's remark, for the record.
+        budget_us: GPU time for one rival on one case.
+    """
+    import cupy
+
+    element = ELEMENT_TYPES[dtype]
+    start = time.perf_counter()
+    libraries, filler = Libraries(), Filler()
+    names = ["gett", *[r for r in (rivals or all_rivals()) if r != "gett"]]
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    with math_mode(precision, libraries), bar(len(cases) * len(names), dtype) as progress:
+        single = GpuTimer(budget_us=budget_us)
+        result = Run(
+            "gpu", dtype, precision, properties["name"].decode(), copy_bandwidth(single), 0.0, scale,
+            environment=environment.describe(label),
+        )  # fmt: skip
+        _free()
+        result.peak = gemm_peak(single, element, filler, libraries)
+        _free()
+        result.environment |= {
+            "cuda_driver": cupy.cuda.runtime.driverGetVersion(),
+            "cuda_runtime": cupy.cuda.runtime.runtimeGetVersion(),
+            "l2_bytes": properties["l2CacheSize"],
+            "clocks_before": environment.clocks(),
+        }
+        for case in cases:
+            row = _row(case.scaled(scale), element, result)
+            try:
+                _time_case(row, case.scaled(scale), names, result, filler, libraries, progress, check, budget_us)
+            except Exception as error:  # e.g. out of memory: the next case may fit
+                row.times.setdefault("gett", failure(error))
+            result.rows.append(row)
+            _free()
+        result.environment["clocks_after"] = environment.clocks()
+    if "cutensor" in vars(libraries):
+        result.environment["cutensor"] = libraries.cutensor.version
+    result.seconds = time.perf_counter() - start
+    return result
+
+
+def _row(case: Case, element: ElementType, run_: Run) -> Row:
+    flops, moved = case.flops(element), case.bytes(element)
+    roofline = max(moved / run_.bandwidth, flops / run_.peak) * 1e6
+    return Row(case.name, case.einsum, dict(case.extents), case.bmnk, flops, moved, roofline)
+
+
+def _time_case(
+    row: Row,
+    case: Case,
+    names: Sequence[str],
+    run_: Run,
+    filler: Filler,
+    libraries: Libraries,
+    progress: Bar,
+    check: bool,
+    budget_us: float,
+) -> None:
+    import cupy
+
+    element = ELEMENT_TYPES[run_.dtype]
+    count = sets_to_rotate(row.bytes, int(run_.environment["l2_bytes"]))
+    sets = [tuple(cupy.empty(s, element.name) for s in case.shapes) for _ in range(count)]
+    for i, (a, b, d) in enumerate(sets):
+        filler.uniform(a, 3 * i + 1)
+        filler.uniform(b, 3 * i + 2)
+        verify.poison(d)
+    setting = Setting(case, element, run_.precision, [(a, b, d) for a, b, d in sets], libraries)
+    timer = GpuTimer(count, budget_us=budget_us)
+    known = all_rivals()
+    for name in names:
+        progress.step(f"{case.name} {name}")
+        call: Call | None = None
+        try:
+            begin = time.perf_counter()
+            call = known[name](setting)
+            if name == "gett":
+                call(0)
+                cupy.cuda.get_current_stream().synchronize()
+                row.plan = {"first_call_s": time.perf_counter() - begin, **_describe_plan(setting.plan)}
+                if check:
+                    _check(row, setting, call, filler)
+            row.times[name] = timer.measure(call)
+        except Exception as error:  # a rival that is missing or fails must not end the run
+            row.times[name] = failure(error)
+        del call  # frees its workspace before the next rival allocates
+        _free()
+
+
+def _check(row: Row, setting: Setting, call: Any, filler: Filler) -> None:
+    """The exact check on integers, then the bound on the random data, both on set 0, which keeps the random data."""
+    import cupy
+
+    case, element = setting.case, setting.element
+    a, b, d = setting.sets[0]
+
+    def engine(x: Any, y: Any, out: Any) -> object:
+        return call(0)
+
+    try:
+        filler.integer(a, 1)
+        filler.integer(b, 2)
+        differing = verify.check_exact(case, element, engine, a, b, d, cupy)
+        filler.uniform(a, 1)
+        filler.uniform(b, 2)
+        worst = verify.check_bound(case, element, engine, a, b, d, cupy, tf32=setting.precision == "tf32")
+    except (MemoryError, cupy.cuda.memory.OutOfMemoryError) as error:
+        filler.uniform(a, 1)
+        filler.uniform(b, 2)
+        row.check_detail = f"unchecked: {error}"[:200]
+        return
+    row.check = "right" if differing == 0 and worst <= 1 else "WRONG"
+    row.check_detail = f"{differing} elements differ on integers; largest error {worst:.3g} of its bound"
+
+
+def _describe_plan(plan: Any) -> dict[str, Any]:
+    """What gett chose, as plain data; an unknown plan object gives less."""
+    found: dict[str, Any] = {"workspace_bytes": getattr(plan, "workspace_bytes", None)}
+    steps = list(getattr(plan, "steps", None) or [])
+    schedule = getattr(steps[0], "schedule", None) if steps else None
+    if schedule is not None:
+        found["schedule"] = {n: getattr(schedule, n) for n in _SCHEDULE if hasattr(schedule, n)}
+    return found
+
+
+def _free() -> None:
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()

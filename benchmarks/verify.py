@@ -1,0 +1,85 @@
+"""Is gett's result right? An exact check on integers and a component-wise bound on the timed data.
+
+Works on NumPy and CuPy arrays alike. The reference is a transposed matrix product in a wider type, made by the array
+library alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.cases import Case, ElementType
+from gett.baselines.ttgt import Ttgt
+
+Engine = Callable[[Any, Any, Any], object]  # engine(a, b, out)
+
+_CHUNK = 1 << 24  # elements compared at a time: bounds the temporaries of a comparison
+_TF32_INPUT = 2.0**-9  # both operands cut to 10 bits of mantissa: at most 2 * 2**-10 of each product
+
+
+def poison(d: Any) -> None:
+    """Fill `d` with NaN, so that an element that is never written shows."""
+    d.fill(math.nan)
+
+
+def reference(case: Case, a: Any, b: Any, xp: Any, dtype: str) -> Any:
+    """The contraction of C-contiguous `a` and `b`, formed in `dtype`; D's shape, C order."""
+    wide_a, wide_b = a.astype(dtype), b.astype(dtype)
+    product = Ttgt(case.einsum, wide_a, wide_b, xp)
+    return product(wide_a, wide_b, xp.empty(product.shape, dtype))
+
+
+def error_over_bound(
+    d: Any, exact: Any, magnitude: Any, element: ElementType, depth: int, tf32: bool, xp: Any
+) -> float:
+    """The largest `|D - R| / (eps_out |R| + c (|A| |B|))` over all elements; above 1 the result is wrong.
+
+    `c` is `2 sqrt(K) eps_acc`: rounding errors of independent signs grow with the root of the number of additions. The
+    worst case, K, would accept anything once K reaches 10**5. NaN in D counts as infinity.
+
+    Args:
+        d: The result, C-contiguous.
+        exact: The reference R, of D's shape.
+        magnitude: `|A| |B|` summed over k, of D's shape.
+        element: The dtype of D.
+        depth: K, the number of products summed.
+        tf32: Whether the operands may be rounded to TF32.
+        xp: The array module.
+    """
+    factor = 2 * math.sqrt(depth) * element.eps_acc * (element.flops / 2)
+    factor += _TF32_INPUT if tf32 else 0.0
+    flat, r, s = d.reshape(-1), exact.reshape(-1), magnitude.reshape(-1)
+    worst = 0.0
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        error = xp.abs(flat[part].astype(r.dtype) - r[part])
+        bound = element.eps_out * xp.abs(r[part]) + factor * s[part]
+        if bool(xp.isnan(error).any()):
+            return math.inf
+        # An element whose products are all zero has bound 0 and must be exact.
+        ratio = xp.where(error == 0, 0.0, error / xp.maximum(bound, 1e-300))
+        worst = max(worst, float(ratio.max()))
+    return worst
+
+
+def check_bound(case: Case, element: ElementType, engine: Engine, a: Any, b: Any, d: Any, xp: Any, tf32: bool) -> float:
+    """Run the engine on poisoned `d` and return `error_over_bound`."""
+    poison(d)
+    engine(a, b, d)
+    exact = reference(case, a, b, xp, element.wide)
+    magnitude = reference(case, xp.abs(a), xp.abs(b), xp, "float64")
+    return error_over_bound(d, exact, magnitude, element, case.bmnk[3], tf32, xp)
+
+
+def check_exact(case: Case, element: ElementType, engine: Engine, a: Any, b: Any, d: Any, xp: Any) -> int:
+    """Run the engine on operands of small integers and count the elements of D that differ from the exact result.
+
+    Products and sums of such operands are exact in every type that accumulates in 24 bits or more, so only the final
+    rounding remains, and that is the reference's too. `a` and `b` must hold integers of magnitude 2 or less.
+    """
+    poison(d)
+    engine(a, b, d)
+    exact = reference(case, a, b, xp, element.wide).astype(d.dtype)
+    return int(xp.count_nonzero(d != exact))

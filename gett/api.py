@@ -1,0 +1,329 @@
+"""The public functions: einsum, contract, plan.
+
+Owns the warm path: from raw arguments to a cached plan in few attribute reads. Everything cold is elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind, gather
+from gett.checks import check_factors, check_out, check_overlap
+from gett.contraction_plan import ContractionPlan, PlanRequest, Step
+from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
+from gett.frontend.build import address_c, resolve_extents
+from gett.frontend.parser import Spec, parse, split_arguments
+from gett.frontend.tensors import (
+    ALIGNMENT_LIMIT,
+    Casting,
+    TensorSpec,
+    dense_strides,
+    parse_dtype,
+    promote,
+)
+from gett.network import freeze_optimize
+from gett.plan_cache import plan_cache
+from gett.planning import find_plan, make_plan
+
+__all__ = ["ContractionPlan", "Step", "contract", "einsum", "plan"]
+
+_GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: Any = None,
+    dtype: npt.DTypeLike | None = None,
+    order: str | None = "K",
+    casting: Casting = "safe",
+    optimize: Any = True,
+    precision: str | None = None,
+) -> Any:
+    """Contract tensors as `numpy.einsum` does, without transposed copies.
+
+    Every form that NumPy takes: implicit and explicit output, ellipsis, broadcasting of axes of extent 1, repeated
+    labels, sums over modes of one operand, the interleaved form `einsum(a, [0, 1], b, [1, 2], [0, 2])` with any
+    hashable labels; labels are ASCII letters or any characters beyond ASCII. NumPy arrays (and lists and scalars) run
+    on the CPU, CuPy arrays on their GPU in its current stream. Strides are free; the only copies are conversions of
+    operands whose dtype is not the common one.
+
+    Args:
+        subscripts: Such as `"ij,jk->ik"`, or the first operand of the interleaved form.
+        operands: Arrays of any strides.
+        out: Array to write, of any strides; it may overlap neither itself nor an operand.
+        dtype: dtype in which to compute; by default NumPy's promotion of the operands and `out`.
+        order: Memory order of a new result: `"C"`, `"F"`; `"A"` is F if all operands are F-contiguous, else C; `"K"`
+            likewise, where axes are at least two and the operands not C-contiguous as well. Unlike in NumPy, `"K"`
+            never gives a permuted order.
+        casting: NumPy's rule for conversions of operands and of the result into `out`.
+        optimize: For more than two operands: what `opt_einsum.contract` or NumPy take; False contracts from left to
+            right. Intermediates have the dtype of the result.
+        precision: How products are formed: `"ieee"` (default) or, for float32, `"tf32"`.
+
+    Returns:
+        A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar or a CuPy array. `out` if given.
+
+    Raises:
+        SubscriptsError, ShapeError, OutputError, OptionError, PrecisionError: (ValueError) The argument is at fault.
+        DTypeError, MixedArraysError: (TypeError) Unsupported dtypes, forbidden casts, NumPy beside CuPy arrays.
+        OutOfMemoryError: (MemoryError) There is no room for the result.
+    """
+    if subscripts.__class__ is not str:
+        subscripts, operands = split_arguments(subscripts, operands)
+    return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision)
+
+
+def einsum_spec(
+    spec: Spec,
+    operands: Sequence[Any],
+    out: Any,
+    dtype: Any,
+    order: Any,
+    casting: Any,
+    optimize: Any,
+    precision: Any,
+) -> Any:
+    """`einsum` of split arguments: the warm path, which reads little and asks the plan cache."""
+    if optimize.__class__ is list or optimize.__class__ is tuple:
+        optimize = freeze_optimize(optimize)
+    parts: list[Any] = [spec, dtype, order, casting, optimize, precision]
+    kind: ArrayKind | None = NUMPY
+    device = CPU
+    cupy = cupy_kind()
+    cupy_type = None if cupy is None else cupy.type
+    for x in operands if out is None else [*operands, out]:
+        array_type: Any = x.__class__
+        if array_type is np.ndarray:
+            parts += (x.shape, x.strides, x.dtype)
+        elif array_type is cupy_type:
+            data = x.data
+            device = data.device_id
+            parts += (x.shape, x.strides, x.dtype, device, ALIGNMENT[data.ptr % ALIGNMENT_LIMIT])
+            kind = cupy
+        else:
+            kind = None
+            break
+    if kind is None:
+        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
+    if out is not None:
+        parts.append("out")
+    key = tuple(parts)
+    try:
+        found: ContractionPlan | None = plan_cache.get(key)
+    except TypeError:  # an option that cannot be hashed
+        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
+    if found is None:
+        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision)
+    if out is not None:
+        found.check_apart(kind, operands, out)  # the key holds out's layout, which was checked when it was planned
+    return found.run(kind, device, operands, None, out)
+
+
+def _einsum_cold(
+    key: Any,
+    spec: Spec,
+    operands: Sequence[Any],
+    out: Any,
+    dtype: Any,
+    order: Any,
+    casting: Any,
+    optimize: Any,
+    precision: Any,
+) -> Any:
+    """Convert arguments, plan, run; keep the plan under `key` unless that is None."""
+    if not operands:
+        raise SubscriptsError("einsum needs at least one operand")
+    names = [f"operand {i}" for i in range(len(operands))]
+    kind, device, arrays = gather(operands, names)
+    out_spec = None
+    if out is not None:
+        out_spec = check_out(out, kind, device)
+        check_overlap(out, kind, [*zip(names, arrays, strict=True)])
+    request = PlanRequest(
+        spec=spec,
+        operands=tuple(kind.describe(x) for x in arrays),
+        out=out_spec,
+        dtype=None if dtype is None else parse_dtype(dtype),
+        order=order,
+        casting=casting,
+        optimize=optimize,
+        precision=precision,
+        arch=kind.arch(device),
+        device=device,
+    )
+    made = _on_device(kind, request, key)
+    return made.run(kind, device, arrays, None, out)
+
+
+def _on_device(kind: ArrayKind, request: PlanRequest, key: Any = None) -> ContractionPlan:
+    """Plan while the device that the arrays live on is current, since executables bind to that."""
+    context = None if request.device is None else kind.on(request.device)
+    if context is not None:
+        with context:
+            return _on_device(kind, request, key)
+    if key is None:
+        return find_plan(request)
+    made: ContractionPlan = plan_cache.put(key, make_plan(request))
+    return made
+
+
+def contract(
+    subscripts: str,
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    alpha: Any = 1,
+    beta: Any = 0,
+    out: Any = None,
+    precision: str | None = None,
+) -> Any:
+    """Compute `alpha * einsum(subscripts, a, b) + beta * c`.
+
+    Args:
+        subscripts: Of `a` and `b`, as for `einsum`.
+        a: First factor.
+        b: Second factor.
+        c: Added after scaling; its axes are the result's last ones and broadcast as NumPy's do. Not read if beta is 0.
+        alpha: Number that the result's dtype can hold.
+        beta: Likewise.
+        out: Where the result goes. It may be `c` itself (accumulation in place), but overlap nothing else.
+        precision: As for `einsum`.
+
+    Returns:
+        As `einsum`; the dtype is NumPy's promotion of a, b, c and `out`.
+
+    Raises:
+        GettError: As `einsum`; OptionError if beta is not 0 and there is no c.
+    """
+    names = ["operand 0", "operand 1"] + ["c"] * (c is not None)
+    kind, device, arrays = gather([a, b] if c is None else [a, b, c], names)
+    a, b = arrays[:2]
+    c = None if c is None else arrays[2]
+    out_spec = None
+    if out is not None:
+        out_spec = check_out(out, kind, device)
+        check_overlap(out, kind, [*zip(names, arrays, strict=True)])
+    request = PlanRequest(
+        spec=subscripts,
+        operands=(kind.describe(a), kind.describe(b)),
+        c=None if c is None else kind.describe(c),
+        out=out_spec,
+        precision=precision,
+        arch=kind.arch(device),
+        device=device,
+    )
+    if c is not None and beta.__class__ in (int, float) and beta == 0:
+        request = _without_c(request)
+        c = None
+    made = _on_device(kind, request)
+    alpha, beta = check_factors(alpha, beta, c, made.dtype)
+    return made.run(kind, device, (a, b), c, out, alpha, beta)
+
+
+def _without_c(request: PlanRequest) -> PlanRequest:
+    """The request for beta = 0: `c` is checked and takes part in the promotion, but is not read."""
+    assert request.c is not None
+    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
+    out_shape = None if request.out is None else request.out.shape
+    extents = resolve_extents(subscripts, [t.shape for t in request.operands], out_shape)
+    address_c(subscripts.output, request.c, extents)
+    dtype = promote(request.operands, [("c", request.c)], request.out, request.dtype, request.casting)
+    return replace(request, c=None, dtype=dtype)
+
+
+def plan(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    c: Any = None,
+    out: Any = None,
+    dtype: npt.DTypeLike | None = None,
+    order: str | None = "K",
+    casting: Casting = "safe",
+    optimize: Any = True,
+    precision: str | None = None,
+    arch: str | None = None,
+) -> ContractionPlan:
+    """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
+
+    Args:
+        subscripts: As for `einsum`, the interleaved form included.
+        operands: Arrays, or `(shape, dtype)` pairs, which stand for C-contiguous, aligned arrays.
+        c: Array or pair that calls will add with `beta`; calls may also bring a `c` that was not announced.
+        out: Array or pair that stands for the `out` of calls; without it, results are dense in `order`.
+        dtype: As for `einsum`.
+        order: As for `einsum`.
+        casting: As for `einsum`.
+        optimize: As for `einsum`.
+        precision: As for `einsum`.
+        arch: `"cpu"`, or an architecture such as `"sm_90a"`, to plan for it whether or not there is such a GPU. By
+            default the GPU of the operands, or the CPU for NumPy arrays and pairs.
+
+    Raises:
+        GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`.
+    """
+    spec, found = split_arguments(subscripts, operands)
+    names = [f"operand {i}" for i in range(len(found))]
+    given = {"c": c, "out": out}
+    extra = [n for n, x in given.items() if x is not None]
+    things = [*found, *(given[n] for n in extra)]
+    pairs = [_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
+    real = [x for x, p in zip(things, pairs, strict=True) if p is None]
+    real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
+    kind, device, arrays = gather(real, real_names)
+    if arch is not None and (not isinstance(arch, str) or (arch != "cpu" and not _GPU_ARCH.fullmatch(arch))):
+        raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'")
+    if arch == "cpu" and kind is not NUMPY:
+        raise OptionError("arch='cpu' cannot plan for CuPy arrays")
+    target = arch or kind.arch(device)
+    elsewhere = arch is not None and arch != "cpu" and (kind is NUMPY or arch != kind.arch(device))
+    alignment = 1 if target == "cpu" else ALIGNMENT_LIMIT
+    queue = list(arrays)
+
+    def describe(pair: TensorSpec | None) -> TensorSpec:
+        spec = pair if pair is not None else kind.describe(queue.pop(0))
+        if pair is None and (kind is not NUMPY or target == "cpu"):
+            return spec
+        return TensorSpec(spec.shape, spec.strides, spec.dtype, alignment)
+
+    specs = [describe(p) for p in pairs]
+    if out is not None and pairs[-1] is None:
+        check_out(out, kind, device)
+    extras = dict(zip(extra, specs[len(found) :], strict=True))
+    request = PlanRequest(
+        spec=spec,
+        operands=tuple(specs[: len(found)]),
+        c=extras.get("c"),
+        out=extras.get("out"),
+        dtype=None if dtype is None else parse_dtype(dtype),
+        order=order,
+        casting=casting,
+        optimize=freeze_optimize(optimize),
+        precision=precision,
+        arch=target,
+        device=None if elsewhere else device,
+    )
+    return _on_device(kind, request)
+
+
+def _pair(x: Any, name: str) -> TensorSpec | None:
+    """The description that a `(shape, dtype)` pair stands for, None if `x` is no such pair."""
+    if not isinstance(x, tuple) or len(x) != 2 or not isinstance(x[0], (tuple, list)):
+        return None
+    try:
+        dtype = parse_dtype(x[1])
+    except DTypeError as error:
+        raise DTypeError(f"{name}: {error}") from error
+    if not all(isinstance(e, (int, np.integer)) and e >= 0 for e in x[0]):
+        raise ShapeError(f"{name}: {x[0]!r} is no shape")
+    shape = tuple(int(e) for e in x[0])
+    return TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype)

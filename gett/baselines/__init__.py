@@ -1,0 +1,1 @@
+"""The rivals that gett is measured against: contraction by transposed copies, by hand and through cuTENSOR."""

@@ -1,0 +1,109 @@
+"""One problem from plan to verdict: what `run` and `demo` share.
+
+Owns the order of events: random data, plan, a poisoned result, the call, the check, the timing. Prints nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import gett
+from gett.cli.device import Place
+from gett.cli.measure import Timing, time_cpu, time_gpu
+from gett.cli.problem import Problem, random_operand
+from gett.cli.verify import Verdict, verify
+
+if TYPE_CHECKING:
+    from gett.contraction_plan import ContractionPlan
+
+MAX_SETS = 32  # buffers that take turns
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one problem gave.
+
+    Attributes:
+        problem: The problem.
+        plan: Its plan.
+        plan_seconds: Planning, with compilation on a GPU.
+        timing: The warm call into an existing result.
+        verdict: Whether the result was right.
+        operands: The arrays, for rivals.
+        result: The result, likewise.
+    """
+
+    problem: Problem
+    plan: ContractionPlan
+    plan_seconds: float
+    timing: Timing
+    verdict: Verdict
+    operands: tuple[Any, ...]
+    result: Any
+
+
+def execute(
+    problem: Problem,
+    place: Place,
+    *,
+    precision: str | None = None,
+    repeat: int | None = None,
+    host_reference: bool = False,
+    seed: int = 0,
+) -> Outcome:
+    """Plan, run, verify and time one problem.
+
+    Args:
+        problem: What to compute.
+        place: Where.
+        precision: As `gett.einsum` takes it.
+        repeat: Timed calls, None to choose by the time of one.
+        host_reference: Check on the host with NumPy even where the result is on a GPU.
+        seed: Of the random data.
+
+    Raises:
+        GettError: The problem cannot be planned or run.
+    """
+    rng = np.random.default_rng(seed)
+    operands = tuple(place.put(random_operand(rng, shape, problem.dtype)) for shape in problem.shapes)
+    start = time.perf_counter()
+    plan = gett.plan(problem.subscripts, *operands, precision=precision)
+    plan_seconds = time.perf_counter() - start
+    result = place.xp.empty(problem.shape(problem.output), problem.dtype)
+    _poison(result)
+    plan(*operands, out=result)
+    if host_reference:
+        verdict = verify(
+            problem, [place.fetch(x) for x in operands], place.fetch(result), plan, np, precision=precision
+        )
+    else:
+        verdict = verify(problem, operands, result, plan, place.xp, precision=precision)
+    timing = _time(place, plan, operands, result, repeat)
+    return Outcome(problem, plan, plan_seconds, timing, verdict, operands, result)
+
+
+def _poison(result: Any) -> None:
+    """Fill with what no contraction gives, so that an element that was never written shows."""
+    if result.dtype.kind in "fc":
+        result.fill(np.nan)
+    elif result.dtype.kind != "b":
+        result.fill(np.iinfo(result.dtype).max)
+
+
+def _time(place: Place, plan: ContractionPlan, operands: tuple[Any, ...], result: Any, repeat: int | None) -> Timing:
+    if not place.is_gpu:
+        return time_cpu(lambda: plan(*operands, out=result), repeat)
+    used = max(1, sum(int(x.nbytes) for x in (*operands, result)))
+    sets = [(operands, result)]
+    # Together three times the cache, so that no call finds its inputs there; large tensors need one set only.
+    for _ in range(min(MAX_SETS, -(-3 * place.l2_bytes // used)) - 1):
+        sets.append((tuple(x.copy() for x in operands), place.xp.empty_like(result)))
+
+    def make_call(inputs: tuple[Any, ...], out: Any) -> Any:
+        return lambda: plan(*inputs, out=out)
+
+    return time_gpu([make_call(*s) for s in sets], repeat)

@@ -1,0 +1,69 @@
+"""`python -m gett run`: one problem planned, run, verified, and timed beside the rivals installed.
+
+Owns the printed report.
+"""
+
+from __future__ import annotations
+
+from gett.cli.device import Place, find_place
+from gett.cli.execute import Outcome, execute
+from gett.cli.measure import Peaks, time_cpu, time_gpu
+from gett.cli.problem import Problem
+from gett.cli.rivals import find_rivals
+from gett.explain import format_quantity, format_table
+
+
+def run_run(problem: Problem, device: str | None, precision: str | None, repeat: int | None) -> int:
+    """Print plan, verdict, times and rivals of a problem; returns 0, or 1 if the result is wrong."""
+    place = find_place(device)
+    outcome = execute(problem, place, precision=precision, repeat=repeat)
+    print(outcome.plan)
+    print()
+    print("\n".join(describe_outcome(outcome, place, place.measure_peaks(problem.dtype))))
+    if not outcome.verdict.ok:
+        return 1
+    print()
+    print("\n".join(_rival_table(outcome, place, precision, repeat)))
+    return 0
+
+
+def describe_outcome(outcome: Outcome, place: Place, peaks: Peaks) -> list[str]:
+    """The measured part of the report as lines."""
+    plan, timing, verdict = outcome.plan, outcome.timing, outcome.verdict
+    seconds = timing.seconds
+    if verdict.exact:
+        text = "right: every element equal" if verdict.ok else "WRONG: elements differ"
+    else:
+        text = f"{'right' if verdict.ok else 'WRONG'}: max error / bound = {verdict.ratio:.3g}"
+    facts = [
+        ("on", place.name),
+        ("planned", f"{format_quantity(outcome.plan_seconds)}s (a first call compiles where there is a GPU)"),
+        ("result", f"{outcome.result.dtype}, shape {tuple(outcome.result.shape)}; {text}"),
+        ("time", f"{format_quantity(seconds)}s, median of {timing.repeats} warm calls into an existing result"),
+        ("rate", f"{format_quantity(plan.flops / seconds)}FLOP/s, {format_quantity(plan.bytes / seconds)}B/s"),
+        (
+            "roofline",
+            f"{100 * peaks.share(plan.flops, plan.bytes, seconds):.0f} % (copy {format_quantity(peaks.bandwidth)}B/s "
+            f"and matrix product {format_quantity(peaks.flops)}FLOP/s, measured just now)",
+        ),
+    ]
+    return [f"  {name:<9} {value}" for name, value in facts]
+
+
+def _rival_table(outcome: Outcome, place: Place, precision: str | None, repeat: int | None) -> list[str]:
+    spare = place.xp.empty_like(outcome.result)
+    calls, reasons = find_rivals(outcome.problem, outcome.operands, spare, precision, gpu=place.is_gpu)
+    seconds = {"gett": outcome.timing.seconds}
+    for name, call in calls.items():
+        seconds[name] = (time_gpu([call], repeat) if place.is_gpu else time_cpu(call, repeat)).seconds
+    rows = [
+        [
+            name,
+            f"{format_quantity(s)}s",
+            f"{format_quantity(outcome.plan.flops / s)}FLOP/s",
+            f"{s / outcome.timing.seconds:.2f}",
+        ]
+        for name, s in seconds.items()
+    ]
+    lines = format_table(["who", "time", "rate", "times gett's"], rows)
+    return lines + [f"no {name}: {reason}" for name, reason in reasons.items()]

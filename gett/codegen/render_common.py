@@ -1,0 +1,113 @@
+"""What every family's rendering needs: element strides, named counts, entries, and the launches of split-K."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gett.codegen.params import POINTERS, scalar_slots
+from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
+from gett.codegen.tiles import Strides
+from gett.errors import ScheduleError
+from gett.frontend.contraction import Contraction
+from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.schedule.records import Schedule
+from layouts.modes import Strided
+
+REDUCE_THREADS = 256
+
+
+def element_strides(plan: GemmPlan, modes: Sequence[Strided], tensor: int) -> tuple[int, ...]:
+    """Strides of one tensor along the modes of a group, in elements.
+
+    Raises:
+        ScheduleError: A stride is no multiple of the item size.
+    """
+    c = plan.contraction
+    operand = {A: plan.a, B: plan.b, C: c.c, D: c.d}[tensor]
+    if operand is None:
+        return tuple(0 for _ in modes)
+    size = itemsize(operand.dtype)
+    for s in modes:
+        if s.strides[tensor] % size:
+            raise ScheduleError(
+                f"operand {'ABDC'[tensor]}: its stride of {s.strides[tensor]} bytes is no multiple of its item size "
+                f"of {size} bytes; GPU kernels address whole elements"
+            )
+    return tuple(s.strides[tensor] // size for s in modes)
+
+
+def strides_of(plan: GemmPlan, modes: Sequence[Strided], names: Mapping[str, int]) -> tuple[Strides, ...]:
+    """Element strides of the named tensors along a group."""
+    return tuple(Strides(name, element_strides(plan, modes, t)) for name, t in names.items())
+
+
+def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:
+    """The named integers of every GEMM kernel."""
+    k_tiles = schedule.box_k.tiles
+    return {
+        "tiles_m": schedule.box_m.tiles,
+        "tiles_n": schedule.box_n.tiles,
+        "group_m": schedule.group_m,
+        "split_k": schedule.split_k,
+        "k_tiles": k_tiles,
+        "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
+        "extent_k": plan.extent_k,
+    }
+
+
+def finish_kernel(
+    schedule: Schedule,
+    contraction: Contraction,
+    name: str,
+    text: str,
+    grid: tuple[int, int, int],
+    threads: int,
+    tiles: int,
+    packed: bytes,
+    maps: tuple[tuple[str, int, TensorMapSpec], ...] = (),
+) -> Kernel:
+    """The launches of a rendered main kernel and, under split-K, of the kernel that adds the slices.
+
+    Args:
+        schedule: What was rendered.
+        contraction: What is computed.
+        name: The main kernel's entry.
+        text: Source with that entry.
+        grid: Its blocks.
+        threads: Its threads a block.
+        tiles: Tiles of D, batches included.
+        packed: The argument's bytes.
+        maps: Tensor-map slots.
+
+    Raises:
+        ScheduleError: The grid is too large.
+    """
+    if grid[0] >= 2**31:
+        raise ScheduleError(f"{grid[0]} blocks exceed the grid's limit of 2**31 - 1")
+    slots = tuple(p for p in POINTERS if p[0] != "c" or contraction.c is not None)
+    if schedule.split_k == 1:
+        slots = tuple(p for p in slots if p[0] != "workspace")
+    scalars = scalar_slots(contraction.dtype)
+    entries = [name]
+    launches = [Launch(name, grid, (threads, 1, 1), schedule.smem_bytes, packed, slots, maps, scalars)]
+    if schedule.split_k > 1:
+        text += f"\n{entry('gett_reduce', 'gett::reduce_slices<Traits, Index>', str(REDUCE_THREADS))}"
+        entries.append("gett_reduce")
+        vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
+        parts = max(1, -(-vectors // (REDUCE_THREADS * 2)))
+        block = (REDUCE_THREADS, 1, 1)
+        launches.append(Launch("gett_reduce", (tiles, parts, 1), block, 0, packed, slots, (), scalars))
+    return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
+
+
+def cpp_bool(value: bool) -> str:
+    """The C++ literal."""
+    return "true" if value else "false"
+
+
+def entry(name: str, function: str, bounds: str) -> str:
+    """The `extern "C"` kernel that calls a device function, with its launch bounds."""
+    return (
+        f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(const __grid_constant__ Params p) {{\n'
+        f"  {function}(p);\n}}\n"
+    )

@@ -1,0 +1,226 @@
+"""The Hopper family: tensor maps, the copies of a stage, and the places of a staged tile of D.
+
+Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the pipeline is hand-written there.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gett.codegen.index import ONE, ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.params import declare_params, map_offsets, pack_params
+from gett.codegen.records import Kernel, TensorMapSpec
+from gett.codegen.render_common import (
+    cpp_bool,
+    element_strides,
+    entry,
+    finish_kernel,
+    named_counts,
+    strides_of,
+)
+from gett.codegen.tiles import (
+    Statement,
+    batch_index,
+    d_order,
+    d_unpack,
+    decode,
+    group_index,
+    let,
+    local_coordinates,
+    scaled,
+)
+from gett.codegen.types import accumulator, cpp_type
+from gett.codegen.wgmma import wgmma_struct
+from gett.plan import C, D, GemmPlan
+from gett.schedule.records import Schedule, WarpRoles
+from layouts.box import Box
+from layouts.tma import TmaMap
+
+DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
+SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
+L2_PROMOTION = 2  # 128 bytes
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+
+
+def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel of a realized plan under a Hopper schedule."""
+    roles = schedule.roles
+    assert roles is not None
+    contraction = plan.contraction
+    table = ParamTable()
+    has_c = contraction.c is not None
+    out = {"d": D, **({"c": C} if has_c else {})}
+    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, out), table)
+    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, out), table)
+    batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, out), table)
+    order = d_order(
+        schedule.box_m,
+        schedule.box_n,
+        {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))},
+    )
+    index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
+    steps = {"m": roles.stage.m, "n": roles.stage.n}
+    index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
+    index += [_stage_place(g, box, steps[g]) for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
+    index += _copies(plan, schedule, roles, table)
+    tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
+    names = {**named_counts(plan, schedule), "tiles": tiles * schedule.split_k}
+    if len(names) % 2:
+        names["unused"] = 0
+    dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
+    roles_maps = {"a": roles.a.map, "b": roles.b.map, **({"d": roles.d} if roles.d is not None else {})}
+    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(roles_maps))
+    packed = pack_params(names, table, len(roles_maps))
+    offsets = map_offsets(names, table, len(roles_maps))
+    dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
+    maps = tuple(
+        (role, offset, _spec(made, dtypes[role]))
+        for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
+    )
+    wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.a.major, roles.b.major)
+    body = "\n".join(index)
+    threads = 128 * (roles.consumers + 1)
+    text = (
+        f'#include "gett/sm90.cuh"\n\n{params}\n{_traits(plan, schedule, roles, order, dtype_c)}\n'
+        f"struct Index {{\n{body}\n}};\n\n{wgmma}\ntypedef gett::Sm90<Traits, Index, Wgmma> Kernel;\n\n"
+        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1')}"
+    )
+    # One block a multiprocessor; each walks tiles from its own number on.
+    grid = (min(tiles * schedule.split_k, schedule.blocks), 1, 1)
+    return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
+
+
+def _spec(made: TmaMap, dtype: str) -> TensorMapSpec:
+    strides = made.strides[1:]
+    return TensorMapSpec(DATA_TYPES[dtype], made.extents, strides, made.box, SWIZZLES[made.span], L2_PROMOTION)
+
+
+def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
+    """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
+    body: list[Statement] = []
+    at = {
+        "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],
+        "m": _origins(body, schedule.box_m, "m", table),
+        "n": _origins(body, schedule.box_n, "n", table),
+    }
+    k_body: list[Statement] = []
+    at_k = _origins(k_body, schedule.box_k, "k", table)
+    outputs: list[tuple[str, Expr]] = []
+    k_outputs: list[tuple[str, Expr]] = []
+    calls: list[str] = []
+    for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
+        fixed = _coordinates(move.map, [*at["l"], *at[side], *(ZERO for _ in plan.k)])
+        moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
+        outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
+        k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
+        for slab in range(move.map.slabs):
+            first = f" + {slab * move.map.box[0]}" if slab else ""
+            coords = ", ".join(f"t.{name}{i} + k.{name}{i}{first if i == 0 else ''}" for i in range(move.map.rank))
+            calls.append(f"    gett::load_box({name} + {slab * move.map.slab_bytes}, &p.map_{name}, bar, {coords});")
+    inputs = ("tile_m", "tile_n", "l")
+    texts = [_struct("Boxes", outputs), Function("boxes", inputs, tuple(body), tuple(outputs), "Boxes").to_cpp()]
+    k_boxes = Function("k_boxes", ("tile_k",), tuple(k_body), tuple(k_outputs), "KBoxes")
+    texts += [_struct("KBoxes", k_outputs), k_boxes.to_cpp()]
+    head = "static GETT_DEVICE void load(const Params& p, const Boxes& t, int tile_k, "
+    texts.append(
+        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
+        + "\n".join(calls)
+        + "\n  }"
+    )
+    if roles.d is not None:
+        texts += _store(roles.d, body, at)
+    return texts
+
+
+def _struct(name: str, members: list[tuple[str, Expr]]) -> str:
+    return f"  struct {name} {{ {' '.join(f'int {m};' for m, _ in members)} }};"
+
+
+def _origins(body: list[Statement], box: Box, group: str, table: ParamTable) -> list[Expr]:
+    """Coordinate of each mode at the origin of tile `tile_<group>`."""
+    out: list[Expr] = [ZERO] * len(box.extents)
+    rest = var(f"tile_{group}")
+    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
+        last = i == len(box.dims) - 1
+        tiles = ONE if last and count > 1 else table.divisor(count)
+        at = rest if last and count > 1 else rest % tiles
+        if not last:
+            rest = let(body, f"{group}t{i}", rest // tiles)
+        origin = let(body, f"{group}o{i}", at * const(d.box))
+        modes = decode(body, origin, [table.divisor(box.extents[m]) for m in d.modes], f"{group}x{i}")
+        for m, x in zip(d.modes, modes, strict=True):
+            out[m] = x
+    return out
+
+
+def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
+    """Coordinates of the map from those of the modes."""
+    out = [ZERO] * made.rank
+    for x, mode in zip(coordinates, made.modes, strict=True):
+        if mode.weight:
+            out[mode.dim] = out[mode.dim] + scaled(x, mode.weight)
+    return out
+
+
+def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> list[str]:
+    """The copy of a staged tile to D."""
+    coords = _coordinates(made, [*at["l"], *at["m"], *at["n"]])
+    outputs = [(f"d{i}", x) for i, x in enumerate(coords)]
+    place = Function("place", ("tile_m", "tile_n", "l"), tuple(body), tuple(outputs), "Place")
+    names = ", ".join(f"t.d{i}" for i in range(made.rank))
+    texts = [
+        _struct("Place", outputs),
+        place.to_cpp(),
+        "  static GETT_DEVICE void store(const Params& p, int tile_m, int tile_n, int l, gett::uint32 from) {\n"
+        f"    const Place t = place(p, tile_m, tile_n, l);\n    gett::store_box(&p.map_d, from, {names});\n  }}",
+    ]
+    return texts
+
+
+def _stage_place(group: str, box: Box, steps: tuple[int, ...]) -> str:
+    """Where a row or column of the tile lies in the staging buffer."""
+    body: list[Statement] = []
+    total = ZERO
+    for c, step in zip(local_coordinates(body, box, var("local")), steps, strict=True):
+        total = total + scaled(c, step)
+    return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int").to_cpp()
+
+
+def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str) -> str:
+    c = plan.contraction
+    step = {"m": 0, "n": 0}
+    if order:
+        group, i = order[0]
+        box = schedule.box_m if group == "m" else schedule.box_n
+        step[group] = math.prod(d.box for d in box.dims[:i])
+    bm, bn, bk = schedule.block
+    box_m, box_n = schedule.box_m, schedule.box_n
+    lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
+    by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0
+    step_n = roles.stage.n[lead] if lead is not None else 0
+    transaction = sum(m.map.transaction_bytes * m.map.slabs for m in (roles.a, roles.b))
+
+    def way(major: str, span: int) -> str:
+        return f"{{ static constexpr bool kMajorK = {cpp_bool(major == 'k')}; static constexpr int kSpan = {span}; }};"
+
+    return f"""struct Traits {{
+  typedef ::Params Params;
+  typedef {cpp_type(c.dtype)} Element;
+  typedef {cpp_type(dtype_c)} ElementC;
+  typedef {cpp_type(c.d.dtype)} ElementD;
+  typedef {cpp_type(accumulator(c.dtype))} Acc;
+  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk};
+  static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size}, kBoxMN = {box_m.size * box_n.size};
+  static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks}, kStages = {schedule.num_stages};
+  static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
+  static constexpr int kProducerRegs = {PRODUCER_REGISTERS}, kConsumerRegs = {CONSUMER_REGISTERS};
+  static constexpr int kSmemBytes = {schedule.smem_bytes}, kTransactionBytes = {transaction};
+  static constexpr int kVecD = {schedule.vector_d}, kStepM = {step["m"]}, kStepN = {step["n"]};
+  static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};
+  static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
+  static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
+  static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
+  struct WayA {way(roles.a.major, roles.a.map.span)}
+  struct WayB {way(roles.b.major, roles.b.map.span)}
+}};
+"""

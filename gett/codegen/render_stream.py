@@ -1,0 +1,180 @@
+"""From plan and schedule to the kernels of the `stream` family: traits and index functions around its templates.
+
+Emits declarations only. Every index function can be evaluated in Python, where tests compare it with the boxes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gett.codegen.index import Expr, Function, ParamTable, const, var
+from gett.codegen.params import POINTERS, declare_params, pack_params, scalar_slots
+from gett.codegen.records import Kernel, KernelSource, Launch
+from gett.codegen.render_common import cpp_bool, element_strides, entry
+from gett.codegen.tiles import GroupIndex, Strides, group_index
+from gett.codegen.types import accumulator, cpp_type
+from gett.plan import A, B, C, D, GemmPlan
+from gett.schedule.records import Schedule
+from gett.schedule.stream_records import Digit, Stream, Way, output_modes
+from layouts.box import Box
+from layouts.modes import Strided
+
+REDUCE_COLUMNS = 32  # outputs of a block of the second kernel of a split, as in stream_sum.cuh
+MIN_BLOCKS = 2  # blocks of an SM that the compiler leaves registers for
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIndex:
+    """The generated functions of one kernel.
+
+    Attributes:
+        o: Of D's modes, for each tensor.
+        k: Of the summed modes, for the operands; None without sums.
+        walks: From the position in a tensor's own order to the tile's index, by tensor name.
+        steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces.
+    """
+
+    o: GroupIndex
+    k: GroupIndex | None
+    walks: Mapping[str, Function]
+    steps: Mapping[str, Function]
+
+    def to_cpp(self) -> str:
+        """The body of `struct Index`."""
+        groups = [g.to_cpp() for g in (self.o, self.k) if g is not None]
+        return "\n".join([*groups, *(f.to_cpp() for f in (*self.walks.values(), *self.steps.values()))])
+
+
+def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel, or the two kernels of a split K.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+        ScheduleError: A stride is no multiple of its item size.
+    """
+    s = schedule.stream
+    assert s is not None
+    c = plan.contraction
+    table = ParamTable()
+    index = stream_index(plan, schedule, table)
+    box = schedule.box_m
+    k_tiles = schedule.box_k.tiles if plan.extent_k else 0
+    names = {
+        "tiles_o": box.tiles,
+        "split_k": schedule.split_k,
+        "k_tiles": k_tiles,
+        "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
+    }
+    dtype_c = c.c.dtype if c.c is not None else c.d.dtype
+    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table)
+    kind = "sum" if s.sums else "map"
+    text = (
+        f'#include "gett/stream_{kind}.cuh"\n\n{params}\n{_traits(plan, schedule, s, dtype_c)}\n'
+        f"struct Index {{\n{index.to_cpp()}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
+        f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
+    )
+    packed = pack_params(names, table)
+    absent = {"b"} if plan.b is None else set()
+    absent |= {"c"} if c.c is None else set()
+    absent |= {"workspace"} if schedule.split_k == 1 else set()
+    slots = tuple(p for p in POINTERS if p[0] not in absent)
+    scalars = scalar_slots(c.dtype)
+    grid = (box.tiles * schedule.split_k, 1, 1)
+    launches = [Launch("gett_stream", grid, (s.threads, 1, 1), schedule.smem_bytes, packed, slots, (), scalars)]
+    entries = ["gett_stream"]
+    if schedule.split_k > 1:
+        text += f"\n{entry('gett_reduce', 'Kernel::reduce', str(s.threads))}"
+        entries.append("gett_reduce")
+        columns = min(REDUCE_COLUMNS, schedule.block[0])
+        grid = (box.tiles, -(-schedule.block[0] // columns), 1)
+        launches.append(Launch("gett_reduce", grid, (s.threads, 1, 1), 0, packed, slots, (), scalars))
+    return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
+
+
+def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> StreamIndex:
+    """The index functions of a schedule."""
+    s = schedule.stream
+    assert s is not None
+    ways = {name: (t, way) for name, t, way in (("a", A, s.a), ("b", B, s.b), ("c", C, s.c)) if way is not None}
+    modes = output_modes(plan)
+    tensors = [Strides(name, element_strides(plan, modes, t)) for name, (t, _) in ways.items()]
+    tensors.append(Strides("d", element_strides(plan, modes, D)))
+    o = group_index("o", _not_empty(schedule.box_m), schedule.block[0], tensors, table)
+    k = None
+    if s.sums:
+        box = schedule.box_k if plan.extent_k else Box((), ())
+        summed = plan.k if plan.extent_k else ()
+        operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in ways.items() if n != "c"]
+        k = group_index("k", box, schedule.block[2], operands, table)
+    walks = {name: _walk(name, schedule.box_m, way.walk) for name, (_, way) in ways.items() if way.staged}
+    if s.sums:
+        walks["d"] = _walk("d", schedule.box_m, s.walk_d)
+    steps = {}
+    for name, (t, way) in ways.items():
+        if _in_pieces(way, s.vector) and not (s.sums and name == "c"):
+            value = table.stride(_step(plan, schedule, modes, t))
+            steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
+    return StreamIndex(o, k, walks, steps)
+
+
+def _in_pieces(way: Way, vector: int) -> bool:
+    return not way.staged and not way.splat and way.width < vector
+
+
+def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: int) -> int:
+    """Elements between neighbours along the first dimension of the box that holds the vector."""
+    s = schedule.stream
+    assert s is not None
+    box, group = (schedule.box_k, plan.k) if s.along_k else (schedule.box_m, modes)
+    assert box.dims[0].box % s.vector == 0, "a vector read in pieces lies along one mode"
+    return element_strides(plan, group, tensor)[box.dims[0].modes[0]]
+
+
+def _not_empty(box: Box) -> Box:
+    """The box with empty modes made 1 long: its kernel is never launched, but its text must be valid."""
+    return Box(tuple(max(1, e) for e in box.extents), box.dims)
+
+
+def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
+    """From the position in a walk to the tile's index."""
+    body: list[tuple[str, str, Expr]] = []
+    rest, total = var("i"), const(0)
+    for j, digit in enumerate(digits):
+        last = j == len(digits) - 1
+        body.append(("int", f"c{j}", rest if last else rest % const(digit.size)))
+        if not last:
+            body.append(("int", f"r{j}", rest // const(digit.size)))
+            rest = var(f"r{j}")
+        scale = digit.step * math.prod(d.box for d in box.dims[: digit.dim])
+        total = total + (var(f"c{j}") if scale == 1 else var(f"c{j}") * const(scale))
+    return Function(f"walk_{name}", ("i",), tuple(body), (("", total),), "int")
+
+
+def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
+    c = plan.contraction
+    box = schedule.box_m
+
+    def way(name: str, w: Way | None) -> str:
+        w = w or Way()
+        lead = w.walk[0] if w.walk else Digit(0, 1, 0)
+        # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
+        step = math.prod(d.box for d in box.dims[: lead.dim]) if w.staged and lead.size % w.width == 0 else 0
+        return (
+            f"  struct Way{name} {{\n    static constexpr bool kStaged = {cpp_bool(w.staged)}, "
+            f"kSplat = {cpp_bool(w.splat)}, kShared = {cpp_bool(w.shared)};\n"
+            f"    static constexpr int kWidth = {w.width}, kStep = {step}, "
+            f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
+        )
+
+    return (
+        "struct Traits {\n  typedef ::Params Params;\n"
+        f"  typedef {cpp_type(c.dtype)} Element;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
+        f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(accumulator(c.dtype))} Acc;\n"
+        f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)}, kHasC = {cpp_bool(c.c is not None)};\n"
+        f"  static constexpr bool kAlongK = {cpp_bool(s.along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
+        f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
+        f"  static constexpr int kLanesK = {s.lanes_k}, kRows = {s.rows}, kSmemBytes = {schedule.smem_bytes};\n"
+        f"{way('A', s.a)}{way('B', s.b)}{way('C', s.c)}}};\n"
+    )

@@ -1,0 +1,135 @@
+"""The tiled families `sm80` and `simt`: traits, index functions and entry around `gett/kernels/tiled.cuh`.
+
+Emits declarations only; no loop and no arithmetic beyond the index functions is made of strings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gett.codegen.index import ParamTable
+from gett.codegen.params import declare_params, pack_params
+from gett.codegen.records import Kernel
+from gett.codegen.render_common import (
+    cpp_bool,
+    element_strides,
+    entry,
+    finish_kernel,
+    named_counts,
+    strides_of,
+)
+from gett.codegen.tiles import (
+    batch_index,
+    d_order,
+    d_unpack,
+    group_index,
+    k_box_index,
+    k_table_index,
+)
+from gett.codegen.types import accumulator, cpp_type
+from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.schedule.records import Access, Schedule
+from layouts.box import Box
+from layouts.modes import Strided
+
+
+def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel of a plan under a tiled schedule."""
+    contraction = plan.contraction
+    table = ParamTable()
+    has_c = contraction.c is not None
+    out = {"d": D, **({"c": C} if has_c else {})}
+    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, {"a": A, **out}), table)
+    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, {"b": B, **out}), table)
+    batch_struct, batch = batch_index(
+        [s.extent for s in plan.l], strides_of(plan, plan.l, {"a": A, "b": B, **out}), table
+    )
+    if schedule.k_table:
+        flat = flattened_k(plan, schedule)
+        k_struct, k = k_table_index([s.extent for s in flat], strides_of(plan, flat, {"a": A, "b": B}), table)
+    else:
+        k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
+        k_struct, k = k_box_index(schedule.box_k, schedule.block[2], k_strides, table)
+    d_strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
+    order = d_order(schedule.box_m, schedule.box_n, d_strides)
+    index = "\n".join(
+        [
+            *(m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp(), k_struct),
+            *(f.to_cpp() for f in (*k, d_unpack(schedule.box_m, schedule.box_n, order))),
+        ]
+    )
+    names = named_counts(plan, schedule)
+    dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
+    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table)
+    mma = "TensorMma" if schedule.family == "sm80" else "SimtMma"
+    text = (
+        f'#include "gett/tiled.cuh"\n#include "gett/mma_{schedule.family}.cuh"\n\n{params}\n'
+        f"{_traits(plan, schedule, order, dtype_c)}\nstruct Index {{\n{index}\n}};\n\n"
+        f"typedef gett::Tiled<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
+        f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"
+    )
+    tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
+    blocks = (tiles * schedule.split_k, 1, 1)
+    threads = 32 * math.prod(schedule.warps)
+    return finish_kernel(schedule, contraction, "gett_tiled", text, blocks, threads, tiles, pack_params(names, table))
+
+
+def flattened_k(plan: GemmPlan, schedule: Schedule) -> list[Strided]:
+    """Modes of K in the order of the box, fastest first: an operand's vectors run along the first of them."""
+    return [plan.k[m] for d in schedule.box_k.dims for m in d.modes]
+
+
+def _way(access: Access, box_k: Box, box_mn: Box) -> str:
+    box_along = (box_k if access.vector_group == "k" else box_mn).size
+    s = access.smem
+    return (
+        f"{{\n    static constexpr bool kMajorK = {cpp_bool(access.major == 'k')}, "
+        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)};\n"
+        f"    static constexpr int kVec = {access.vector}, kPrefix = {access.prefix}, kUnitBox = {access.unit_box}, "
+        f"kBoxAlong = {box_along};\n"
+        f"    typedef gett::Smem<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
+    )
+
+
+def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
+    c = plan.contraction
+    assert schedule.a is not None
+    assert schedule.b is not None
+    step = {"m": 0, "n": 0}
+    if order:
+        group, i = order[0]
+        box = schedule.box_m if group == "m" else schedule.box_n
+        step[group] = math.prod(d.box for d in box.dims[:i])
+    ragged = any(d.box > 1 and not schedule.box_k.divides(i) for i, d in enumerate(schedule.box_k.dims))
+    bm, bn, bk = schedule.block
+    return f"""struct Traits {{
+  typedef ::Params Params;
+  typedef {cpp_type(c.dtype)} Element;
+  typedef {cpp_type(dtype_c)} ElementC;
+  typedef {cpp_type(c.d.dtype)} ElementD;
+  typedef {cpp_type(accumulator(c.dtype))} Acc;
+  typedef {"long long" if _span(plan) >= 2**31 else "int"} Offset;
+  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk};
+  static constexpr int kWarpsM = {schedule.warps[0]}, kWarpsN = {schedule.warps[1]};
+  static constexpr int kThreads = 32 * kWarpsM * kWarpsN, kStages = {schedule.num_stages};
+  static constexpr int kSmemBytes = {schedule.smem_bytes};
+  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size}, kVecD = {schedule.vector_d};
+  static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
+  static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};
+  static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
+  static constexpr bool kTensorCores = {cpp_bool(schedule.family == "sm80")};
+  struct WayA {_way(schedule.a, schedule.box_k, schedule.box_m)}
+  struct WayB {_way(schedule.b, schedule.box_k, schedule.box_n)}
+  template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
+  template <int I> struct Pick<false, I> {{ typedef WayB type; }};
+  template <bool IsA> using Way = typename Pick<IsA>::type;
+}};
+"""
+
+
+def _span(plan: GemmPlan) -> int:
+    """Largest distance in elements between two elements of A, and of B."""
+    size = itemsize(plan.contraction.dtype)
+    groups = (plan.l, plan.m, plan.n, plan.k)
+    return max(sum(abs(s.strides[t]) * (s.extent - 1) for g in groups for s in g) // size for t in (A, B))

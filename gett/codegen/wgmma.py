@@ -1,0 +1,32 @@
+"""The one instruction whose text depends on the tile: `wgmma.mma_async` at a given N (PTX ISA, wgmma)."""
+
+from __future__ import annotations
+
+KINDS = {"float16": "f16", "bfloat16": "bf16"}
+
+
+def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
+    """A C++ struct `Wgmma` with `mma(acc, a, b)`: acc += A * B on 64 x n x 16, operands by descriptor.
+
+    Args:
+        dtype: dtype of the operands; products are summed in float32.
+        n: Columns, a multiple of 8 up to 256.
+        a_major: `"k"` or `"mn"`.
+        b_major: Likewise.
+    """
+    assert n in range(8, 257, 8)
+    count = n // 2
+    kind = KINDS[dtype]
+    registers = ", ".join(f"%{i}" for i in range(count))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    turned = f"{int(a_major != 'k')}, {int(b_major != 'k')}"
+    return f"""struct Wgmma {{
+  static GETT_DEVICE void mma(float (&d)[{count}], gett::uint64 a, gett::uint64 b) {{
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{registers}}}, %{count}, %{count + 1}, "
+        "1, 1, 1, {turned};\\n"
+        : {outputs}
+        : "l"(a), "l"(b));
+  }}
+}};
+"""

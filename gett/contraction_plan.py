@@ -1,0 +1,325 @@
+"""`ContractionPlan`: the steps that compute a result, and how they run on arrays.
+
+Owns checking arrays against a plan, allocation of the result and of intermediates, and the order of calls. Knows no
+subscripts and makes no decision about kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, convert, cupy_kind, gather
+from gett.checks import check_factors, check_fits, check_out, check_overlap
+from gett.errors import DeviceError, OutputError, ShapeError
+from gett.frontend.parser import Spec
+from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec
+from gett.plan import GemmPlan
+from gett.schedule.records import Schedule
+
+# (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.
+Executable = Callable[[Any, Any, Any, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Everything that a plan depends on."""
+
+    spec: Spec
+    operands: tuple[TensorSpec, ...]
+    c: TensorSpec | None = None
+    out: TensorSpec | None = None
+    dtype: npt.DTypeLike | None = None
+    order: str | None = "K"
+    casting: Casting = "safe"
+    optimize: Any = True
+    precision: str | None = None
+    arch: str = "cpu"
+    device: int | None = CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One contraction of a plan.
+
+    Attributes:
+        name: Its subscripts, e.g. `"bmji,cakm->kjicba"`.
+        inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
+        output: Number of the result.
+        gemm: The plan of this contraction.
+        schedule: How a GPU runs it; None on the CPU.
+        executable: What runs it where the plan was made for a device of this machine, else None.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    output: int
+    gemm: GemmPlan
+    schedule: Schedule | None
+    executable: Executable | None = field(default=None, compare=False, repr=False)
+
+
+class ContractionPlan:
+    """A planned contraction, to be run many times: `plan(a, b, out=d)`.
+
+    Attributes:
+        subscripts: The explicit form, e.g. `"ij,jk->ik"`.
+        arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
+        steps: The contractions in order; none where an extent is 0, for there is nothing to add up.
+        path_info: opt_einsum's `PathInfo` for more than two operands, else None.
+        shape: Shape of the result.
+        dtype: dtype in which products are formed; the result's, unless `out` was given in another.
+    """
+
+    __slots__ = (
+        "_bind",
+        "_bound",
+        "_convert",
+        "_d",
+        "_direct",
+        "_layouts",
+        "_order",
+        "_replan",
+        "_request",
+        "_scalar",
+        "_spans",
+        "_through_copy",
+        "arch",
+        "dtype",
+        "path_info",
+        "shape",
+        "steps",
+        "subscripts",
+    )
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        subscripts: str,
+        steps: tuple[Step, ...],
+        path_info: Any,
+        d: TensorSpec,
+        order: str,
+        bind: Callable[[ContractionPlan], tuple[Executable, ...]],
+        replan: Callable[[PlanRequest], ContractionPlan],
+    ) -> None:
+        """Made by `gett.plan`.
+
+        Args:
+            request: What was asked for.
+            subscripts: The explicit form.
+            steps: The contractions.
+            path_info: opt_einsum's, or None.
+            d: The array that the last step writes.
+            order: Memory order of a new result, `"C"` or `"F"`.
+            bind: Makes the executables for the current device.
+            replan: Makes the plan of another request.
+        """
+        self.subscripts = subscripts
+        self.arch = request.arch
+        self.steps = steps
+        self.path_info = path_info
+        self.shape, self.dtype = d.shape, d.dtype
+        self._d, self._order, self._bind, self._replan, self._request = d, order, bind, replan, request
+        self._scalar = not d.shape
+        out = request.out or d
+        self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, out))
+        self._spans = tuple(map(bounds, (*request.operands, out)))
+        self._convert = tuple(t.dtype != d.dtype for t in request.operands)
+        self._through_copy = request.out is not None and request.out.dtype != d.dtype
+        self._direct = len(steps) == 1 and not any(self._convert) and (request.c is None or request.c.dtype == d.dtype)
+        self._bound: dict[int, tuple[Executable, ...]] = {}
+        if request.device is not None and all(s.executable is not None for s in steps):
+            self._bound[request.device] = tuple(s.executable for s in steps if s.executable is not None)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all steps."""
+        return sum(s.gemm.flops for s in self.steps)
+
+    @property
+    def bytes(self) -> int:
+        """Least traffic of all steps: each of their tensors once."""
+        return sum(s.gemm.bytes for s in self.steps)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Device memory for partial sums during the call; steps use it one after the other."""
+        return max((s.schedule.workspace_bytes for s in self.steps if s.schedule is not None), default=0)
+
+    @property
+    def intermediate_bytes(self) -> int:
+        """Most memory that intermediates hold at one time; the result does not count."""
+        sizes: dict[int, int] = {}
+        peak = 0
+        for step in self.steps[:-1]:
+            sizes[step.output] = math.prod(step.gemm.contraction.shape_d) * self.dtype.itemsize
+            peak = max(peak, sum(sizes.values()))
+            for i in step.inputs:
+                sizes.pop(i, None)
+        return peak
+
+    def __str__(self) -> str:
+        """The plan as tables: groups, tiles, kernels, bytes, flops."""
+        from gett.explain import explain
+
+        return explain(self)
+
+    def __repr__(self) -> str:
+        return f"<ContractionPlan {self.subscripts} on {self.arch}, {len(self.steps)} steps>"
+
+    def __call__(self, *operands: Any, c: Any = None, out: Any = None, alpha: Any = 1, beta: Any = 0) -> Any:
+        """Compute `alpha * (contraction) + beta * c`.
+
+        Args:
+            operands: Arrays of the shapes, strides, dtypes and alignment that the plan was made for.
+            c: Added after scaling; it broadcasts to the result.
+            out: Where the result goes; dense in the plan's order, or as `out` was when the plan was made. It may be
+                `c` itself.
+            alpha: Factor of the contraction.
+            beta: Factor of `c`.
+
+        Raises:
+            ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
+            DeviceError: The plan is for another device than the arrays'.
+        """
+        if c is None and self._fits(operands, out, alpha, beta):
+            home = self._request.device
+            assert home is not None
+            kind: ArrayKind | None = NUMPY if home == CPU else cupy_kind()
+            assert kind is not None
+            if out is not None:
+                self.check_apart(kind, operands, out)
+            return self.run(kind, home, operands, None, out, alpha, 0)
+        return self._check_and_run(operands, c, out, alpha, beta)
+
+    def _fits(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> bool:
+        """Whether arrays and factors are plainly what was planned; if not, they need a closer look."""
+        home = self._request.device
+        if home is None or beta.__class__ is not int or beta != 0 or len(operands) + 1 != len(self._layouts):
+            return False
+        if self._request.c is not None or (out is None and self._request.out is not None):
+            return False
+        if alpha.__class__ is not int and not (alpha.__class__ is float and self.dtype.kind in "fc"):
+            return False
+        cupy = cupy_kind()
+        array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
+        things: Sequence[Any] = operands if out is None else (*operands, out)
+        for x, (shape, strides, dtype, alignment) in zip(things, self._layouts, strict=False):
+            if x.__class__ is not array_type or x.shape != shape or x.strides != strides or x.dtype != dtype:
+                return False
+            if home != CPU:
+                data = x.data
+                if data.device_id != home or ALIGNMENT[data.ptr % ALIGNMENT_LIMIT] < alignment:
+                    return False
+        return True
+
+    def check_apart(self, kind: ArrayKind, operands: Sequence[Any], out: Any) -> None:
+        """Refuse an `out` that is read-only or shares memory with an operand; all fit the plan otherwise.
+
+        Raises:
+            OutputError: The text names the operand.
+        """
+        if kind is NUMPY:
+            near = not out.flags.writeable or any([np.may_share_memory(out, x) for x in operands])
+        else:
+            (*spans, (low, high)), start = self._spans, out.data.ptr
+            low, high, near = low + start, high + start, False
+            for x, (lo, hi) in zip(operands, spans, strict=True):
+                address = x.data.ptr
+                near = near or (address + lo < high and low < address + hi)
+        if near:
+            check_out(out, kind, kind.device(out))
+            check_overlap(out, kind, [(f"operand {i}", x) for i, x in enumerate(operands)])
+
+    def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any) -> Any:
+        names = [f"operand {i}" for i in range(len(operands))]
+        kind, device, inputs = gather(
+            [*operands] if c is None else [*operands, c], names if c is None else [*names, "c"]
+        )
+        c = None if c is None else inputs.pop()
+        planned = self._request.operands
+        if len(inputs) != len(planned):
+            raise ShapeError(f"the plan {self.subscripts} takes {len(planned)} operands, {len(inputs)} were given")
+        if (self.arch == "cpu") is not (kind is NUMPY):
+            raise DeviceError(f"the plan was made for {self.arch}, the operands are {kind.name} arrays")
+        for name, want, array in zip(names, planned, inputs, strict=True):
+            check_fits(name, want, kind.describe(array), ShapeError, kind is not NUMPY)
+        if out is not None:
+            want = self._request.out or self._d
+            check_fits("out", want, check_out(out, kind, device), OutputError, kind is not NUMPY)
+        alpha, beta = check_factors(alpha, beta, c, self.dtype)
+        c_spec = None if c is None or beta == 0 else kind.describe(c)
+        plan = self
+        planned_out = None if out is None else self._request.out
+        if c_spec != self._request.c or planned_out != self._request.out:
+            plan = self._replan(replace(self._request, c=c_spec, out=planned_out, dtype=self.dtype))
+        if out is not None:
+            check_overlap(out, kind, [*zip(names, inputs, strict=True), ("c", c)])
+        return plan.run(kind, device, inputs, c if c_spec is not None else None, out, alpha, beta)
+
+    def run(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any = None,
+        out: Any = None,
+        alpha: Any = 1,
+        beta: Any = 0,
+    ) -> Any:
+        """Compute, for arrays that are known to fit the plan."""
+        context = kind.on(device)
+        if context is not None:
+            with context:
+                return self.run(kind, device, operands, c, out, alpha, beta)
+        new = out is None or self._through_copy
+        d = kind.empty(self.shape, self.dtype, self._order) if new else out
+        executables = self._bound.get(device)
+        if executables is None:
+            executables = self._bound.setdefault(device, self._bind(self))
+        if self._direct:
+            executables[0](operands[0], operands[1] if len(operands) == 2 else None, c, d, alpha, beta)
+        else:
+            if c is not None and c.dtype != self.dtype:
+                c = convert(kind, c, self.dtype)
+            if self.steps:
+                self._run_steps(executables, kind, operands, c, d, alpha, beta)
+            elif 0 not in self.shape:
+                kind.copy(d, 0 if c is None else c * beta)
+        if out is None:
+            return d[()] if self._scalar and kind is NUMPY else d
+        if d is not out:
+            kind.copy(out, d)
+        return out
+
+    def _run_steps(
+        self,
+        executables: Sequence[Executable],
+        kind: ArrayKind,
+        operands: Sequence[Any],
+        c: Any,
+        d: Any,
+        alpha: Any,
+        beta: Any,
+    ) -> None:
+        tensors = dict(enumerate(operands))
+
+        def take(i: int) -> Any:
+            array = tensors.pop(i)
+            return convert(kind, array, self.dtype) if i < len(operands) and self._convert[i] else array
+
+        last = len(self.steps) - 1
+        for n, (step, execute) in enumerate(zip(self.steps, executables, strict=True)):
+            # `pop` and passing without a name here drop each intermediate as soon as its consumer is done.
+            target = d if n == last else kind.empty(step.gemm.contraction.shape_d, self.dtype)
+            factors = (alpha, beta) if n == last else (1, 0)
+            second = take(step.inputs[1]) if len(step.inputs) == 2 else None
+            execute(take(step.inputs[0]), second, c if n == last else None, target, *factors)
+            tensors[step.output] = target
+            del second, target

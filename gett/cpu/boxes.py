@@ -1,0 +1,124 @@
+"""Tiles of the NumPy executor: how far each mode is cut, so that scratch stays bounded and copies stay in cache.
+
+A tile is a box, a sub-range of every mode. It holds each packed tensor's unit-stride mode, so that memory is read and
+written in whole cache lines on both sides of a transposition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from gett.cpu.arithmetic import EXACT_K, Arithmetic
+from gett.cpu.core import Core, Groups
+from gett.cpu.views import Modes, unit_mode, volume
+from gett.plan import A, B, D
+from layouts.modes import Strided
+
+#: Bytes of scratch for all tiles that a call holds at once.
+SCRATCH_BYTES = 56 << 20
+#: Bytes up to which a tile grows along the loops: large against Python's time per tile, small against the cache.
+GROWN_BYTES = 1 << 20
+#: Elements of a packed tensor's unit-stride mode in a tile, where the extent allows.
+RUN = 64
+
+Blocks = dict[Strided, int]
+
+
+def box_extent(modes: Sequence[Strided], blocks: Blocks, tensor: int | None = None) -> int:
+    """Elements of a box over `modes`, counting only those along which `tensor` varies where one is given."""
+    return math.prod(blocks[s] for s in modes if tensor is None or s.strides[tensor])
+
+
+def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int, with_c: bool) -> tuple[Blocks, bool]:
+    """The extent of a tile along each mode, and whether K is cut (D must then be accumulated in scratch)."""
+    loops = (*groups.batch, *groups.spread, *core.loops_m, *core.loops_n)
+    blocks: Blocks = dict.fromkeys(loops, 1)
+    blocks.update({s: s.extent for s in (*core.m, *core.n, *core.k)})
+    packed = [t for t, direct in zip((A, B, D), core.direct, strict=True) if not direct]
+    members = {
+        A: (*groups.batch, *core.loops_m, *core.m, *core.k),
+        B: (*groups.batch, *core.loops_n, *core.n, *core.k),
+        D: (*loops, *core.m, *core.n),
+    }
+    limit = SCRATCH_BYTES // threads // arithmetic.tile_bytes  # each thread has tiles of its own
+    grown = GROWN_BYTES // arithmetic.tile_bytes
+
+    def size(tensor: int) -> int:
+        return box_extent(members[tensor], blocks)
+
+    for t in packed:
+        unit = unit_mode(members[t], t)
+        if unit is not None and blocks[unit] == 1:
+            blocks[unit] = min(unit.extent, RUN if size(t) * RUN <= grown else RUN // 4)
+    _shrink(core, blocks, packed, members, limit, 2 if with_c else 1)
+    if arithmetic.limbs:
+        while box_extent(core.k, blocks) > EXACT_K:
+            _halve(core.k, blocks)
+    order = sorted(loops, key=lambda s: min((abs(s.strides[t]) for t in packed if s.strides[t]), default=0))
+    for s in order:
+        if not any(s in members[t] for t in packed):
+            blocks[s] = s.extent
+    growing = True
+    while growing:
+        growing = False
+        for s in order:
+            longer = min(s.extent, 2 * blocks[s])
+            if longer > blocks[s] and all(size(t) // blocks[s] * longer <= grown for t in packed if s in members[t]):
+                blocks[s] = longer
+                growing = True
+    for s in loops:  # even cuts: 48 in tiles of 32 becomes two of 24
+        blocks[s] = -(-s.extent // -(-s.extent // blocks[s]))
+    if threads > 1:
+        spread_over_threads(loops, blocks, threads)
+    return blocks, box_extent(core.k, blocks) < volume(core.k)
+
+
+def spread_over_threads(loops: Modes, blocks: Blocks, threads: int) -> None:
+    """Cut the loops until there are two tiles a thread."""
+    while math.prod(-(-s.extent // blocks[s]) for s in loops) < 2 * threads:
+        longest = max(loops, key=lambda s: blocks[s], default=None)
+        if longest is None or blocks[longest] == 1:
+            return
+        blocks[longest] = -(-blocks[longest] // 2)
+
+
+def _shrink(
+    core: Core, blocks: Blocks, packed: list[int], members: dict[int, Modes], limit: int, copies_d: int
+) -> None:
+    """Cut the matrices, longest dimension first, until all tiles together are within the limit."""
+    sides = {A: (core.m, core.k), B: (core.n, core.k), D: (core.m, core.n)}
+    while True:
+        partial_sums = box_extent(core.k, blocks) < volume(core.k)
+        if partial_sums and D not in packed:
+            packed.append(D)  # partial sums need an accumulator
+        sizes = {t: box_extent(members[t], blocks) for t in packed}
+        if sum(n * (copies_d + partial_sums if t == D else 1) for t, n in sizes.items()) <= limit:
+            return
+        tensor = max(sizes, key=lambda t: sizes[t])
+        if sizes[tensor] == 1:
+            return
+        first, second = sides[tensor]
+        longer = max((first, second), key=lambda g: box_extent(g, blocks))
+        if box_extent(longer, blocks) == 1:
+            _halve(tuple(s for s in members[tensor] if blocks[s] > 1), blocks)
+        else:
+            _halve(longer, blocks)
+
+
+def _halve(modes: Modes, blocks: Blocks) -> None:
+    """Halve the slowest mode that can be: the faster ones keep their runs."""
+    for s in reversed(modes):
+        if blocks[s] > 1:
+            blocks[s] = -(-blocks[s] // 2)
+            return
+
+
+def cuts(modes: Sequence[Strided], blocks: Blocks) -> list[tuple[slice, ...]]:
+    """Every box over `modes` as slices, the last mode varying fastest."""
+    return list(
+        itertools.product(
+            *([slice(i, min(i + blocks[s], s.extent)) for i in range(0, s.extent, blocks[s])] for s in modes)
+        )
+    )

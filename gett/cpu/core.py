@@ -1,0 +1,175 @@
+"""Which matrix product lies inside a plan: the modes of its rows, columns and sum, and which tensors BLAS reads as is.
+
+Owns `Core` and its cost model. Every candidate is a batch of matrix products; a tensor that is no BLAS matrix in it is
+packed (A, B) or scattered (D) tile by tile. Knows strides and extents only, no arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from gett.cpu.arithmetic import Arithmetic
+from gett.cpu.views import Modes, chains, span, unit_mode, volume
+from gett.plan import A, B, D
+
+# Nanoseconds, from a current x86 core: a call, a run copied, a run read by BLAS, an element in and out of order.
+_CALL, _RUN, _FAR, _STRAIGHT, _TRANSPOSED = 60.0, 6.0, 3.0, 0.2, 0.7
+#: Memory is read before it is written, and nothing prefetches a scatter.
+_WRITE = 1.6
+#: Python's share of one packed tile, and of one call of a NumPy function.
+_TILE, _FUNCTION = 25_000.0, 2_000.0
+#: Chains tried per tensor and group: the plan has been fused, so more than a few means many tiny modes.
+_TRIED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A plan's modes by what the executor does with them; strides in (A, B, D, C), fastest first.
+
+    Attributes:
+        batch: In A, B and D.
+        spread: In D alone: results are broadcast along them.
+        m, n: Free modes of A and of B.
+        k: Summed over products.
+        sum_a, sum_b: Summed in one operand before the product.
+        times: Product of the extents of summed modes that neither operand varies along.
+    """
+
+    batch: Modes
+    spread: Modes
+    m: Modes
+    n: Modes
+    k: Modes
+    sum_a: Modes
+    sum_b: Modes
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A batch of matrix products `D[m, n] = sum_k A[m, k] B[k, n]` inside the plan.
+
+    Attributes:
+        m, n, k: Modes of the matrices' dimensions, fastest first.
+        loops_m, loops_n: Modes of M and N outside the matrices.
+        direct: Whether BLAS reads A, reads B, writes D in place, in this order.
+        nanoseconds: What the cost model expects.
+    """
+
+    m: Modes
+    n: Modes
+    k: Modes
+    loops_m: Modes
+    loops_n: Modes
+    direct: tuple[bool, bool, bool]
+    nanoseconds: float
+
+
+def is_matrix(rows: Modes, columns: Modes, tensor: int, itemsize: int) -> bool:
+    """Whether BLAS can address the tensor as a matrix: both groups have one stride, and one of these is the unit."""
+    r, c = span(rows, tensor), span(columns, tensor)
+    if r is None or c is None:
+        return False
+    if r[0] == 1 or c[0] == 1:
+        stride = c[1] if r[0] == 1 else r[1]
+        return r[0] == c[0] == 1 or (stride > 0 and stride % itemsize == 0)
+    return any(
+        inner[1] == itemsize and outer[1] % itemsize == 0 and outer[1] >= inner[0] * itemsize
+        for inner, outer in ((r, c), (c, r))
+    )
+
+
+def choose_core(groups: Groups, arithmetic: Arithmetic, possible: tuple[bool, bool, bool]) -> Core:
+    """The cheapest core. `possible` says which of A, B, D BLAS may address at all (dtype, alignment, pre-sums)."""
+    best: Core | None = None
+    for m, n, k in product(_candidates(groups.m, A), _candidates(groups.n, B), _orders(groups.k)):
+        core = _evaluate(groups, arithmetic, possible, m, n, k)
+        if best is None or core.nanoseconds < best.nanoseconds:
+            best = core
+        if all(core.direct) and not core.loops_m and not core.loops_n:
+            return core
+    assert best is not None
+    return best
+
+
+def _orders(modes: Modes) -> list[Modes]:
+    """K as each operand runs; the product does not care, as long as they agree."""
+    return list(dict.fromkeys(tuple(sorted(modes, key=lambda s: abs(s.strides[t]))) for t in (A, B)))
+
+
+def _candidates(modes: Modes, operand: int) -> list[Modes]:
+    """Sets of modes worth being a matrix dimension: all of them, or a run of the operand or of D."""
+    found: list[Modes] = []
+    for t in (D, operand):
+        found.append(tuple(sorted(modes, key=lambda s: abs(s.strides[t]))))
+        runs = chains(modes, t)
+        found += [*runs[:1], *sorted(runs[1:], key=lambda c: -volume(c))[: _TRIED - 1]]
+        # One mode alone: where the operand's runs and D's begin alike but go on differently.
+        found += [(s,) for s in found[-len(runs[:_TRIED])][:1]]
+    return list(dict.fromkeys(found))
+
+
+def _evaluate(
+    groups: Groups, arithmetic: Arithmetic, possible: tuple[bool, bool, bool], m: Modes, n: Modes, k: Modes
+) -> Core:
+    item = arithmetic.work.itemsize
+    loops_m = tuple(s for s in groups.m if s not in m)
+    loops_n = tuple(s for s in groups.n if s not in n)
+    direct = (
+        possible[0] and is_matrix(m, k, A, item),
+        possible[1] and is_matrix(k, n, B, item),
+        possible[2] and is_matrix(m, n, D, item),
+    )
+    batch = volume(groups.batch)
+    em, en, ek = volume(m), volume(n), volume(k)
+    calls = batch * volume(loops_m) * volume(loops_n)
+    efficiency = em / (em + 6) * en / (en + 8) * ek / (ek + 16)
+    time = calls * (_CALL + em * en * ek / (arithmetic.rate * efficiency))
+    work = (
+        (A, m, k, batch * volume(groups.m) * ek * volume(groups.sum_a)),
+        (B, n, k, batch * volume(groups.n) * ek * volume(groups.sum_b)),
+        (D, m, n, batch * volume(groups.m) * volume(groups.n) * volume(groups.spread)),
+    )
+    for (tensor, rows, columns, elements), free in zip(work, direct, strict=True):
+        price = _reading(tensor, rows, columns) if free else _moving(groups, tensor, rows, columns)
+        time += elements * (_WRITE * price if tensor == D else price)
+    return Core(m, n, k, loops_m, loops_n, direct, time + (_FUNCTION if all(direct) else _TILE))
+
+
+def _reading(tensor: int, rows: Modes, columns: Modes) -> float:
+    """Nanoseconds per element that BLAS loses where the rows of a matrix in place are short and far apart."""
+    r, c = span(rows, tensor), span(columns, tensor)
+    assert r is not None, "a tensor in place is a matrix"
+    assert c is not None, "a tensor in place is a matrix"
+    inner, outer = sorted((r, c), key=lambda x: x[1] or 1 << 62)
+    return 0.0 if outer[1] in (0, inner[0] * inner[1]) else _FAR / inner[0]
+
+
+def _moving(groups: Groups, tensor: int, rows: Modes, columns: Modes) -> float:
+    """Nanoseconds per element to pack or scatter a tensor whose scratch has these matrix dimensions."""
+    unit = unit_mode((*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k), tensor)
+    for group in (rows, columns):
+        if unit is not None and group and unit == group[0]:
+            run = 1
+            for length in range(1, len(group) + 1):
+                found = span(group[:length], tensor)
+                if found is None:
+                    break
+                run = found[0]
+            return _STRAIGHT + _RUN / run
+    return _TRANSPOSED + _RUN / max(1, volume(columns[:1]), volume(rows[:1]))
+
+
+def element_wise_cost(groups: Groups) -> float:
+    """Nanoseconds of `numpy.einsum`'s own loop over every product."""
+    every = (*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)
+    inner = min(every, key=lambda s: min(abs(x) for x in s.strides[:3] if x), default=None)
+    length = 1 if inner is None else inner.extent
+    return _FUNCTION + volume(every) * ((0.15 if runs_alike(every) else 0.6) + 8.0 / length)
+
+
+def runs_alike(modes: Modes) -> bool:
+    """Whether there is one mode along which A, B and D each run at their smallest stride or stand still."""
+    units = [unit_mode(modes, t) for t in (A, B, D)]
+    return any(all(u is None or u == s or not s.strides[t] for t, u in enumerate(units)) for s in units if s)

@@ -1,0 +1,166 @@
+"""`NumpyExecutable`: a plan ready to run on NumPy arrays, its route decided once.
+
+Owns the choice between BLAS and element-wise loops. Checks what a plan and its scalars can get wrong on NumPy; shapes
+and dtypes of operands were checked when the contraction was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gett.cpu.arithmetic import factor, make_arithmetic
+from gett.cpu.core import Groups, choose_core, element_wise_cost
+from gett.cpu.elementwise import MAX_LABELS, ElementWiseProgram
+from gett.cpu.moving import available_threads
+from gett.cpu.packed import PackedProgram
+from gett.cpu.views import Array, is_aligned, volume
+from gett.errors import DTypeError
+from gett.plan import A, B, GemmPlan
+from layouts.modes import Strided
+
+_Program = PackedProgram | ElementWiseProgram
+
+
+class NumpyExecutable:
+    """Runs `D = alpha * sum(A * B) + beta * C` on NumPy arrays of any strides; D is written in place, in its own.
+
+    Scratch is at most 64 MB, whatever the tensors' size. Calls may run at once from several threads.
+
+    Args:
+        plan: What to run.
+        threads: Threads for packing and for tiles of small products; default: the processors of this process.
+
+    Raises:
+        DTypeError: NumPy cannot compute in the contraction's dtype, or cannot cast it to D's within its kind.
+    """
+
+    def __init__(self, plan: GemmPlan, threads: int | None = None) -> None:
+        contraction = plan.contraction
+        self.plan = plan
+        self._arithmetic = make_arithmetic(contraction.dtype)
+        for name, operand in zip("abcd", (contraction.a, contraction.b, contraction.c, contraction.d), strict=True):
+            if operand is not None and operand.dtype == "bfloat16":
+                raise DTypeError(f"operand {name} is bfloat16, which runs on a GPU only: convert it to float32")
+        if not np.can_cast(self._arithmetic.finish, contraction.d.dtype, "same_kind") and not np.can_cast(
+            self._arithmetic.compute, contraction.d.dtype, "same_kind"
+        ):
+            raise DTypeError(f"cannot cast the result from {contraction.dtype} to D's dtype {contraction.d.dtype}")
+        self._threads = available_threads() if threads is None else threads
+        self._groups = _split(plan)
+        self._programs: dict[tuple[bool, tuple[bool, bool, bool]], _Program] = {}
+        self._swapped, self._times = plan.swapped, self._groups.times
+        self._plain = self._program(with_c=contraction.c is not None)
+
+    @property
+    def route(self) -> str:
+        """How it runs: one BLAS call, batched BLAS, packed boxes, element-wise, sum, or permutation."""
+        return self._plain.route
+
+    @property
+    def explain(self) -> str:
+        """The route and its reasons, in one line."""
+        program = self._plain
+        text = f"{program.route}, {program.tiles} tile{'' if program.tiles == 1 else 's'}"
+        if isinstance(program, PackedProgram):
+            core = program.core
+            direct = [n for n, d in zip("ABD", core.direct, strict=True) if d]
+            text += f" of {volume(core.m)} x {volume(core.n)} x {volume(core.k)} products"
+            text += f"; in place: {', '.join(direct) or 'none'}"
+        return text
+
+    def __call__(self, a: Array, b: Array | None, c: Array | None, d: Array, alpha: Any = 1, beta: Any = 0) -> None:
+        """Compute into `d`.
+
+        Args:
+            a: The user's first operand, laid out as the contraction says.
+            b: The user's second operand, None for a contraction of one.
+            c: The added operand (not read where beta is 0), or None. It may be `d` itself.
+            d: The result, written in place.
+            alpha: Factor of the product.
+            beta: Factor of `c`.
+
+        Raises:
+            OptionError: A scalar does not fit the contraction's dtype, such as a fraction for integers.
+        """
+        if alpha is not None and (alpha.__class__ is not int or alpha != 1 or self._times != 1):
+            alpha = factor(self._arithmetic, alpha, "alpha", self._times)
+        else:
+            alpha = None
+        if c is None or (beta.__class__ is int and beta == 0) or not np.any(beta):
+            c = beta = None
+        else:
+            beta = factor(self._arithmetic, beta, "beta")
+        first, second = (b, a) if self._swapped else (a, b)
+        assert first is not None
+        aligned = (first.flags.aligned, second is None or second.flags.aligned, d.flags.aligned)
+        program = self._program(c is not None, aligned)
+        program.run(first, second, c, d, alpha, beta)  # type: ignore[arg-type]
+
+    def _program(self, with_c: bool, aligned: tuple[bool, bool, bool] = (True, True, True)) -> _Program:
+        key = (with_c, aligned)
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = self._choose(*key)
+        return found
+
+    def _choose(self, with_c: bool, aligned: tuple[bool, bool, bool]) -> _Program:
+        """BLAS where a core pays, else element by element; with C, a product never goes to D before C was read.
+
+        NumPy would copy a misaligned operand (A, B, D) as a whole before it went to BLAS.
+        """
+        plan, groups, arithmetic = self.plan, self._groups, self._arithmetic
+        contraction, b = plan.contraction, plan.b
+        element_wise = b is None or 0 in contraction.extents or not groups.k
+        if element_wise or b is None:
+            summed = (*groups.k, *groups.sum_a, *groups.sum_b)
+            names = len(groups.batch) + len(groups.m) + len(groups.n) + len(summed)
+            if b is None or not summed or names <= MAX_LABELS:
+                return ElementWiseProgram(plan, groups, arithmetic, self._threads)
+        assert b is not None
+        work = arithmetic.work
+        usable = [
+            arithmetic.blas and np.dtype(o.dtype) == work and is_aligned(o, work) and ok
+            for o, ok in zip((plan.a, b, contraction.d), aligned, strict=True)
+        ]
+        possible = (
+            usable[0] and not groups.sum_a,
+            usable[1] and not groups.sum_b,
+            usable[2] and not groups.spread and not with_c,
+        )
+        core = choose_core(groups, arithmetic, possible)
+        every = (*groups.batch, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)
+        if len(every) <= MAX_LABELS and element_wise_cost(groups) < core.nanoseconds:
+            return ElementWiseProgram(plan, groups, arithmetic, self._threads)
+        return PackedProgram(plan, groups, core, arithmetic, self._threads, with_c)
+
+
+def _split(plan: GemmPlan) -> Groups:
+    """The plan's modes by what this executor does with them."""
+    unary = plan.b is None
+    spread = tuple(s for s in (*plan.m, *plan.n) if not s.strides[A] and not s.strides[B])
+    k: list[Strided] = []
+    sum_a: list[Strided] = []
+    sum_b: list[Strided] = []
+    times = 1
+    for s in plan.k:
+        in_a, in_b = bool(s.strides[A]), bool(s.strides[B])
+        if in_a and in_b and not unary:
+            k.append(s)
+        elif in_a:
+            sum_a.append(s)
+        elif in_b:
+            sum_b.append(s)
+        else:
+            times *= s.extent
+    return Groups(
+        plan.l,
+        spread,
+        tuple(s for s in plan.m if s not in spread),
+        tuple(s for s in plan.n if s not in spread),
+        tuple(k),
+        tuple(sum_a),
+        tuple(sum_b),
+        times,
+    )

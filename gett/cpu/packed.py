@@ -1,0 +1,227 @@
+"""Contractions as batches of matrix products, packed where BLAS cannot read and scattered where it cannot write.
+
+Owns the loop over tiles of a `Core`. Knows views and arithmetic, not how a core is chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gett.cpu.arithmetic import Arithmetic, finish, multiply
+from gett.cpu.blas import can_limit, one_thread
+from gett.cpu.boxes import core_blocks, cuts
+from gett.cpu.core import Core, Groups
+from gett.cpu.moving import move, parallel
+from gett.cpu.views import Array, Modes, each, make_view, unit_mode, volume
+from gett.plan import A, B, C, D, GemmPlan
+from layouts.modes import Strided
+
+_ALL = slice(None)
+#: Elementary products up to which OpenBLAS keeps to one thread of itself; up to which many are better off so.
+_SMALL_PRODUCT, _MIDDLING_PRODUCT = 1 << 18, 1 << 25
+#: Nanoseconds from which starting threads pays.
+_WORTH_THREADS = 1_500_000.0
+
+Part = tuple[slice, ...]
+
+
+class PackedProgram:
+    """Runs one core over arrays: decided once, called many times. Not tied to any array; safe to call from threads."""
+
+    def __init__(
+        self, plan: GemmPlan, groups: Groups, core: Core, arithmetic: Arithmetic, threads: int, with_c: bool
+    ) -> None:
+        self.arithmetic, self.core = arithmetic, core
+        loops = (*groups.batch, *groups.spread, *core.loops_m, *core.loops_n)
+        size = volume(core.m) * volume(core.n) * volume(core.k)
+        middling = _SMALL_PRODUCT < size <= _MIDDLING_PRODUCT and volume(loops) >= 8 * threads and can_limit()
+        worth = core.nanoseconds > _WORTH_THREADS and threads > 1
+        # Either BLAS spreads a large product over the cores, or tiles of small products are spread over threads.
+        self._tile_threads = threads if loops and worth and (size <= _SMALL_PRODUCT or middling) else 1
+        self._limit_blas = middling and self._tile_threads > 1
+        # BLAS's own threads spin for a while after each call: packing leaves them half of the cores.
+        self._move_threads = 1 if self._tile_threads > 1 or not worth else max(1, threads // 2)
+        blocks, self._k_cut = core_blocks(groups, core, arithmetic, self._tile_threads, with_c)
+        self._direct_d = core.direct[D] and not self._k_cut
+        self._loops = loops
+        m, n, k = core.m[::-1], core.n[::-1], core.k[::-1]
+        self._dims_a: tuple[Strided | None, ...] = (*_in(loops, A), *m, *k, *groups.sum_a)
+        self._dims_b: tuple[Strided | None, ...] = (*_in(loops, B), *k, *n, *groups.sum_b)
+        self._dims_d = (*loops, *m, *n)
+        self._sums = (len(groups.sum_a), len(groups.sum_b))
+        extents, b = plan.contraction.extents, plan.b
+        assert b is not None
+        self._view_a = make_view(plan.a, extents, A, each(self._dims_a))
+        self._view_b = make_view(b, extents, B, each(self._dims_b))
+        self._view_d = make_view(plan.contraction.d, extents, D, each(self._dims_d))
+        c = plan.contraction.c
+        self._view_c = None if c is None else make_view(c, extents, C, each(self._dims_d))
+        self._flip_a = _innermost(plan, groups, A, core.m)
+        self._flip_b = _innermost(plan, groups, B, core.k)
+        self._flip_d = _innermost(plan, groups, D, core.m)
+        # The smaller operand's tiles are the ones packed again and again.
+        sides = [(*core.loops_m, *m), (*core.loops_n, *n)]
+        if volume(core.n) * volume(core.loops_n) > volume(core.m) * volume(core.loops_m):
+            sides.reverse()
+        self._order = (*groups.batch, *groups.spread, *sides[0], *sides[1])
+        self._tiles = cuts(self._order, blocks)
+        self._k_order = k
+        self._k_tiles = cuts(k, blocks)
+        self._whole = None
+        if len(self._tiles) == 1 and all(core.direct) and not self._k_cut:
+            self._whole = (
+                make_view(plan.a, extents, A, [*each(_in(loops, A)), core.m, core.k]),
+                make_view(b, extents, B, [*each(_in(loops, B)), core.k, core.n]),
+                make_view(plan.contraction.d, extents, D, [*each(loops), core.m, core.n]),
+            )
+
+    @property
+    def route(self) -> str:
+        """What it amounts to."""
+        if not (all(self.core.direct) and self._direct_d):
+            return "packed boxes"
+        return "batched BLAS" if self._loops else "one BLAS call"
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles of D."""
+        return len(self._tiles)
+
+    def run(self, a: Array, b: Array, c: Array | None, d: Array, alpha: Any, beta: Any) -> None:
+        """`d = alpha * a b + beta * c`; `a`, `b` in the plan's roles, scalars of the finishing dtype or None for 1."""
+        if self._whole is not None and c is None:
+            out = self._whole[2].of(d)
+            np.matmul(self._whole[0].of(a), self._whole[1].of(b), out=out)
+            if alpha is not None:
+                np.multiply(out, alpha, out=out)
+            return
+        views = (
+            self._view_a.of(a),
+            self._view_b.of(b),
+            self._view_d.of(d),
+            None if c is None or self._view_c is None else self._view_c.of(c),
+        )
+        share = -(-len(self._tiles) // (2 * self._tile_threads)) if self._tile_threads > 1 else len(self._tiles)
+        jobs: list[Callable[[], None]] = [
+            partial(self._run, self._tiles[i : i + share], *views, alpha, beta)
+            for i in range(0, len(self._tiles), share)
+        ]
+        with one_thread() if self._limit_blas else nullcontext():
+            parallel(jobs, self._tile_threads)
+
+    def _run(self, tiles: list[Part], a: Array, b: Array, d: Array, c: Array | None, alpha: Any, beta: Any) -> None:
+        pack_a = _Packer(self, a, A, self._flip_a)
+        pack_b = _Packer(self, b, B, self._flip_b)
+        room_d, room_part = _Room(self.arithmetic), _Room(self.arithmetic)
+        for tile in tiles:
+            where = dict(zip(self._order, tile, strict=True))
+            # The ellipsis keeps an array where D has no modes.
+            part: tuple[Any, ...] = (*(where[s] for s in self._dims_d), ...)
+            target = d[part]
+            loop_shape = tuple(1 if s.strides[A] == s.strides[B] == 0 else _length(where[s], s) for s in self._loops)
+            m_shape = tuple(_length(where[s], s) for s in self.core.m[::-1])
+            n_shape = tuple(_length(where[s], s) for s in self.core.n[::-1])
+            matrix = (*loop_shape, math.prod(m_shape), math.prod(n_shape))
+            if self._direct_d:
+                out = target.reshape(matrix)
+                for ab in self._k_parts(where, pack_a, pack_b):
+                    multiply(self.arithmetic, *ab, out)
+                if alpha is not None:
+                    np.multiply(out, alpha, out=out)
+                continue
+            out = room_d.take(matrix, self._flip_d)
+            for i, ab in enumerate(self._k_parts(where, pack_a, pack_b)):
+                if i == 0:
+                    multiply(self.arithmetic, *ab, out)
+                else:
+                    summand = room_part.take(matrix, self._flip_d)
+                    multiply(self.arithmetic, *ab, summand)
+                    np.add(out, summand, out=out)
+            added = None if c is None else c[part]
+            # Splitting a dimension never copies, whichever of the two runs fastest.
+            acc = out.reshape((*loop_shape, *m_shape, *n_shape))
+            result = finish(self.arithmetic, acc, alpha, added, beta)
+            move(target, np.broadcast_to(result, target.shape), self._move_threads)
+
+    def _k_parts(self, where: dict[Strided, slice], pack_a: _Packer, pack_b: _Packer) -> Iterator[tuple[Array, Array]]:
+        for part in self._k_tiles:
+            where.update(zip(self._k_order, part, strict=True))
+            yield pack_a.load(where), pack_b.load(where)
+
+
+class _Room:
+    """Reusable scratch for one tile, grown to the largest asked for."""
+
+    __slots__ = ("_dtype", "_flat")
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        self._dtype, self._flat = arithmetic.work, np.empty(0, arithmetic.work)
+
+    def take(self, shape: tuple[int, ...], flip: bool) -> Array:
+        """Scratch for a stack of matrices; `flip` stores each with its rows contiguous along the first dimension."""
+        size = math.prod(shape)
+        if self._flat.size < size:
+            self._flat = np.empty(size, self._dtype)
+        if flip:
+            return self._flat[:size].reshape(*shape[:-2], shape[-1], shape[-2]).swapaxes(-1, -2)
+        return self._flat[:size].reshape(shape)
+
+
+class _Packer:
+    """Loads tiles of one operand as stacks of matrices, packing where BLAS cannot read them; remembers the last."""
+
+    __slots__ = ("_array", "_dims", "_direct", "_flip", "_key", "_loaded", "_program", "_room", "_split", "_sums")
+
+    def __init__(self, program: PackedProgram, array: Array, tensor: int, flip: bool) -> None:
+        self._program, self._array, self._flip = program, array, flip
+        self._dims = program._dims_a if tensor == A else program._dims_b
+        self._direct = program.core.direct[tensor]
+        self._sums = program._sums[tensor]
+        self._split = len(program.core.m if tensor == A else program.core.k)
+        self._room = _Room(program.arithmetic)
+        self._key: Part | None = None
+        self._loaded = array
+
+    def load(self, where: dict[Strided, slice]) -> Array:
+        key = tuple(where.get(s, _ALL) if s is not None else _ALL for s in self._dims)
+        if key != self._key:
+            self._key, self._loaded = key, self._pack(self._array[key])
+        return self._loaded
+
+    def _pack(self, source: Array) -> Array:
+        loops = len(self._program._loops)
+        kept = source.shape[: source.ndim - self._sums]
+        rows, columns = kept[loops : loops + self._split], kept[loops + self._split :]
+        matrix = (*kept[:loops], math.prod(rows), math.prod(columns))
+        if self._direct:
+            return source.reshape(matrix)
+        packed = self._room.take(matrix, self._flip)
+        target = packed.reshape(kept)
+        if self._sums:
+            axes = tuple(range(len(kept), source.ndim))
+            np.add.reduce(source, axis=axes, dtype=target.dtype, out=target)
+        else:
+            move(target, source, self._program._move_threads)
+        return packed
+
+
+def _length(part: slice, mode: Strided) -> int:
+    return int(min(part.stop, mode.extent) - part.start)
+
+
+def _in(loops: Modes, tensor: int) -> tuple[Strided | None, ...]:
+    """The loops as dimensions of one operand: None where it does not vary."""
+    return tuple(s if s.strides[tensor] else None for s in loops)
+
+
+def _innermost(plan: GemmPlan, groups: Groups, tensor: int, rows: Modes) -> bool:
+    """Whether the tensor's unit-stride mode is among the rows, so that packed matrices should run along these."""
+    every = (*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k)
+    unit = unit_mode(every, tensor)
+    return unit in rows

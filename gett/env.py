@@ -1,0 +1,95 @@
+"""The environment variables that gett reads: their names, their types and their defaults, in this one place.
+
+Read when they are needed, not at import, so that a program may set them first. Knows nothing of what they steer.
+
+| Variable | Type | Meaning |
+|---|---|---|
+| `GETT_CACHE_DIR` | path | Directory of the kernel cache; default: the user's cache directory. |
+| `GETT_CACHE_DISABLE` | flag | Keep compiled kernels in memory only. |
+| `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
+| `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
+| `CUDA_HOME`, `CUDA_PATH` | path | A CUDA toolkit; searched for NVRTC and headers after Python packages. |
+| `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gett.errors import OptionError
+
+DEFAULT_CACHE_LIMIT = 1 << 30
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One reading of the variables above.
+
+    Attributes:
+        cache_dir: `GETT_CACHE_DIR`, absolute, `~` expanded; None if unset.
+        cache_disable: `GETT_CACHE_DISABLE`.
+        cache_limit: `GETT_CACHE_LIMIT` in bytes.
+        nvrtc: `GETT_NVRTC`; None if unset.
+        cuda_home: `CUDA_HOME`, else `CUDA_PATH`; None if neither is set.
+        xdg_cache_home: `XDG_CACHE_HOME` if absolute (the XDG specification says to ignore any other); else None.
+    """
+
+    cache_dir: Path | None = None
+    cache_disable: bool = False
+    cache_limit: int = DEFAULT_CACHE_LIMIT
+    nvrtc: Path | None = None
+    cuda_home: Path | None = None
+    xdg_cache_home: Path | None = None
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """Return the settings in `variables`, by default the process's environment.
+
+    Raises:
+        OptionError: A variable has a value that it does not take; the text names both.
+    """
+    source = os.environ if variables is None else variables
+    xdg = _path(source, "XDG_CACHE_HOME")
+    return Environment(
+        cache_dir=_absolute(_path(source, "GETT_CACHE_DIR")),
+        cache_disable=_flag(source, "GETT_CACHE_DISABLE"),
+        cache_limit=_size(source, "GETT_CACHE_LIMIT", DEFAULT_CACHE_LIMIT),
+        nvrtc=_absolute(_path(source, "GETT_NVRTC")),
+        cuda_home=_path(source, "CUDA_HOME") or _path(source, "CUDA_PATH"),
+        xdg_cache_home=xdg if xdg is not None and xdg.is_absolute() else None,
+    )
+
+
+def _path(source: Mapping[str, str], name: str) -> Path | None:
+    text = source.get(name, "").strip()
+    return Path(os.path.expanduser(text)) if text else None
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else Path(os.path.abspath(path))
+
+
+def _flag(source: Mapping[str, str], name: str) -> bool:
+    text = source.get(name, "").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise OptionError(f"{name}={source[name]!r} is no flag: set it to 1 or 0")
+
+
+def _size(source: Mapping[str, str], name: str, default: int) -> int:
+    text = source.get(name, "").strip()
+    if not text:
+        return default
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.lower())
+    if match is None:
+        raise OptionError(f"{name}={text!r} is no size: give bytes, or a number with a unit, such as 500M or 2GiB")
+    return int(float(match[1]) * (1 << _UNITS[match[2]]))

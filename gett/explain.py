@@ -1,0 +1,278 @@
+"""Plans as text: what was grouped, fused and swapped, which kernel runs, and what limits it.
+
+Owns all wording and the text tables. Reads plans and schedules; decides nothing and measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gett.frontend.contraction import Operand
+from gett.plan import GemmPlan, itemsize
+from gett.schedule.realize import realize
+from gett.schedule.records import Access, Schedule
+from gett.schedule.stream_records import output_modes
+from layouts.box import Box
+from layouts.modes import Strided
+from layouts.tma import TmaMap
+
+if TYPE_CHECKING:
+    from gett.contraction_plan import ContractionPlan, Step
+
+# Flops a byte above which a CPU's BLAS takes longer than its memory: present cores do 30 to 100 fp32 GFLOP/s and
+# move 5 to 15 GB/s each.
+CPU_RIDGE = 8.0
+
+_PREFIXES = (
+    *((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")),
+    *((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")),
+)
+
+
+def explain(plan: ContractionPlan) -> str:
+    """A whole plan as text: a heading, opt_einsum's path where there is one, then one section a step."""
+    steps = plan.steps
+    title = f"{plan.subscripts} on {plan.arch}"
+    if len(steps) == 1:
+        return explain_gemm(steps[0].gemm, steps[0].schedule, route=_route(steps[0]), title=title)
+    if not steps:
+        return f"{title}\n  nothing to add up: an extent is 0"
+    head = [
+        f"{title}   {len(steps)} steps",
+        f"  {format_quantity(plan.flops)}FLOP, {format_quantity(plan.bytes)}B moved at least; "
+        f"intermediates {format_bytes(plan.intermediate_bytes)}, workspace {format_bytes(plan.workspace_bytes)}",
+        *explain_path(plan.path_info),
+    ]
+    sections = ["\n".join(head)]
+    for number, step in enumerate(steps, 1):
+        title = f"step {number} of {len(steps)}: {step.name}"
+        sections.append(explain_gemm(step.gemm, step.schedule, route=_route(step), title=title))
+    return "\n\n".join(sections)
+
+
+def _route(step: Step) -> str | None:
+    """What the NumPy executor of a step says of itself."""
+    return getattr(step.executable, "route", None)
+
+
+def explain_path(info: Any) -> list[str]:
+    """Lines that sum up an `opt_einsum` `PathInfo`; none for None."""
+    if info is None:
+        return []
+    naive, best = float(info.naive_cost), float(info.opt_cost)
+    return [
+        f"  path {list(info.path)}",
+        f"  {format_quantity(best)}op along the path, {format_quantity(naive)}op without one "
+        f"({naive / best if best else 1.0:.3g} times as many); largest intermediate "
+        f"{format_quantity(float(info.largest_intermediate))}elements",
+    ]
+
+
+def explain_gemm(
+    gemm: GemmPlan, schedule: Schedule | None = None, *, route: str | None = None, title: str | None = None
+) -> str:
+    """One contraction as text.
+
+    Args:
+        gemm: The plan. Its groups are listed fastest mode first; fused modes are spelled slowest first, as in
+            subscripts; strides are in elements of each tensor ("12 B" where a stride is no whole number of them).
+        schedule: The kernel's schedule, or None where NumPy runs the plan.
+        route: What the NumPy executor makes of it, in words.
+        title: How the first line begins; default: the subscripts.
+    """
+    c = gemm.contraction
+    spelled = ",".join(c.spell(o) for o in (c.a, c.b) if o is not None) + "->" + c.spell(c.d)
+    lines = [
+        f"{title or spelled}   {gemm.shape_class()} in {c.dtype}, precision {c.precision}",
+        f"  L {gemm.extent_l} x M {gemm.extent_m} x N {gemm.extent_n} x K {gemm.extent_k}",
+        *_explain_roles(gemm),
+        "",
+        *_group_table(gemm),
+        "",
+    ]
+    facts: list[tuple[str, str]] = []
+    if schedule is not None:
+        facts += _schedule_facts(gemm, schedule)
+    else:
+        facts.append(("executor", "NumPy" if route is None else f"NumPy: {route}"))
+    intensity = gemm.flops / gemm.bytes if gemm.bytes else 0.0
+    facts.append(("work", f"{format_quantity(gemm.flops)}FLOP, {format_quantity(gemm.bytes)}B, {intensity:.3g} FLOP/B"))
+    facts += _bound_facts(schedule, intensity)
+    lines += [f"  {name:<9} {text}" for name, text in facts]
+    return "\n".join(lines)
+
+
+def _explain_roles(gemm: GemmPlan) -> list[str]:
+    c = gemm.contraction
+    if gemm.b is None:
+        return [f'  A is "{c.spell(gemm.a)}", the only operand']
+    first, second = ("second", "first") if gemm.swapped else ("first", "second")
+    roles = f'  A is the {first} operand "{c.spell(gemm.a)}", B the {second} "{c.spell(gemm.b)}"'
+    return [roles + (": swapped, so that D's unit-stride mode is in N" if gemm.swapped else "")]
+
+
+def _group_table(gemm: GemmPlan) -> list[str]:
+    c = gemm.contraction
+    tensors: list[Operand | None] = [gemm.a, gemm.b, c.d, c.c]
+    columns = [(i, name) for i, name in enumerate("ABDC") if tensors[i] is not None]
+    rows: list[list[str]] = []
+    for name, modes in (("L", gemm.l), ("M", gemm.m), ("N", gemm.n), ("K", gemm.k)):
+        if not modes:
+            rows.append([name, "-", "1", *("" for _ in columns)])
+        for i, mode in enumerate(modes):
+            strides = []
+            for t, _ in columns:
+                operand = tensors[t]
+                strides.append("" if operand is None else _stride(mode.strides[t], itemsize(operand.dtype)))
+            rows.append([name if i == 0 else "", _spell(gemm, mode), str(mode.extent), *strides])
+    header = ["group", "modes", "extent", *(f"stride {name}" for _, name in columns)]
+    return ["  " + line for line in format_table(header, rows, left=2)]
+
+
+def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]:
+    shared = f"{format_bytes(schedule.smem_bytes)} shared memory"
+    kernel = f"{schedule.family} for {schedule.arch}: "
+    if schedule.stream is not None:
+        return [("kernel", f"{kernel}{schedule.stream.threads} threads, {shared}"), *_stream_facts(gemm, schedule)]
+    m, n, k = schedule.block
+    real = realize(gemm, schedule)
+    pipeline = f"{_describe_warps(schedule)}, {_count(schedule.num_stages, 'stage')}"
+    facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {pipeline}, {shared}")]
+    if schedule.exchanged:
+        facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
+    for split in schedule.splits:
+        facts.append(("", f"a mode of {split.group.upper()} is cut in two, the inner part {split.inner} long"))
+    for name, modes, box, block in (
+        ("M", real.m, schedule.box_m, m),
+        ("N", real.n, schedule.box_n, n),
+        ("K", real.k, schedule.box_k, k),
+    ):
+        facts.append((f"box {name}", _describe_box(gemm, modes, box, block)))
+    if schedule.k_table:
+        facts.append(("", "offsets along K come from a table"))
+    roles = schedule.roles
+    for name, operand, access, move in (
+        ("A", real.a, schedule.a, roles.a if roles else None),
+        ("B", real.b, schedule.b, roles.b if roles else None),
+    ):
+        if move is not None:
+            facts.append((f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map)}"))
+        elif access is not None and operand is not None:
+            facts.append((f"load {name}", _describe_access(access, itemsize(operand.dtype))))
+    if roles is not None and roles.d is not None:
+        facts.append(("store D", f"by tensor map, {_describe_map(roles.d)}"))
+    else:
+        facts.append(("store D", _at_a_time(schedule.vector_d, itemsize(gemm.contraction.d.dtype))))
+    return [*facts, _split_fact(schedule)]
+
+
+def _stream_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]:
+    """The family that tells apart only outputs (L, M and N together) and K."""
+    stream = schedule.stream
+    assert stream is not None
+    facts = [("box LMN", _describe_box(gemm, output_modes(gemm), schedule.box_m, schedule.box_m.size))]
+    if stream.sums:
+        facts.append(("box K", _describe_box(gemm, gemm.k, schedule.box_k, schedule.box_k.size)))
+        facts.append(("", f"{_count(stream.lanes_k, 'lane')} share each sum"))
+    tensors = (("A", gemm.a, stream.a), ("B", gemm.b, stream.b), ("C", gemm.contraction.c, stream.c))
+    for name, operand, way in tensors:
+        if operand is not None and way is not None:
+            through = "through shared memory" if way.staged else "straight into registers"
+            facts.append((f"load {name}", f"{_at_a_time(way.width, itemsize(operand.dtype))}, {through}"))
+    facts.append(("store D", _at_a_time(schedule.vector_d, itemsize(gemm.contraction.d.dtype))))
+    return [*facts, _split_fact(schedule)]
+
+
+def _split_fact(schedule: Schedule) -> tuple[str, str]:
+    slices = "none" if schedule.split_k == 1 else f"{schedule.split_k} slices, summed in a fixed order"
+    return "split-K", f"{slices}; workspace {format_bytes(schedule.workspace_bytes)}"
+
+
+def _describe_warps(schedule: Schedule) -> str:
+    if schedule.roles is None:
+        rows, columns = schedule.warps
+        return f"{rows} x {columns} warps"
+    kind = " in ping-pong" if schedule.roles.ping_pong else ""
+    return f"1 producer and {_count(schedule.roles.consumers, 'consumer warpgroup')}{kind}"
+
+
+def _describe_box(gemm: GemmPlan, modes: Sequence[Strided], box: Box, block: int) -> str:
+    if not box.dims:
+        return f"empty group: 1 of {block}"
+    parts = [
+        f"{'.'.join(_spell(gemm, modes[p]) for p in reversed(dim.modes))} {dim.box} of {box.dim_extent(i)}"
+        for i, dim in enumerate(box.dims)
+    ]
+    return (
+        f"{', '.join(parts)}: {box.size} of {block} in the tile, {_count(box.tiles, 'tile')}, "
+        f"{100 * box.efficiency(max(block, box.size)):.0f} % useful"
+    )
+
+
+def _describe_access(access: Access, size: int) -> str:
+    how = "cp.async" if access.asynchronous else "through registers"
+    turned = "" if access.vector_group == access.major else ", transposed on the way"
+    return f"{_at_a_time(access.vector, size)}, {how}, {access.major}-major in shared memory{turned}"
+
+
+def _describe_map(tensor_map: TmaMap) -> str:
+    box = " x ".join(map(str, tensor_map.box))
+    return f"box {box}, {_count(tensor_map.slabs, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
+
+
+def _at_a_time(elements: int, size: int) -> str:
+    return f"{_count(elements, 'element')} ({elements * size} B) at a time"
+
+
+def _bound_facts(schedule: Schedule | None, intensity: float) -> list[tuple[str, str]]:
+    if schedule is None:
+        return [("bound", "arithmetic" if intensity > CPU_RIDGE else "memory")]
+    facts = []
+    if schedule.bound or schedule.estimate_us:
+        facts.append(("bound", f"{schedule.bound or 'unknown'}; estimate {schedule.estimate_us:.3g} us"))
+    if schedule.reason:
+        facts.append(("why", schedule.reason))
+    return facts
+
+
+def _spell(gemm: GemmPlan, mode: Strided) -> str:
+    """The modes that are fused into one, slowest first."""
+    names = gemm.contraction.names
+    return "".join(names[label] for label in reversed(mode.labels) if isinstance(label, int)) or "-"
+
+
+def _stride(byte_stride: int, size: int) -> str:
+    return str(byte_stride // size) if byte_stride % size == 0 else f"{byte_stride} B"
+
+
+def _count(n: int, noun: str, plural: str | None = None) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
+    """Lines of a text table with a rule under its header; the first `left` columns are flush left, others right."""
+    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
+
+    def align(line: Sequence[str]) -> str:
+        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
+        return "  ".join(cells).rstrip()
+
+    return [align(header), "  ".join("-" * w for w in widths), *(align(r) for r in rows)]
+
+
+def format_quantity(value: float) -> str:
+    """Three significant digits and a decimal prefix, ready for a unit: `format_quantity(1.21e9) + "B"` is "1.21 GB"."""
+    for factor, prefix in _PREFIXES:
+        # What rounds to 1000 of a unit is 1 of the next.
+        if abs(value) >= factor * 0.9995:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g} "
+
+
+def format_bytes(size: int) -> str:
+    """A size of memory in binary units, e.g. "96 KiB"."""
+    for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size} B"

@@ -1,0 +1,150 @@
+"""What the front end knows of an array: shape, strides, dtype, alignment; and the rules for dtypes and dense layouts.
+
+Knows no array library: `gett.arrays` describes arrays with these records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gett.errors import DTypeError, OptionError, PrecisionError
+
+# Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
+ALIGNMENT_LIMIT = 16
+PRECISIONS = {"ieee": None, "tf32": ("float32",)}  # name -> dtypes that it applies to (None: all)
+SUPPORTED = frozenset(
+    ["bool", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
+    + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+)
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An array without its data.
+
+    Attributes:
+        shape: Extents.
+        strides: Bytes between neighbours along each axis; any sign.
+        dtype: NumPy dtype (byte order included).
+        alignment: Power of two that divides the address of the first coordinate, at most `ALIGNMENT_LIMIT`.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    alignment: int = ALIGNMENT_LIMIT
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, each counted once per coordinate."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def parse_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """`np.dtype(dtype)` with this package's error."""
+    try:
+        return np.dtype(dtype)
+    except TypeError as error:
+        raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
+
+
+def check_supported(dtype: np.dtype[Any], where: str) -> None:
+    """Refuse dtypes that no executor multiplies."""
+    if dtype.name not in SUPPORTED:
+        raise DTypeError(f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64 and complex64/128")
+
+
+def promote(
+    operands: Sequence[TensorSpec],
+    named: Sequence[tuple[str, TensorSpec]],
+    out: TensorSpec | None,
+    dtype: npt.DTypeLike | None,
+    casting: Casting,
+) -> np.dtype[Any]:
+    """The dtype in which products are formed, by NumPy's rules: `dtype=`, else the promotion of everything, `out` too.
+
+    Args:
+        operands: The factors.
+        named: Further tensors that are read, with their names for messages (`c`).
+        out: The array to write, if it is given.
+        dtype: What the caller asks for.
+        casting: NumPy's rule for every conversion.
+
+    Raises:
+        DTypeError: A dtype is unsupported, or a conversion breaks `casting`; the text names the tensor.
+    """
+    tensors = [(f"operand {i}", t) for i, t in enumerate(operands)] + list(named)
+    if out is not None:
+        tensors.append(("out", out))
+    for where, tensor in tensors:
+        check_supported(tensor.dtype, where)
+    result = np.result_type(*(t.dtype for _, t in tensors)) if dtype is None else parse_dtype(dtype)
+    result = result.newbyteorder("=")
+    check_supported(result, "the result")
+    for where, tensor in tensors:
+        if not _can_cast(tensor.dtype, result, casting):
+            raise DTypeError(f"{where} cannot be cast from {tensor.dtype} to {result} under casting={casting!r}")
+    if out is not None and not _can_cast(result, out.dtype, casting):
+        raise DTypeError(f"the result cannot be cast from {result} to {out.dtype} of out under casting={casting!r}")
+    return result
+
+
+def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) -> bool:
+    try:
+        return np.can_cast(source, target, casting)
+    except ValueError as error:
+        raise OptionError(f"casting={casting!r}: {error}") from error
+    except TypeError as error:
+        raise DTypeError(f"casting={casting!r}: {error}") from error
+
+
+def resolve_precision(precision: str | None, dtype: np.dtype[Any]) -> str:
+    """The name of the precision, `"ieee"` where none is asked for: the default never lowers the accuracy."""
+    if precision is None:
+        return "ieee"
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        raise PrecisionError(f"precision={precision!r} is unknown; there are {', '.join(map(repr, PRECISIONS))}")
+    only = PRECISIONS[precision]
+    if only is not None and dtype.name not in only:
+        raise PrecisionError(f"precision={precision!r} applies to {', '.join(only)}, not to {dtype.name}")
+    return precision
+
+
+def dense_strides(shape: Sequence[int], itemsize: int, order: str = "C") -> tuple[int, ...]:
+    """Byte strides of a contiguous array in C or F order."""
+    strides = [0] * len(shape)
+    step = itemsize
+    axes = range(len(shape)) if order == "F" else range(len(shape) - 1, -1, -1)
+    for axis in axes:
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+def is_contiguous(spec: TensorSpec, order: str) -> bool:
+    """Whether the elements lie without gaps in C or F order (axes of extent 1 do not count)."""
+    dense = dense_strides(spec.shape, spec.dtype.itemsize, order)
+    return 0 in spec.shape or all(s == d for e, s, d in zip(spec.shape, spec.strides, dense, strict=True) if e != 1)
+
+
+def packed_axes(spec: TensorSpec) -> tuple[int, ...]:
+    """Axes that vary, slowest first: the memory order that a converted copy keeps."""
+    axes = [i for i, (e, s) in enumerate(zip(spec.shape, spec.strides, strict=True)) if e != 1 and s]
+    return tuple(sorted(axes, key=lambda i: -abs(spec.strides[i])))
+
+
+def converted(spec: TensorSpec, dtype: np.dtype[Any]) -> TensorSpec:
+    """The copy that a conversion makes: dense, in the memory order of `spec`; axes of stride 0 stay so."""
+    strides = [0] * len(spec.shape)
+    step = dtype.itemsize
+    for axis in reversed(packed_axes(spec)):
+        strides[axis] = step
+        step *= spec.shape[axis]
+    return TensorSpec(spec.shape, tuple(strides), dtype, ALIGNMENT_LIMIT)

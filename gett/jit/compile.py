@@ -1,0 +1,145 @@
+"""From generated text to a cubin: options, headers, the cache, and what counts as a good kernel.
+
+Knows the compiler and the cache, and of a kernel only its text and its entries' names. Nothing here needs a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources as package_data
+from typing import TYPE_CHECKING
+
+from gett.errors import CompileError, MissingPackageError, PoorKernelError
+from gett.jit.diskcache import cache_key, kernel_cache
+from gett.jit.elf import resources
+from gett.jit.nvrtc import Nvrtc, load_nvrtc
+from gett.jit.ptxas import find_faults, first_errors, missing_header, read_usage
+from gett.jit.toolkit import INSTALL_HINT, find_toolkit
+
+if TYPE_CHECKING:
+    from gett.codegen.records import KernelSource
+
+# -v makes ptxas report each function's registers and spills in the log; it costs no time.
+OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+
+# By itself ptxas gives up registers for more resident blocks, now and then at the price of a few spills. Kernels whose
+# launch bounds end in this macro are then compiled again for one block, which leaves them all registers.
+_BOUNDS = "GETT_MIN_BLOCKS"
+ONE_BLOCK = "--define-macro=GETT_ONE_BLOCK"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileResult:
+    """A compiled translation unit and what the compiler said about it."""
+
+    cubin: bytes
+    log: str
+
+
+def compile_kernel(source: KernelSource, arch: str, *, allow_spills: bool = False) -> bytes:
+    """Return the cubin of `source`, from memory, from disk, or from NVRTC.
+
+    Args:
+        source: Text and entries.
+        arch: Such as `"sm_80"` or `"sm_90a"`.
+        allow_spills: Accept a kernel that spills registers or whose tensor-core instructions are serialised.
+
+    Raises:
+        CompileError: The compiler rejects the text or the architecture, or made a slow kernel.
+        MissingPackageError: NVRTC or CUDA's headers are not installed.
+    """
+    key = cache_key(
+        {
+            "compiler": find_toolkit().fingerprint,
+            "arch": arch,
+            "options": "\0".join(OPTIONS),
+            "spills": str(allow_spills),
+            "headers": _headers_digest(),
+            "source": source.text,
+        }
+    )
+
+    def build() -> bytes:
+        name = source.entries[0] if source.entries else "kernel"
+        return compile_uncached(source.text, arch, name=name, allow_spills=allow_spills).cubin
+
+    return kernel_cache().get_or_build(key, build)
+
+
+def compile_uncached(
+    text: str,
+    arch: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    options: Sequence[str] = OPTIONS,
+    name: str = "kernel",
+    allow_spills: bool = False,
+) -> CompileResult:
+    """Compile `text` now.
+
+    Args:
+        text: CUDA C++.
+        arch: Such as `"sm_80"` or `"sm_90a"`.
+        headers: Contents by the name that `#include` uses; by default `kernel_headers()`.
+        options: NVRTC's, besides the architecture and the include directory.
+        name: What errors call the kernel.
+        allow_spills: As in `compile_kernel`.
+
+    Raises:
+        CompileError, MissingPackageError: As in `compile_kernel`.
+    """
+    toolkit = find_toolkit()
+    nvrtc = load_nvrtc(toolkit)
+    _check_arch(nvrtc, arch)
+    includes = [f"--include-path={toolkit.include}"] if toolkit.include is not None else []
+    named = kernel_headers() if headers is None else headers
+    outcome = nvrtc.compile(text, f"{name}.cu", named, [*options, f"--gpu-architecture={arch}", *includes])
+    if outcome.error:
+        header = missing_header(outcome.log)
+        if header is not None:
+            raise MissingPackageError(f"compiling '{name}' needs CUDA's header {header}; {INSTALL_HINT}")
+        version = ".".join(str(number) for number in nvrtc.version)
+        reason = f"{outcome.error}, NVRTC {version}"
+        raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{first_errors(outcome.log)}")
+    if not allow_spills:
+        faults = find_faults(outcome.log) + _silent_faults(outcome.cubin, outcome.log)
+        if faults and ONE_BLOCK not in options and _BOUNDS in text:
+            return compile_uncached(text, arch, headers=headers, options=[*options, ONE_BLOCK], name=name)
+        if faults:
+            raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
+    return CompileResult(outcome.cubin, outcome.log)
+
+
+@lru_cache(maxsize=1)
+def kernel_headers() -> Mapping[str, str]:
+    """Return every `.cuh` of `gett/kernels`, under the name that generated text includes: `gett/<file>`."""
+    folder = package_data.files("gett") / "kernels"
+    files = sorted((item for item in folder.iterdir() if item.name.endswith(".cuh")), key=lambda item: item.name)
+    return {f"gett/{item.name}": item.read_text(encoding="utf-8") for item in files}
+
+
+@lru_cache(maxsize=1)
+def _headers_digest() -> bytes:
+    return cache_key(kernel_headers())
+
+
+def _check_arch(nvrtc: Nvrtc, arch: str) -> None:
+    # A virtual architecture (compute_90a) is no error to NVRTC: it would give PTX and an empty cubin.
+    match = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    if match is None or int(match[1]) not in nvrtc.architectures:
+        version = ".".join(str(number) for number in nvrtc.version)
+        known = ", ".join(f"sm_{number}" for number in nvrtc.architectures)
+        raise CompileError(f"architecture {arch!r} is not supported by NVRTC {version}, which knows {known}")
+
+
+def _silent_faults(cubin: bytes, log: str) -> list[str]:
+    """Return faults of entries of which the log says nothing (options without `-v`), as far as the cubin shows them."""
+    reported = read_usage(log)
+    return [
+        f"'{entry}' keeps {needs.local_bytes} bytes a thread in local memory"
+        for entry, needs in resources(cubin).items()
+        if entry not in reported and needs.local_bytes
+    ]

@@ -1,0 +1,350 @@
+"""The kernel cache: compiled kernels on disk, and in memory in front of it.
+
+Owns the form of a file, the directory, its size, and what happens when disks fail or processes race. Contents are
+opaque bytes under a key of 32 bytes; what goes into a key is the compiler's to say.
+
+A file is magic, schema, key, length and digest of the payload, payload. It is written under another name and renamed,
+so a reader sees a whole file or none; whatever is not exactly such a file counts as absent and is written anew. Two
+processes that miss at once both build, and the later rename wins with equal contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import struct
+import sys
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gett.env import Environment, read_environment
+from gett.errors import KernelCacheWarning
+
+SCHEMA = 1
+_MAGIC = b"gettkrnl"
+_HEADER = struct.Struct("<8sI32sQ32s")
+_ENTRY_NAME = re.compile(r"[0-9a-f]{64}\.kernel")
+_TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{64}\.\d+\.[0-9a-f]{16}\.tmp")
+_STALE_SECONDS = 3600.0  # a file half written by a process that died; also how coarsely uses are recorded
+_SCAN_EVERY = 64  # publications after which the directory is looked at again for what other processes wrote
+_KEEP = 0.8  # share of the limit that pruning leaves, so that it is not due again at once
+_MEMORY_LIMIT = 64 << 20
+
+_warned = False
+_warn_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCacheInfo:
+    """A look at the cache.
+
+    Attributes:
+        directory: On disk; None if kernels are kept in memory only.
+        entries, bytes: On disk.
+        limit: Bytes on disk above which the oldest entries go.
+        memory_entries, memory_bytes: Of this process.
+        memory_hits, disk_hits, misses: Of this process, since it started.
+    """
+
+    directory: Path | None
+    entries: int
+    bytes: int
+    limit: int
+    memory_entries: int
+    memory_bytes: int
+    memory_hits: int
+    disk_hits: int
+    misses: int
+
+
+def cache_key(fields: Mapping[str, str | bytes]) -> bytes:
+    """Return the key of a kernel that is determined by `fields`, in their order, and by the schema.
+
+    Labels and values are hashed with their lengths, so no two different lists of fields feed the hash alike.
+    """
+    digest = hashlib.blake2b(digest_size=32)
+    for part in ("schema", str(SCHEMA), *(part for field in fields.items() for part in field)):
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.digest()
+
+
+def pack_entry(key: bytes, payload: bytes) -> bytes:
+    """Return the contents of the file that holds `payload` under `key`."""
+    return _HEADER.pack(_MAGIC, SCHEMA, key, len(payload), _digest(payload)) + payload
+
+
+def unpack_entry(key: bytes, data: bytes) -> bytes | None:
+    """Return the payload of a file's contents, or None if they are not whole, not ours, or of another key."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, schema, stored_key, length, digest = _HEADER.unpack_from(data)
+    payload = data[_HEADER.size :]
+    if (magic, schema, stored_key, length) != (_MAGIC, SCHEMA, key, len(payload)) or digest != _digest(payload):
+        return None
+    return payload
+
+
+class KernelCache:
+    """Kernels by key: in memory, then on disk. Safe for threads and for processes.
+
+    A disk that cannot be read or written costs one `KernelCacheWarning` a process; the memory part goes on.
+
+    Args:
+        directory: Made when first needed; None to keep kernels in memory only.
+        limit: Bytes on disk.
+    """
+
+    def __init__(self, directory: Path | None, limit: int) -> None:
+        self.directory = directory
+        self.limit = limit
+        self._memory: OrderedDict[bytes, bytes] = OrderedDict()
+        self._memory_bytes = 0
+        self._lock = threading.Lock()
+        self._building: dict[bytes, threading.Lock] = {}
+        self._hits = [0, 0, 0]  # memory, disk, misses
+        self._disk_bytes: int | None = None
+        self._published = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the payload of `key`, or None."""
+        payload = self._recall(key)
+        if payload is not None:
+            return payload
+        payload = self._load(key)
+        if payload is not None:
+            self._remember(key, payload)
+        with self._lock:
+            self._hits[1 if payload is not None else 2] += 1
+        return payload
+
+    def put(self, key: bytes, payload: bytes) -> None:
+        """Keep `payload` under `key`, in memory and on disk; an older entry is replaced."""
+        self._remember(key, payload)
+        self._publish(key, payload)
+
+    def get_or_build(self, key: bytes, build: Callable[[], bytes]) -> bytes:
+        """Return the payload of `key`, from `build` if there is none.
+
+        Threads that ask for one key at once wait for one build. If it raises, each of them tries for itself.
+        """
+        payload = self._recall(key)
+        if payload is not None:
+            return payload
+        with self._lock:
+            turn = self._building.setdefault(key, threading.Lock())
+        try:
+            with turn:
+                payload = self.get(key)
+                if payload is None:
+                    payload = build()
+                    self.put(key, payload)
+                return payload
+        finally:
+            with self._lock:
+                self._building.pop(key, None)
+
+    def info(self) -> KernelCacheInfo:
+        """Return what the cache holds and how it did."""
+        entries = self._scan()
+        with self._lock:
+            return KernelCacheInfo(
+                self.directory,
+                len(entries),
+                sum(size for _, size, _ in entries),
+                self.limit,
+                len(self._memory),
+                self._memory_bytes,
+                *self._hits,
+            )
+
+    def clear(self) -> int:
+        """Remove every entry, in memory and on disk, and return how many were on disk. Other files stay.
+
+        Raises:
+            OSError: An entry cannot be removed.
+        """
+        with self._lock:
+            self._memory.clear()
+            self._memory_bytes = 0
+            self._disk_bytes = None
+        entries = self._scan(stale_after=0.0)
+        for path, _, _ in entries:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        return len(entries)
+
+    def _recall(self, key: bytes) -> bytes | None:
+        with self._lock:
+            payload = self._memory.get(key)
+            if payload is not None:
+                self._memory.move_to_end(key)
+                self._hits[0] += 1
+            return payload
+
+    def _remember(self, key: bytes, payload: bytes) -> None:
+        with self._lock:
+            self._memory_bytes += len(payload) - len(self._memory.pop(key, b""))
+            self._memory[key] = payload
+            while self._memory_bytes > _MEMORY_LIMIT and len(self._memory) > 1:
+                _, old = self._memory.popitem(last=False)
+                self._memory_bytes -= len(old)
+
+    def _path(self, key: bytes) -> Path | None:
+        return None if self.directory is None else self.directory / f"{key.hex()}.kernel"
+
+    def _load(self, key: bytes) -> bytes | None:
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            with open(path, "rb") as file:
+                age = time.time() - os.fstat(file.fileno()).st_mtime
+                data = file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _warn(f"cannot read the kernel cache in {self.directory} ({error})")
+            return None
+        payload = unpack_entry(key, data)
+        if payload is not None and age > _STALE_SECONDS:
+            # Access times are often switched off, so a use is recorded in the time by which pruning goes.
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return payload
+
+    def _publish(self, key: bytes, payload: bytes) -> None:
+        path = self._path(key)
+        data = pack_entry(key, payload)
+        if path is None or len(data) > self.limit:
+            return
+        temporary = path.with_name(f".{key.hex()}.{os.getpid()}.{os.urandom(8).hex()}.tmp")
+        failure: OSError | None = None
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(temporary, "xb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except OSError as error:
+            failure = error
+        finally:
+            # Gone already unless something failed, an interrupt included.
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        if failure is not None:
+            _warn(f"cannot write the kernel cache in {self.directory} ({failure})")
+            return
+        self._account(path, len(data))
+
+    def _account(self, published: Path, size: int) -> None:
+        """Count a publication, and prune when the limit is passed. The directory is read once in a while only."""
+        with self._lock:
+            self._published += 1
+            if self._disk_bytes is not None:
+                self._disk_bytes += size
+            due = self._disk_bytes is None or self._disk_bytes > self.limit or self._published % _SCAN_EVERY == 0
+        if due:
+            total = self._prune(keep=published)
+            with self._lock:
+                self._disk_bytes = total
+
+    def _prune(self, keep: Path) -> int:
+        """Remove the entries used longest ago if the limit is passed; return the bytes left."""
+        entries = sorted(self._scan(stale_after=_STALE_SECONDS), key=lambda entry: entry[2])
+        total = sum(size for _, size, _ in entries)
+        if total <= self.limit:
+            return total
+        for path, size, _ in entries:
+            if total <= _KEEP * self.limit:
+                break
+            if path != keep:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+                total -= size
+        return total
+
+    def _scan(self, stale_after: float | None = None) -> list[tuple[Path, int, float]]:
+        """Return (path, bytes, time of last use) of each entry; remove unfinished files older than `stale_after`."""
+        found: list[tuple[Path, int, float]] = []
+        if self.directory is None:
+            return found
+        with contextlib.suppress(OSError), os.scandir(self.directory) as listing:
+            for item in listing:
+                unfinished = stale_after is not None and _TEMPORARY_NAME.fullmatch(item.name) is not None
+                if not unfinished and _ENTRY_NAME.fullmatch(item.name) is None:
+                    continue
+                with contextlib.suppress(OSError):  # another process may have removed it
+                    stat = item.stat(follow_symlinks=False)
+                    if not unfinished:
+                        found.append((Path(item.path), stat.st_size, stat.st_mtime))
+                    elif stale_after is not None and time.time() - stat.st_mtime >= stale_after:
+                        os.unlink(item.path)
+        return found
+
+
+_current: tuple[Environment, KernelCache] | None = None
+_current_lock = threading.Lock()
+
+
+def kernel_cache() -> KernelCache:
+    """Return the process's cache, as the environment says now; a change of the environment starts another.
+
+    Raises:
+        OptionError: A variable of `gett.env` has a value that it does not take.
+    """
+    global _current
+    environment = read_environment()
+    with _current_lock:
+        if _current is None or _current[0] != environment:
+            _current = (environment, KernelCache(_directory(environment), environment.cache_limit))
+        return _current[1]
+
+
+def _directory(environment: Environment) -> Path | None:
+    if environment.cache_disable:
+        return None
+    if environment.cache_dir is not None:
+        return environment.cache_dir
+    directory = default_directory(environment)
+    if directory is None:
+        _warn("there is no home directory for the kernel cache")
+    return directory
+
+
+def default_directory(environment: Environment) -> Path | None:
+    """Return `gett` in the user's cache directory, or None if the user has no home."""
+    base = environment.xdg_cache_home
+    if base is None and not sys.platform.startswith("linux"):
+        with contextlib.suppress(ImportError):
+            # On Linux it says what stands below, for 15 ms of import.
+            from platformdirs import user_cache_path
+
+            return user_cache_path("gett", appauthor=False)
+    if base is None:
+        base = Path(os.path.expanduser("~"), ".cache")
+    return base / "gett" if base.is_absolute() else None
+
+
+def _digest(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=32).digest()
+
+
+def _warn(reason: str) -> None:
+    global _warned
+    with _warn_lock:
+        first, _warned = not _warned, True
+    if first:
+        warnings.warn(
+            f"{reason}; kernels are kept in memory and compiled again by each process. "
+            "Set GETT_CACHE_DIR to a writable directory, or GETT_CACHE_DISABLE=1 to say that this is meant",
+            KernelCacheWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,180 @@
+// The Hopper family: tensor-map copies into the tiles that wgmma reads, warp-specialised and persistent.
+//
+// One producer thread walks the block's tiles and keeps kStages stages full; kConsumers warpgroups multiply. Operand
+// tiles lie in slabs: K-major, [slab][row][span bytes of k]; MN-major, [chunk of span bytes][k]. Which box lands
+// where is said by the generated Index: `load_a` and `load_b` issue the copies of a stage.
+//
+// Cooperative: the warpgroups share a tile, each kMi blocks of 64 rows. Ping-pong: each has tiles of its own, so that
+// one stores while the other multiplies.
+#pragma once
+#include "gett/sm90_epilogue.cuh"
+
+namespace gett {
+
+// Where a warpgroup's matrix descriptors point: start addresses by 64-row block and step of 16 k. Slabs have as many
+// rows as the box; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
+// tile is given room up to a multiple of kGrain rows so that they stay inside the block's shared memory.
+template <class Way, int kRows, int kGrain, int kBlockK, int kE> struct Operand {
+  static constexpr int kBlocks = (kRows + 63) / 64;
+  static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kBlockK * kE + 1023) / 1024 * 1024;
+  static constexpr int kSpan = Way::kSpan;
+  static constexpr int kStep = 32 / kE;  // k of one instruction
+  static constexpr int kSlab = (Way::kMajorK ? kRows : kBlockK) * kSpan;
+  // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
+  static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab);
+  static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab : 8 * kSpan);
+  static constexpr uint64 kField = kSpan == 128 ? 1 : kSpan == 64 ? 2 : kSpan == 32 ? 3 : 0;
+  static constexpr uint64 kFixed = (uint64(kLead / 16) << 16) | (uint64(kStride / 16) << 32) | (kField << 62);
+
+  // Byte offset of rows 64 * block and step `s` inside the tile.
+  static GETT_DEVICE int at(int block, int s) {
+    block = min(block, kBlocks - 1);  // blocks without a row repeat the last
+    if (Way::kMajorK) {
+      const int k = s * 32;
+      return (kSpan == 16 ? 2 * s * kSlab : k / kSpan * kSlab + k % kSpan) + block * 64 * kSpan;
+    }
+    return s * kStep * kSpan + block * (64 * kE / kSpan) * kSlab;
+  }
+  static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
+    return kFixed | uint64(((tile + at(block, s)) & 0x3ffff) >> 4);
+  }
+};
+
+template <class Traits, class Index, class Mma> struct Sm90 {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  static constexpr int kE = sizeof(typename Traits::Element);
+  static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
+  static constexpr int kRows = Traits::kBlockM;  // of one tile
+  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE> TileA;
+  typedef Operand<typename Traits::WayB, Traits::kBoxN, 8, Traits::kBlockK, kE> TileB;
+  static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+  static constexpr int kSteps = Traits::kBlockK / (32 / kE);
+  static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
+  static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
+  static constexpr int kConsumersPerTile = Traits::kPingPong ? 1 : Traits::kConsumers;
+  static constexpr int kOffsets = Traits::kSplit ? 0 : Offsets<Traits>::kBytes;
+  static constexpr int kStaging = Traits::kSplit ? 0 : (Staging<Traits>::kBytes + 127) / 128 * 128;
+  static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
+  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + 2 * Traits::kStages * 8;
+  static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
+
+  static GETT_DEVICE void run(const Params& p) {
+    extern __shared__ __align__(128) char raw[];
+    const uint32 start = (smem_address(raw) + 1023) & ~1023u;
+    char* const smem = raw + (start - smem_address(raw));
+    const uint32 full = start + Traits::kStages * kStageBytes + kStoreBytes, empty = full + Traits::kStages * 8;
+    const int thread = threadIdx.x;
+    if (thread == 0) {
+      for (int s = 0; s < Traits::kStages; ++s) {
+        barrier_init(full + s * 8, 1);
+        barrier_init(empty + s * 8, kConsumersPerTile);
+      }
+      barrier_fence();
+    }
+    __syncthreads();
+    if (thread < 128) {
+      registers_down<Traits::kProducerRegs>();
+      if (thread == 0) produce(p, start, full, empty);
+    } else {
+      registers_up<Traits::kConsumerRegs>();
+      consume(p, smem, start, full, empty, thread - 128);
+    }
+  }
+
+  static GETT_DEVICE int slice_end(const Params& p, int slice) {
+    return min((slice + 1) * p.k_tiles_per_slice, p.k_tiles);
+  }
+
+  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty) {
+    int stage = 0;
+    uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
+    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
+      const TileId id = locate_tile(p, t);
+      const auto at = Index::boxes(p, id.m, id.n, id.l);
+      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
+        barrier_wait(empty + stage * 8, phase);
+        const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
+        barrier_expect(bar, Traits::kTransactionBytes);
+        Index::load(p, at, kt, to, to + TileA::kBytes, bar);
+        if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
+      }
+    }
+  }
+
+  static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 full, uint32 empty, int thread) {
+    const int group = thread >> 7, lane = thread & 127;
+    const int block = Traits::kPingPong ? 0 : group * kMi;
+    char* const store = smem + Traits::kStages * kStageBytes + (Traits::kPingPong ? group : 0) * (kStoreBytes / kStorers);
+    Epilogue<Traits, Index> epilogue(store, Traits::kPingPong ? lane : thread, group);
+    int stage = 0, turn = 0;
+    uint32 phase = 0;
+    // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
+    // only, so a warpgroup may not wait for a stage before the other has seen all stages that come first.
+    if constexpr (Traits::kPingPong) {
+      static_assert(Traits::kConsumers == 2, "two warpgroups take turns");
+      if (group == 1) named_arrive(kOrder, 256);
+    }
+    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, ++turn) {
+      const TileId id = locate_tile(p, t);
+      const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
+      if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
+        const int ahead = stage + (last - first);
+        phase ^= (ahead / Traits::kStages) & 1;
+        stage = ahead % Traits::kStages;
+        continue;
+      }
+      Acc acc[kMi][kN / 2];
+#pragma unroll
+      for (int i = 0; i < kMi; ++i)
+#pragma unroll
+        for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+      epilogue.prepare(p, id);
+      if constexpr (Traits::kPingPong) named_barrier(kOrder + group, 256);
+      int released = -1;
+      for (int kt = first; kt < last; ++kt) {
+        barrier_wait(full + stage * 8, phase);
+        const uint32 a = start + stage * kStageBytes, b = a + TileA::kBytes;
+        wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+          for (int i = 0; i < kMi; ++i)
+            Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s));
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (released >= 0 && lane == 0) barrier_arrive(empty + released * 8);
+        released = stage;
+        if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
+      }
+      if constexpr (Traits::kPingPong) named_arrive(kOrder + (group ^ 1), 256);
+      wgmma_wait<0>();
+#pragma unroll
+      for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
+      if (released >= 0 && lane == 0) barrier_arrive(empty + released * 8);
+      if constexpr (Traits::kSplit) {
+        const long long tiles = (long long)p.tiles_m * p.tiles_n;
+        const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
+        Acc* const to = p.workspace + slot * (kRows * kN);
+        visit(acc, block, lane, [&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * kN + n); });
+      } else {
+        epilogue.store(p, id, acc, block, lane);
+      }
+    }
+    if constexpr (!Traits::kSplit) epilogue.finish();
+  }
+
+  // Accumulators of a warpgroup: lane 4g + t of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and + 1.
+  template <class F> static GETT_DEVICE void visit(const Acc (&acc)[kMi][kN / 2], int block, int lane, F&& f) {
+    const int row = (lane >> 5) * 16 + ((lane & 31) >> 2), column = (lane & 3) * 2;
+#pragma unroll
+    for (int i = 0; i < kMi; ++i)
+#pragma unroll
+      for (int j = 0; j < kN / 8; ++j)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+          f((block + i) * 64 + row + r * 8, j * 8 + column, acc[i][j * 4 + r * 2], acc[i][j * 4 + r * 2 + 1]);
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,118 @@
+// From wgmma's accumulators to D. The tile is staged in shared memory in D's own order. Where the box's rows are long
+// enough and no bank is in the way, it leaves by one tensor-map copy, which runs while the next tile is multiplied;
+// else as vectors through the offset tables of epilogue.cuh, from rows padded so that fragments meet no conflicts.
+#pragma once
+#include "gett/epilogue.cuh"
+#include "gett/raster.cuh"
+#include "gett/sm90_ptx.cuh"
+
+namespace gett {
+
+// The staged tile: position = Index::stage_m(m) + Index::stage_n(n), in elements.
+template <class Traits> struct Staging {
+  typedef typename Stage<Traits>::Element Element;
+  static constexpr int kBytes = Traits::kStageElements * int(sizeof(Element));
+  const Element* base_;
+  template <int kV> GETT_DEVICE void get(const MNAt& at, Element (&x)[kV]) const {
+    if constexpr (kV * sizeof(Element) <= 16) {
+      const auto v = Vec<Element, kV>::load(base_ + at.at);
+#pragma unroll
+      for (int j = 0; j < kV; ++j) x[j] = v.x[j];
+    } else {
+#pragma unroll
+      for (int j = 0; j < kV; ++j) x[j] = base_[at.at + j];
+    }
+  }
+};
+
+template <class Traits, class Index> struct Epilogue {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  typedef typename Staging<Traits>::Element Element;
+  static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
+  static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
+  static constexpr int kStaging = (Staging<Traits>::kBytes + 127) / 128 * 128;
+
+  char* base_;
+  int thread_, barrier_;
+  Offsets<Traits> offsets_;
+
+  GETT_DEVICE Epilogue(char* base, int thread, int group)
+      : base_(base), thread_(thread), barrier_(1 + (Traits::kPingPong ? group : 0)),
+        offsets_{reinterpret_cast<long long*>(base + kStaging)} {}
+
+  GETT_DEVICE void sync() const { named_barrier(barrier_, kThreads); }
+
+  // Before the tile's products: the offsets of its rows and columns, where stores need them.
+  GETT_DEVICE void prepare(const Params& p, const TileId& id) {
+    if constexpr (!Traits::kStoreBox && !Traits::kSplit) {
+      sync();  // the previous tile's stores have read the table
+      offsets_.template fill<Index>(p, Index::m_tile(p, id.m), Index::n_tile(p, id.n), thread_, kThreads);
+    }
+  }
+
+  GETT_DEVICE void store(const Params& p, const TileId& id, const Acc (&acc)[kMi][kN / 2], int block, int lane) {
+    if constexpr (Traits::kStoreBox) {
+      if (thread_ == 0) store_wait_read<0>();
+      sync();
+      put(p, acc, block, lane);
+      async_fence();
+      sync();
+      if (thread_ == 0) {
+        Index::store(p, id.m, id.n, id.l, smem_address(base_));
+        store_commit();
+      }
+    } else {
+      put(p, acc, block, lane);
+      sync();
+      const auto lt = Index::l_tile(p, id.l);
+      const typename Traits::ElementC* c = nullptr;
+      if constexpr (Traits::kHasC) c = p.c + lt.c;
+      const Staging<Traits> staged{reinterpret_cast<const Element*>(base_)};
+      store_tile<Traits, Index>(p, p.d + lt.d, c, offsets_, staged, thread_, kThreads);
+    }
+  }
+
+  GETT_DEVICE void finish() const {
+    if constexpr (Traits::kStoreBox) {
+      if (thread_ == 0) store_wait();
+    }
+  }
+
+  // Writes the fragments to their places in D's order; rows and columns of the padding stay out.
+  GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane) const {
+    Element* const to = reinterpret_cast<Element*>(base_);
+    const int row = (lane >> 5) * 16 + ((lane & 31) >> 2), column = (lane & 3) * 2;
+#pragma unroll
+    for (int i = 0; i < kMi; ++i)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int m = (block + i) * 64 + row + r * 8;
+        if (m >= Traits::kBoxM) continue;
+        Element* const line = to + Index::stage_m(p, m);
+#pragma unroll
+        for (int j = 0; j < kN / 8; ++j) {
+          const Acc x = scaled<Traits>(p, acc[i][j * 4 + r * 2]), y = scaled<Traits>(p, acc[i][j * 4 + r * 2 + 1]);
+          int n0, n1;
+          if constexpr (Traits::kColumnsBy8) {  // eight neighbours lie in one dimension: no decode per element
+            n0 = Index::stage_n(p, j * 8) + column * Traits::kStageStepN;
+            n1 = n0 + Traits::kStageStepN;
+          } else {
+            n0 = Index::stage_n(p, j * 8 + column);
+            n1 = Index::stage_n(p, j * 8 + column + 1);
+          }
+          if constexpr (Traits::kColumnsBy8 && Traits::kStageStepN == 1) {
+            Vec<Element, 2> v;
+            v.x[0] = convert<Element>(x);
+            v.x[1] = convert<Element>(y);
+            v.store(line + n0);
+          } else {
+            if (j * 8 + column < Traits::kBoxN) line[n0] = convert<Element>(x);
+            if (j * 8 + column + 1 < Traits::kBoxN) line[n1] = convert<Element>(y);
+          }
+        }
+      }
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,318 @@
+"""Executables: a compiled plan, bound to a device, that is called with arrays.
+
+Owns loaded modules and the call itself, whose host time matters: nothing is allocated or looked up that a plan fixes.
+Knows CuPy only through `gett.runtime.device.Host`.
+
+In a CUDA graph's capture a call records its launches like any other: nothing waits and, without a workspace, nothing is
+allocated. With split-K the workspace of a captured call is never given back to the pool, since the graph writes to it
+at every replay: it lives as long as the executable does, so the plan must outlive the graph.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from gett.codegen.records import Kernel
+from gett.errors import DeviceError, OptionError, PoorKernelError
+from gett.plan import GemmPlan
+from gett.runtime.device import CupyHost, Host, Memory, Stream, device_facts
+from gett.runtime.driver import (
+    ATTRIBUTE_MAX_DYNAMIC_SMEM,
+    ATTRIBUTE_SHARED_BYTES,
+    ERROR_INVALID_CONTEXT,
+    DriverApi,
+    load_driver,
+)
+from gett.runtime.launch import ArgumentBlock
+from gett.schedule.records import Schedule
+
+ATTEMPTS = 8  # candidates whose registers may turn out too few before one compiles well
+_DEFAULT_SMEM = 48 * 1024  # what a block gets without opting in, static and dynamic together
+
+
+class LoadedModule:
+    """A cubin in a device's context. Functions are found once; their shared-memory limit only ever grows.
+
+    Two executables may share a kernel and differ in shared memory, and the limit belongs to the kernel.
+    """
+
+    def __init__(self, driver: DriverApi, cubin: bytes) -> None:
+        self.driver = driver
+        self.handle = driver.load_module(cubin)
+        self.users: weakref.WeakSet[GpuExecutable] = weakref.WeakSet()
+        self._functions: dict[str, int] = {}
+        self._smem: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def function(self, name: str, smem_bytes: int) -> int:
+        """The handle of a kernel that may be launched with `smem_bytes` of dynamic shared memory.
+
+        Raises:
+            DeviceError: No such kernel, or the device has not that much shared memory.
+        """
+        with self._lock:
+            if name not in self._functions:
+                handle = self.driver.get_function(self.handle, name)
+                static = self.driver.get_function_attribute(handle, ATTRIBUTE_SHARED_BYTES)
+                self._functions[name], self._smem[name] = handle, _DEFAULT_SMEM - static
+            handle = self._functions[name]
+            if smem_bytes > self._smem[name]:
+                what = f"kernel {name!r} asks for {smem_bytes} bytes of dynamic shared memory"
+                self.driver.set_function_attribute(handle, ATTRIBUTE_MAX_DYNAMIC_SMEM, smem_bytes, what)
+                self._smem[name] = smem_bytes
+            return handle
+
+
+_modules: dict[tuple[int, bytes], LoadedModule] = {}
+_modules_lock = threading.Lock()
+
+
+def load_module(driver: DriverApi, device: int, cubin: bytes) -> LoadedModule:
+    """The module of a cubin on a device; the device's context must be current.
+
+    Modules stay loaded when their executables go, since kernels may still be running; see `release_modules`.
+    """
+    with _modules_lock:
+        module = _modules.get((device, cubin))
+        if module is None:
+            module = _modules[device, cubin] = LoadedModule(driver, cubin)
+        return module
+
+
+def release_modules(host: Host | None = None) -> int:
+    """Unload the modules that no executable uses any more; waits for their devices. Returns how many.
+
+    Not to be called while a graph that was captured from a dropped executable is still to be replayed.
+    """
+    with _modules_lock:
+        unused = [key for key, module in _modules.items() if not module.users]
+        if unused:
+            host = host or CupyHost()
+        for key in unused:
+            assert host is not None
+            with host.use_device(key[0]):
+                host.synchronize()
+                module = _modules.pop(key)
+                module.driver.unload_module(module.handle)
+        return len(unused)
+
+
+class GpuExecutable:
+    """A plan, compiled and loaded on one device. Calls are asynchronous, on CuPy's current stream, and thread-safe.
+
+    Attributes:
+        plan: What it computes.
+        schedule: How.
+        kernel: The generated source and launches.
+        workspace_bytes: Device memory that a call takes from CuPy's pool and returns.
+        device: Device number; operands live there.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_a",
+        "_alpha",
+        "_b",
+        "_beta",
+        "_block",
+        "_c",
+        "_calls",
+        "_captured",
+        "_check_device",
+        "_context",
+        "_current_stream",
+        "_d",
+        "_driver",
+        "_has_b",
+        "_has_c",
+        "_host",
+        "_launch",
+        "_lock",
+        "_maps",
+        "_module",
+        "_streams",
+        "_swapped",
+        "_words",
+        "_workspace",
+        "device",
+        "kernel",
+        "plan",
+        "schedule",
+        "workspace_bytes",
+    )
+
+    def __init__(
+        self, plan: GemmPlan, schedule: Schedule | None, kernel: Kernel, cubin: bytes, host: Host, driver: DriverApi
+    ) -> None:
+        self.plan, self.schedule, self.kernel = plan, schedule, kernel
+        self.workspace_bytes = kernel.workspace_bytes
+        self.device = host.current_device()
+        host.bind_context(self.device)
+        self._context = driver.current_context()
+        if not self._context:
+            raise DeviceError(f"GPU {self.device} has no CUDA context")
+        self._host, self._driver = host, driver
+        self._module = load_module(driver, self.device, cubin)
+        self._module.users.add(self)
+        needed = {entry: 0 for entry in kernel.source.entries}
+        for launch in kernel.launches:
+            needed[launch.entry] = max(needed[launch.entry], launch.smem_bytes)
+        functions = {entry: self._module.function(entry, smem) for entry, smem in needed.items()}
+
+        block = self._block = ArgumentBlock(driver, kernel, functions)
+        self._words, self._calls, self._streams, self._maps = block.words, block.calls, block.streams, block.maps
+        self._a, self._b, self._c = (block.pointers[role] for role in "abc")
+        self._d, self._workspace = block.pointers["d"], block.pointers["workspace"]
+        self._swapped = plan.swapped
+        self._has_b, self._has_c = plan.contraction.b is not None, plan.contraction.c is not None
+        self._launch, self._current_stream = driver.launch, host.current_stream
+        self._check_device = host.device_count() > 1
+        self._lock = threading.Lock()
+        self._captured: list[Memory] = []
+        self._alpha: complex = 1
+        self._beta: complex = 0
+        block.write_scalar("alpha", 1)
+        block.write_scalar("beta", 0)
+
+    def __call__(self, a: Any, b: Any, c: Any, d: Any, alpha: complex = 1, beta: complex = 0) -> None:
+        """Launch `d = alpha * a * b + beta * c` on the current stream.
+
+        Args:
+            a: The user's first operand, a CuPy array with the shape, strides, dtype and alignment that were planned.
+            b: The second, None for a contraction of one operand.
+            c: The added operand, None when the plan has none.
+            d: The result, written in place in its own strides.
+            alpha: Factor of the product.
+            beta: Factor of `c`; with 0 `c` is not read.
+
+        Raises:
+            OptionError: An operand is missing or too many.
+            DTypeError: alpha or beta does not fit the kernel's dtype.
+            OutOfMemoryError: No memory for the workspace.
+            DeviceError: The launch failed.
+        """
+        if (b is None) is self._has_b or (c is None) is self._has_c:
+            raise self._wrong_operands(b, c)
+        if self._check_device and self._host.current_device() != self.device:
+            with self._host.use_device(self.device):
+                return self._run(a, b, c, d, alpha, beta)
+        return self._run(a, b, c, d, alpha, beta)
+
+    def _run(self, a: Any, b: Any, c: Any, d: Any, alpha: complex, beta: complex) -> None:
+        if self._swapped:
+            a, b = b, a
+        stream = self._current_stream()
+        memory = self._take_workspace(stream) if self.workspace_bytes else None
+        words = self._words
+        with self._lock:
+            pointer = a.data.ptr
+            for word in self._a:
+                words[word] = pointer
+            if b is not None:
+                pointer = b.data.ptr
+                for word in self._b:
+                    words[word] = pointer
+            if c is not None:
+                pointer = c.data.ptr
+                for word in self._c:
+                    words[word] = pointer
+            pointer = d.data.ptr
+            for word in self._d:
+                words[word] = pointer
+            pointer = stream.ptr
+            for word in self._streams:
+                words[word] = pointer
+            if memory is not None:
+                for word in self._workspace:
+                    words[word] = memory.ptr
+            if alpha != self._alpha:
+                self._block.write_scalar("alpha", alpha)
+                self._alpha = alpha
+            if beta != self._beta:
+                self._block.write_scalar("beta", beta)
+                self._beta = beta
+            if self._maps:
+                self._point_maps({"a": a, "b": b, "c": c, "d": d})
+            for call in self._calls:
+                code = self._launch(*call)
+                if code:
+                    self._retry(code, call)
+
+    def _point_maps(self, arrays: dict[str, Any]) -> None:
+        for role, tensor_map in self._maps:
+            tensor_map.point_at(arrays[role].data.ptr)
+
+    def _take_workspace(self, stream: Stream) -> Memory:
+        memory = self._host.allocate(self.workspace_bytes)
+        if stream.is_capturing():
+            self._captured.append(memory)
+        return memory
+
+    def _retry(self, code: int, call: tuple[Any, ...]) -> None:
+        """Launch again in a thread that had no context yet; any other failure is an error."""
+        if code == ERROR_INVALID_CONTEXT:
+            self._driver.set_context(self._context)
+            code = self._launch(*call)
+        if code:
+            entry = self._block.entries[self._calls.index(call)]
+            raise self._driver.error(code, "cuLaunchKernelEx", f"{entry}, GPU {self.device}")
+
+    def _wrong_operands(self, b: Any, c: Any) -> OptionError:
+        if (b is None) is self._has_b:
+            return OptionError(f"the plan takes {'two operands, b is missing' if self._has_b else 'no second operand'}")
+        return OptionError(f"the plan {'adds C, but c is missing' if self._has_c else 'adds no C, but c is given'}")
+
+
+def build_executable(plan: GemmPlan, arch: str | None = None, schedule: Schedule | None = None) -> GpuExecutable:
+    """Select a schedule, generate, compile and load: everything up to the first call, on the current device.
+
+    Args:
+        plan: What to compute.
+        arch: Architecture to compile for; None is the current device's.
+        schedule: How; None lets the cost model choose.
+
+    Raises:
+        MissingPackageError: CuPy or NVRTC is not installed.
+        DeviceError: There is no usable GPU, or it cannot run kernels for `arch`.
+        ScheduleError: No schedule meets the hard limits.
+        CompileError: The generated kernel does not compile.
+    """
+    # Late: only building needs the compiler and the generator, and neither is loaded with the runtime.
+    from gett.codegen.render import render_kernel
+    from gett.jit import compile_kernel
+    from gett.schedule.realize import realize
+    from gett.schedule.select import candidates
+
+    host = CupyHost()
+    facts = device_facts()
+    arch = arch or facts.arch
+    choices = (
+        [schedule] if schedule is not None else candidates(plan, arch, facts.planning if arch == facts.arch else None)
+    )
+    if not runs_on(choices[0].arch, facts.compute_capability):
+        raise DeviceError(f"kernels for {choices[0].arch} do not run on {facts.name} ({facts.arch})")
+    poor: PoorKernelError | None = None
+    for choice in choices[:ATTEMPTS]:
+        kernel = render_kernel(plan, choice)
+        try:
+            cubin = compile_kernel(kernel.source, kernel.arch)
+        except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
+            poor = error
+            continue
+        return GpuExecutable(realize(plan, choice), choice, kernel, cubin, host, load_driver())
+    assert poor is not None
+    raise poor
+
+
+def runs_on(arch: str, capability: tuple[int, int]) -> bool:
+    """Whether a cubin for `arch` loads on a device (CUDA C++ Programming Guide, binary compatibility).
+
+    A cubin runs on later devices of its generation, an architecture-specific one (`sm_90a`) on its own alone.
+    """
+    digits = arch.removeprefix("sm_").rstrip("af")
+    major, minor = int(digits[:-1]), int(digits[-1])
+    if arch.endswith("a"):
+        return (major, minor) == capability
+    return major == capability[0] and minor <= capability[1]

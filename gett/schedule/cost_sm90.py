@@ -1,0 +1,211 @@
+"""The cost model of the Hopper family: persistent blocks, one a multiprocessor, fed by tensor maps.
+
+Rates are the architecture's; what a run of bytes costs comes from the measurements in `layouts.access` (bulk).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost import LAUNCH_US, Estimate, joined
+from gett.schedule.records import Split, StageSteps
+from gett.schedule.staging import pairs, stage_steps
+from layouts.access import contiguous_run, run_alignment, run_cost
+from layouts.box import Box
+from layouts.modes import Strided
+
+FILL_US = 1.5  # first tile's way through an empty pipeline
+TENSOR_EFFICIENCY = 0.86  # of the peak at the sustained clock
+SMEM_BYTES_PER_CLOCK = 128.0
+L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
+ROW_CLOCKS = 1.6  # a row of a box takes the copy engine at least that
+VECTOR_SLOTS = 34.0  # instructions of a warp for one store of vectors, look-ups included
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A box of M or N with the modes that it cuts, and the split that made them."""
+
+    box: Box
+    modes: tuple[Strided, ...]
+    split: Split | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sm90Shape:
+    """What the model looks at."""
+
+    consumers: int
+    m_blocks: int
+    ping_pong: bool
+    block: tuple[int, int, int]
+    m: Side
+    n: Side
+    k: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The two ways of staging a tile of D, what each takes, and which is the cheaper."""
+
+    dense: StageSteps
+    padded: StageSteps
+    bulk: bool
+    clocks: float
+
+
+class Sm90Model:
+    """Estimates for one plan; run costs and stagings are worked out once per pair of boxes."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        self.plan, self.facts = plan, facts
+        c = plan.contraction
+        self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+        self.costs: dict[tuple[int, Box, Box], float] = {}
+        self.stagings: dict[tuple[Box, Box, int], Staging] = {}
+
+    @cached_property
+    def bytes(self) -> dict[int, int]:
+        """Distinct bytes of A, B and D."""
+        p = self.plan
+        groups = {A: (p.l, p.m, p.k), B: (p.l, p.n, p.k), D: (p.l, p.m, p.n)}
+        return {
+            t: math.prod(s.extent for g in gs for s in g if s.strides[t]) * (self.size_d if t == D else self.size)
+            for t, gs in groups.items()
+        }
+
+    def cost(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...], bulk: bool = True) -> float:
+        """Relative cost of a tensor's bytes under its boxes."""
+        key = (tensor, first.box, second)
+        if key not in self.costs:
+            strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
+            size = self.size_d if tensor == D else self.size
+            box = joined(first.box, second)
+            run = contiguous_run(box, strides, size)
+            start = run_alignment(box, strides, run)
+            self.costs[key] = run_cost(run, store=tensor == D, bulk=bulk, start_alignment=start)
+        return self.costs[key]
+
+    def staging(self, shape: Sm90Shape) -> Staging:
+        """How a tile of D is staged and what that takes of a multiprocessor, in clocks."""
+        key = (shape.m.box, shape.n.box, shape.block[0])
+        if key in self.stagings:
+            return self.stagings[key]
+        order = _order(shape.m, shape.n)
+        has_c = self.plan.contraction.c is not None
+        size = 4 if has_c else self.size_d
+        run = _lead(shape, order) * self.size_d
+        vector = max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= 16)
+        dense = stage_steps(shape.m.box, shape.n.box, order, size, vector, False)
+        padded = stage_steps(shape.m.box, shape.n.box, order, size, vector, True)
+        elements = shape.m.box.size * shape.n.box.size
+        boxes_n = tuple(d.box for d in shape.n.box.dims)
+
+        def put(steps: StageSteps) -> float:
+            paired = pairs(boxes_n, steps.n)
+            stores = elements / 32 / (2 if paired else 1) * steps.conflicts
+            lead = next((d for d in shape.n.box.dims if d.box > 1), None)
+            slots = elements / 32 * (2.0 if lead is not None and lead.box % 8 == 0 else 9.0)
+            return max(stores, slots / 4) + 0.3 * min(stores, slots / 4)
+
+        vectors = elements / vector / 32 * (VECTOR_SLOTS / 4 + 4 * vector * self.size_d / 16)
+        bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
+        bulk = run % 16 == 0 and not has_c and bulk_clocks <= plain_clocks
+        made = Staging(dense, padded, bulk, bulk_clocks if bulk else plain_clocks)
+        self.stagings[key] = made
+        return made
+
+    def estimate(self, shape: Sm90Shape) -> Estimate:
+        """Expected microseconds, what bounds them, and the best split of K."""
+        facts, plan = self.facts, self.plan
+        _, bn, bk = shape.block
+        staging = self.staging(shape)
+        cost_a = self.cost(A, shape.m, shape.k, plan.k)
+        cost_b = self.cost(B, shape.n, shape.k, plan.k)
+        cost_d = self.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk)
+        of = self.bytes
+        dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d) / facts.dram_tbps * 1e-6
+        k_tiles = shape.k.tiles
+        tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
+        clocks_us = facts.clock_ghz * 1e3
+        rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
+        math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
+        math_clocks *= 1.0 if bn >= 192 or rows >= 256 else 1.06 if bn >= 128 else 1.12
+        smem_clocks = (rows / 64) * (64 + bn) * bk * self.size / SMEM_BYTES_PER_CLOCK
+        l2_clocks = (shape.m.box.size + shape.n.box.size) * bk * self.size / L2_BYTES_PER_CLOCK
+        row_clocks = ROW_CLOCKS * sum(self.rows(t, s, shape.k) for t, s in ((A, shape.m), (B, shape.n)))
+        per_k = max(math_clocks, smem_clocks, l2_clocks, row_clocks)
+        best: Estimate | None = None
+        for split in _splits(k_tiles, tiles, facts.sm_count):
+            blocks = tiles * split
+            waves = math.ceil(blocks / facts.sm_count)
+            steps = -(-k_tiles // split)
+            tail = staging.clocks if split == 1 else rows * bn / 32.0
+            loop = steps * per_k + 200
+            busy = waves * (max(loop, tail) + 0.1 * min(loop, tail) if shape.ping_pong else loop + tail) / clocks_us
+            reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
+            memory = dram / min(1.0, blocks / facts.sm_count)
+            us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
+            if best is None or us < best.us:
+                best = Estimate(us, self.bound(memory, busy, per_k, math_clocks, tail, loop), split)
+        assert best is not None
+        return best
+
+    def rows(self, tensor: int, side: Side, box_k: Box) -> float:
+        """Rows that the copy engine moves for one k-tile of an operand."""
+        unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
+        if unit_k is not None:
+            cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
+        else:
+            unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)
+            cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
+        run = cut * self.size
+        span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
+        return side.box.size * box_k.size * self.size / span
+
+    @staticmethod
+    def bound(memory: float, busy: float, per_k: float, math_clocks: float, tail: float, loop: float) -> str:
+        """What takes longest, in words."""
+        if memory >= busy:
+            return "DRAM"
+        if tail > loop:
+            return "stores"
+        return "tensor cores" if per_k == math_clocks else "L2"
+
+
+def _order(m: Side, n: Side) -> list[tuple[str, int]]:
+    """Tiled dimensions by D's stride."""
+    dims = [
+        (min(abs(side.modes[x].strides[D]) for x in d.modes), group, i)
+        for group, side in (("m", m), ("n", n))
+        for i, d in enumerate(side.box.dims)
+        if d.box > 1
+    ]
+    return [(g, i) for _, g, i in sorted(dims)]
+
+
+def _lead(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:
+    """Elements of D's run along its unit-stride mode."""
+    if not order:
+        return 1
+    group, i = order[0]
+    side = shape.m if group == "m" else shape.n
+    dim = side.box.dims[i]
+    mode = side.modes[dim.modes[0]]
+    if len(dim.modes) > 1 or mode.strides[D] not in (1, 2, 4, 8, 16):
+        return 1
+    return math.gcd(dim.box, mode.extent)
+
+
+def _splits(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
+    if tiles * 2 > sm_count or k_tiles < 8:
+        return [1]
+    out = {1}
+    for target in (sm_count // 2, sm_count, 2 * sm_count):
+        split = max(1, min(target // tiles, k_tiles // 4))
+        out.add(-(-k_tiles // -(-k_tiles // split)))
+    return sorted(out)

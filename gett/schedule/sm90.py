@@ -1,0 +1,372 @@
+"""Schedules of the Hopper family: boxes that tensor maps can move, tiles that wgmma can multiply.
+
+A box here is bound by the hardware's rules (`layouts.tma`), not by vectors: one unit-stride run of 16 to 128 bytes a
+row, at most five dimensions, sizes up to 256. Where no such box exists there is no schedule, and another family serves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.access import unit_mode, vector_d
+from gett.schedule.archs import ArchFacts
+from gett.schedule.boxing import Weight, beside, cut_group
+from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
+from gett.schedule.realize import exchange, split_modes
+from gett.schedule.records import BulkMove, Schedule, Split, WarpRoles
+from layouts.box import Box, TileDim
+from layouts.modes import Strided
+from layouts.tma import Refusal, TmaMap, tma_map
+
+TYPES = ("float16", "bfloat16")
+WORKSPACE_LIMIT = 64 << 20
+ALIGN = 1024  # stages start at multiples of the widest swizzle's period
+STEP = 16  # k of one instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Warpgroups of a tile: how many, 64-row blocks each, and whether each has a tile of its own."""
+
+    consumers: int
+    m_blocks: int
+    ping_pong: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of one tile."""
+        return 64 * self.m_blocks * (1 if self.ping_pong else self.consumers)
+
+    def takes(self, n: int) -> bool:
+        """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
+        widest = {1: 256, 2: 128, 4: 48}[self.m_blocks]
+        return n <= widest and self.m_blocks * n // 2 <= ACCUMULATORS
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A tile and its boxes."""
+
+    roles: Roles
+    m: Side
+    n: Side
+    k: Box
+
+
+ROLES = (
+    Roles(2, 1, False),
+    Roles(2, 2, False),
+    Roles(2, 4, False),
+    Roles(2, 1, True),
+    Roles(2, 2, True),
+    Roles(2, 4, True),
+)
+ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
+
+
+def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """The most promising schedules of the family, best first; empty where no tensor map suits the contraction."""
+    if plan.contraction.dtype not in TYPES or facts.arch != "sm_90a" or plan.b is None or not plan.k:
+        return []
+    choices: list[tuple[float, int, _Search, _Choice]] = []
+    for exchanged in (False, True):
+        search = _Search(exchange(plan) if exchanged else plan, facts, exchanged)
+        choices += [(us, i, search, choice) for i, (us, choice) in enumerate(search.choices())]
+    choices.sort(key=lambda c: c[:2])
+    found: dict[Schedule, None] = {}
+    for _, _, search, choice in choices:
+        schedule = search.schedule(choice)
+        if schedule is not None:
+            found[schedule] = None
+        if len(found) == limit:
+            break
+    return sorted(found, key=lambda s: s.estimate_us)
+
+
+class _Search:
+    """The boxes of one assignment of roles to A and B: estimates first, tensor maps for the best of them."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
+        self.plan, self.facts, self.exchanged = plan, facts, exchanged
+        self.size = itemsize(plan.contraction.dtype)
+        self.size_d = itemsize(plan.contraction.d.dtype)
+        c = plan.contraction
+        volumes = {A: (plan.l, plan.m, plan.k), B: (plan.l, plan.n, plan.k), D: (plan.l, plan.m, plan.n)}
+        self.time = {
+            t: math.prod(s.extent for g in groups for s in g)
+            * (self.size_d if t == D else self.size)
+            / facts.dram_tbps
+            * 1e-6
+            for t, groups in volumes.items()
+        }
+        self.compute = plan.flops / facts.tensor_tflops[c.dtype] * 1e-6
+        self.model = Sm90Model(plan, facts)
+        self.cuts: dict[tuple[str, int], list[Side]] = {}
+
+    def choices(self) -> Iterator[tuple[float, _Choice]]:
+        """Every combination of tile and boxes with its expected time."""
+        plan = self.plan
+        k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
+        mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
+        if any(k_unit[t] is None and mn_unit[t] is None for t in (A, B)):
+            return
+        leads = {u for u in k_unit.values() if u is not None}
+        if len(leads) > 1:  # the two operands' rows run along different contracted modes
+            return
+        sides = _sides(plan.extent_n)
+        for box_k in self.k_boxes(next(iter(leads), None)):
+            for roles in ROLES:
+                if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
+                    continue
+                for n in sides:
+                    if not roles.takes(n):
+                        continue
+                    for m_side in self.boxes("m", roles.rows, mn_unit[A]):
+                        for n_side in self.boxes("n", n, mn_unit[B]):
+                            choice = _Choice(roles, m_side, n_side, box_k)
+                            best = self.model.estimate(self.shape(choice))
+                            yield best.us, choice
+
+    def shape(self, choice: _Choice) -> Sm90Shape:
+        """What the cost model sees of a choice."""
+        roles = choice.roles
+        block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
+        return Sm90Shape(roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k)
+
+    def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
+        """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""
+        if (group, block) not in self.cuts:
+            modes = self.plan.m if group == "m" else self.plan.n
+            operand, other = (A, self.plan.n) if group == "m" else (B, self.plan.m)
+            weights = [
+                Weight(tuple(s.strides[operand] for s in modes), self.size, self.time[operand]),
+                Weight(tuple(s.strides[D] for s in modes), self.size_d, self.time[D], True, beside(other, D)),
+            ]
+            extents = tuple(s.extent for s in modes)
+            found = []
+            for box in cut_group(extents, block, weights, unit, self.compute, False):
+                if any(len(d.modes) > 1 and d.box > 1 for d in box.dims):
+                    continue
+                if unit is not None:
+                    at = next((d for d in box.dims if unit in d.modes), None)
+                    if at is None or at.box * self.size % 16:
+                        continue
+                cut = _split(group, modes, box, unit, self.size)
+                found.append(Side(box, modes, None) if cut is None else cut)
+            self.cuts[group, block] = found[:2]
+        return self.cuts[group, block]
+
+    def k_boxes(self, lead: int | None) -> list[Box]:
+        """Boxes of K whose size is a multiple of 16; past the end of a mode both operands read zeros."""
+        extents = tuple(s.extent for s in self.plan.k)
+        others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
+        found: dict[Box, float] = {}
+        for block in (64, 48, 32, 16, 96, 128):
+            for cut in _factors(block, lead, others, extents):
+                if lead is not None and cut.get(lead, 0) not in (8, 16, 32, 64, 128) and len(extents) > 1:
+                    continue
+                dims = [TileDim((m,), t) for m, t in cut.items() if t > 1]
+                rest = tuple(m for m in range(len(extents)) if cut.get(m, 1) == 1)
+                box = Box(extents, (*dims, *((TileDim(rest, 1),) if rest else ())))
+                if box.tiles > 2 * -(-box.volume // 32) + 8:
+                    continue
+                lead_bytes = cut.get(lead, 64) * self.size if lead is not None else 128
+                run = next(x for x in (128, 64, 32, 16) if lead_bytes % x == 0)
+                waste = box.tiles * block / box.volume
+                short = {16: 1.6, 32: 1.25, 64: 1.04}.get(run, 1.0)
+                depth = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08, 16: 1.3}[block]
+                found[box] = waste * short * depth
+        return sorted(found, key=lambda b: found[b])[:3]
+
+    def schedule(self, choice: _Choice) -> Schedule | None:
+        """The schedule of a choice, or None where a rule of the hardware forbids it."""
+        roles, box_m, box_n, box_k = choice.roles, choice.m.box, choice.n.box, choice.k
+        splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
+        plan = split_modes(self.plan, splits)
+        a = self.move(plan, A, plan.m, box_m, box_k)
+        b = self.move(plan, B, plan.n, box_n, box_k)
+        if a is None or b is None:
+            return None
+        c = plan.contraction
+        shape = self.shape(choice)
+        best = self.model.estimate(shape)
+        staging = self.model.staging(shape)
+        d = _d_map(plan, box_m, box_n, self.size_d) if staging.bulk and best.split_k == 1 else None
+        stage_plan = staging.dense if d is not None else staging.padded
+        block = shape.block
+        split, workspace = _bounded(best.split_k, block, box_m, box_n, box_k, plan.extent_l)
+        stage = sum(
+            _up(_up(box.size, grain) * box_k.size * self.size, ALIGN) for box, grain in ((box_m, 64), (box_n, 8))
+        )
+        store = 0
+        if split == 1:
+            offsets = (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
+            staged = stage_plan.elements * (4 if c.c is not None else self.size_d)
+            store = (_up(staged, 128) + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
+        fixed = ALIGN + store + 2 * 8 * 8
+        depth = min(8, (self.facts.smem_per_block - fixed) // stage)
+        if depth < 2:
+            return None
+        tiles = box_m.tiles * box_n.tiles * plan.extent_l
+        return Schedule(
+            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=depth,
+            box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
+            vector_d=vector_d(plan, box_m, box_n), split_k=split, group_m=max(1, min(8, box_m.tiles)),
+            smem_bytes=fixed + depth * stage, item_bytes=self.size, exchanged=self.exchanged, splits=splits,
+            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan),
+            blocks=self.facts.sm_count, workspace_bytes=workspace,
+            estimate_us=best.us * (1.0 if depth >= 3 else 1.2), bound=best.bound,
+            reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
+            + (", ping-pong" if roles.ping_pong else ""),
+        )  # fmt: skip
+
+    def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], box_mn: Box, box_k: Box) -> BulkMove | None:
+        """The tensor map of an operand, None where there is none."""
+        operand = plan.a if tensor == A else plan.b
+        assert operand is not None
+        cuts = _cut_of(box_mn), _cut_of(box_k)
+        k_unit, mn_unit = unit_mode(plan.k, tensor, self.size), unit_mode(side, tensor, self.size)
+        major = "k" if k_unit is not None else "mn"
+        inner = (cuts[1][k_unit] if k_unit is not None else cuts[0][mn_unit or 0]) * self.size
+        span = next((s for s in (128, 64, 32, 16) if inner % s == 0), None)
+        if span is None:
+            return None
+        base_l, base_s = 0, len(plan.l)
+        modes = (*plan.l, *side, *plan.k)
+        base_k = base_s + len(side)
+        box = [1] * len(plan.l) + cuts[0] + cuts[1]
+        order_s = [base_s + m for d in box_mn.dims for m in d.modes]
+        order_k = [base_k + m for d in box_k.dims for m in d.modes]
+        order = [*order_s, *order_k] if major == "k" else [*order_k, *order_s]
+        unit = base_k + k_unit if k_unit is not None else base_s + (mn_unit or 0)
+        made = tma_map(
+            [s.extent for s in modes],
+            [s.strides[tensor] for s in modes],
+            self.size,
+            box,
+            order=[*order, *range(base_l, len(plan.l))],
+            unit=unit,
+            base_alignment=operand.alignment,
+            span=span,
+        )
+        if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != span:
+            return None
+        slab = (box_mn.size if major == "k" else box_k.size) * span
+        several = made.slab_bytes * made.slabs > slab
+        if several and ((box_mn.size % 8) if major == "k" else (box_k.size % 8)):
+            return None  # slabs must start at multiples of the swizzle's period
+        if made.slabs > 1 and sum(d.box > 1 for d in (box_k if major == "k" else box_mn).dims) > 1:
+            return None  # the slabs' order would not be the other tensors'
+        return BulkMove(major, made)
+
+
+def _cut_of(box: Box) -> list[int]:
+    """Box extent of each mode."""
+    cut = [1] * len(box.extents)
+    for d in box.dims:
+        if d.box > 1:
+            cut[d.modes[0]] = d.box
+    return cut
+
+
+def _factors(block: int, lead: int | None, others: Sequence[int], extents: Sequence[int]) -> Iterator[dict[int, int]]:
+    """Ways to write the block's depth as a product of cuts, the leading mode first."""
+    firsts = [v for v in (128, 64, 32, 16, 8) if block % v == 0] if lead is not None else [1]
+    if lead is not None and not others:
+        firsts = [block]
+    for v in firsts:
+        if lead is not None and v >= 2 * extents[lead] and v > 16:
+            continue
+        rest = block // v
+        head = {lead: v} if lead is not None else {}
+        if rest == 1:
+            yield head
+            continue
+        if not others:
+            continue
+        for x in range(1, rest + 1):
+            if rest % x:
+                continue
+            y = rest // x
+            if y > 1 and len(others) < 2:
+                continue
+            # Past a mode's end lies padding: worth it only where the mode is short.
+            if (x > extents[others[0]] and x > 16) or (y > 1 and y > extents[others[1]]):
+                continue
+            yield {**head, others[0]: x, **({others[1]: y} if y > 1 else {})}
+
+
+def _split(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> Side | None:
+    """How to cut the unit mode of an MN-major operand whose run is longer than a swizzled row."""
+    if unit is None:
+        return None
+    at = next(i for i, d in enumerate(box.dims) if unit in d.modes)
+    run = box.dims[at].box * size
+    span = next((s for s in (128, 64, 32, 16) if run % s == 0), None)
+    if span is None or run == span or modes[unit].extent * size % span:
+        return None
+    inner = span // size
+    if box.dims[at].box == inner or modes[unit].extent == inner:
+        return None
+
+    def moved(m: int) -> int:
+        return m + 1 if m > unit else m
+
+    dims = [TileDim((unit,), inner)]
+    for i, d in enumerate(box.dims):
+        if i != at:
+            dims.append(TileDim(tuple(moved(m) for m in d.modes), d.box))
+    # The pieces of the run come after the other tiled modes: that is how one copy lays them down.
+    tiled = [d for d in dims if d.box > 1]
+    ones = [m for d in dims if d.box == 1 for m in d.modes]
+    pieces = box.dims[at].box // inner
+    if pieces > 1:
+        tiled.append(TileDim((unit + 1,), pieces))
+    else:
+        ones.append(unit + 1)
+    extents = list(box.extents)
+    extents[unit : unit + 1] = [inner, modes[unit].extent // inner]
+    cut = Box(tuple(extents), (*tiled, *((TileDim(tuple(ones), 1),) if ones else ())))
+    outer = Strided(modes[unit].labels, modes[unit].extent // inner, tuple(x * inner for x in modes[unit].strides))
+    halves = (Strided(modes[unit].labels, inner, modes[unit].strides), outer)
+    return Side(cut, (*modes[:unit], *halves, *modes[unit + 1 :]), Split(group, unit, inner))
+
+
+def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int) -> TmaMap | None:
+    """The tensor map that stores a tile of D, dimensions by D's strides."""
+    modes = (*plan.l, *plan.m, *plan.n)
+    box = [1] * len(plan.l) + _cut_of(box_m) + _cut_of(box_n)
+    order = sorted(range(len(modes)), key=lambda i: (box[i] == 1, modes[i].strides[D]))
+    made = tma_map(
+        [s.extent for s in modes],
+        [s.strides[D] for s in modes],
+        size,
+        box,
+        order=order,
+        base_alignment=plan.contraction.d.alignment,
+    )
+    if isinstance(made, Refusal) or made.base_offset or made.slabs > 1:
+        return None
+    return made
+
+
+def _bounded(split: int, block: tuple[int, int, int], m: Box, n: Box, k: Box, batches: int) -> tuple[int, int]:
+    per = m.tiles * n.tiles * batches * block[0] * block[1] * 4
+    split = min(split, max(1, WORKSPACE_LIMIT // per))
+    if split > 1:
+        split = -(-k.tiles // -(-k.tiles // split))
+    return (split, split * per) if split > 1 else (1, 0)
+
+
+def _sides(extent: int) -> list[int]:
+    """Widths of a tile worth trying."""
+    usual = [n for n in (256, 192, 128, 96, 64, 48, 32, 24, 16, 8) if n <= max(8, extent)]
+    fit = _up(extent, 8)
+    return sorted({*usual[:6], *([fit] if fit <= 256 else [])}, reverse=True)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step

@@ -1,0 +1,216 @@
+"""Follows the `stream` kernels access by access in Python: which elements each thread reads, stages, sums and stores.
+
+Uses the generated index functions as `stream_map.cuh` and `stream_sum.cuh` do, and checks every vector on the way: its
+elements lie together, its address is a multiple of its size, and it is valid as a whole. Knows no values.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from gett.codegen.index import Function, ParamTable
+from gett.codegen.render_common import element_strides
+from gett.codegen.render_stream import stream_index
+from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.schedule.records import Schedule
+from gett.schedule.stream_boxes import swizzled
+from gett.schedule.stream_records import Way, output_modes
+
+Offsets = tuple[int, ...]
+TENSOR = {"a": A, "b": B, "c": C, "d": D}
+
+
+class StreamWalk:
+    """One kernel's accesses.
+
+    Args:
+        plan: What is computed.
+        schedule: How.
+        addresses: Address in bytes of the element at coordinate 0, by tensor name.
+    """
+
+    def __init__(self, plan: GemmPlan, schedule: Schedule, addresses: Mapping[str, int]) -> None:
+        assert schedule.stream is not None
+        self.plan, self.schedule, self.stream, self.addresses = plan, schedule, schedule.stream, addresses
+        self.index = stream_index(plan, schedule, ParamTable())
+        c = plan.contraction
+        operands = {"a": plan.a, "b": plan.b, "c": c.c, "d": c.d}
+        self.sizes = {name: itemsize(o.dtype) for name, o in operands.items() if o is not None}
+        ways = {"a": self.stream.a, "b": self.stream.b, "c": self.stream.c}
+        self.ways: dict[str, Way] = {name: way for name, way in ways.items() if way is not None}
+
+    def definition(self) -> dict[int, Counter[Offsets]]:
+        """By D's offset: how often each tuple of operand offsets (a, b) is a product of that element; C's is last."""
+        modes = output_modes(self.plan)
+        names = [n for n in "abc" if n in self.ways]
+        out: dict[int, Counter[Offsets]] = {}
+        for at in itertools.product(*(range(s.extent) for s in modes)):
+            of = {n: _dot(at, element_strides(self.plan, modes, TENSOR[n])) for n in (*names, "d")}
+            products: Counter[Offsets] = Counter()
+            for k in itertools.product(*(range(s.extent) for s in self.plan.k)):
+                step = {n: _dot(k, element_strides(self.plan, self.plan.k, TENSOR[n])) for n in "ab" if n in of}
+                products[tuple(of[n] + step.get(n, 0) for n in names)] += 1
+            out[of["d"]] = products
+        return out
+
+    def walk(self) -> dict[int, Counter[Offsets]]:
+        """The same, from the kernel's accesses."""
+        return self._sums() if self.stream.sums else self._map()
+
+    def _map(self) -> dict[int, Counter[Offsets]]:
+        stored: dict[int, Counter[Offsets]] = {}
+        v, size = self.stream.vector, self.schedule.box_m.size
+        for tile in range(self.schedule.box_m.tiles):
+            t = self._tile("o", tile)
+            images = {n: self._stage(n, w, t) for n, w in self.ways.items() if w.staged}
+            for first in range(0, size, v):
+                if not self._ok("o", t, first):
+                    continue
+                read = {n: images[n][first : first + v] if w.staged else self._read(n, w, t, first, self._o(n, t))
+                        for n, w in self.ways.items()}  # fmt: skip
+                d = [t["d"] + self._o("d", t)(first + j) for j in range(v)]
+                self._check_vector("d", d)
+                for j in range(v):
+                    assert self._ok("o", t, first + j)
+                    assert d[j] not in stored
+                    stored[d[j]] = Counter([tuple(read[n][j] for n in read)])
+        return stored
+
+    def _stage(self, name: str, way: Way, t: dict[str, int]) -> list[int]:
+        """The tile's image in shared memory: the tensor's offset at each tile index, -1 where nothing was written."""
+        box = self.schedule.box_m
+        image = [-1] * box.size
+        places: dict[int, int] = {}
+        for i in range(0, box.size, way.width):
+            local = self._walk(name, i)
+            if not self._ok("o", t, local):
+                continue
+            to = [self._walk(name, i + j) for j in range(way.width)]
+            offsets = [t[name] + self._o(name, t)(x) for x in to]
+            self._check_vector(name, offsets)
+            for x, offset in zip(to, offsets, strict=True):
+                assert image[x] < 0
+                image[x] = offset
+                at = swizzled(x * self.sizes[name], way.mask, way.shift)
+                assert places.setdefault(at, x) == x
+                assert at < -(-box.size * self.sizes[name] // 128) * 128
+        # What a thread reads as one vector must be one in the image, too.
+        v = self.stream.vector
+        for first in range(0, box.size, v):
+            at = [swizzled((first + j) * self.sizes[name], way.mask, way.shift) for j in range(v)]
+            assert at == [at[0] + j * self.sizes[name] for j in range(v)]
+        return image
+
+    def _sums(self) -> dict[int, Counter[Offsets]]:
+        s, schedule = self.stream, self.schedule
+        owners = s.threads // s.lanes_k
+        vo, vk = (1, s.vector) if s.along_k else (s.vector, 1)
+        assert owners * s.rows * vo == schedule.block[0]
+        assert s.lanes_k * s.unroll * vk == schedule.block[2]
+        tiles_k = schedule.box_k.tiles if self.plan.extent_k else 0
+        per_slice = -(-tiles_k // schedule.split_k)
+        covered = [k for i in range(schedule.split_k) for k in range(tiles_k)[i * per_slice : (i + 1) * per_slice]]
+        assert covered == list(range(tiles_k))
+        assert tiles_k == 0 or per_slice * (schedule.split_k - 1) < tiles_k
+        stored: dict[int, Counter[Offsets]] = {}
+        for tile in range(schedule.box_m.tiles):
+            t = self._tile("o", tile)
+            sums: dict[int, Counter[Offsets]] = {}
+            for first in range(0, schedule.block[0], vo):
+                if self._ok("o", t, first):
+                    for j in range(vo):
+                        assert self._ok("o", t, first + j)
+                        sums[first + j] = Counter()
+            for kt in range(tiles_k):
+                tk = self._tile("k", kt)
+                for k in range(0, schedule.block[2], vk):
+                    if self._ok("k", tk, k):
+                        for first in range(0, schedule.block[0], vo):
+                            if first in sums:
+                                self._add(sums, t, first, tk, k)
+            for i in range(schedule.box_m.size):
+                local = self._walk("d", i)
+                if self._ok("o", t, local):
+                    d = t["d"] + self._o("d", t)(local)
+                    assert d not in stored
+                    c = (t["c"] + self._o("c", t)(local),) if "c" in self.ways else ()
+                    stored[d] = Counter({(*x, *c): n for x, n in sums.pop(local).items()})
+            assert not sums
+        return stored
+
+    def _add(
+        self, sums: dict[int, Counter[Offsets]], t: dict[str, int], first: int, tk: dict[str, int], k: int
+    ) -> None:
+        """One thread's products of one vector."""
+        s = self.stream
+        read = []
+        for name, way in self.ways.items():
+            if name == "c":
+                continue
+            row = t[name] + (0 if way.shared else self._o(name, t)(first))
+            at = tk[name] + self._call(self._function("k", f"k_{name}"), tk, k)
+            definition = [
+                t[name] + self._o(name, t)(first + (0 if s.along_k else j))
+                + tk[name] + self._call(self._function("k", f"k_{name}"), tk, k + (j if s.along_k else 0))
+                for j in range(s.vector)
+            ]  # fmt: skip
+            got = self._read_at(name, way, row + at)
+            assert got == definition
+            read.append(got)
+        for j in range(s.vector):
+            if s.along_k:
+                assert self._ok("k", tk, k + j)
+            sums[first + (0 if s.along_k else j)][tuple(x[j] for x in read)] += 1
+
+    def _read(self, name: str, way: Way, t: dict[str, int], first: int, offset: Callable[[int], int]) -> list[int]:
+        got = self._read_at(name, way, t[name] + offset(first))
+        assert got == [t[name] + offset(first + j) for j in range(self.stream.vector)]
+        return got
+
+    def _read_at(self, name: str, way: Way, at: int) -> list[int]:
+        """Offsets that one `read` of stream.cuh touches, starting at offset `at`."""
+        v = self.stream.vector
+        if v == 1:
+            return [at]
+        if way.splat:
+            return [at] * v
+        step = 1 if way.width == v else self.index.steps[name].evaluate()[""]
+        out = []
+        for j in range(0, v, way.width):
+            part = [at + j * step + i for i in range(way.width)]
+            self._check_vector(name, part)
+            out += part
+        return out
+
+    def _check_vector(self, name: str, offsets: list[int]) -> None:
+        size = self.sizes[name]
+        assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+        assert (self.addresses[name] + offsets[0] * size) % (size * len(offsets)) == 0
+
+    def _function(self, group: str, name: str) -> Function:
+        found = self.index.o if group == "o" else self.index.k
+        assert found is not None
+        return next(f for f in (found.tile, found.ok, *found.offsets) if f.name == name)
+
+    def _tile(self, group: str, tile: int) -> dict[str, int]:
+        return self._function(group, f"{group}_tile").evaluate(tile=tile)
+
+    def _ok(self, group: str, t: dict[str, int], local: int) -> bool:
+        return bool(self._call(self._function(group, f"{group}_ok"), t, local))
+
+    def _o(self, name: str, t: dict[str, int]) -> Callable[[int], int]:
+        function = self._function("o", f"o_{name}")
+        return lambda local: self._call(function, t, local)
+
+    def _walk(self, name: str, i: int) -> int:
+        return self.index.walks[name].evaluate(i=i)[""]
+
+    @staticmethod
+    def _call(function: Function, t: dict[str, int], local: int) -> int:
+        return function.evaluate(local=local, **{f"t.{name}": value for name, value in t.items()})[""]
+
+
+def _dot(x: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    return sum(i * s for i, s in zip(x, strides, strict=True))

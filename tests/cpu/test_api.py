@@ -1,0 +1,391 @@
+"""`contract`, `plan`, `tensordot`, `transpose`, the plan cache, opt_einsum's backend, and what importing costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import opt_einsum
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gett
+from gett.arrays import overlap, overlaps_itself
+from gett.frontend.tensors import TensorSpec
+from gett.plan_cache import PlanCache
+from tests.cpu.strategies import Case, contractions, outputs, strided_arrays, values
+
+RNG = np.random.default_rng(23)
+EXAMPLES = settings(max_examples=40, deadline=None)
+
+
+def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
+    return values(RNG, shape, np.dtype(dtype))
+
+
+# --- contract
+
+
+@EXAMPLES
+@given(
+    st.data(),
+    contractions(operands=2, dtypes=("int64", "float64", "complex128")),
+    st.integers(-2, 2),
+    st.integers(-2, 2),
+)
+def test_contract_scales_and_adds(data, case: Case, alpha, beta):
+    dropped = data.draw(st.integers(0, len(case.shape)))
+    shape = [1 if data.draw(st.integers(0, 4)) == 0 else e for e in case.shape[dropped:]]
+    c = data.draw(strided_arrays(shape, case.operands[0].dtype))
+    expected = alpha * case.reference() + beta * c
+    result = gett.contract(case.subscripts, *case.operands, c, alpha=alpha, beta=beta)
+    np.testing.assert_array_equal(result, expected)
+
+
+@EXAMPLES
+@given(st.data(), contractions(operands=2, dtypes=("int64", "float64", "complex128")))
+def test_contract_accumulates_in_place(data, case: Case):
+    out = data.draw(outputs(case.shape, case.operands[0].dtype))
+    expected = 2 * case.reference() - out
+    assert gett.contract(case.subscripts, *case.operands, out, alpha=2, beta=-1, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_c_is_not_read_when_beta_is_zero():
+    a, c = integers(3, 3), np.full((3, 3), np.nan)
+    np.testing.assert_array_equal(gett.contract("ij,jk->ik", a, a, c), a @ a)
+    np.testing.assert_array_equal(gett.contract("ij,jk->ik", a, a, c, beta=0.0), a @ a)
+    np.testing.assert_array_equal(gett.contract("ij,jk->ik", a[:, :0], a[:0], c), np.zeros((3, 3)))
+
+
+def test_an_empty_sum_leaves_beta_c():
+    c = integers(3)
+    result = gett.contract("ij,jk->ik", np.ones((2, 0)), np.ones((0, 3)), c, beta=2)
+    np.testing.assert_array_equal(result, np.broadcast_to(2 * c, (2, 3)))
+
+
+def test_contract_promotes_c():
+    a, c = integers(3, 3, dtype="float32"), integers(3, 3)
+    result = gett.contract("ij,jk->ik", a, a, c, beta=1)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, a.astype(float) @ a + c)
+    wide = gett.contract("ij,jk->ik", c, c, a, alpha=np.float32(2), beta=np.array(1))
+    np.testing.assert_array_equal(wide, 2 * c @ c + a)
+
+
+def test_contract_rejects():
+    a, whole = integers(3, 3), integers(3, 3, dtype="int32")
+    with pytest.raises(gett.OptionError, match="beta=1 scales c"):
+        gett.contract("ij,jk->ik", a, a, beta=1)
+    with pytest.raises(gett.ShapeError, match=r"c of shape \(2,\)"):
+        gett.contract("ij,jk->ik", a, a, np.ones(2), beta=1)
+    with pytest.raises(gett.ShapeError, match=r"c of shape \(2,\)"):
+        gett.contract("ij,jk->ik", a, a, np.ones(2))
+    with pytest.raises(gett.DTypeError, match="complex"):
+        gett.contract("ij,jk->ik", a, a, alpha=1j)
+    with pytest.raises(gett.DTypeError, match="no integer"):
+        gett.contract("ij,jk->ik", whole, whole, alpha=0.5)
+    with pytest.raises(gett.DTypeError, match="alpha must be a number"):
+        gett.contract("ij,jk->ik", a, a, alpha="2")
+    memory = np.zeros((4, 3))
+    with pytest.raises(gett.OutputError, match="out overlaps c"):
+        gett.contract("ij,jk->ik", a, a, memory[1:], beta=1, out=memory[:3])
+    with pytest.raises(gett.OutputError, match="out overlaps operand 0"):
+        gett.contract("ij,jk->ik", a, integers(3, 3), out=a)
+
+
+# --- plan
+
+
+def test_plan_runs_many_times():
+    a, b = integers(4, 5, 6), integers(6, 5, 7)
+    plan = gett.plan("abc,cbd->da", a, b)
+    expected = np.einsum("abc,cbd->da", a, b)
+    assert (plan.arch, plan.subscripts, len(plan.steps), plan.path_info) == ("cpu", "abc,cbd->da", 1, None)
+    assert plan.steps[0].name == plan.subscripts
+    assert plan.flops == 2 * 4 * 5 * 6 * 7
+    assert plan.bytes == 8 * (4 * 5 * 6 + 6 * 5 * 7 + 7 * 4)
+    assert plan.workspace_bytes == plan.intermediate_bytes == 0
+    np.testing.assert_array_equal(plan(a, b), expected)
+    np.testing.assert_array_equal(plan(2 * a, b, alpha=0.5), expected)
+    out = np.full((7, 4), np.nan)
+    assert plan(a, b, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(plan(a, b, c=out, beta=1, out=out), 2 * expected)
+    np.testing.assert_array_equal(plan(a, b, c=np.ones(4), beta=3), expected + 3)
+
+
+def test_plan_from_shapes():
+    plan = gett.plan("ij,jk", ((3, 4), "float32"), ((4, 5), np.float32))
+    a, b = integers(3, 4, dtype="float32"), integers(4, 5, dtype="float32")
+    np.testing.assert_array_equal(plan(a, b), a @ b)
+    assert "ij,jk->ik" in str(plan)
+    scalar = gett.plan("i,i", ((3,), "i4"), ((3,), "i4"))
+    assert scalar(np.arange(3, dtype="i4"), np.arange(3, dtype="i4")) == 5
+
+
+def test_plan_with_c_and_out_announced():
+    a = integers(3, 3)
+    out = np.zeros((6, 6))[::2, ::-2]
+    plan = gett.plan("ij,jk->ik", a, a, c=((3,), "f8"), out=out)
+    c = integers(3)
+    assert plan(a, a, c=c, beta=2, out=out) is out
+    np.testing.assert_array_equal(out, a @ a + 2 * c)
+    result = plan(a, a, c=c, beta=1)  # neither out nor its strides
+    assert result.flags.c_contiguous
+    np.testing.assert_array_equal(result, a @ a + c)
+    np.testing.assert_array_equal(plan(a, a), a @ a)
+
+
+def test_plan_converts_as_einsum_does():
+    a, b = integers(3, 4, dtype="int16")[:, ::-1], np.broadcast_to(integers(1, 1, dtype="float32"), (4, 5))
+    plan = gett.plan("ij,jk->ik", a, b, dtype="f8")
+    result = plan(a, b)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, a.astype(float) @ b)
+
+
+def test_plan_call_checks_its_arrays():
+    plan = gett.plan("ij,jk->ik", ((3, 4), "f8"), ((4, 5), "f8"))
+    a, b = integers(3, 4), integers(4, 5)
+    with pytest.raises(gett.ShapeError, match="takes 2 operands, 1 were given"):
+        plan(a)
+    with pytest.raises(gett.ShapeError, match=r"operand 1 has shape \(4, 4\), the plan was made for \(4, 5\)"):
+        plan(a, integers(4, 4))
+    with pytest.raises(gett.DTypeError, match="operand 0 has dtype float32"):
+        plan(a.astype("f4"), b)
+    with pytest.raises(gett.ShapeError, match="operand 1 has strides"):
+        plan(a, np.asfortranarray(b))
+    with pytest.raises(gett.OutputError, match="out has strides"):
+        plan(a, b, out=np.zeros((3, 5), order="F"))
+    with pytest.raises(gett.OutputError, match="out has dtype float32"):
+        plan(a, b, out=np.zeros((3, 5), "f4"))
+    square = np.ones((4, 4))
+    squares = gett.plan("ij,jk->ik", square, square)
+    for extra in ({}, {"c": square.copy(), "beta": 1}):
+        with pytest.raises(gett.OutputError, match="out overlaps operand 0"):
+            squares(square, square.copy(), out=square, **extra)
+    with pytest.raises(gett.OptionError, match="beta"):
+        plan(a, b, beta=1)
+
+
+def test_plan_rejects_bad_arguments():
+    for arch in ("gpu", "sm90", 90):
+        with pytest.raises(gett.OptionError, match="arch"):
+            gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch=arch)
+    with pytest.raises(gett.DTypeError, match="operand 1"):
+        gett.plan("i,i", ((3,), "f8"), ((3,), "zz"))
+    with pytest.raises(gett.ShapeError, match="operand 0"):
+        gett.plan("i,i", ((-3,), "f8"), ((3,), "f8"))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_plan_for_a_gpu_that_is_not_there(arch):
+    plan = gett.plan("bmji,cakm->kjicba", ((4, 8, 6, 8), "f2"), ((4, 8, 6, 8), "f2"), arch=arch)
+    assert plan.arch == arch
+    assert plan.steps[0].schedule is not None
+    assert plan.steps[0].schedule.arch == arch
+    assert plan.workspace_bytes == plan.steps[0].schedule.workspace_bytes
+    assert arch in str(plan)
+    with pytest.raises(gett.DeviceError, match=arch):
+        plan(np.ones((4, 8, 6, 8), "f2"), np.ones((4, 8, 6, 8), "f2"))
+
+
+# --- tensordot, transpose, opt_einsum
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axes"),
+    [
+        (((3, 4, 5), (4, 5, 2)), 2),
+        (((3, 4), (5, 2)), 0),
+        (((3, 4), (4, 2)), 1),
+        (((3, 4, 5), (5, 3, 2)), ((0, 2), (1, 0))),
+        (((3, 4, 5), (5, 3, 2)), ([-1, -3], [0, -2])),
+        (((3, 4), (2, 4)), (1, 1)),
+        (((3, 4), (2, 4)), (-1, [1])),
+        (((), (2,)), 0),
+        (((2, 0), (0, 3)), 1),
+    ],
+)
+def test_tensordot(shapes, axes):
+    a, b = (integers(*s) for s in shapes)
+    result, expected = gett.tensordot(a, b, axes=axes), np.tensordot(a, b, axes=axes)
+    assert result.shape == expected.shape
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("axes", [3, -1, (0, (0, 1)), ((0, 0), (0, 0)), (5, 0), "ab", 1.5])
+def test_tensordot_rejects(axes):
+    with pytest.raises((gett.ShapeError, gett.OptionError), match=r"ax[ei]s"):
+        gett.tensordot(np.ones((3, 3)), np.ones((3, 3)), axes=axes)
+
+
+def test_tensordot_does_not_broadcast():
+    with pytest.raises(gett.ShapeError, match="axis 1 of operand 0 with extent 4 and axis 0 of operand 1"):
+        gett.tensordot(np.ones((3, 4)), np.ones((1, 4)), axes=1)
+
+
+def test_transpose():
+    a = integers(2, 3, 4)
+    for axes in (None, (2, 0, 1), (-1, 0, 1)):
+        result = gett.transpose(a, axes)
+        assert np.shares_memory(result, a)
+        np.testing.assert_array_equal(result, np.transpose(a, axes))
+    for axes in ((0, 1), (0, 0, 1), (0, 1, 3)):
+        with pytest.raises(gett.ShapeError):
+            gett.transpose(a, axes)
+
+
+@EXAMPLES
+@given(contractions(operands=3, dtypes=("int64", "float64", "complex128")))
+def test_opt_einsum_backend(case: Case):
+    result = opt_einsum.contract(case.subscripts, *case.operands, backend="gett")
+    np.testing.assert_array_equal(result, case.reference())
+
+
+def test_opt_einsum_expression_and_out():
+    operands = integers(3, 4), integers(4, 5), integers(5, 3)
+    expected = np.einsum("ab,bc,ca->b", *operands)
+    expression = opt_einsum.contract_expression("ab,bc,ca->b", *(x.shape for x in operands))
+    np.testing.assert_array_equal(expression(*operands, backend="gett"), expected)
+    constant = opt_einsum.contract_expression("ab,bc,ca->b", operands[0], (4, 5), (5, 3), constants=[0])
+    np.testing.assert_array_equal(constant(*operands[1:], backend="gett"), expected)
+    out = np.zeros(4)
+    opt_einsum.contract("ab,bc,ca->b", *operands, out=out, backend="gett")
+    np.testing.assert_array_equal(out, expected)
+
+
+# --- plan cache
+
+
+@pytest.fixture
+def empty_cache():
+    gett.plan_cache.clear()
+    yield gett.plan_cache
+    gett.plan_cache.clear()
+    gett.plan_cache.resize(1024)
+
+
+def test_plan_cache_counts(empty_cache):
+    a = integers(3, 3)
+    assert empty_cache.info()[:4] == (0, 0, 0, 1024)
+    for _ in range(3):
+        gett.einsum("ij,jk", a, a)
+    assert empty_cache.info()[:3] == (2, 1, 1)
+    assert empty_cache.info().bytes > 0
+    gett.einsum("ij,jk", a, a.T)  # other strides
+    gett.einsum("ij,jk", a.astype("f4"), a.astype("f4"))  # other dtypes
+    gett.einsum("ij,jk", a, a, order="F")
+    gett.einsum("ij,jk", a, a, optimize=[(0, 1)])
+    assert empty_cache.info()[:3] == (2, 5, 5)
+    gett.einsum("ij,jk", a, a, optimize=[(0, 1)])
+    assert empty_cache.info().hits == 3
+    empty_cache.clear()
+    assert empty_cache.info()[:3] == (0, 0, 0)
+
+
+def test_plan_cache_drops_the_least_recently_used(empty_cache):
+    empty_cache.resize(2)
+    for subscripts in ("i,i", "i,j", "i,i", "i,i->i"):
+        gett.einsum(subscripts, np.ones(2), np.ones(2))
+    assert empty_cache.info()[:4] == (1, 3, 2, 2)
+    gett.einsum("i,i", np.ones(2), np.ones(2))
+    assert empty_cache.info().hits == 2
+    empty_cache.resize(0)
+    assert gett.einsum("i,i", np.ones(2), np.ones(2)) == 2
+    assert empty_cache.info().size == 0
+    for bad in (-1, 2.5, None):
+        with pytest.raises(gett.OptionError):
+            empty_cache.resize(bad)
+
+
+def test_plan_cache_under_threads():
+    cache = PlanCache(8)
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for key in rng.integers(0, 16, 2000).tolist():
+                found = cache.get(key)
+                if found is None:
+                    found = cache.put(key, (key,))
+                assert found == (key,)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    info = cache.info()
+    assert info.hits + info.misses == 8000
+    assert info.size == 8
+
+
+def test_plan_cache_keeps_the_first_of_two_plans():
+    cache = PlanCache(2)
+    first, second = object(), object()
+    assert cache.put("key", first) is first
+    assert cache.put("key", second) is first
+
+
+def test_equal_plans_are_planned_once():
+    a = ((3, 4), "f8"), ((4, 5), "f8")
+    assert gett.plan("ij,jk", *a) is gett.plan("ij,jk", *a)
+
+
+# --- overlap
+
+
+@EXAMPLES
+@given(st.data())
+def test_overlap_is_exact(data):
+    shapes = st.lists(st.integers(1, 4), max_size=3).map(tuple)
+    marks = []
+    specs = []
+    for _ in range(2):
+        shape = data.draw(shapes)
+        strides = tuple(data.draw(st.integers(-6, 6)) * 2 for _ in shape)
+        address = data.draw(st.integers(0, 40)) * 2
+        offsets = {address + sum(i * s for i, s in zip(index, strides, strict=True)) for index in np.ndindex(*shape)}
+        assert overlaps_itself(TensorSpec(shape, strides, np.dtype("i2"))) == (len(offsets) < np.prod(shape))
+        marks.append(offsets)
+        specs.append((address + 4096, TensorSpec(shape, strides, np.dtype("i2"))))
+    assert overlap(*specs[0], *specs[1]) == bool(marks[0] & marks[1])
+
+
+# --- importing
+
+
+def test_import_is_quick_and_loads_neither_cupy_nor_opt_einsum():
+    code = (
+        "import time; t = time.process_time(); import gett; t = time.process_time() - t; import sys;"
+        "print(t, [m for m in ('cupy', 'opt_einsum') if m in sys.modules]);"
+        "import numpy; print(gett.einsum('ij,jk->', numpy.ones((2, 2)), numpy.ones((2, 2))), 'cupy' in sys.modules)"
+    )
+    times = []
+    for _ in range(3):  # processor time, the least of three: other work on the machine and a cold disk do not count
+        text = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        first, second = text.splitlines()
+        seconds, _, loaded = first.partition(" ")
+        assert loaded == "[]"
+        assert second == "8.0 False"
+        times.append(float(seconds))
+    assert min(times) < 0.3
+
+
+def test_public_names():
+    assert set(gett.__all__) <= set(dir(gett))
+    assert callable(gett.plan)
+    assert isinstance(gett.plan_cache, PlanCache)
+    for name in gett.__all__:
+        error = getattr(gett, name)
+        if name.endswith("Error"):
+            assert issubclass(error, gett.GettError)

@@ -1,0 +1,342 @@
+"""The command line, end to end on the CPU: exit codes, texts, verification, and the README's commands."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gett
+from gett.cli import execute, main
+from gett.cli.device import find_place
+from gett.cli.measure import Peaks, choose_repeats, measure_cpu_peaks, time_cpu
+from gett.cli.problem import Problem, parse_problem, random_operand
+from gett.cli.rivals import find_rivals
+from gett.cli.verify import make_tolerance, verify
+from gett.errors import DeviceError, DTypeError, MissingPackageError, OptionError, SubscriptsError
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["run", "abc,cbd->da", "--extents", "a=6,b=5,c=4,d=3", "--device", "cpu", "--repeat", "1"]
+
+
+def quick_peaks(_: str) -> Peaks:
+    return Peaks(1e10, 1e11)
+
+
+@pytest.fixture(autouse=True)
+def _peaks_without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peaks take a second; one test measures them."""
+    monkeypatch.setattr("gett.cli.device.measure_cpu_peaks", quick_peaks)
+
+
+# --- problems
+
+
+def test_explicit_and_implicit_results_and_white_space() -> None:
+    problem = parse_problem(" ab , bc -> ca ", "a=2, b=3, c=4", "float16")
+    assert problem == Problem(("ab", "bc"), "ca", {"a": 2, "b": 3, "c": 4}, "float16")
+    assert problem.shapes == ((2, 3), (3, 4))
+    assert parse_problem("ba,cb", "7", "f4").subscripts == "ba,cb->ac"
+    assert parse_problem("ba,cb", "7", "f4").dtype == "float32"
+
+
+def test_a_bare_extent_stands_for_the_rest() -> None:
+    assert parse_problem("ab,bc->ac", "b=3,9", "f4").extents == {"a": 9, "b": 3, "c": 9}
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "extents", "error", "words"),
+    [
+        ("ab,bc->ac", "a=2,b=3", OptionError, "no extent for mode 'c'"),
+        ("ab,bc->ac", "a=2", OptionError, "no extent for modes 'b', 'c'"),
+        ("ab,bc->ac", "a=2,b=3,c=4,x=5", OptionError, "no mode 'x'"),
+        ("ab,bc->ac", "a=2,a=3,7", OptionError, "mode 'a' has two extents, 2 and 3"),
+        ("ab,bc->ac", "a=-2,7", OptionError, "'a=-2'"),
+        ("ab,bc->ac", "a=two,7", OptionError, "'a=two'"),
+        ("ab,bc->ad", "7", SubscriptsError, "mode 'd' of the result"),
+        ("ab,bc->aa", "7", SubscriptsError, "'a' occurs 2 times"),
+        ("a...,b->ab", "7", SubscriptsError, "ellipsis"),
+        ("a1,b->ab", "7", SubscriptsError, "'1' is not a mode label"),
+    ],
+)
+def test_bad_problems_name_the_mode(subscripts: str, extents: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=re.escape(words)):
+        parse_problem(subscripts, extents, "float32")
+
+
+def test_unknown_dtypes_are_named() -> None:
+    with pytest.raises(DTypeError, match=r"'bfloat16'.*no bfloat16 of its own"):
+        parse_problem("ab->a", "2", "bfloat16")
+    with pytest.raises(DTypeError, match="'str'"):
+        random_operand(np.random.default_rng(0), (2,), "str")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_random_data_fill_both_halves_of_the_range(dtype: str) -> None:
+    x = random_operand(np.random.default_rng(0), (1000,), dtype)
+    assert x.dtype == dtype
+    for part in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
+        assert -1 <= part.min() < -0.9
+        assert 0.9 < part.max() <= 1
+
+
+# --- verification
+
+
+def fake_plan(*lengths: int) -> Any:
+    return SimpleNamespace(steps=[SimpleNamespace(gemm=SimpleNamespace(extent_k=k)) for k in lengths])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("subscripts", ["akb,jk->jba", "ab,bc,cd->da"])
+def test_verify_accepts_einsum_and_sees_one_wrong_element(dtype: str, subscripts: str) -> None:
+    problem = parse_problem(subscripts, "16", dtype)
+    rng = np.random.default_rng(1)
+    operands = [random_operand(rng, s, dtype) for s in problem.shapes]
+    plan = fake_plan(*[16] * (len(operands) - 1))
+    if dtype == "float16":
+        result = np.einsum(problem.subscripts, *(x.astype("float32") for x in operands)).astype(dtype)
+    else:
+        result = np.einsum(problem.subscripts, *operands)
+    assert verify(problem, operands, result, plan, np).ok
+    position = tuple(e // 2 for e in result.shape)
+    result[position] = not result[position] if dtype == "bool" else result[position] + result.dtype.type(1)
+    assert not verify(problem, operands, result, plan, np).ok
+
+
+def test_verify_refuses_an_element_that_was_never_written() -> None:
+    problem = parse_problem("ab,bc->ac", "8", "float64")
+    operands = [random_operand(np.random.default_rng(2), (8, 8), "float64") for _ in range(2)]
+    result = operands[0] @ operands[1]
+    result[3, 4] = np.nan
+    assert verify(problem, operands, result, fake_plan(8), np).ratio == math.inf
+
+
+def test_verify_in_chunks_sees_the_last_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = parse_problem("ab,cb->ca", "a=7,b=5,c=11", "float32")
+    rng = np.random.default_rng(3)
+    operands = [random_operand(rng, s, "float32") for s in problem.shapes]
+    result = np.einsum(problem.subscripts, *operands)
+    whole = verify(problem, operands, result, fake_plan(5), np).ratio
+    monkeypatch.setattr("gett.cli.verify.CHUNK_BYTES", 300)
+    assert verify(problem, operands, result, fake_plan(5), np).ratio == pytest.approx(whole)
+    result[-1, -1] += 1
+    assert not verify(problem, operands, result, fake_plan(5), np).ok
+
+
+def test_tolerance_follows_the_precision() -> None:
+    ieee, tf32 = make_tolerance([100], "float32"), make_tolerance([100], "float32", "tf32")
+    assert ieee.product == 2 * 100 * 2.0**-24
+    assert tf32.product - ieee.product == pytest.approx(2.0**-9)
+    assert make_tolerance([100], "float16").product == ieee.product
+    assert make_tolerance([100], "float16").output == 2.0**-11
+    assert make_tolerance([10, 20], "float64").product == pytest.approx(2 * 30 * 2.0**-53 + 2.0**-53)
+
+
+# --- measuring
+
+
+def test_repeats_fill_the_budget_within_limits() -> None:
+    assert choose_repeats(0.01, 0.4) == 40
+    assert choose_repeats(10.0, 0.4) == 3
+    assert choose_repeats(0.0, 0.4) == 200
+
+
+def test_time_cpu_is_the_time_of_one_call() -> None:
+    timing = time_cpu(lambda: time.sleep(0.02), 3)
+    assert timing.repeats == 3
+    assert 0.02 <= timing.seconds < 0.2
+
+
+def test_roofline_share_takes_the_longer_of_memory_and_arithmetic() -> None:
+    peaks = Peaks(bandwidth=100.0, flops=1000.0)
+    assert peaks.share(flops=1000, nbytes=10, seconds=2) == 0.5
+    assert peaks.share(flops=10, nbytes=100, seconds=4) == 0.25
+
+
+def test_measured_peaks_are_a_machine_s() -> None:
+    peaks = measure_cpu_peaks("float32")
+    assert 1e8 < peaks.bandwidth < 1e13
+    assert 1e8 < peaks.flops < 1e15
+
+
+def test_rivals_agree_with_each_other_and_failures_are_told() -> None:
+    problem = parse_problem("ab,cb->ca", "5", "float64")
+    operands = [random_operand(np.random.default_rng(4), (5, 5), "float64") for _ in range(2)]
+    calls, reasons = find_rivals(problem, operands, np.empty((5, 5)), None, gpu=False)
+    assert set(calls) == {"numpy.einsum", "opt_einsum"}
+    assert not reasons
+    for call in calls.values():
+        result = call()
+        np.testing.assert_allclose(result, operands[1] @ operands[0].T, rtol=1e-12)
+        assert result.flags.c_contiguous
+    calls, reasons = find_rivals(problem, operands[:1], np.empty((5, 5)), None, gpu=False)
+    assert not calls
+    assert set(reasons) == {"numpy.einsum", "opt_einsum"}
+
+
+# --- commands
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "complex64", "complex128", "int32", "uint8", "bool"]
+)
+def test_run_verifies_every_dtype(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--dtype", dtype]) == 0
+    out = capsys.readouterr().out
+    assert "abc,cbd->da on cpu" in out
+    assert f"result    {dtype}, shape (3, 6); right: " in out
+    for name in ("gett", "numpy.einsum", "opt_einsum"):
+        assert re.search(rf"^(no )?{re.escape(name)}:? +\S", out, re.MULTILINE), name
+    assert "roofline" in out
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "extents"),
+    [
+        ("ab,bc,cd,de->ea", "6"),
+        ("abb->a", "5"),
+        ("abc->cab", "4"),
+        ("a,a->", "9"),
+        ("a,b->ba", "3"),
+        ("ab,ab->ab", "3"),
+    ],
+)
+def test_run_takes_one_and_many_operands(subscripts: str, extents: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", subscripts, "--extents", extents, "--device", "cpu", "--repeat", "1"]) == 0
+    assert "right: max error / bound" in capsys.readouterr().out
+
+
+def test_a_wrong_result_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Wrong:
+        """A plan whose first element is off."""
+
+        def __init__(self, plan: Any) -> None:
+            self.plan, self.steps, self.flops, self.bytes = plan, plan.steps, plan.flops, plan.bytes
+
+        def __call__(self, *operands: Any, out: Any) -> None:
+            self.plan(*operands, out=out)
+            out.flat[0] += 1
+
+    real = gett.plan
+    monkeypatch.setattr(execute.gett, "plan", lambda *args, **options: Wrong(real(*args, **options)))
+    assert main(SMALL) == 1
+    assert "WRONG: max error / bound" in capsys.readouterr().out
+    assert main([*SMALL, "--dtype", "int64"]) == 1
+    assert "WRONG: elements differ" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "ab,bc->ac", "--extents", "a=2"], "no extent for modes 'b', 'c'"),
+        (["run", "ab,bc->ac", "--extents", "2", "--device", "cpu", "--precision", "half"], "half"),
+        (["run", "ab,bc->ac", "--extents", "2", "--dtype", "float31"], "float31"),
+        (["explain", "ab,bc->ac", "--extents", "2", "--arch", "sm_1"], "sm_1"),
+        (["explain", "ab,bc->adc", "--extents", "2"], "mode 'd'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("gett: ")
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "error", [MissingPackageError("CuPy is not installed: pip install gett[cuda13]"), DeviceError("no driver")]
+)
+def test_a_wanted_gpu_that_is_not_there(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_gpu() -> None:
+        raise error
+
+    monkeypatch.setattr("gett.cli.device._gpu", no_gpu)
+    assert find_place(None).arch == "cpu"
+    assert main(["run", "ab->a", "--extents", "2", "--device", "gpu"]) == 2
+    assert capsys.readouterr().err == f"gett: {error}\n"
+
+
+def test_explain_plans_for_a_gpu_that_need_not_be_there(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["explain", "amji,cbkm->kjicba", "--extents", "m=24,8", "--dtype", "float16"]
+    for arch in ("sm_90a", "sm_80"):
+        assert main([*command, "--arch", arch]) == 0
+        assert f"for {arch}: tile" in capsys.readouterr().out
+    assert main([*command, "--arch", "cpu"]) == 0
+    assert "NumPy" in capsys.readouterr().out
+
+
+def test_cache_shows_and_clears(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache"]) == 0
+    assert os.environ["GETT_CACHE_DIR"] in capsys.readouterr().out
+    assert main(["cache", "--clear"]) == 0
+
+
+def test_usage_errors_are_argparse_s() -> None:
+    for arguments in ([], ["dance"], ["run"], [*SMALL[:-1], "0"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+
+
+def test_demo_is_verified_and_quick() -> None:
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "gett", "demo", "--device", "cpu"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    assert done.returncode == 0, done.stderr
+    assert seconds < 20
+    assert done.stderr.count("right") == 3
+    verified = [line for line in done.stdout.splitlines() if line.endswith(" yes")]
+    assert len(verified) == 3
+    for line in verified:
+        assert 0 <= float(line.split()[-2]) <= 1
+
+
+# --- the README
+
+
+def first_block() -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^```(?:sh|bash|shell)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    return [line for line in block[1].splitlines() if line.strip() and not line.startswith("#")]
+
+
+def test_readme_starts_with_two_commands_of_one_line() -> None:
+    main_job, tests = first_block()
+    assert "python -m gett demo" in main_job
+    for word in ("ruff check", "ruff format --check", "mypy", "pytest"):
+        assert word in tests
+    for command in (main_job, tests):
+        assert "venv" in command
+        assert "pip install" in command
+        assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0
+
+
+def test_ci_reads_the_second_command_from_the_readme() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    program = re.search(r"^command=\$\((awk .*)\)$", script, re.MULTILINE)
+    assert program is not None
+    found = subprocess.run(["bash", "-c", program[1]], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert found.strip() == first_block()[1]

@@ -1,0 +1,184 @@
+"""Generated kernels of real plans, compiled without a GPU: no errors, no spills, no local memory, structs as packed.
+
+`compile_kernel` raises on spills, and the resources of the cubin are checked besides. Equal texts are compiled once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gett.codegen.index import ParamTable
+from gett.codegen.params import ALPHA, BETA, NAMED, POINTERS, declare_params, pack_params
+from gett.codegen.records import KernelSource
+from gett.codegen.render import render_kernel
+from gett.codegen.types import CPP
+from gett.errors import CompileError
+from gett.jit import compile_kernel, resources
+from gett.plan import make_gemm_plan
+from gett.schedule.archs import arch_facts
+from gett.schedule.records import Schedule
+from gett.schedule.select import candidates
+from gett.schedule.space import REGISTER_LIMIT, register_estimate
+from tests.cases import TILED, Case, Layout, reduced, spread, tccg
+
+REGISTERS = 255  # of a thread, on every architecture
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel to compile."""
+
+    name: str
+    arch: str
+    schedule: Schedule
+    source: KernelSource
+    with_c: bool
+
+
+def job(case: Case, dtype: str, arch: str, *, rank: int = 0, with_c: bool = False, precision: str = "ieee") -> Job:
+    plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None, precision=precision))
+    found = [s for s in candidates(plan, arch) if s.family in ("sm80", "simt")]
+    schedule = spread(found, rank + 1)[min(rank, len(found) - 1)]
+    name = f"{case.name} {dtype} {arch} #{rank}"
+    return Job(name, arch, schedule, render_kernel(plan, schedule).source, with_c)
+
+
+def jobs() -> list[Job]:
+    """The first candidate of every TCCG case in float16, a selection of everything else."""
+    full = tccg()
+    out = [job(c, "float16", "sm_90a" if i % 2 else "sm_80") for i, c in enumerate(full)]
+    for offset, dtype in enumerate(("float32", "float64", "complex64", "complex128", "int8", "int32", "int64", "bool")):
+        for i, c in enumerate(full[offset % 5 :: 5]):
+            out.append(job(c, dtype, "sm_80" if i % 2 else "sm_90a", with_c=i == 1))
+    out += [job(c, "float32", "sm_90a", precision="tf32") for c in full[2::5]]
+    out += [job(c, "bfloat16", "sm_80") for c in full[4::10]]
+    for i, c in enumerate(TILED):
+        dtype = ("float16", "complex64", "float64", "int8")[i % 4]
+        out.append(job(c, dtype, "sm_80" if i % 2 else "sm_90a", rank=i % 3, with_c=i % 5 == 0))
+    # Every way of the kernels, from the small cases that meet it.
+    for rank in range(3):
+        out.append(job(reduced(full[13], 1 << 20), "float16", "sm_80", rank=rank))
+        out.append(job(reduced(full[18], 1 << 20), "float32", "sm_90a", rank=rank))
+    unique: dict[tuple[str, str], Job] = {}
+    for j in out:
+        unique.setdefault((j.arch, j.source.text), j)
+    return list(unique.values())
+
+
+JOBS = jobs()
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | CompileError]:
+    """The cubin, or the error, of each job; nothing comes from a cache."""
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setenv("GETT_CACHE_DIR", str(tmp_path_factory.mktemp("cold")))
+
+        def run(j: Job) -> tuple[str, bytes | CompileError]:
+            try:
+                return j.name, compile_kernel(j.source, j.arch)
+            except CompileError as error:
+                return j.name, error
+
+        return dict(pool.map(run, JOBS))
+
+
+@pytest.mark.parametrize("j", JOBS, ids=lambda j: j.name)
+def test_kernels_compile_without_spills(j: Job, compiled: dict[str, bytes | CompileError]) -> None:
+    cubin = compiled[j.name]
+    if isinstance(cubin, CompileError):
+        raise cubin
+    found = resources(cubin)
+    assert set(found) == set(j.source.entries)
+    threads = 32 * math.prod(j.schedule.warps)
+    facts = arch_facts(j.arch)
+    for entry in found.values():
+        assert entry.local_bytes == 0
+        assert 0 < entry.registers <= REGISTERS
+    main = found["gett_tiled"]
+    # What the register file is handed out in; a block that does not fit could not be launched.
+    assert -(-main.registers // 8) * 8 * threads <= facts.regs_per_sm
+    assert main.shared_bytes + j.schedule.smem_bytes <= facts.smem_per_block
+
+
+def test_the_selection_meets_every_kind_of_kernel() -> None:
+    texts = [(j, j.source.text) for j in JOBS]
+    for what in (
+        "kKTable = true", "kSplit = true", "kHasC = true", "kKRagged = true", "kAsync = false", "kMajorK = false",
+        "kVecK = true", "TensorMma", "SimtMma",
+    ):  # fmt: skip
+        assert {j.arch for j, text in texts if what in text} == {"sm_80", "sm_90a"}, what
+    ways = [w for j in JOBS for w in (j.schedule.a, j.schedule.b) if w is not None]
+    assert any(w.prefix > 1 for w in ways)
+    assert any(w.vector == 1 and not w.asynchronous for w in ways)
+    elements = {line.removeprefix("  typedef ").removesuffix(" Element;") for _, text in texts
+                for line in text.splitlines() if line.endswith(" Element;")}  # fmt: skip
+    dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8", "int32", "int64", "bool")
+    assert elements == {CPP[d] for d in dtypes}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_compiler_lays_the_argument_out_as_it_is_packed(dtype: str, wide: bool) -> None:
+    table = ParamTable()
+    for s in (7, 2**40 if wide else 9, -3):
+        table.stride(s)
+    for d in (3, 5):
+        table.divisor(d)
+    table.count(17)
+    names = {"one": 1, "two": 2, "three": 3}
+    size = len(pack_params(names, table))
+    first = NAMED + 4 * 4
+    after = first + 3 * (8 if wide else 4)
+    offsets = {**dict(POINTERS), "alpha": ALPHA, "beta": BETA, "one": NAMED, "two": NAMED + 4, "s": first, "f": after,
+               "i": after + 24}  # fmt: skip
+    checks = "".join(f'static_assert(__INTADDR__(&((Params*)0)->{m}) == {at}, "{m}");\n' for m, at in offsets.items())
+    text = (
+        f'#include "gett/common.cuh"\n{declare_params(dtype, dtype, dtype, names, table)}'
+        f'static_assert(sizeof(Params) == {size}, "size");\n{checks}'
+        'extern "C" __global__ void k(const __grid_constant__ Params p) {}\n'
+    )
+    assert resources(compile_kernel(KernelSource(text, ("k",)), "sm_80"))["k"].local_bytes == 0
+    with pytest.raises(CompileError, match="size"):
+        compile_kernel(KernelSource(text.replace(f"== {size}", f"== {size + 16}"), ("k",)), "sm_80")
+
+
+def test_shared_memory_is_what_the_schedule_reserves() -> None:
+    """The template's own account equals the schedule's, to the byte, where K is not split."""
+    sources = {}
+    for i, case in enumerate(TILED[::3]):
+        plan = make_gemm_plan(case.contraction(("float16", "complex64", "int8")[i % 3], with_c=Layout()))
+        whole = [s for s in candidates(plan, "sm_80") if s.split_k == 1]
+        for s in whole[:1]:
+            text = render_kernel(plan, s).source.text
+            sources[text + '\nstatic_assert(Kernel::kSmemBytes == Traits::kSmemBytes, "shared memory");\n'] = s
+    assert len(sources) > 5
+    for text in sources:
+        compile_kernel(KernelSource(text, ("gett_tiled",)), "sm_80")
+
+
+def test_the_estimate_of_registers_is_not_blind(compiled: dict[str, bytes | CompileError]) -> None:
+    """Where much is estimated much is used: the estimate is what keeps spilling tiles away from the compiler."""
+    pairs = []
+    for j in JOBS:
+        cubin = compiled[j.name]
+        if isinstance(cubin, bytes):
+            pairs.append((register_estimate(j.schedule), resources(cubin)["gett_tiled"].registers))
+    heavy = [used for estimate, used in pairs if estimate > 0.8 * REGISTER_LIMIT]
+    light = [used for estimate, used in pairs if estimate < 0.5 * REGISTER_LIMIT]
+    assert heavy
+    assert light
+    assert min(heavy) > 128
+    assert max(light) < 200
+
+
+def test_data_of_the_cases_is_in_the_tree() -> None:
+    path = Path(__file__).parents[2] / "benchmarks" / "data" / "tccg.json"
+    assert [c.name for c in tccg()] == [c["name"] for c in json.loads(path.read_text(encoding="utf-8"))["cases"]]
+    assert len(tccg()) == 25

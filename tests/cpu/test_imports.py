@@ -1,0 +1,94 @@
+"""Imports run downward only, and heavy packages load late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# From the bottom up; a part may import what stands on lower lines, and itself. The last lines before the entry points
+# are one API in several files: they may import each other.
+LAYERS = [
+    "layouts",
+    "gett.errors",
+    "gett.env",
+    "gett.frontend",
+    "gett.plan",
+    "gett.cpu gett.schedule",
+    "gett.codegen",
+    "gett.jit",
+    "gett.runtime",
+    "gett.tune",
+    "gett.api gett.array_functions gett.arrays gett.backends gett.checks gett.contraction_plan gett.explain "
+    "gett.network gett.plan_cache gett.planning",
+    "gett",
+    "gett.baselines",
+    "gett.cli",
+    "gett.__main__",
+]
+LEVEL = {part: level for level, line in enumerate(LAYERS) for part in line.split()}
+API = LEVEL["gett.api"]
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(p): p for top in ("layouts", "gett") for p in sorted((ROOT / top).rglob("*.py"))}
+
+
+def part_of(module: str) -> str:
+    """The line of LAYERS that a module belongs to: its top-level package or file."""
+    return "layouts" if module.split(".")[0] == "layouts" else ".".join(module.split(".")[:2])
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Every import with the full name of what it imports, modules inside packages resolved."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield node, inner if inner in MODULES else str(node.module)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_run_downward(module: str) -> None:
+    own = part_of(module)
+    assert own in LEVEL, f"{own} has no place in the order of imports"
+    for node, target in imports(ast.parse(MODULES[module].read_text())):
+        other = part_of(target)
+        if target.split(".")[0] not in ("layouts", "gett") or other == own:
+            continue
+        assert other in LEVEL, f"{module}, line {getattr(node, 'lineno', 0)}: {other} has no place in the order"
+        allowed = LEVEL[other] < LEVEL[own] or LEVEL[other] == LEVEL[own] == API
+        assert allowed, f"{module}, line {getattr(node, 'lineno', 0)}: {own} may not import {other}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_cupy_is_imported_late_if_at_all(module: str) -> None:
+    tree = ast.parse(MODULES[module].read_text())
+    names = {target.split(".")[0] for _, target in imports(tree)}
+    if part_of(module) in ("layouts", "gett.schedule", "gett.codegen"):
+        assert not names & {"cupy", "cupyx", "cupy_backends"}
+    if part_of(module) == "layouts":
+        assert names <= sys.stdlib_module_names | {"layouts"}
+    if part_of(module) != "gett.baselines":
+        top = ast.Module([n for n in tree.body if not isinstance(n, ast.FunctionDef | ast.ClassDef)], [])
+        guarded = [n for n in top.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+        top.body = [n for n in top.body if n not in guarded]
+        assert "cupy" not in {target.split(".")[0] for _, target in imports(top)}
+
+
+@pytest.mark.parametrize("package", ["layouts", "gett"])
+def test_importing_loads_no_heavy_package(package: str) -> None:
+    program = f"import sys, {package}; print([m for m in ('cupy', 'opt_einsum', 'torch', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

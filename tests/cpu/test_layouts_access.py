@@ -1,0 +1,195 @@
+"""Alignment, vector width, contiguous runs and boxes, against the bytes themselves."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layouts import (
+    Box,
+    Layout,
+    TileDim,
+    alignment,
+    boxes,
+    contiguous_run,
+    flat_box,
+    max_vector,
+    run_bandwidth,
+    run_cost,
+    sector_efficiency,
+    unit_mode,
+)
+
+
+def test_unit_mode() -> None:
+    assert unit_mode((4, 5), (20, 4), 4) == 1
+    assert unit_mode((4, 5), (20, -4), 4) is None
+    assert unit_mode((1, 5), (4, 16), 4) is None
+    assert unit_mode((3, 5), (2, 2), 2) == 1  # overlapping views: the longer run
+
+
+@given(st.integers(0, 64), st.lists(st.tuples(st.integers(1, 4), st.integers(-48, 48)), max_size=3))
+def test_alignment_divides_every_address(base: int, modes: list[tuple[int, int]]) -> None:
+    found = alignment(base, [s for e, s in modes if e > 1])
+    addresses = {base + o for o in Layout(tuple(e for e, _ in modes), tuple(s for _, s in modes))}
+    assert all(a % found == 0 for a in addresses)
+    assert found == 256 or any(a % (2 * found) for a in addresses)
+
+
+@given(
+    st.sampled_from((1, 2, 4, 8, 16)),
+    st.integers(1, 64),
+    st.lists(st.tuples(st.integers(2, 4), st.integers(-64, 64)), max_size=2),
+    st.sampled_from((1, 2, 4, 8, 16, 32)),
+)
+def test_max_vector(itemsize: int, run: int, others: list[tuple[int, int]], base: int) -> None:
+    """The result is aligned and straddles no row at any coordinate, and twice the result is not."""
+
+    def legal(vector: int) -> bool:
+        rows = [base + o for o in Layout(tuple(e for e, _ in others), tuple(s for _, s in others))]
+        starts = range(0, run, vector)
+        width = vector * itemsize
+        return width <= 16 and all(s + vector <= run and (r + s * itemsize) % width == 0 for r in rows for s in starts)
+
+    vector = max_vector(itemsize, run, [s for _, s in others], base)
+    assert vector == 1 or legal(vector)
+    assert not legal(2 * vector)
+
+
+@st.composite
+def cut_tensors(draw: st.DrawFn, flatten: bool) -> tuple[Box, tuple[int, ...], int]:
+    """A box and the byte strides of a tensor whose modes lie in any order, with gaps between some."""
+    extents = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    itemsize = draw(st.sampled_from((2, 4, 8)))
+    strides = [0] * len(extents)
+    step = itemsize * draw(st.sampled_from((1, 1, 1, 3)))
+    for m in draw(st.permutations(range(len(extents)))):
+        strides[m] = step * draw(st.sampled_from((1, 1, -1)))
+        step *= extents[m]
+        step += itemsize * draw(st.sampled_from((0, 0, 1)))
+    order = draw(st.permutations(range(len(extents))))
+    cuts = draw(st.lists(st.booleans(), min_size=len(order), max_size=len(order))) if flatten else [True] * len(order)
+    groups: list[list[int]] = []
+    for m, new in zip(order, cuts, strict=True):
+        if new or not groups:
+            groups.append([m])
+        else:
+            groups[-1].append(m)
+    dims = []
+    for g in groups:
+        # Whole modes, then a share of the next that divides it, or any share of the last: tiles start at rows' starts.
+        whole = draw(st.integers(0, len(g) - 1))
+        extent = extents[g[whole]]
+        share = draw(st.sampled_from([s for s in range(1, extent + 1) if whole == len(g) - 1 or extent % s == 0]))
+        dims.append(TileDim(tuple(g), math.prod(extents[m] for m in g[:whole]) * share))
+    return Box(extents, tuple(dims)), tuple(strides), itemsize
+
+
+def runs_of_tile(box: Box, strides: tuple[int, ...], itemsize: int, tile: int) -> list[int]:
+    """Lengths in bytes of the maximal runs of memory that a tile touches."""
+    coords = (box.coordinates(tile, i) for i in range(box.size))
+    touched = sorted({sum(x * s for x, s in zip(c, strides, strict=True)) for c in coords if c is not None})
+    breaks = [i for i in range(1, len(touched)) if touched[i] != touched[i - 1] + itemsize]
+    return [(b - a) * itemsize for a, b in itertools.pairwise([0, *breaks, len(touched)])]
+
+
+@given(cut_tensors(flatten=False))
+def test_contiguous_run_of_boxes(case: tuple[Box, tuple[int, ...], int]) -> None:
+    box, strides, itemsize = case
+    assert set(runs_of_tile(box, strides, itemsize, 0)) == {contiguous_run(box, strides, itemsize)}
+
+
+@given(cut_tensors(flatten=True))
+def test_contiguous_run_of_flattened_boxes(case: tuple[Box, tuple[int, ...], int]) -> None:
+    box, strides, itemsize = case
+    assert set(runs_of_tile(box, strides, itemsize, 0)) == {contiguous_run(box, strides, itemsize)}
+
+
+@given(st.integers(2, 12), st.integers(2, 12), st.integers(1, 40))
+def test_contiguous_run_of_ragged_cuts_is_the_mean(inner: int, outer: int, block: int) -> None:
+    """Rows of `inner` elements with a gap, flattened and cut anywhere: the mean over a whole period of the cut."""
+    block = min(block, inner * outer)
+    period = math.lcm(inner, block)
+    box = flat_box((inner, max(outer, period // inner)), block)
+    strides = (4, 4 * inner + 4)
+    # Over a period the cut tiles are all full, so they hold `period` elements in as many runs as there are pieces.
+    lengths = [r for t in range(period // block) for r in runs_of_tile(box, strides, 4, t)]
+    assert contiguous_run(box, strides, 4) == sum(lengths) // 4 // len(lengths) * 4
+
+
+def test_contiguous_run_of_the_case_bmji() -> None:
+    """bmji,cakm->kjicba: D's box of i6 c10 b20 a24 covers a and b, so each i is one run whatever the order."""
+    a, b, c, i = 24, 20, 20, 24
+    strides = (2, 2 * a, 2 * a * b, 2 * a * b * c)
+    box = Box((a, b, c, i), (TileDim((3,), 6), TileDim((2,), 10), TileDim((1,), b), TileDim((0,), a)))
+    assert contiguous_run(box, strides, 2) == 2 * a * b * 10 == 9600
+    whole = Box((a, b, c, i), (TileDim((3,), 1), TileDim((0,), a), TileDim((2,), c), TileDim((1,), b)))
+    assert contiguous_run(whole, strides, 2) == 2 * a * b * c
+
+
+@given(st.integers(1, 200), st.sampled_from((1, 2, 4, 8, 16, 32, 128)))
+def test_sector_efficiency(run: int, align: int) -> None:
+    starts = range(0, 128, align)
+    touched = [len({(s + x) // 32 for x in range(run)}) for s in starts]
+    assert sector_efficiency(run, align) == pytest.approx(run * len(starts) / (32 * sum(touched)), rel=1e-12)
+
+
+def test_run_bandwidth_reproduces_the_measurement() -> None:
+    for run, load, store in ((16, 1.6, 0.8), (32, 2.4, 2.8), (64, 2.7, 3.2), (128, 2.9, 3.2), (256, 3.1, 3.8)):
+        assert run_bandwidth(run) * 4.25 == pytest.approx(load)
+        assert run_bandwidth(run, store=True) * 4.25 == pytest.approx(store)
+    assert run_bandwidth(48, store=True, start_alignment=16, bulk=True) * 4.25 == pytest.approx(0.5)
+    # measured 2.6 for loads of 48 bytes that cut sectors
+    assert run_bandwidth(48, start_alignment=16, bulk=True) * 4.25 == pytest.approx(2.6, rel=0.2)
+
+
+@given(st.integers(1, 600), st.booleans(), st.booleans(), st.sampled_from((1, 2, 4, 8, 16)))
+def test_run_cost_is_sane(run: int, store: bool, bulk: bool, align: int) -> None:
+    cost = run_cost(run, store=store, bulk=bulk)
+    assert cost >= 1
+    whole = -(-run // 32) * 32
+    assert run_cost(whole, store=store, bulk=bulk) <= cost * 1.0001
+    assert run_cost(whole + 32, store=store, bulk=bulk) <= run_cost(whole, store=store, bulk=bulk) * 1.0001
+    assert run_cost(run, store=store, bulk=bulk, start_alignment=align) >= cost * 0.9999
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    st.sampled_from((16, 64, 128, 168)),
+    st.sampled_from((1, 4, 8)),
+)
+def test_boxes(extents: list[int], block: int, multiple: int) -> None:
+    order = list(range(len(extents)))[::-1]
+    found = boxes(extents, block, prefer=order, multiple=multiple)
+    assert found[-1] == flat_box(extents, block)
+    assert len(set(found)) == len(found)
+    efficiencies = [b.efficiency(block) for b in found[:-1]]
+    assert efficiencies == sorted(efficiencies, reverse=True)
+    for box in found[:-1]:
+        assert box.size <= block
+        assert box.efficiency(block) >= 0.8 - 1e-9
+        cut = {d.modes[0]: d.box for d in box.dims}
+        first = order[0]
+        assert cut[first] % multiple == 0 or cut[first] in (1, extents[first])
+        ranks = [order.index(d.modes[0]) for d in box.dims if d.box > 1]
+        assert ranks == sorted(ranks)
+
+
+def test_boxes_finds_the_waste_free_ones() -> None:
+    found = boxes((72, 84), 168, prefer=(1, 0))
+    assert (found[0].dims, found[0].efficiency(168)) == ((TileDim((1,), 84), TileDim((0,), 2)), 1.0)
+    # 84 x 3 of 256 rows
+    padded = Box((84, 72), (TileDim((0,), 84), TileDim((1,), 3)))
+    assert padded in boxes((84, 72), 256)
+    assert padded.efficiency(256) == pytest.approx(84 * 3 / 256)
+
+
+@given(cut_tensors(flatten=True))
+def test_tiles_cover_every_element_once(case: tuple[Box, tuple[int, ...], int]) -> None:
+    box, _, _ = case
+    seen = [c for t in range(box.tiles) for i in range(box.size) if (c := box.coordinates(t, i)) is not None]
+    assert sorted(seen) == sorted(itertools.product(*(range(e) for e in box.extents)))

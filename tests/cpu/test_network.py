@@ -1,0 +1,195 @@
+"""More than two operands: paths, steps, the mode order of intermediates, their lifetime."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+
+import numpy as np
+import opt_einsum
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gett
+from gett.network import find_steps, freeze_optimize
+from tests.cpu.strategies import Case, contractions, values
+
+RNG = np.random.default_rng(11)
+EXAMPLES = settings(max_examples=40, deadline=None)
+DTYPES = ("bool", "int64", "float64", "complex128")
+
+
+def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
+    return values(RNG, shape, np.dtype(dtype))
+
+
+@EXAMPLES
+@given(contractions(operands=3, dtypes=DTYPES), st.sampled_from([True, False, "greedy", "optimal", [(0, 1, 2)]]))
+def test_three_operands(case: Case, optimize):
+    result = gett.einsum(case.subscripts, *case.operands, optimize=optimize)
+    np.testing.assert_array_equal(result, case.reference())
+
+
+@EXAMPLES
+@given(contractions(operands=5, dtypes=DTYPES, max_modes=8, extents=(1, 2, 3)), st.booleans())
+def test_five_operands(case: Case, optimize):
+    result = gett.einsum(case.subscripts, *case.operands, optimize=optimize)
+    np.testing.assert_array_equal(result, case.reference())
+
+
+@pytest.mark.parametrize(
+    "optimize",
+    [
+        True,
+        False,
+        None,
+        "auto",
+        "greedy",
+        "optimal",
+        "dp",
+        "branch-2",
+        ("greedy", 1000),
+        ["einsum_path", (0, 1), (0, 2), (0, 1)],
+        [(1, 2), (0, 1), (0, 1)],
+        [(0, 1, 2, 3)],
+        [(0,), (0, 1, 3), (0, 1)],
+        ((3, 0), [1, 0], (0, 1)),
+    ],
+)
+def test_optimize_takes_what_opt_einsum_and_numpy_take(optimize):
+    operands = [integers(3, 4), integers(4, 5), integers(5, 2), integers(2, 3)]
+    for subscripts in ("ab,bc,cd,de->ae", "ab,bc,cd,da", "ab,bc,cd,ea->eb"):
+        expected = np.einsum(subscripts, *operands)
+        np.testing.assert_array_equal(gett.einsum(subscripts, *operands, optimize=optimize), expected)
+        np.testing.assert_array_equal(gett.einsum(subscripts, *operands, optimize=optimize), expected)
+
+
+@pytest.mark.parametrize("path", [[(0, 3), (0, 1)], [(0, 1)], [(0, 0), (0, 1)], [(0, 1), (0, 1), (0, 1)], [(-1, 0)]])
+def test_paths_that_do_not_fit(path):
+    with pytest.raises(gett.OptionError, match="path"):
+        gett.einsum("ab,bc,cd", *[np.ones((2, 2))] * 3, optimize=path)
+
+
+def test_path_optimizer_objects():
+    operands = [integers(3, 4), integers(4, 5), integers(5, 2), integers(2, 3)]
+    optimizer = opt_einsum.RandomGreedy(max_repeats=2)
+    expected = np.einsum("ab,bc,cd,de->ae", *operands)
+    np.testing.assert_array_equal(gett.einsum("ab,bc,cd,de->ae", *operands, optimize=optimizer), expected)
+    with pytest.raises(gett.OptionError, match="new instance"):  # opt_einsum ties an optimizer to one contraction
+        gett.einsum("ab,bc,cd,da->", *operands, optimize=optimizer)
+
+
+def test_a_mode_along_which_no_operand_varies_still_counts():
+    ones = np.broadcast_to(2, (3, 4))
+    np.testing.assert_array_equal(gett.einsum("ab,b,->b", ones, np.ones(4, int), 1), [6] * 4)
+    np.testing.assert_array_equal(gett.einsum("ab,ba,a->b", ones, ones.T, ones[:, 0]), [24] * 4)
+    np.testing.assert_array_equal(gett.einsum("ab,,->ba", ones, 1, 1), ones.T)
+
+
+def test_broadcast_and_repeated_labels_in_a_network():
+    a, b, c = integers(3, 3, 4), integers(1, 5), integers(4, 1, 5)
+    for subscripts in ("iij,jk,jlk->il", "iij,jk,jlk->lki", "iij,...k,jlk->...i"):
+        np.testing.assert_array_equal(gett.einsum(subscripts, a, b, c), np.einsum(subscripts, a, b, c))
+
+
+def test_steps_are_spelled_and_chain():
+    plan = gett.plan("ab,bc,cd->ad", *[((8, 8), "f4")] * 3, optimize=[(0, 1), (0, 1)])
+    assert [(s.name, s.inputs, s.output) for s in plan.steps] == [("ab,bc->ac", (0, 1), 3), ("cd,ac->ad", (2, 3), 4)]
+    assert plan.path_info.path == [(0, 1), (0, 1)]
+    assert plan.flops == 2 * 2 * 8**3
+    assert plan.intermediate_bytes == 8 * 8 * 4
+    assert plan.bytes == sum(s.gemm.bytes for s in plan.steps)
+
+
+def test_an_intermediate_lies_as_its_consumer_wants():
+    """Kept modes first in the order of the result, then the summed ones as the partner has them in memory."""
+    extents = [4] * 6
+    a, b, c, d, e, f = range(6)
+    terms = [(a, e), (e, b, c, d), (d, c, f)]
+    for memory in ([d, c, f], [c, f, d]):
+        steps, _ = find_steps(terms, (f, b, a), extents, [[a, e], [e, b, c, d], memory], [(0, 1), (0, 1)])
+        assert steps[0].modes == (b, a, *[m for m in memory if m in (c, d)])
+        assert steps[1].modes == (f, b, a)
+
+
+def test_summed_modes_agree_between_two_intermediates():
+    terms = [(0, 2), (2, 3, 4), (3, 4, 5), (5, 1)]
+    memory = [list(t) for t in terms]
+    steps, _ = find_steps(terms, (1, 0), [3] * 6, memory, [(0, 1), (0, 1), (0, 1)])
+    assert [s.modes for s in steps] == [(0, 3, 4), (1, 3, 4), (1, 0)]
+
+
+def test_k_fuses_into_one_mode_in_a_chain():
+    plan = gett.plan("aij,ijkl,klb->ab", ((5, 4, 3), "f8"), ((4, 3, 2, 6), "f8"), ((2, 6, 7), "f8"))
+    for step in plan.steps:
+        assert len(step.gemm.k) == 1
+        assert len(step.gemm.m) == len(step.gemm.n) == 1
+
+
+def test_a_single_operand_step_sums_early():
+    plan = gett.plan("ab,bc,cd->ad", ((3, 4), "f8"), ((4, 5), "f8"), ((5, 2), "f8"), optimize=[(1,), (0, 1, 2)])
+    assert len(plan.steps) == 2  # every mode of the operand is still needed: there is nothing to do for it alone
+    plan = gett.plan("abx,bc,cd->ad", ((3, 4, 9), "f8"), ((4, 5), "f8"), ((5, 2), "f8"), optimize=[(0,), (0, 1, 2)])
+    assert plan.steps[0].name == "abx->ab"
+    assert len(plan.steps) == 3
+
+
+def test_intermediates_are_freed_as_soon_as_used():
+    operands = [integers(6, 6) for _ in range(5)]
+    plan = gett.plan("ab,bc,cd,de,ef->af", *operands, optimize=False)
+    alive: list[weakref.ref[np.ndarray]] = []
+    counts: list[int] = []
+    wrapped = []
+    for execute in plan._bound[-1]:
+
+        def watch(a, b, c, d, alpha, beta, execute=execute):
+            gc.collect()
+            counts.append(sum(ref() is not None for ref in alive))
+            alive.append(weakref.ref(d))
+            execute(a, b, c, d, alpha, beta)
+
+        wrapped.append(watch)
+    fresh = type(plan)(
+        plan._request, plan.subscripts, plan.steps, plan.path_info, plan._d, "C", lambda _: tuple(wrapped), plan._replan
+    )
+    fresh._bound.clear()
+    result = fresh(*operands)
+    np.testing.assert_array_equal(result, np.linalg.multi_dot(operands))
+    assert counts == [0, 1, 1, 1]  # when a step runs, only the previous result is alive
+
+
+def test_more_than_52_labels():
+    count = 70
+    operands = [integers(2, 2) for _ in range(count)]
+    args = [x for i, a in enumerate(operands) for x in (a % 2, [i, i + 1])]
+    expected = np.linalg.multi_dot([a % 2 for a in operands])
+    np.testing.assert_array_equal(gett.einsum(*args, [0, count]), expected)
+
+
+def test_out_dtype_and_order_of_a_network():
+    operands = [integers(3, 4, dtype="float32"), integers(4, 5, dtype="int16"), integers(5, 2)]
+    expected = np.einsum("ab,bc,cd->da", *operands)
+    result = gett.einsum("ab,bc,cd->da", *operands, order="F")
+    assert result.dtype == expected.dtype
+    assert result.flags.f_contiguous
+    np.testing.assert_array_equal(result, expected)
+    out = np.zeros((4, 6))[::-2, ::2]
+    assert gett.einsum("ab,bc,cd->da", *operands, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_empty_network():
+    for shapes in itertools.permutations([(0, 3), (3, 4), (4, 0)]):
+        a, b, c = (np.ones(s) for s in shapes)
+        letters = {0: "z", 3: "x", 4: "y"}
+        subscripts = ",".join("".join(letters[e] for e in s) for s in shapes)
+        for output in ("", "x", "zy"):
+            expected = np.einsum(f"{subscripts}->{output}", a, b, c)
+            np.testing.assert_array_equal(gett.einsum(f"{subscripts}->{output}", a, b, c), expected)
+
+
+def test_freeze_optimize():
+    assert freeze_optimize([[0, 1], (0, 1)]) == ((0, 1), (0, 1))
+    assert freeze_optimize("greedy") == "greedy"

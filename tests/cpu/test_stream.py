@@ -1,0 +1,268 @@
+"""The `stream` family without a GPU: schedules, every access of its kernels, compilation for two architectures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import contraction_of
+from stream_walk import StreamWalk
+
+from gett.codegen.render import render_kernel
+from gett.errors import ScheduleError
+from gett.frontend.contraction import Contraction, Operand
+from gett.jit.compile import compile_uncached
+from gett.plan import GemmPlan, make_gemm_plan
+from gett.schedule import stream_sums
+from gett.schedule.archs import arch_facts
+from gett.schedule.stream import stream_schedule
+from gett.schedule.stream_boxes import swizzled, walk_index
+from layouts.swizzle import conflicts
+
+FACTS = arch_facts("sm_90a")
+
+
+def array(shape: tuple[int, ...], dtype: str, layout: str = "C") -> Any:
+    """An array without meaningful values, in a layout: C, F, reversed, gaps (every second element), shifted."""
+    if layout == "reversed":
+        return np.zeros(shape, dtype)[tuple(slice(None, None, -1) for _ in shape)]
+    if layout == "gaps":
+        return np.zeros([2 * e for e in shape], dtype)[tuple(slice(None, None, 2) for _ in shape)]
+    if layout == "shifted":
+        buffer = np.zeros(math.prod(shape) + 16, dtype)
+        start = -(buffer.ctypes.data // buffer.itemsize) % 16 + 1  # one element behind a multiple of 16
+        return buffer[start : start + math.prod(shape)].reshape(shape)
+    buffer = np.zeros(math.prod(shape) + 32, dtype)
+    start = -(buffer.ctypes.data // buffer.itemsize) % 32
+    dense = buffer[start : start + math.prod(shape)]
+    return dense.reshape(shape, order=layout)
+
+
+def plan_for(
+    subscripts: str, shapes: list[tuple[int, ...]], dtype: str, layouts: str = "C", with_c: bool = False,
+    shape_d: tuple[int, ...] | None = None,
+) -> tuple[GemmPlan, dict[str, int]]:  # fmt: skip
+    """A plan and the addresses of its tensors; `layouts` are those of A, B, D and C, the last one repeated."""
+    kinds = layouts.split()
+    kinds += kinds[-1:] * (4 - len(kinds))
+    inputs, output = subscripts.split("->")
+    extents: dict[str, int] = {}
+    for labels, shape in zip(inputs.split(","), shapes, strict=True):
+        extents |= dict(zip(labels, shape, strict=True))
+    operands = [array(s, dtype, k) for s, k in zip(shapes, kinds, strict=False)]
+    shape_d = shape_d or tuple(extents[x] for x in output)
+    d = array(shape_d, dtype, kinds[2])
+    c = array(shape_d, dtype, kinds[3]) if with_c else None
+    plan = make_gemm_plan(contraction_of(subscripts, operands[0], operands[1] if len(operands) > 1 else None, c, d))
+    named = dict(zip("ba" if plan.swapped else "ab", operands, strict=False)) | {"d": d}
+    named |= {} if c is None else {"c": c}
+    return plan, {name: x.__array_interface__["data"][0] for name, x in named.items()}
+
+
+WALKS = [
+    ("ab->ba", [(37, 70)], "float32", "C", False),
+    ("ab->ba", [(64, 128)], "float16", "C", False),
+    ("ab->ba", [(33, 24)], "complex128", "C", True),
+    ("ab->ba", [(40, 48)], "int8", "C F C", True),
+    ("abc->cba", [(8, 33, 24)], "float32", "C", False),
+    ("abc->acb", [(5, 16, 40)], "float64", "reversed C", False),
+    ("abc->bac", [(6, 7, 64)], "float16", "C", False),
+    ("abc->bac", [(6, 7, 64)], "float16", "shifted C", False),
+    ("abcdefghijk->kjihgfedcba", [(2,) * 11], "float32", "C", False),
+    ("abcdef->fcbeda", [(4, 3, 2, 4, 2, 8)], "float16", "gaps C", False),
+    ("aab->ba", [(9, 9, 30)], "float32", "C", False),
+    ("a->a", [(5000,)], "uint8", "C", False),
+    ("->", [()], "float32", "C", True),
+    ("ij,ij->ij", [(40, 72), (40, 72)], "float32", "C", True),
+    ("ij,ji->ij", [(40, 72), (72, 40)], "float16", "C", False),
+    ("ij,ij->ij", [(40, 72), (40, 72)], "float32", "C gaps F reversed", True),
+    ("ij,j->ij", [(40, 64), (64,)], "float32", "C", False),
+    ("ij,i->ji", [(40, 64), (40,)], "complex64", "C", False),
+    ("i,j->ij", [(70,), (96,)], "float16", "C", False),
+    ("ik,jl->lijk", [(6, 8), (5, 16)], "float32", "C", False),
+    ("ij->i", [(40, 264)], "float16", "C", False),
+    ("ij->i", [(40, 263)], "float32", "C", True),
+    ("ij->j", [(90, 72)], "float32", "C", False),
+    ("ij->j", [(90, 71)], "int8", "shifted", False),
+    ("ijk->ki", [(12, 5, 32)], "float32", "C", False),
+    ("ijk->j", [(12, 10, 16)], "float64", "reversed C", False),
+    ("ii->", [(40, 40)], "float32", "C", False),
+    ("ij,j->i", [(24, 264), (264,)], "float32", "C", False),
+    ("ij,j->i", [(24, 264), (264,)], "float32", "C gaps", False),
+    ("ij,i->j", [(64, 72), (64,)], "float16", "C", True),
+    ("ij,ji->", [(24, 40), (40, 24)], "float32", "C", False),
+    ("lij,lj->li", [(3, 10, 64), (3, 64)], "float32", "C", False),
+    ("ij,ij->j", [(30, 56), (30, 56)], "complex64", "C", False),
+    ("ijk,kji->", [(8, 6, 8), (8, 6, 8)], "float16", "C F", False),
+    ("ijkl,kj->il", [(5, 6, 7, 8), (7, 6)], "float32", "C", False),
+    ("i,i->", [(7,), (7,)], "float64", "reversed C", False),
+]
+
+
+@pytest.mark.parametrize(("subscripts", "shapes", "dtype", "layouts", "with_c"), WALKS)
+def test_every_product_is_formed_once_from_whole_vectors(
+    subscripts: str, shapes: list[tuple[int, ...]], dtype: str, layouts: str, with_c: bool
+) -> None:
+    plan, addresses = plan_for(subscripts, shapes, dtype, layouts, with_c)
+    walk = StreamWalk(plan, stream_schedule(plan, FACTS), addresses)
+    assert walk.walk() == walk.definition()
+
+
+def test_a_split_of_k_covers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_sums, "LEAST_SLICE", 1)
+    plan, addresses = plan_for("ij,j->i", [(3, 9001), (9001,)], "float32")
+    schedule = stream_schedule(plan, FACTS)
+    assert schedule.split_k > 1
+    walk = StreamWalk(plan, schedule, addresses)
+    assert walk.walk() == walk.definition()
+
+
+@pytest.mark.parametrize(("dtype", "splat"), [("float32", True), ("float16", False)])
+def test_broadcast_to_modes_that_only_d_has(dtype: str, splat: bool) -> None:
+    # Twelve equal elements are three vectors of 4, but vectors of 8 reach into the next twelve.
+    a, d = array((6, 32), dtype), array((6, 32, 12), dtype)
+    plan = make_gemm_plan(contraction_of("ab->abc", a, None, None, d))
+    addresses = {"a": a.ctypes.data, "d": d.ctypes.data}
+    walk = StreamWalk(plan, stream_schedule(plan, FACTS), addresses)
+    assert walk.ways["a"].splat == splat
+    assert walk.walk() == walk.definition()
+
+
+def dense(labels: str, extents: dict[str, int], names: str, dtype: str) -> Operand:
+    """A C-contiguous operand of any size, without memory."""
+    size = np.dtype(dtype).itemsize
+    strides: list[int] = []
+    for x in reversed(labels):
+        strides.insert(0, size)
+        size *= extents[x]
+    return Operand(tuple(names.index(x) for x in labels), tuple(strides), dtype, 256)
+
+
+def large(subscripts: str, dtype: str, **extents: int) -> GemmPlan:
+    """A plan of dense tensors that need not fit into memory."""
+    inputs, output = subscripts.split("->")
+    names = "".join(extents)
+    operands = [dense(x, extents, names, dtype) for x in inputs.split(",")]
+    b = operands[1] if len(operands) > 1 else None
+    d = dense(output, extents, names, dtype)
+    return make_gemm_plan(Contraction(tuple(names), tuple(extents.values()), operands[0], b, d, None, dtype))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "extents"),
+    [("float16", (4096, 4096)), ("float32", (4096, 4096)), ("float64", (2048, 2048)), ("complex128", (512, 1024)),
+     ("float32", (4224, 3000)), ("int8", (8192, 4096))],
+)  # fmt: skip
+def test_transposition_moves_16_bytes_at_a_time_without_bank_conflicts(dtype: str, extents: tuple[int, int]) -> None:
+    schedule = stream_schedule(large("ab->ba", dtype, a=extents[0], b=extents[1]), FACTS)
+    size, s = np.dtype(dtype).itemsize, schedule.stream
+    assert s is not None
+    assert s.a.staged
+    assert s.a.width * size == 16
+    assert s.vector * size == 16
+    assert all(d.box * size >= 64 for d in schedule.box_m.dims if d.box > 1)
+    for j in range(s.a.width):
+        lanes = [walk_index(schedule.box_m, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
+        assert conflicts([swizzled(x, s.a.mask, s.a.shift) for x in lanes], size) <= (1 if extents[0] != 4224 else 2)
+    assert conflicts([swizzled(lane * 16, s.a.mask, s.a.shift) for lane in range(32)], 16) == 1
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "extents", "along_k", "width"),
+    [
+        ("ij->i", {"i": 4096, "j": 4096}, True, 8),
+        ("ij->j", {"i": 4096, "j": 4096}, False, 8),
+        ("ij,j->i", {"i": 16384, "j": 16384}, True, 8),
+        ("ij,i->j", {"i": 16384, "j": 16384}, False, 8),
+        ("i,i->", {"i": 1 << 28}, True, 8),
+        ("lij,lj->li", {"l": 64, "i": 512, "j": 512}, True, 8),
+        ("ij->", {"i": 4096, "j": 4092}, True, 8),
+        ("ij->i", {"i": 4096, "j": 4092}, True, 4),
+    ],
+)
+def test_sums_stream_the_large_operand_in_its_own_order(
+    subscripts: str, extents: dict[str, int], along_k: bool, width: int
+) -> None:
+    plan = large(subscripts, "float16", **extents)
+    schedule = stream_schedule(plan, FACTS)
+    s = schedule.stream
+    assert s is not None
+    assert s.along_k == along_k
+    ways = [w for w in (s.a, s.b) if w is not None]
+    assert max(w.width for w in ways) == s.vector == width
+    blocks = schedule.box_m.tiles * schedule.split_k
+    assert blocks >= 2 * FACTS.sm_count
+    assert schedule.workspace_bytes <= 32 << 20
+    assert schedule.estimate_us >= plan.bytes / FACTS.dram_tbps * 1e-6
+
+
+def test_results_beyond_31_bits() -> None:
+    plan = large("i,j->ij", "float32", i=70_000, j=70_000)
+    schedule = stream_schedule(plan, FACTS)
+    assert schedule.box_m.volume > 2**32
+    last = schedule.box_m.tiles - 1
+    walk = StreamWalk(plan, schedule, dict.fromkeys("abd", 0))
+    at = walk._tile("o", last)["d"]
+    assert at == 70_000 * schedule.box_m.origin(last)[1] + schedule.box_m.origin(last)[0]
+    assert at > 2**32
+    with pytest.raises(ScheduleError, match=r"2\*\*31"):
+        stream_schedule(large("i,j->ij", "int8", i=2**31 - 1, j=2**31 - 1), FACTS)
+
+
+def test_empty_sums_and_empty_results() -> None:
+    plan, _ = plan_for("ij->i", [(5, 0)], "float32")
+    kernel = render_kernel(plan, stream_schedule(plan, FACTS))
+    assert kernel.launches[0].grid[0] == 1
+    compile_uncached(kernel.source.text, "sm_90a")
+    plan, _ = plan_for("ij->i", [(0, 5)], "float32")
+    kernel = render_kernel(plan, stream_schedule(plan, FACTS))
+    assert kernel.launches[0].grid[0] == 0
+    compile_uncached(kernel.source.text, "sm_90a")
+
+
+def test_strides_of_parts_of_elements_are_refused() -> None:
+    a = np.zeros(40, np.dtype([("x", "i1"), ("y", "f4")]))["y"]
+    plan = make_gemm_plan(contraction_of("i->i", a))
+    with pytest.raises(ScheduleError, match=r"operand A: its stride of 5 bytes"):
+        render_kernel(plan, stream_schedule(plan, FACTS))
+
+
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "int8", "uint8", "int16",
+          "uint16", "int32", "uint32", "int64", "uint64")  # fmt: skip
+SHAPES = [
+    ("ab->ba", {"a": 4096, "b": 4096}),
+    ("ij,ji->ij", {"i": 1024, "j": 1024}),
+    ("ij,j->i", {"i": 4096, "j": 4096}),
+    ("ij,i->j", {"i": 4096, "j": 4096}),
+    ("ijk->ki", {"i": 64, "j": 8, "k": 2048}),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kernels_of_every_dtype_compile_without_spills(dtype: str) -> None:
+    for i, (subscripts, extents) in enumerate(SHAPES):
+        plan = large(subscripts, "uint16" if dtype == "bfloat16" else dtype, **extents)
+        c = plan.contraction
+        if dtype == "bfloat16":
+            renamed = [None if o is None else Operand(o.modes, o.strides, dtype, 256) for o in (c.a, c.b, c.d)]
+            assert renamed[0] is not None
+            assert renamed[2] is not None
+            c = Contraction(c.names, c.extents, renamed[0], renamed[1], renamed[2], None, dtype)
+        with_c = Contraction(c.names, c.extents, c.a, c.b, c.d, c.d, c.dtype)
+        arch = "sm_80" if i % 2 else "sm_90a"
+        plan = make_gemm_plan(with_c)
+        kernel = render_kernel(plan, stream_schedule(plan, arch_facts(arch)))
+        assert compile_uncached(kernel.source.text, arch).cubin
+
+
+def test_other_types_of_c_and_d_are_converted() -> None:
+    a, c = array((24, 40), "float16"), array((40, 24), "float64")
+    for subscripts, shape in (("ab->ba", (40, 24)), ("ab->b", (40,))):
+        added = c[:, 0] if len(shape) == 1 else c
+        plan = make_gemm_plan(contraction_of(subscripts, a, None, added, array(shape, "float32")))
+        kernel = render_kernel(plan, stream_schedule(plan, FACTS))
+        assert "const double* c;" in kernel.source.text
+        assert "float* d;" in kernel.source.text
+        compile_uncached(kernel.source.text, "sm_90a")

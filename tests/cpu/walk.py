@@ -1,0 +1,168 @@
+"""Walks the accesses of a tiled kernel one by one: what each vector reads, where it lands, what is stored.
+
+Follows `load.cuh` and `epilogue.cuh` in Python, on the index functions of a schedule, and checks every access against
+`Box.coordinates` and the plan's strides. Knows no values, only element numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gett.codegen.index import ParamTable
+from gett.codegen.render import strides_of
+from gett.codegen.render_tiled import flattened_k
+from gett.codegen.tiles import GroupIndex, d_order, d_unpack, group_index, k_box_index, k_table_index
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.records import Access, Schedule
+from layouts.box import Box
+from layouts.modes import Strided
+
+
+def element_offset(box: Box, tile: int, local: int, modes: Sequence[Strided], tensor: int, size: int) -> int | None:
+    """Elements from the origin to index `local` of a tile, None in the padding: the definition."""
+    at = box.coordinates(tile, local)
+    return None if at is None else sum(x * s.strides[tensor] for x, s in zip(at, modes, strict=True)) // size
+
+
+class Walk:
+    """The index functions of one schedule."""
+
+    def __init__(self, plan: GemmPlan, schedule: Schedule) -> None:
+        self.plan, self.schedule = plan, schedule
+        table = ParamTable()
+        block_m, block_n, block_k = schedule.block
+        self.m = group_index("m", schedule.box_m, block_m, strides_of(plan, plan.m, {"a": A, "d": D}), table)
+        self.n = group_index("n", schedule.box_n, block_n, strides_of(plan, plan.n, {"b": B, "d": D}), table)
+        modes = flattened_k(plan, schedule) if schedule.k_table else plan.k
+        both = strides_of(plan, modes, {"a": A, "b": B})
+        if schedule.k_table:
+            self.k = k_table_index([s.extent for s in modes], both, table)[1]
+        else:
+            self.k = k_box_index(schedule.box_k, block_k, both, table)[1]
+
+    def along(self, group: str, tensor: str, tile: int) -> list[int | None]:
+        """Offset of every index of a tile of M or N, from the functions; None where they say that it is padding."""
+        index: GroupIndex = self.m if group == "m" else self.n
+        origin = index.tile.evaluate(tile=tile)
+        env = {f"t.{name}": x for name, x in origin.items()}
+        f = next(f for f in index.offsets if f.name == f"{group}_{tensor}")
+        block = self.schedule.block[0 if group == "m" else 1]
+        return [
+            origin[tensor] + f.evaluate(local=i, **env)[""] if index.ok.evaluate(local=i, **env)[""] else None
+            for i in range(block)
+        ]
+
+    def along_k(self, tensor: str, tile: int) -> list[int | None]:
+        """Offset of every index of a tile of K."""
+        block = self.schedule.block[2]
+        if self.schedule.k_table:
+            extent = self.plan.extent_k
+            at = range(tile * block, tile * block + block)
+            return [self.k[0].evaluate(k=k)[tensor] if k < extent else None for k in at]
+        k_tile, k_a, k_b, k_ok, k_coord = self.k
+        origin = k_tile.evaluate(tile=tile)
+        f = k_a if tensor == "a" else k_b
+        return [
+            origin[tensor] + f.evaluate(local=k)[""]
+            if k_ok.evaluate(local=k)[""] and k_coord.evaluate(local=k)[""] < origin["rem"]
+            else None
+            for k in range(block)
+        ]
+
+    def check_loads(self, tensor: str, tile_mn: int, tile_k: int) -> int:
+        """Check each access of one operand for one k-tile; returns how many there are."""
+        s, plan = self.schedule, self.plan
+        group, modes, box = ("m", plan.m, s.box_m) if tensor == "a" else ("n", plan.n, s.box_n)
+        access = s.a if tensor == "a" else s.b
+        operand = plan.a if tensor == "a" else plan.b
+        assert access is not None
+        assert operand is not None
+        size, number = itemsize(operand.dtype), A if tensor == "a" else B
+        block_mn, block_k = s.block[0 if tensor == "a" else 1], s.block[2]
+        mns, ks = self.along(group, tensor, tile_mn), self.along_k(tensor, tile_k)
+        assert mns == [element_offset(box, tile_mn, i, modes, number, size) for i in range(block_mn)]
+        assert ks == [element_offset(s.box_k, tile_k, i, plan.k, number, size) for i in range(block_k)]
+
+        landed: set[tuple[int, int]] = set()
+        accesses = self._accesses(access, s.box_k.size if access.vector_group == "k" else box.size, block_mn, block_k)
+        for elements in accesses:
+            offsets = []
+            for mn, k in elements:
+                assert (mn, k) not in landed, "two accesses write one place"
+                landed.add((mn, k))
+                at_mn, at_k = mns[mn], ks[k]
+                offsets.append(None if at_mn is None or at_k is None else at_mn + at_k)
+            self._check_vector(offsets, access.vector * size, operand.alignment, size)
+            rows = [e if access.major == "k" else e[::-1] for e in elements]
+            at = [access.smem.address(row, column * size) for row, column in rows]
+            assert all(x >= 0 and x + size <= access.smem.bytes and x % size == 0 for x in at)
+            if access.asynchronous:
+                assert [x - at[0] for x in at] == [i * size for i in range(access.vector)]
+                assert at[0] % (access.vector * size) == 0
+                assert access.vector * size in (4, 8, 16)
+        # What no access writes is zeroed beforehand, and so must be padding.
+        for mn in range(block_mn):
+            for k in range(block_k):
+                assert (mn, k) in landed or mns[mn] is None or ks[k] is None
+        return len(accesses)
+
+    @staticmethod
+    def _accesses(access: Access, box_along: int, block_mn: int, block_k: int) -> list[list[tuple[int, int]]]:
+        """The (mn, k) of the elements of each access, as the loader numbers them."""
+        vec, along_k = access.vector, access.vector_group == "k"
+        length = box_along if access.prefix > 1 else block_k if along_k else block_mn
+        across = block_mn if along_k else block_k
+        assert length % vec == 0
+        out = []
+        for v in range(length // vec * across):
+            a = v % (length // vec)
+            if access.prefix == 1:
+                start = a * vec
+            else:
+                units = access.unit_box // vec
+                unit, rest = a % units, a // units
+                high, low = divmod(rest, access.prefix)
+                start = low + access.prefix * (unit * vec + access.unit_box * high)
+            line = [start + j * access.prefix for j in range(vec)]
+            other = v // (length // vec)
+            out.append([(other, x) if along_k else (x, other) for x in line])
+        return out
+
+    @staticmethod
+    def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:
+        first = offsets[0]
+        if first is None:
+            assert all(x is None for x in offsets), "a vector reaches from the padding into the tensor"
+            return
+        assert list(offsets) == [first + j for j in range(len(offsets))], "a vector's elements are not neighbours"
+        assert math.gcd(alignment, first * size) % width == 0 or width <= size, "a vector is misaligned"
+
+    def check_stores(self, tile_m: int, tile_n: int) -> int:
+        """Check each store of one tile of D; returns how many there are."""
+        s, plan = self.schedule, self.plan
+        size = itemsize(plan.contraction.d.dtype)
+        rows, columns = self.along("m", "d", tile_m), self.along("n", "d", tile_n)
+        assert rows == [element_offset(s.box_m, tile_m, i, plan.m, D, size) for i in range(s.block[0])]
+        assert columns == [element_offset(s.box_n, tile_n, i, plan.n, D, size) for i in range(s.block[1])]
+        strides = {"m": [x.strides[D] for x in plan.m], "n": [x.strides[D] for x in plan.n]}
+        order = d_order(s.box_m, s.box_n, strides)
+        unpack = d_unpack(s.box_m, s.box_n, order)
+        total = s.box_m.size * s.box_n.size
+        assert total % s.vector_d == 0
+        step = {"m": 0, "n": 0}
+        if order:
+            group, i = order[0]
+            step[group] = math.prod(d.box for d in (s.box_m if group == "m" else s.box_n).dims[:i])
+        stored: set[tuple[int, int]] = set()
+        for i in range(0, total, s.vector_d):
+            at = unpack.evaluate(i=i)
+            places = [(at["m"] + j * step["m"], at["n"] + j * step["n"]) for j in range(s.vector_d)]
+            offsets = []
+            for m, n in places:
+                row, column = rows[m], columns[n]
+                offsets.append(None if row is None or column is None else row + column)
+            self._check_vector(offsets, s.vector_d * size, plan.contraction.d.alignment, size)
+            stored.update(places)
+        assert stored == {(m, n) for m in range(s.box_m.size) for n in range(s.box_n.size)}
+        return total // s.vector_d

@@ -1,0 +1,33 @@
+"""Everything here needs a GPU: without one all of it is skipped; with one, whatever else is missing is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gett.errors import DeviceError
+from gett.runtime.device import require_cupy
+from gett.runtime.driver import load_driver
+
+
+def _no_gpu() -> str:
+    """Why there is no GPU, or nothing. It asks the driver, so that a missing CuPy is no reason to skip."""
+    try:
+        return "" if load_driver().device_count() else "no GPU is visible"
+    except DeviceError as error:
+        return str(error)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def gpu() -> None:
+    """Skip all tests of this directory where there is no GPU."""
+    reason = _no_gpu()
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def cupy(gpu: None) -> Any:
+    """The CuPy module."""
+    return require_cupy()

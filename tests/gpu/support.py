@@ -1,0 +1,133 @@
+"""What the tests on a GPU share: plans of cases, kernels compiled ahead in parallel, runs that must be exact."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gett.codegen.render import render_kernel
+from gett.jit import compile_kernel
+from gett.plan import GemmPlan, make_gemm_plan
+from gett.runtime.device import device_facts
+from gett.runtime.executable import build_executable
+from gett.schedule.records import Schedule
+from gett.schedule.select import candidates
+from tests.cases import ALIGNED, DENSE, Case, Layout, round_to, spread, to_host
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A case in a type.
+
+    Attributes:
+        case: What is contracted.
+        dtype: Of all operands.
+        precision: How products are formed.
+        c: Layout of the added operand, or None.
+    """
+
+    case: Case
+    dtype: str
+    precision: str = "ieee"
+    c: Layout | None = None
+
+    def __repr__(self) -> str:
+        mark = "" if self.precision == "ieee" else f"-{self.precision}"
+        return f"{self.case.name}-{self.dtype}{mark}{'-c' if self.c else ''}"
+
+
+@cache
+def gemm_plan(problem: Problem) -> GemmPlan:
+    """The plan for buffers as the library allocates them."""
+    return make_gemm_plan(
+        problem.case.contraction(problem.dtype, precision=problem.precision, with_c=problem.c, address=ALIGNED)
+    )
+
+
+@cache
+def schedules(problem: Problem, count: int) -> tuple[Schedule, ...]:
+    """Some candidates for this GPU: the first, and others that differ from it."""
+    return tuple(spread(candidates(gemm_plan(problem), device_facts().arch), count))
+
+
+def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
+    """Compile what the tests will load, on all processors; returns what failed, which the tests then raise again."""
+
+    def compile_one(job: tuple[Problem, Schedule]) -> str | None:
+        problem, schedule = job
+        try:
+            kernel = render_kernel(gemm_plan(problem), schedule)
+            compile_kernel(kernel.source, kernel.arch)
+        except Exception as error:  # the test that needs it shows it in full
+            return f"{problem}: {error}"
+        return None
+
+    jobs = [(p, s) for p in problems for s in schedules(p, count)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [x for x in pool.map(compile_one, jobs) if x is not None]
+
+
+@cache
+def exact_product(case: Case, kind: str) -> Any:
+    """The exact product of the case's operands, for a kind of dtype; large ones are made once for several dtypes."""
+    dtype = {"f": "float64", "c": "complex128", "i": "int64", "b": "bool"}[kind]
+    a, b = case.operands(np, dtype)
+    return case.reference(a, b, dtype)
+
+
+def run_case(
+    cp: Any, problem: Problem, schedule: Schedule, *, alpha: complex = 1, beta: complex = 0, in_place: bool = False
+) -> None:
+    """Run one schedule of a problem on small integers and compare every element; gaps of D must not be touched."""
+    case, dtype = problem.case, problem.dtype
+    run = build_executable(gemm_plan(problem), None, schedule)
+    a, b = case.operands(cp, dtype)
+    d, buffer = case.result(cp, dtype)
+    wanted = alpha * exact_product(case, np.dtype(dtype).kind) if alpha != 1 else exact_product(case, np.dtype(dtype).kind)
+    c = None
+    if problem.c is not None:
+        values = case.added(np, dtype, problem.c)
+        wanted = wanted + beta * values.astype(wanted.dtype)
+        if in_place:
+            d[...] = cp.asarray(values)
+            c = d
+        else:
+            c = case.added(cp, dtype, problem.c)
+    strides, start, _ = case.d.place(case.shape(case.labels[2]))
+    dense = wanted.size == buffer.size
+    before = None if dense else to_host(buffer).view(np.uint8)
+    run(a, b, c, d, alpha, beta)
+    got = to_host(d)
+    np.testing.assert_array_equal(got, round_to(wanted, dtype), err_msg=describe(schedule))
+    if before is not None:  # every byte that is no element of D keeps what it held
+        after = to_host(buffer)
+        inside = np.zeros(after.size, bool)
+        size = after.dtype.itemsize
+        lattice = np.lib.stride_tricks.as_strided(inside[start:], d.shape, strides)
+        lattice[...] = True
+        kept = ~np.repeat(inside, size)
+        np.testing.assert_array_equal(after.view(np.uint8)[kept], before[kept], err_msg="between the elements of D")
+
+
+def describe(schedule: Schedule) -> str:
+    """A schedule in one line, for messages."""
+    ways = ", ".join(
+        f"{w.vector} along {w.vector_group}{'' if w.asynchronous else ' through registers'}"
+        for w in (schedule.a, schedule.b)
+        if w is not None
+    )
+    return (
+        f"{schedule.family} {schedule.block} warps {schedule.warps} stages {schedule.num_stages} split {schedule.split_k}"
+        f"{' table' if schedule.k_table else ''}; {ways}; stores of {schedule.vector_d}"
+    )
+
+
+def dense_c(problem: Problem) -> Problem:
+    """The same with a dense C."""
+    return Problem(problem.case, problem.dtype, problem.precision, DENSE)
