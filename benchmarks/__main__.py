@@ -1,15 +1,54 @@
-"""`python -m benchmarks tccg` and `python -m benchmarks overhead`."""
+"""`python -m benchmarks tccg`, `python -m benchmarks random` and `python -m benchmarks overhead`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from benchmarks import environment, overhead, report, run_cpu
-from benchmarks.cases import ELEMENT_TYPES, load_cases
+from benchmarks import distribution, environment, overhead, report, run_cpu
+from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
+from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
 from benchmarks.rivals import all_rivals
+
+RANDOM_RIVALS = tuple(r for r in all_rivals() if r.startswith("cutensor:") or r == "torch.einsum")
+RANDOM_BUDGET_US = 12_000.0  # of one rival on one case: sixty cases and seven rivals take a minute at most
+# Of a generated case without a GPU: `numpy.einsum` multiplies batches element by element.
+CPU_ELEMENTS, CPU_VOLUME = 1 << 22, 1 << 27
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a run is asked for, beside the cases.
+
+    Attributes:
+        options: What both commands share: check, label, files, precision.
+        on_gpu: Whether there is a GPU to run on.
+        dtypes: One run each.
+        rivals: Names, on a GPU; empty means all.
+        scale: Share of each case's elements.
+        cases: How the cases differ from the published ones, for the heading.
+        budget_us: GPU time of one rival on one case.
+        rounds: Without a GPU, how often each rival is timed.
+        ahead: Whether kernels are compiled before.
+        table: Prints a run.
+        plot: Draws runs.
+    """
+
+    options: argparse.Namespace
+    on_gpu: bool
+    dtypes: list[str]
+    rivals: list[str]
+    scale: float
+    cases: str
+    budget_us: float
+    rounds: int
+    ahead: bool
+    table: Callable[[Run], str]
+    plot: Callable[[Sequence[Run], str | Path], None]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,17 +56,26 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks", description="Times gett beside its rivals, in one run.")
     commands = top.add_subparsers(dest="command", required=True)
     tccg = commands.add_parser("tccg", help="the 24 contractions of the TCCG benchmark and one more")
-    tccg.add_argument("--dtype", default=None, help=f"list of {', '.join(ELEMENT_TYPES)} (float16; CPU: float32)")
-    tccg.add_argument("--precision", default=None, help="how products are formed, e.g. tf32 (float32 on a GPU)")
-    tccg.add_argument("--case", action="append", default=[], metavar="NAME", help="only this case; may be repeated")
-    tccg.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {', '.join(all_rivals())} (all)")
+    drawn = commands.add_parser("random", help="generated contractions that nobody tuned for")
+    for command in (tccg, drawn):
+        command.add_argument(
+            "--dtype", default=None, help=f"list of {', '.join(ELEMENT_TYPES)} (float16; CPU: float32)"
+        )
+        command.add_argument("--precision", default=None, help="how products are formed, e.g. tf32 (float32 on a GPU)")
+        command.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+        command.add_argument("--no-check", action="store_true", help="do not compare gett's results with a reference")
+        command.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
+        command.add_argument("--json", metavar="FILE", help="write every figure there")
+        command.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. tccg.png")
+        command.add_argument("--label", help="a remark to keep with the figures")
+    known = ", ".join(all_rivals())
+    tccg.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {known} (all)")
     tccg.add_argument("--scale", type=float, default=None, help="share of each case's elements (1; CPU: 1/16)")
+    tccg.add_argument("--odd", action="store_true", help="make every even extent one less")
     tccg.add_argument("--quick", action="store_true", help="six cases that meet every shape class, fewer repetitions")
-    tccg.add_argument("--no-check", action="store_true", help="do not compare gett's results with a reference")
-    tccg.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
-    tccg.add_argument("--json", metavar="FILE", help="write every figure there")
-    tccg.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. tccg.png")
-    tccg.add_argument("--label", help="a remark to keep with the figures")
+    drawn.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {known} (cuTENSOR's and torch.einsum)")
+    drawn.add_argument("--count", type=int, default=COUNT, help=f"number of cases ({COUNT}); 20 meet every kind")
+    drawn.add_argument("--seed", type=int, default=SEED, help=f"another seed, other cases ({SEED})")
     host = commands.add_parser("overhead", help="host time of a call, and of a first call")
     host.add_argument("--json", metavar="FILE", help="write every figure there")
     host.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
@@ -48,36 +96,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in given:
             if name not in known:
                 top.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
-    try:
-        cases = load_cases(options.case, quick=options.quick)
-        scale = options.scale if options.scale is not None else (1.0 if on_gpu else run_cpu.DEFAULT_SCALE)
-        for case in cases:
-            case.scaled(scale)
-    except ValueError as error:
-        top.error(str(error))
     if not on_gpu and (options.precision or rivals):
         top.error("--precision and --rivals need a GPU")
+    prepare = _prepare_random if options.command == "random" else _prepare_tccg
+    try:
+        cases, task = prepare(options, on_gpu, dtypes, rivals)
+    except ValueError as error:
+        top.error(str(error))
+    return _run(cases, task)
+
+
+def _prepare_tccg(
+    options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]
+) -> tuple[tuple[Case, ...], Task]:
+    cases = load_cases(options.case, quick=options.quick)
+    scale = options.scale if options.scale is not None else (1.0 if on_gpu else run_cpu.DEFAULT_SCALE)
+    if options.odd:  # after scaling, which rounds
+        cases, scale = tuple(case.scaled(scale).odd() for case in cases), 1.0
+    else:
+        for case in cases:
+            case.scaled(scale)
+    note = "every extent odd" + ("" if options.scale in (None, 1) and on_gpu else ", reduced") if options.odd else ""
+    task = Task(
+        options, on_gpu, dtypes, rivals, scale, note, 30_000.0 if options.quick else 150_000.0,
+        3 if options.quick else 5, False, report.table, report.plot,
+    )  # fmt: skip
+    return cases, task
+
+
+def _prepare_random(
+    options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]
+) -> tuple[tuple[Case, ...], Task]:
+    cases = choose(random_cases(options.count, options.seed), options.case)
+    note = f"{len(cases)} generated cases, seed {options.seed}"
+    if not on_gpu:
+        cases = tuple(case.reduced(CPU_ELEMENTS, CPU_VOLUME) for case in cases)
+        note += f", reduced to {CPU_ELEMENTS} elements and {CPU_VOLUME} products"
+    task = Task(
+        options, on_gpu, dtypes, rivals or list(RANDOM_RIVALS), 1.0, note, RANDOM_BUDGET_US, 3, True,
+        distribution.table, distribution.plot,
+    )  # fmt: skip
+    return cases, task
+
+
+def _run(cases: tuple[Case, ...], task: Task) -> int:
+    options = task.options
+    check = not options.no_check
     runs: list[Run] = []
-    for dtype in dtypes:
-        if on_gpu:
+    for dtype in task.dtypes:
+        if task.on_gpu:
             from benchmarks import run_gpu
 
-            runs.append(
-                run_gpu.run(
-                    cases, dtype, precision=options.precision, rivals=rivals, scale=scale, check=not options.no_check,
-                    label=options.label, budget_us=30_000.0 if options.quick else 150_000.0,
-                )
+            run = run_gpu.run(
+                cases, dtype, precision=options.precision, rivals=task.rivals, scale=task.scale, check=check,
+                label=options.label, budget_us=task.budget_us, ahead=task.ahead,
             )  # fmt: skip
         else:
-            rounds = 3 if options.quick else 5
-            runs.append(
-                run_cpu.run(cases, dtype, scale=scale, check=not options.no_check, label=options.label, rounds=rounds)
-            )
+            run = run_cpu.run(cases, dtype, scale=task.scale, check=check, label=options.label, rounds=task.rounds)
+        if task.cases:
+            run.environment["cases"] = task.cases
+        runs.append(run)
         if options.json:  # after each dtype: a run that is cut short keeps what it has
             write_json(runs, options.json)
     if options.plot:
-        report.plot(runs, options.plot)
-    print("\n\n".join(report.table(r) for r in runs))
+        task.plot(runs, options.plot)
+    print("\n\n".join(task.table(r) for r in runs))
     return 1 if any(r.failed for r in runs) else 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,9 +126,31 @@ class Case:
             low, high = (middle, high) if self._times(middle).elements <= scale * self.elements else (low, middle)
         return self._times(low)
 
+    def odd(self) -> Case:
+        """The same contraction with every even extent one less: no stride is a multiple of two elements."""
+        return self._with({label: e - (e % 2 == 0) for label, e in self.extents})
+
+    def reduced(self, elements: int, volume: int) -> Case:
+        """The same contraction with the longest modes halved in turn until it is small enough.
+
+        Unlike `scaled` it leaves short modes alone, so that contractions of many short modes keep their shape.
+
+        Args:
+            elements: Most elements of A, B and D together.
+            volume: Most elementary products.
+        """
+        found, extents = self, dict(self.extents)
+        while found.elements > elements or found.volume > volume:
+            longest = max(extents, key=lambda x: extents[x])
+            extents[longest] = max(1, extents[longest] // 2)
+            found = self._with(extents)
+        return found
+
     def _times(self, factor: float) -> Case:
-        extents = tuple((label, max(1, round(e * factor))) for label, e in self.extents)
-        return Case(self.name, self.einsum, extents, self.group)
+        return self._with({label: max(1, round(e * factor)) for label, e in self.extents})
+
+    def _with(self, extents: Mapping[str, int]) -> Case:
+        return Case(self.name, self.einsum, tuple(extents.items()), self.group)
 
 
 def load_cases(names: Iterable[str] = (), *, quick: bool = False, path: Path = DATA) -> tuple[Case, ...]:
@@ -144,7 +166,16 @@ def load_cases(names: Iterable[str] = (), *, quick: bool = False, path: Path = D
     """
     records = json.loads(path.read_text(encoding="utf-8"))["cases"]
     cases = tuple(Case(r["name"], r["einsum"], tuple(sorted(r["extents"].items())), r["group"]) for r in records)
-    wanted = tuple(names) or (QUICK if quick else tuple(c.name for c in cases))
+    return choose(cases, tuple(names) or (QUICK if quick else ()))
+
+
+def choose(cases: tuple[Case, ...], names: Iterable[str]) -> tuple[Case, ...]:
+    """The cases of these names in their own order; all where no name is given.
+
+    Raises:
+        ValueError: There is no such name.
+    """
+    wanted = tuple(names) or tuple(c.name for c in cases)
     unknown = [n for n in wanted if n not in {c.name for c in cases}]
     if unknown:
         raise ValueError(f"no case is named {unknown[0]!r}; the cases are: {', '.join(c.name for c in cases)}")

@@ -71,19 +71,21 @@ def share(row: Row, rival: str = "gett") -> float | None:
 def table(run: Run) -> str:
     """The run as text, at most 110 columns wide, ending in the geometric means and the worst case."""
     columns = _gpu_columns() if run.kind == "gpu" else _cpu_columns()
-    lines = [*_heading(run), ""]
-    lines.append(" ".join(_cell(c, c.title) for c in columns))
+    lines = [*heading(run), ""]
+    lines.append(" ".join(cell(c, c.title) for c in columns))
     lines.append(" ".join("-" * c.width for c in columns))
-    lines += [" ".join(_cell(c, c.text(row)) for c in columns) for row in run.rows]
+    lines += [" ".join(cell(c, c.text(row)) for c in columns) for row in run.rows]
     lines += ["", *_summary(run)]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _cell(column: Column, text: str) -> str:
+def cell(column: Column, text: str) -> str:
+    """The text in the column's width."""
     return text[: column.width].ljust(column.width) if column.left else text.rjust(column.width)
 
 
-def _number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None, digits: int = 1) -> str:
+    """The value with so many digits, none from 10,000 on, a dash where there is no value."""
     if value is None:
         return DASH
     if digits and value >= 10_000:
@@ -91,13 +93,15 @@ def _number(value: float | None, digits: int = 1) -> str:
     return f"{value:.{digits}f}"
 
 
-def _shape(row: Row) -> str:
+def shape(row: Row) -> str:
+    """Batch (where there is one), rows, columns and depth of the matrix product."""
     b, m, n, k = row.bmnk
     return "x".join(map(str, ([b] if b > 1 else []) + [m, n, k]))
 
 
-def _mine(row: Row) -> str:
-    return "WRONG" if row.check == "WRONG" else _number(row.us("gett"))
+def mine(row: Row) -> str:
+    """Time of gett, or that its result is wrong."""
+    return "WRONG" if row.check == "WRONG" else number(row.us("gett"))
 
 
 def _rate(row: Row, amount: float, unit: float) -> float | None:
@@ -105,57 +109,61 @@ def _rate(row: Row, amount: float, unit: float) -> float | None:
     return amount / (time * 1e-6) / unit if time else None
 
 
-def _percent(row: Row) -> str:
+def percent(row: Row) -> str:
+    """Share of the roofline that gett reaches, in percent."""
     part = share(row)
     return DASH if part is None else f"{100 * part:.0f}"
 
 
-def _best_name(row: Row) -> str:
+def best_name(row: Row) -> str:
+    """Which of cuTENSOR's algorithms was the fastest."""
     best = row.best("cutensor:")
     return best[0].partition(":")[2] if best else DASH
 
 
-def _best_us(row: Row) -> str:
+def best_us(row: Row) -> str:
+    """The time of the fastest of them."""
     best = row.best("cutensor:")
-    return _number(best[1] if best else None)
+    return number(best[1] if best else None)
 
 
 def _common() -> list[Column]:
-    return [Column("case", 16, lambda r: r.case, left=True), Column("(b)mnk", 14, _shape, left=True)]
+    return [Column("case", 16, lambda r: r.case, left=True), Column("(b)mnk", 14, shape, left=True)]
 
 
 def _gpu_columns() -> list[Column]:
     return [
         *_common(),
-        Column("gett us", 7, _mine),
-        Column("TF/s", 5, lambda r: _number(_rate(r, r.flops, 1e12))),
-        Column("TB/s", 4, lambda r: _number(_rate(r, r.bytes, 1e12), 2)),
-        Column("roof%", 5, _percent),
-        Column("cuT us", 7, _best_us),
-        Column("algo", 7, _best_name, left=True),
-        Column("GETT us", 7, lambda r: _number(r.us(GETT_ALGORITHM))),
-        Column("/best", 5, lambda r: _number(ratio(r, "cutensor:"), 2)),
-        Column("/GETT", 5, lambda r: _number(ratio(r, GETT_ALGORITHM), 2)),
-        Column("torch", 7, lambda r: _number(r.us("torch.einsum"))),
-        Column("cuBLAS", 7, lambda r: _number(r.us("cublas"))),
+        Column("gett us", 7, mine),
+        Column("TF/s", 5, lambda r: number(_rate(r, r.flops, 1e12))),
+        Column("TB/s", 4, lambda r: number(_rate(r, r.bytes, 1e12), 2)),
+        Column("roof%", 5, percent),
+        Column("cuT us", 7, best_us),
+        Column("algo", 7, best_name, left=True),
+        Column("GETT us", 7, lambda r: number(r.us(GETT_ALGORITHM))),
+        Column("/best", 5, lambda r: number(ratio(r, "cutensor:"), 2)),
+        Column("/GETT", 5, lambda r: number(ratio(r, GETT_ALGORITHM), 2)),
+        Column("torch", 7, lambda r: number(r.us("torch.einsum"))),
+        Column("cuBLAS", 7, lambda r: number(r.us("cublas"))),
     ]
 
 
 def _cpu_columns() -> list[Column]:
     return [
         *_common(),
-        Column("gett us", 9, _mine),
-        Column("GF/s", 6, lambda r: _number(_rate(r, r.flops, 1e9))),
-        Column("GB/s", 5, lambda r: _number(_rate(r, r.bytes, 1e9))),
-        Column("roof%", 5, _percent),
-        Column("numpy us", 9, lambda r: _number(r.us("numpy.einsum"))),
-        Column("opt_e us", 9, lambda r: _number(r.us("opt_einsum"))),
-        Column("/numpy", 6, lambda r: _number(ratio(r, "numpy.einsum"), 2)),
-        Column("/opt_e", 6, lambda r: _number(ratio(r, "opt_einsum"), 2)),
+        Column("gett us", 9, mine),
+        Column("GF/s", 6, lambda r: number(_rate(r, r.flops, 1e9))),
+        Column("GB/s", 5, lambda r: number(_rate(r, r.bytes, 1e9))),
+        Column("roof%", 5, percent),
+        Column("numpy us", 9, lambda r: number(r.us("numpy.einsum"))),
+        Column("opt_e us", 9, lambda r: number(r.us("opt_einsum"))),
+        Column("/numpy", 6, lambda r: number(ratio(r, "numpy.einsum"), 2)),
+        Column("/opt_e", 6, lambda r: number(ratio(r, "opt_einsum"), 2)),
     ]
 
 
-def _heading(run: Run) -> list[str]:
+def heading(run: Run) -> list[str]:
+    """Device, rates and legend above a table."""
     e = run.environment
     unit, name = (1e12, "T") if run.kind == "gpu" else (1e9, "G")
     scale = f", {run.scale:g} of the elements" if run.scale != 1 else ""
@@ -164,6 +172,7 @@ def _heading(run: Run) -> list[str]:
         f"measured in this run: copy {run.bandwidth / unit:.2f} {name}B/s, "
         f"matrix product {run.peak / unit:.1f} {name}FLOP/s",
     ]
+    lines += [str(e["cases"])] if e.get("cases") else []
     marks = [str(e[k]) for k in ("date", "commit", "label") if e.get(k)]
     lines += [", ".join(marks)] if marks else []
     legend = (
@@ -180,7 +189,12 @@ def _summary(run: Run) -> list[str]:
         _mean_line(f"ratio to {title}", [(r.case, ratio(r, rival)) for r in run.rows])
         for title, rival in _SUMMED[run.kind]
     ]
-    lines += _failures(run)
+    return lines + closing(run)
+
+
+def closing(run: Run) -> list[str]:
+    """What stands under a table: who failed, whether results are right, how long it took."""
+    lines = _failures(run)
     wrong = [r.case for r in run.rows if r.check == "WRONG"]
     right = sum(r.check == "right" for r in run.rows)
     verdict = f"results checked: {right} of {len(run.rows)} right" + (f", WRONG: {', '.join(wrong)}" if wrong else "")
@@ -248,7 +262,7 @@ def _draw(ax: Any, run: Run) -> None:
     limit = max([100.0, *(100 * (share(r, name) or 0) for r in rows for name in shown)]) * 1.04
     ax.set(
         yticks=list(places),
-        yticklabels=[f"{r.case}  {_shape(r)}" for r in rows],
+        yticklabels=[f"{r.case}  {shape(r)}" for r in rows],
         xlim=(0, limit),
         ylim=(-0.6, len(rows) - 0.4),
         xlabel="share of the roofline, % (measured copy bandwidth and matrix-product peak)",

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import environment, verify
+from benchmarks.ahead import compile_ahead
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.progress import Bar, bar
 from benchmarks.records import Row, Run
 from benchmarks.rivals import Call, Libraries, Setting, all_rivals, math_mode
 from benchmarks.timing import GpuTimer, failure, sets_to_rotate
+from gett.runtime.device import device_facts
 
 # A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.
 _HASH = """
@@ -92,6 +94,7 @@ def run(
     check: bool = True,
     label: str | None = None,
     budget_us: float = 150_000.0,
+    ahead: bool = False,
 ) -> Run:
     """Time all rivals on all cases.
 
@@ -104,11 +107,17 @@ def run(
         check: Whether gett's results are compared with a reference.
         label: The user's remark, for the record.
         budget_us: GPU time for one rival on one case.
+        ahead: Whether gett's kernels are compiled before, on all cores; first calls then find them in the cache.
     """
     import cupy
 
     element = ELEMENT_TYPES[dtype]
     start = time.perf_counter()
+    compiled = 0
+    if ahead:
+        small = [case.scaled(scale) for case in cases]
+        compiled = compile_ahead(small, dtype, precision, device_facts().planning)
+    compiled_s = time.perf_counter() - start
     libraries, filler = Libraries(), Filler()
     names = ["gett", *[r for r in (rivals or all_rivals()) if r != "gett"]]
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -127,6 +136,8 @@ def run(
             "l2_bytes": properties["l2CacheSize"],
             "clocks_before": environment.clocks(),
         }
+        if ahead:
+            result.environment |= {"compiled_ahead": compiled, "compiled_ahead_s": compiled_s}
         for case in cases:
             row = _row(case.scaled(scale), element, result)
             try:

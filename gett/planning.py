@@ -23,7 +23,7 @@ from gett.frontend.tensors import (
     resolve_precision,
 )
 from gett.network import PathStep, check_optimize, find_steps
-from gett.plan import GemmPlan, make_gemm_plan
+from gett.plan import GemmPlan, itemsize, make_gemm_plan
 from gett.plan_cache import plan_cache
 from gett.schedule.records import Schedule
 
@@ -127,7 +127,7 @@ def _contractions(
             target = d
         else:
             shape = [extents[m] for m in step.modes]
-            strides = dense_strides(shape, np.dtype(d.dtype).itemsize)
+            strides = dense_strides(shape, itemsize(d.dtype))
             target = Operand(step.modes, strides, d.dtype, d.alignment)
         tensors[step.output] = target
         second = tensors[step.inputs[1]] if len(step.inputs) == 2 else None
@@ -161,9 +161,14 @@ def _build_executable(gemm: GemmPlan, arch: str, schedule: Schedule | None) -> E
 
         cpu: Executable = NumpyExecutable(gemm)
         return cpu
-    from gett.runtime.executable import build_executable
+    if schedule is not None:
+        from gett.runtime.executable import build_executable
 
-    gpu: Executable = build_executable(gemm, arch, schedule)
+        return build_executable(gemm, arch, schedule)
+    from gett.tune.recall import build_remembered
+
+    gpu = build_remembered(gemm, arch)
+    assert gpu is not None
     return gpu
 
 

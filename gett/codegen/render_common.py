@@ -91,7 +91,8 @@ def finish_kernel(
     entries = [name]
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem_bytes, packed, slots, maps, scalars)]
     if schedule.split_k > 1:
-        text += f"\n{entry('gett_reduce', 'gett::reduce_slices<Traits, Index>', str(REDUCE_THREADS))}"
+        bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
+        text += f"\n{entry('gett_reduce', 'gett::reduce_slices<Traits, Index>', bounds)}"
         entries.append("gett_reduce")
         vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
         parts = max(1, -(-vectors // (REDUCE_THREADS * 2)))

@@ -129,6 +129,9 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     )
     if roles.d is not None:
         texts += _store(roles.d, body, at)
+    held = ["a", "b", *(["d"] if roles.d is not None else [])]
+    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
+    texts.append(f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}")
     return texts
 
 

@@ -24,7 +24,7 @@ from layouts.modes import Strided
 
 _ALL = slice(None)
 #: Elementary products up to which OpenBLAS keeps to one thread of itself; up to which many are better off so.
-_SMALL_PRODUCT, _MIDDLING_PRODUCT = 1 << 18, 1 << 25
+_SMALL_PRODUCT, _MIDDLING_PRODUCT = 1 << 18, 1 << 26
 #: Nanoseconds from which starting threads pays.
 _WORTH_THREADS = 1_500_000.0
 

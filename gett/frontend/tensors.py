@@ -1,6 +1,7 @@
 """What the front end knows of an array: shape, strides, dtype, alignment; and the rules for dtypes and dense layouts.
 
-Knows no array library: `gett.arrays` describes arrays with these records.
+Owns `BFLOAT16`, which stands where NumPy has no dtype. Knows no array library: `gett.arrays` describes arrays with
+these records.
 """
 
 from __future__ import annotations
@@ -8,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from gett.errors import DTypeError, OptionError, PrecisionError
 
@@ -25,6 +25,29 @@ SUPPORTED = frozenset(
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
+class _BFloat16:
+    """As much of `numpy.dtype` as the front end reads, for the one element type that NumPy lacks."""
+
+    __slots__ = ()
+    name = "bfloat16"
+    kind = "f"
+    itemsize = 2
+    byteorder = "="
+
+    def newbyteorder(self, order: str = "S") -> _BFloat16:
+        """Itself: there is only the machine's byte order."""
+        return self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str:
+        return "BFLOAT16"
+
+
+BFLOAT16 = cast("np.dtype[Any]", _BFloat16())
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """An array without its data.
@@ -32,7 +55,7 @@ class TensorSpec:
     Attributes:
         shape: Extents.
         strides: Bytes between neighbours along each axis; any sign.
-        dtype: NumPy dtype (byte order included).
+        dtype: NumPy dtype (byte order included), or `BFLOAT16`.
         alignment: Power of two that divides the address of the first coordinate, at most `ALIGNMENT_LIMIT`.
     """
 
@@ -47,28 +70,48 @@ class TensorSpec:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def parse_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """`np.dtype(dtype)` with this package's error."""
+def parse_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype as NumPy or PyTorch spell it: `numpy.dtype(dtype)`, or `BFLOAT16`.
+
+    Raises:
+        DTypeError: It is none, or one that NumPy does not have.
+    """
+    if type(dtype).__module__ == "torch":  # such as torch.float32, whose text is its name
+        dtype = str(dtype).removeprefix("torch.")
+    if dtype is BFLOAT16 or (isinstance(dtype, str) and dtype == BFLOAT16.name):
+        return BFLOAT16
     try:
-        return np.dtype(dtype)
+        found = np.dtype(dtype)
     except TypeError as error:
         raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
+    return own_dtype(found)
+
+
+def own_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype itself, but `BFLOAT16` for the one of that name that a package may have added to NumPy."""
+    return BFLOAT16 if dtype.kind == "V" and dtype.name == BFLOAT16.name else dtype
 
 
 def check_supported(dtype: np.dtype[Any], where: str) -> None:
     """Refuse dtypes that no executor multiplies."""
     if dtype.name not in SUPPORTED:
-        raise DTypeError(f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64 and complex64/128")
+        raise DTypeError(
+            f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64, bfloat16 and "
+            "complex64/128"
+        )
 
 
 def promote(
     operands: Sequence[TensorSpec],
     named: Sequence[tuple[str, TensorSpec]],
     out: TensorSpec | None,
-    dtype: npt.DTypeLike | None,
+    dtype: Any,
     casting: Casting,
 ) -> np.dtype[Any]:
-    """The dtype in which products are formed, by NumPy's rules: `dtype=`, else the promotion of everything, `out` too.
+    """The dtype in which products are formed: `dtype=`, else the promotion of everything, `out` too.
+
+    The rules are NumPy's. Where bfloat16 takes part they are PyTorch's: with bool and integers it stays, with float16
+    it gives float32, with a wider type that type.
 
     Args:
         operands: The factors.
@@ -85,7 +128,7 @@ def promote(
         tensors.append(("out", out))
     for where, tensor in tensors:
         check_supported(tensor.dtype, where)
-    result = np.result_type(*(t.dtype for _, t in tensors)) if dtype is None else parse_dtype(dtype)
+    result = result_type([t.dtype for _, t in tensors]) if dtype is None else parse_dtype(dtype)
     result = result.newbyteorder("=")
     check_supported(result, "the result")
     for where, tensor in tensors:
@@ -96,13 +139,33 @@ def promote(
     return result
 
 
+def result_type(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """The dtype that holds all of several, by `promote`'s rules."""
+    known = [t for t in dtypes if t is not BFLOAT16]
+    if len(known) == len(dtypes):
+        return np.result_type(*known)
+    rest = np.result_type(*known) if known else None
+    if rest is None or rest.kind in "biu":
+        return BFLOAT16
+    return np.result_type(rest, np.float32)
+
+
 def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) -> bool:
     try:
-        return np.can_cast(source, target, casting)
+        if source is not BFLOAT16 and target is not BFLOAT16:
+            return np.can_cast(source, target, casting)
+        np.can_cast(np.float32, np.float32, casting)  # for its opinion of `casting`
     except ValueError as error:
         raise OptionError(f"casting={casting!r}: {error}") from error
     except TypeError as error:
         raise DTypeError(f"casting={casting!r}: {error}") from error
+    if source is target or casting == "unsafe":
+        return True
+    if casting in ("no", "equiv"):
+        return False
+    kinds = "biufc"  # from narrow to wide, as "same_kind" has them
+    wider = casting == "same_kind" and kinds.index(source.kind) <= kinds.index(target.kind)
+    return wider or result_type([source, target]) == target
 
 
 def resolve_precision(precision: str | None, dtype: np.dtype[Any]) -> str:

@@ -51,7 +51,22 @@ def compile_kernel(source: KernelSource, arch: str, *, allow_spills: bool = Fals
         CompileError: The compiler rejects the text or the architecture, or made a slow kernel.
         MissingPackageError: NVRTC or CUDA's headers are not installed.
     """
-    key = cache_key(
+    key = kernel_key(source, arch, allow_spills=allow_spills)
+
+    def build() -> bytes:
+        name = source.entries[0] if source.entries else "kernel"
+        return compile_uncached(source.text, arch, name=name, allow_spills=allow_spills).cubin
+
+    return kernel_cache().get_or_build(key, build)
+
+
+def kernel_key(source: KernelSource, arch: str, *, allow_spills: bool = False) -> bytes:
+    """Return the key under which `compile_kernel` keeps a kernel.
+
+    Raises:
+        MissingPackageError: NVRTC is not installed.
+    """
+    return cache_key(
         {
             "compiler": find_toolkit().fingerprint,
             "arch": arch,
@@ -61,12 +76,6 @@ def compile_kernel(source: KernelSource, arch: str, *, allow_spills: bool = Fals
             "source": source.text,
         }
     )
-
-    def build() -> bytes:
-        name = source.entries[0] if source.entries else "kernel"
-        return compile_uncached(source.text, arch, name=name, allow_spills=allow_spills).cubin
-
-    return kernel_cache().get_or_build(key, build)
 
 
 def compile_uncached(

@@ -47,6 +47,7 @@ template <class Traits> struct Stage {
   // One extra 16 bytes a row keep the rows of a fragment in different banks.
   static constexpr int kPitch = (Traits::kBlockN * int(sizeof(Element)) + 15) / 16 * 16 + 16;
   static constexpr int kBytes = Traits::kBlockM * kPitch;
+  static constexpr int kBatch = 1;  // the main loop's registers leave no room for more
   char* base_;
 
   GETT_DEVICE char* at(int m, int n) const { return base_ + m * kPitch + n * int(sizeof(Element)); }
@@ -74,6 +75,7 @@ template <class Traits> struct Stage {
 // Partial sums of all slices of K, added in their order.
 template <class Traits> struct Partials {
   typedef typename Traits::Acc Element;
+  static constexpr int kBatch = 2;
   const Element* base_;  // slice 0 of this tile
   long long stride_;     // from slice to slice
   int slices_;
@@ -92,36 +94,49 @@ template <class Traits> struct Partials {
   }
 };
 
-// Stores the tile's vectors first, first + step, ... in D's order.
+// Stores the tile's vectors first, first + step, ... in D's order. Vectors go in batches: look-ups and loads of one
+// batch are all under way before the first store, since each of them takes tens of clocks.
 template <class Traits, class Index, class Source>
 GETT_DEVICE void store_tile(const typename Traits::Params& p, typename Traits::ElementD* d, const typename Traits::ElementC* c,
                             const Offsets<Traits>& at, const Source& source, int first, int step) {
-  constexpr int kV = Traits::kVecD;
+  constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV;
+  constexpr int kBatch = Source::kBatch;
   typedef typename Traits::Acc Acc;
-#pragma unroll 2
-  for (int i = first; i < Traits::kBoxMN / kV; i += step) {
-    const auto mn = Index::d_unpack(p, i * kV);
-    const long long row = at.rows_d()[mn.m], column = at.columns_d()[mn.n];
-    if (row == kInvalid || column == kInvalid) continue;
-    typename Source::Element x[kV];
-    source.get(mn, x);
-    Vec<typename Traits::ElementD, kV> out;
-    if constexpr (Traits::kHasC) {
-      const long long from = at.rows_c()[mn.m] + at.columns_c()[mn.n];
+  for (int i = first; i < kCount; i += kBatch * step) {
+    long long to[kBatch];
+    typename Source::Element x[kBatch][kV];
+    decltype(Index::d_unpack(p, 0)) mn[kBatch];
+#pragma unroll
+    for (int q = 0; q < kBatch; ++q) {
+      const int v = i + q * step;
+      to[q] = kInvalid;
+      if (v < kCount) {
+        mn[q] = Index::d_unpack(p, v * kV);
+        const long long row = at.rows_d()[mn[q].m], column = at.columns_d()[mn[q].n];
+        if (row != kInvalid && column != kInvalid) {
+          to[q] = row + column;
+          source.get(mn[q], x[q]);
+        }
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < kBatch; ++q) {
+      if (to[q] == kInvalid) continue;
+      Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
       for (int j = 0; j < kV; ++j) {
-        // C has D's modes but its own strides; rows and columns give them one by one.
-        const int m = mn.m + j * Traits::kStepM, n = mn.n + j * Traits::kStepN;
-        const long long here = j == 0 ? from : at.rows_c()[m] + at.columns_c()[n];
-        // beta = 0 means that C is not read at all, as in BLAS: it may hold anything.
-        const Acc sum = is_zero(p.beta) ? x[j] : add(x[j], multiply(p.beta, convert<Acc>(c[here])));
-        out.x[j] = convert<typename Traits::ElementD>(sum);
+        if constexpr (Traits::kHasC) {
+          // C has D's modes but its own strides; rows and columns give them one by one. beta = 0 means that C is not
+          // read at all, as in BLAS: it may hold anything.
+          const long long here = at.rows_c()[mn[q].m + j * Traits::kStepM] + at.columns_c()[mn[q].n + j * Traits::kStepN];
+          const Acc sum = is_zero(p.beta) ? x[q][j] : add(x[q][j], multiply(p.beta, convert<Acc>(c[here])));
+          out.x[j] = convert<typename Traits::ElementD>(sum);
+        } else {
+          out.x[j] = convert<typename Traits::ElementD>(x[q][j]);
+        }
       }
-    } else {
-#pragma unroll
-      for (int j = 0; j < kV; ++j) out.x[j] = convert<typename Traits::ElementD>(x[j]);
+      out.store(d + to[q]);
     }
-    out.store(d + row + column);
   }
 }
 

@@ -66,6 +66,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const uint32 full = start + Traits::kStages * kStageBytes + kStoreBytes, empty = full + Traits::kStages * 8;
     const int thread = threadIdx.x;
     if (thread == 0) {
+      Index::prefetch(p);
       for (int s = 0; s < Traits::kStages; ++s) {
         barrier_init(full + s * 8, 1);
         barrier_init(empty + s * 8, kConsumersPerTile);

@@ -12,6 +12,7 @@ namespace gett {
 template <class Traits> struct Staging {
   typedef typename Stage<Traits>::Element Element;
   static constexpr int kBytes = Traits::kStageElements * int(sizeof(Element));
+  static constexpr int kBatch = Traits::kVecD * sizeof(Element) > 16 ? 2 : 4;
   const Element* base_;
   template <int kV> GETT_DEVICE void get(const MNAt& at, Element (&x)[kV]) const {
     if constexpr (kV * sizeof(Element) <= 16) {

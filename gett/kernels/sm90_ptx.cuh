@@ -82,6 +82,7 @@ GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0, int c1, in
   asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
                ::"l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
+GETT_DEVICE void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 GETT_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int Pending> GETT_DEVICE void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");

@@ -108,6 +108,7 @@ class GpuExecutable:
         kernel: The generated source and launches.
         workspace_bytes: Device memory that a call takes from CuPy's pool and returns.
         device: Device number; operands live there.
+        measured: (microseconds, among how many schedules) where the schedule was found by measuring, else None.
     """
 
     __slots__ = (
@@ -138,6 +139,7 @@ class GpuExecutable:
         "_workspace",
         "device",
         "kernel",
+        "measured",
         "plan",
         "schedule",
         "workspace_bytes",
@@ -148,6 +150,7 @@ class GpuExecutable:
     ) -> None:
         self.plan, self.schedule, self.kernel = plan, schedule, kernel
         self.workspace_bytes = kernel.workspace_bytes
+        self.measured: tuple[float, int] | None = None
         self.device = host.current_device()
         host.bind_context(self.device)
         self._context = driver.current_context()
@@ -201,32 +204,63 @@ class GpuExecutable:
         return self._run(a, b, c, d, alpha, beta)
 
     def _run(self, a: Any, b: Any, c: Any, d: Any, alpha: complex, beta: complex) -> None:
-        if self._swapped:
-            a, b = b, a
         stream = self._current_stream()
         memory = self._take_workspace(stream) if self.workspace_bytes else None
+        self._start(
+            a.data.ptr,
+            0 if b is None else b.data.ptr,
+            0 if c is None else c.data.ptr,
+            d.data.ptr,
+            stream.ptr,
+            0 if memory is None else memory.ptr,
+            alpha,
+            beta,
+        )
+
+    def run_at(
+        self, a: int, b: int, c: int, d: int, stream: int, workspace: int, alpha: complex = 1, beta: complex = 0
+    ) -> None:
+        """Launch as a call does, on addresses of any origin; 0 stands for an operand that the plan has not.
+
+        Args:
+            a: Address of the first operand's element at coordinate 0, laid out and aligned as planned.
+            b: Of the second.
+            c: Of the added operand.
+            d: Of the result.
+            stream: Handle of a stream of this executable's device, 0 for the default one.
+            workspace: Address of `workspace_bytes` bytes that nothing else uses until the stream has run the launches.
+            alpha: Factor of the product.
+            beta: Factor of `c`.
+
+        Raises:
+            DTypeError: alpha or beta does not fit the kernel's dtype.
+            DeviceError: The launch failed.
+        """
+        if self._check_device and self._host.current_device() != self.device:
+            with self._host.use_device(self.device):
+                return self._start(a, b, c, d, stream, workspace, alpha, beta)
+        return self._start(a, b, c, d, stream, workspace, alpha, beta)
+
+    def _start(
+        self, a: int, b: int, c: int, d: int, stream: int, workspace: int, alpha: complex, beta: complex
+    ) -> None:
+        if self._swapped:
+            a, b = b, a
         words = self._words
         with self._lock:
-            pointer = a.data.ptr
             for word in self._a:
-                words[word] = pointer
-            if b is not None:
-                pointer = b.data.ptr
-                for word in self._b:
-                    words[word] = pointer
-            if c is not None:
-                pointer = c.data.ptr
-                for word in self._c:
-                    words[word] = pointer
-            pointer = d.data.ptr
+                words[word] = a
+            for word in self._b:
+                words[word] = b
+            for word in self._c:
+                words[word] = c
             for word in self._d:
-                words[word] = pointer
-            pointer = stream.ptr
+                words[word] = d
             for word in self._streams:
-                words[word] = pointer
-            if memory is not None:
+                words[word] = stream
+            if workspace:
                 for word in self._workspace:
-                    words[word] = memory.ptr
+                    words[word] = workspace
             if alpha != self._alpha:
                 self._block.write_scalar("alpha", alpha)
                 self._alpha = alpha
@@ -234,15 +268,13 @@ class GpuExecutable:
                 self._block.write_scalar("beta", beta)
                 self._beta = beta
             if self._maps:
-                self._point_maps({"a": a, "b": b, "c": c, "d": d})
+                addresses = {"a": a, "b": b, "c": c, "d": d}
+                for role, tensor_map in self._maps:
+                    tensor_map.point_at(addresses[role])
             for call in self._calls:
                 code = self._launch(*call)
                 if code:
                     self._retry(code, call)
-
-    def _point_maps(self, arrays: dict[str, Any]) -> None:
-        for role, tensor_map in self._maps:
-            tensor_map.point_at(arrays[role].data.ptr)
 
     def _take_workspace(self, stream: Stream) -> Memory:
         memory = self._host.allocate(self.workspace_bytes)

@@ -110,7 +110,9 @@ class Sm90Model:
             stores = elements / 32 / (2 if paired else 1) * steps.conflicts
             lead = next((d for d in shape.n.box.dims if d.box > 1), None)
             slots = elements / 32 * (2.0 if lead is not None and lead.box % 8 == 0 else 9.0)
-            return max(stores, slots / 4) + 0.3 * min(stores, slots / 4)
+            # Rows of the padding leave warps idle while the others write.
+            idle = shape.block[0] / shape.m.box.size
+            return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         vectors = elements / vector / 32 * (VECTOR_SLOTS / 4 + 4 * vector * self.size_d / 16)
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors

@@ -13,7 +13,7 @@ from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Shape, estimate
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
-from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, stages_for, tiles
+from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, more_warps, stages_for, tiles
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -48,11 +48,13 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     found: dict[Schedule, None] = dict.fromkeys(sm90_candidates(plan, facts))
     refused: ScheduleError | None = None
     for tile in tiles(plan, family):
-        try:
-            for schedule in search.schedules(tile):
-                found[schedule] = None
-        except ScheduleError as error:
-            refused = error
+        # Threads that must fetch element by element run out of registers; more of them share the work.
+        for attempt in filter(None, (tile, more_warps(tile, family))):
+            try:
+                found.update(dict.fromkeys(search.schedules(attempt)))
+                break
+            except ScheduleError as error:
+                refused = error
     if not found:
         raise refused or ScheduleError(f"no {family} tile fits extents {plan.extent_m} x {plan.extent_n}")
     return sorted(found, key=lambda s: s.estimate_us)

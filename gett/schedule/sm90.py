@@ -42,7 +42,7 @@ class Roles:
 
     def takes(self, n: int) -> bool:
         """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
-        widest = {1: 256, 2: 128, 4: 48}[self.m_blocks]
+        widest = {1: 256, 2: 128, 4: 64}[self.m_blocks]
         return n <= widest and self.m_blocks * n // 2 <= ACCUMULATORS
 
 

@@ -15,6 +15,9 @@ TENSOR_TYPES = {"float16": 16, "bfloat16": 16, "float64": 4}
 
 REGISTER_LIMIT = 252
 
+ACCESS_LIMIT = 24
+"""Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
+
 ACC_BYTES = {"float16": 4, "bfloat16": 4, "int8": 4, "int16": 4, "uint8": 4, "uint16": 4}
 
 
@@ -90,6 +93,19 @@ def _warps(m: int, n: int, family: str, acc: int) -> tuple[int, int] | None:
     return best[1] if best else None
 
 
+def more_warps(tile: Tile, family: str) -> Tile | None:
+    """The tile with as many warps as it can have, at most 8, or None where it has them."""
+    step_m, step_n = (16, 8) if family == "sm80" else (4, 8)
+    ways = [
+        (wm * wn, wm, wn)
+        for wm in (1, 2, 4, 8)
+        for wn in (1, 2, 4, 8)
+        if wm * wn <= 8 and tile.m % (wm * step_m) == 0 and tile.n % (wn * step_n) == 0
+    ]
+    count, wm, wn = max(ways)
+    return Tile(tile.m, tile.n, tile.k, (wm, wn)) if count > tile.warps[0] * tile.warps[1] else None
+
+
 def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_tiles: int, asynchronous: bool) -> int:
     """Pipeline depth: as deep as two blocks on an SM allow, at least 2.
 
@@ -137,12 +153,16 @@ def register_estimate(schedule: Schedule) -> int:
     tensor_cores = schedule.family == "sm80"
     fragments = (tm + tn) / 2 if tensor_cores else (tm / 4 + tn / 8) * max(1, 8 // size) * words
     need = 48 + m * n * words / threads + 0.13 * fragments
+    box = schedule.box_k
+    ragged = not schedule.k_table and any(d.box > 1 and not box.divides(i) for i, d in enumerate(box.dims))
     for access, side in ((schedule.a, m), (schedule.b, n)):
         if access is not None:
             per = -(-side * k // (access.vector * threads))
-            need += 4.2 * per + (9 if access.prefix > 1 else 0)
-            if not access.asynchronous:
-                need += per * (max(1.0, access.vector * size / 4) + 0.9 * access.vector)
+            held = 0 if access.asynchronous else max(1.0, access.vector * size / 4) + 0.9 * access.vector
+            each = 4.2 + held
+            if access.vector == 1 and not access.asynchronous:
+                each = 6.1 if ragged else 3.6
+            need += each * per + (9 if access.prefix > 1 else 0)
     if tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
         need += 60
     return int(need)
@@ -156,6 +176,11 @@ def check_limits(schedule: Schedule, facts: ArchFacts) -> None:
         )
     if 32 * schedule.warps[0] * schedule.warps[1] > 1024:
         raise ScheduleError("threads: more than 1024 in a block")
+    for name, access, side in (("A", schedule.a, schedule.block[0]), ("B", schedule.b, schedule.block[1])):
+        if access is not None:
+            per = -(-side * schedule.block[2] // (access.vector * 32 * schedule.warps[0] * schedule.warps[1]))
+            if per > ACCESS_LIMIT:
+                raise ScheduleError(f"accesses: {per} a thread to load operand {name}, the limit is {ACCESS_LIMIT}")
     registers = register_estimate(schedule)
     if registers > REGISTER_LIMIT:
         raise ScheduleError(f"registers: about {registers} a thread, the limit is {REGISTER_LIMIT} of 255")

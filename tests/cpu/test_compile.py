@@ -25,8 +25,9 @@ from gett.schedule.archs import arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from gett.schedule.space import REGISTER_LIMIT, register_estimate
-from tests.cases import TILED, Case, Layout, reduced, spread, tccg
+from tests.cases import TILED, Case, Layout, by_name, reduced, spread, tccg
 
+TABLED = ("primes", "crossed-units-primes")  # K may be flattened in these
 REGISTERS = 255  # of a thread, on every architecture
 
 
@@ -41,11 +42,12 @@ class Job:
     with_c: bool
 
 
-def job(case: Case, dtype: str, arch: str, *, rank: int = 0, with_c: bool = False, precision: str = "ieee") -> Job:
+def job(case: Case, dtype: str, arch: str, *, rank: int = 0, with_c: bool = False, precision: str = "ieee",
+        table: bool = False) -> Job:  # fmt: skip
     plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None, precision=precision))
-    found = [s for s in candidates(plan, arch) if s.family in ("sm80", "simt")]
+    found = [s for s in candidates(plan, arch) if s.family in ("sm80", "simt") and s.k_table >= table]
     schedule = spread(found, rank + 1)[min(rank, len(found) - 1)]
-    name = f"{case.name} {dtype} {arch} #{rank}"
+    name = f"{case.name} {dtype} {arch} {precision} #{rank}{' table' if table else ''}{' c' if with_c else ''}"
     return Job(name, arch, schedule, render_kernel(plan, schedule).source, with_c)
 
 
@@ -61,10 +63,12 @@ def jobs() -> list[Job]:
     for i, c in enumerate(TILED):
         dtype = ("float16", "complex64", "float64", "int8")[i % 4]
         out.append(job(c, dtype, "sm_80" if i % 2 else "sm_90a", rank=i % 3, with_c=i % 5 == 0))
-    # Every way of the kernels, from the small cases that meet it.
-    for rank in range(3):
-        out.append(job(reduced(full[13], 1 << 20), "float16", "sm_80", rank=rank))
-        out.append(job(reduced(full[18], 1 << 20), "float32", "sm_90a", rank=rank))
+    # Every way of the kernels, whether or not the model would take it first.
+    for arch in ("sm_80", "sm_90a"):
+        for c in (reduced(full[13], 1 << 20), by_name("crossed-units"), by_name("primes"), by_name("odd-box-along-k")):
+            for dtype in ("float16", "float32"):
+                out += [job(c, dtype, arch, rank=rank) for rank in range(3)]
+        out += [job(by_name(n), d, arch, table=True) for n in TABLED for d in ("float16", "float32")]
     unique: dict[tuple[str, str], Job] = {}
     for j in out:
         unique.setdefault((j.arch, j.source.text), j)
@@ -172,10 +176,9 @@ def test_the_estimate_of_registers_is_not_blind(compiled: dict[str, bytes | Comp
             pairs.append((register_estimate(j.schedule), resources(cubin)["gett_tiled"].registers))
     heavy = [used for estimate, used in pairs if estimate > 0.8 * REGISTER_LIMIT]
     light = [used for estimate, used in pairs if estimate < 0.5 * REGISTER_LIMIT]
-    assert heavy
-    assert light
-    assert min(heavy) > 128
-    assert max(light) < 200
+    assert len(heavy) > 10
+    assert len(light) > 10
+    assert sum(heavy) / len(heavy) > 1.5 * sum(light) / len(light)
 
 
 def test_data_of_the_cases_is_in_the_tree() -> None:

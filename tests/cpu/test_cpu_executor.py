@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from gett.cpu import NumpyExecutable, arithmetic, boxes, elementwise, executable, moving, packed
+from gett.cpu import NumpyExecutable, arithmetic, blas, boxes, elementwise, executable, moving, packed
 from gett.cpu.arithmetic import make_arithmetic, multiply
 from gett.errors import DTypeError, OptionError
 from gett.plan import make_gemm_plan
@@ -357,6 +358,38 @@ def test_dtypes_that_numpy_cannot_compute_in_are_named() -> None:
         make("ij,jk->ik", a, a, None, np.empty((4, 4), "float32"))
     with pytest.raises(DTypeError, match="bfloat16"):
         make_arithmetic("bfloat16")
+
+
+def blas_threads() -> list[int]:
+    return [x["num_threads"] for x in threadpoolctl.threadpool_info() if x["user_api"] == "blas"]
+
+
+def test_middling_products_run_on_own_threads_with_blas_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_WORTH_THREADS", 0.0)
+    monkeypatch.setattr(executable, "available_threads", lambda: 2)
+    before, seen = blas_threads(), []
+
+    def spy(*args: Any) -> None:
+        seen.append(blas_threads())
+        multiply(*args)
+
+    monkeypatch.setattr(packed, "multiply", spy)
+    run = check("zij,zjk->zik", integers((20, 70, 72)), integers((20, 72, 74)))
+    assert run.route == "batched BLAS"
+    assert seen == [[1] * len(before)] * len(seen)
+    assert len(seen) >= 4
+    assert blas_threads() == before
+
+
+def test_overlapping_limits_end_with_the_last() -> None:
+    before = blas_threads()
+    first, second = blas.one_thread(), blas.one_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert blas_threads() == [1] * len(before)
+    second.__exit__(None, None, None)
+    assert blas_threads() == before
 
 
 @pytest.mark.usefixtures("tiny_tiles")

@@ -16,7 +16,7 @@ from gett.plan import A, B, D, GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.archs import ARCHS, ArchFacts, arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.select import WORKSPACE_LIMIT, candidates, select_schedule
-from gett.schedule.space import REGISTER_LIMIT, check_limits, family_of, register_estimate
+from gett.schedule.space import ACCESS_LIMIT, REGISTER_LIMIT, check_limits, family_of, register_estimate
 from layouts.box import Box
 from tests.cases import AWKWARD, STREAMS, TILED, Case, Layout, small_tccg, spread, tccg
 from tests.cpu.walk import Walk
@@ -60,6 +60,8 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
     step = {"float16": 16, "bfloat16": 16, "float32": 8, "float64": 4}[plan.contraction.dtype] if tensor_cores else 1
     assert s.block[2] % step == 0
     assert s.num_stages >= 2
+    for access, side in ((s.a, s.block[0]), (s.b, s.block[1])):
+        assert side * s.block[2] <= ACCESS_LIMIT * access.vector * threads
     assert s.workspace_bytes <= WORKSPACE_LIMIT
     if s.split_k > 1:
         acc = itemsize(accumulator(plan.contraction.dtype))
@@ -185,17 +187,19 @@ def test_selection_is_repeatable() -> None:
         assert select_schedule(plan, "sm_90a") == first[0]
 
 
-def test_planning_is_quick() -> None:
+@pytest.mark.parametrize(("arch", "limit"), [("sm_80", 100), ("sm_90a", 300)])
+def test_planning_is_quick(arch: str, limit: float) -> None:
+    """Milliseconds of processor time, the best of three, twice what they should be: other work shares the caches."""
     times = {}
     for case in tccg():
         for dtype in ("float16", "float64"):
             best = math.inf
             for _ in range(3):
                 start = time.process_time()
-                select_schedule(plan_of(case, dtype), "sm_90a")
+                select_schedule(plan_of(case, dtype), arch)
                 best = min(best, time.process_time() - start)
             times[case.name, dtype] = best * 1e3
-    assert max(times.values()) < 50, max(times.items(), key=lambda x: x[1])
+    assert max(times.values()) < limit, max(times.items(), key=lambda x: x[1])
 
 
 def test_k_is_split_where_few_tiles_leave_the_machine_idle() -> None:
@@ -224,6 +228,8 @@ def test_limits_are_named() -> None:
         "shared memory: 999999 bytes needed, sm_80 gives a block 166912": replace(good, smem_bytes=999999),
         "threads: more than 1024": replace(good, warps=(8, 8)),
         "registers: about": replace(good, block=(256, 256, 64), warps=(2, 2)),
+        "accesses: 64 a thread to load operand A, the limit is 24": replace(
+            good, block=(128, 64, 64), warps=(2, 2), a=replace(good.a, vector=1), b=replace(good.b, vector=8)),
         r"box_m of 512 elements does not fit block_m = \d+": replace(good, box_m=replace(good.box_m, dims=(
             replace(good.box_m.dims[0], box=512), *good.box_m.dims[1:]))),
     }  # fmt: skip
@@ -235,7 +241,7 @@ def test_limits_are_named() -> None:
 def test_groups_beyond_31_bits_are_refused() -> None:
     plan = plan_of(Case("", "ij,jk->ik", {"i": 1 << 31, "j": 64, "k": 64}), "float16")
     with pytest.raises(ScheduleError, match=rf"extents of group [MN] multiply to {1 << 31}, the limit is 2\*\*31 - 1"):
-        select_schedule(plan, "sm_90a")
+        select_schedule(plan, "sm_80")
 
 
 def test_no_memory_for_two_stages_is_named() -> None:

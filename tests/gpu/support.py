@@ -18,7 +18,7 @@ from gett.runtime.device import device_facts
 from gett.runtime.executable import build_executable
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
-from tests.cases import ALIGNED, DENSE, Case, Layout, round_to, spread, to_host
+from tests.cases import ALIGNED, Case, Layout, round_to, spread, to_host
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
 @cache
 def exact_product(case: Case, kind: str) -> Any:
     """The exact product of the case's operands, for a kind of dtype; large ones are made once for several dtypes."""
-    dtype = {"f": "float64", "c": "complex128", "i": "int64", "b": "bool"}[kind]
+    dtype = {"f": "float64", "c": "complex128", "i": "int64", "u": "uint64", "b": "bool"}[kind]
     a, b = case.operands(np, dtype)
     return case.reference(a, b, dtype)
 
@@ -89,7 +89,7 @@ def run_case(
     run = build_executable(gemm_plan(problem), None, schedule)
     a, b = case.operands(cp, dtype)
     d, buffer = case.result(cp, dtype)
-    wanted = alpha * exact_product(case, np.dtype(dtype).kind) if alpha != 1 else exact_product(case, np.dtype(dtype).kind)
+    wanted = alpha * exact_product(case, np.dtype(dtype).kind)
     c = None
     if problem.c is not None:
         values = case.added(np, dtype, problem.c)
@@ -123,11 +123,6 @@ def describe(schedule: Schedule) -> str:
         if w is not None
     )
     return (
-        f"{schedule.family} {schedule.block} warps {schedule.warps} stages {schedule.num_stages} split {schedule.split_k}"
-        f"{' table' if schedule.k_table else ''}; {ways}; stores of {schedule.vector_d}"
+        f"{schedule.family} {schedule.block} warps {schedule.warps} stages {schedule.num_stages} "
+        f"split {schedule.split_k}{' table' if schedule.k_table else ''}; {ways}; stores of {schedule.vector_d}"
     )
-
-
-def dense_c(problem: Problem) -> Problem:
-    """The same with a dense C."""
-    return Problem(problem.case, problem.dtype, problem.precision, DENSE)

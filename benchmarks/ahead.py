@@ -1,0 +1,91 @@
+"""Compiles gett's kernels before the clock runs, on all cores: a long list of cases would wait for the compiler.
+
+The kernels reach the run through gett's own cache on disk, so what is timed afterwards is what any user gets. Knows
+cases and gett, no device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
+from typing import Any
+
+from benchmarks.cases import Case
+from benchmarks.progress import bar
+from gett.schedule.archs import ArchFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kernel to compile: a case of C-contiguous, aligned operands.
+
+    `facts` are the fields of `ArchFacts`, whose read-only tables do not travel to another process.
+    """
+
+    case: Case
+    dtype: str
+    precision: str | None
+    facts: dict[str, Any]
+
+
+def make_job(case: Case, dtype: str, precision: str | None, facts: ArchFacts) -> Job:
+    """The job of compiling a case for a GPU."""
+    values = {f.name: getattr(facts, f.name) for f in fields(facts)}
+    return Job(case, dtype, precision, {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()})
+
+
+def compile_case(job: Job) -> str:
+    """Compile what a call would compile; the name of the family that was chosen.
+
+    Raises:
+        GettError: The case cannot be planned or no kernel of it compiles well.
+    """
+    import gett
+    from gett.codegen.render import render_kernel
+    from gett.errors import PoorKernelError
+    from gett.jit import compile_kernel
+    from gett.runtime.executable import ATTEMPTS
+    from gett.schedule.select import candidates
+
+    facts = ArchFacts(**job.facts)
+    shape_a, shape_b, _ = job.case.shapes
+    pairs = ((shape_a, job.dtype), (shape_b, job.dtype))
+    plan = gett.plan(job.case.einsum, *pairs, precision=job.precision, arch=facts.arch)
+    poor: PoorKernelError | None = None
+    for schedule in candidates(plan.steps[0].gemm, facts.arch, facts)[:ATTEMPTS]:
+        kernel = render_kernel(plan.steps[0].gemm, schedule)
+        try:
+            compile_kernel(kernel.source, kernel.arch)
+        except PoorKernelError as error:  # as in a call: the next one will do
+            poor = error
+            continue
+        return schedule.family
+    assert poor is not None
+    raise poor
+
+
+def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, facts: ArchFacts) -> int:
+    """Compile the kernels of all cases in processes of their own; the number that were compiled.
+
+    A case that fails is left to the run, which tells what is wrong with it. Without a cache on disk nothing is done.
+    """
+    from gett.jit import kernel_cache
+
+    if kernel_cache().directory is None:
+        return 0
+    jobs = [make_job(case, dtype, precision, facts) for case in cases]
+    workers = max(1, min(len(jobs), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))
+    done = 0
+    # A forked child of a process that has used the GPU must not touch it, so children start afresh.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool, bar(len(jobs), "compile") as progress:
+        for job, future in [(job, pool.submit(compile_case, job)) for job in jobs]:
+            progress.step(job.case.name)
+            with contextlib.suppress(Exception):
+                future.result()
+                done += 1
+    return done

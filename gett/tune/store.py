@@ -1,0 +1,165 @@
+"""The schedule store: for each contraction, the schedule that was measured or chosen, and the kernel made of it.
+
+Owns what a schedule depends on, and therefore when it is stale. A key covers the plan's groups (extents and strides,
+not the letters), dtypes, alignments and precision, the device, the compiler, and every file that has a say in schedules
+and kernels: a new kernel or cost model finds an empty store. Entries are files beside the kernel cache, with its
+guarantees (`gett.jit.diskcache`): processes may race, and a damaged or foreign file counts as absent. What was measured
+is kept apart from what the model chose, so that many plans cannot push out the results of tuning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from gett.codegen.records import Kernel
+from gett.errors import MissingPackageError
+from gett.jit.diskcache import KernelCache, cache_key, kernel_cache
+from gett.jit.toolkit import find_toolkit
+from gett.plan import GemmPlan
+from gett.runtime.device import DeviceFacts
+from gett.schedule.records import Schedule
+from gett.tune.codec import Stale, decode, encode
+
+FOLDER = "schedules"
+SOURCES = (("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("../layouts", ".py"), ("tune/codec.py", ""), ("jit/compile.py", ""))
+ENTRY_BYTES = 12 << 10  # of a common entry; most of it is the kernel's text
+MOST_ENTRIES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of one contraction on one device.
+
+    Attributes:
+        schedule: How to run it.
+        kernel: What it was rendered to.
+        cubin: Key of the compiled kernel in the kernel cache.
+        measured_us: Time on the device in microseconds; None for the model's choice.
+        among: How many schedules were measured to find it; 0 for the model's choice.
+    """
+
+    schedule: Schedule
+    kernel: Kernel
+    cubin: bytes
+    measured_us: float | None = None
+    among: int = 0
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it was measured, rather than chosen by the model."""
+        return self.measured_us is not None
+
+
+class ScheduleStore:
+    """Entries by key, tuned ones first. Safe for threads and processes.
+
+    Args:
+        directory: Made when first needed; None keeps entries in memory only.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        self._parts = {
+            tuned: KernelCache(
+                None if directory is None else directory / ("tuned" if tuned else "model"), MOST_ENTRIES * ENTRY_BYTES
+            )
+            for tuned in (True, False)
+        }
+
+    def find(self, key: bytes, *, tuned_only: bool = False) -> Entry | None:
+        """The entry under a key, or None; a measured one before the model's choice."""
+        for tuned in (True,) if tuned_only else (True, False):
+            payload = self._parts[tuned].get(key)
+            if payload is None:
+                continue
+            try:
+                entry = decode(Entry, json.loads(payload))
+            except (Stale, ValueError):
+                continue
+            if entry.tuned is tuned:
+                return entry
+        return None
+
+    def put(self, key: bytes, entry: Entry) -> None:
+        """Keep an entry, in memory and on disk; one of the same kind is replaced."""
+        payload = json.dumps(encode(entry), separators=(",", ":")).encode()
+        self._parts[entry.tuned].put(key, payload)
+
+    def count(self) -> tuple[int, int]:
+        """Entries on disk: tuned, and chosen by the model."""
+        return self._parts[True].info().entries, self._parts[False].info().entries
+
+    def clear(self) -> int:
+        """Forget all entries, in memory and on disk; returns how many were on disk.
+
+        Raises:
+            OSError: A file cannot be removed.
+        """
+        return sum(part.clear() for part in self._parts.values())
+
+
+_current: tuple[KernelCache, ScheduleStore] | None = None
+
+
+def schedule_store() -> ScheduleStore:
+    """The process's store, beside its kernel cache: a change of the environment starts another.
+
+    Raises:
+        OptionError: A variable of `gett.env` has a value that it does not take.
+    """
+    global _current
+    cache, known = kernel_cache(), _current
+    if known is None or known[0] is not cache:
+        directory = cache.directory
+        known = _current = (cache, ScheduleStore(None if directory is None else directory / FOLDER))
+    return known[1]
+
+
+def plan_key(plan: GemmPlan, facts: DeviceFacts) -> bytes | None:
+    """The key of a plan on a device, or None where nothing can be remembered.
+
+    That is where there is no compiler, or the package's files cannot be read.
+    """
+    try:
+        compiler = find_toolkit().fingerprint
+        sources = sources_digest()
+    except (MissingPackageError, OSError):
+        return None
+    return cache_key(
+        {
+            "plan": signature(plan),
+            "device": f"{facts.arch}|{facts.name}|{facts.sm_count}|{facts.l2_bytes}",
+            "compiler": compiler,
+            "sources": sources,
+        }
+    )
+
+
+def signature(plan: GemmPlan) -> str:
+    """Everything of a plan that schedules and kernels depend on; plans that differ in letters alone share it."""
+    c = plan.contraction
+    groups = [[(s.extent, s.strides) for s in group] for group in (plan.l, plan.m, plan.n, plan.k)]
+    tensors = [None if t is None else (t.dtype, t.alignment) for t in (plan.a, plan.b, c.d, c.c)]
+    return repr((groups, tensors, c.dtype, c.precision))
+
+
+@lru_cache(maxsize=1)
+def sources_digest() -> bytes:
+    """Digest of the kernels, the generator, the schedules and the layouts below them.
+
+    Raises:
+        OSError: The package's files cannot be read, e.g. inside an archive.
+    """
+    root = Path(__file__).parent.parent
+    contents: dict[str, bytes] = {}
+    for place, suffix in SOURCES:
+        folder = os.path.join(root, place)
+        names = sorted(n for n in os.listdir(folder) if n.endswith(suffix)) if suffix else [""]
+        for name in names:
+            with open(os.path.join(folder, name) if name else folder, "rb") as file:
+                contents[f"{place}/{name}"] = file.read()
+    return cache_key(contents)

@@ -1,0 +1,77 @@
+"""A small set of contractions that takes every path of the kernels, to be run under NVIDIA's sanitizer.
+
+    compute-sanitizer --tool memcheck --error-exitcode 1 python tests/gpu/sanitize.py
+    compute-sanitizer --tool racecheck --error-exitcode 1 python tests/gpu/sanitize.py
+
+Extents are tiny because the tools slow kernels down a hundredfold. Operands fill their allocations to the last byte, so
+that an access beyond a tensor is one beyond its allocation. Prints what it ran; exits with 1 if a result is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from gett.runtime.device import require_cupy
+from gett.schedule.records import Schedule
+from gett.schedule.select import candidates
+from tests.cases import DENSE, Case, by_name
+from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
+
+K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
+MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
+ODD = Case("odd", "ik,kj->ij", {"i": 37, "j": 41, "k": 43})
+CROSSED = replace(by_name("crossed-units"), extents={"m": 40, "n": 33, "k": 24, "l": 16})
+TABLE = replace(by_name("primes"), extents={"a": 3, "b": 5, "c": 7, "d": 5, "e": 5, "f": 3})
+SPLIT = replace(by_name("huge-k"), extents={"k": 1500, "i": 16, "j": 24})
+BATCH = replace(by_name("batch-unit-stride"), extents={"l": 3, "i": 9, "j": 11, "k": 7})
+STREAMS = (
+    Case("gemv", "ij,j->i", {"i": 33, "j": 70}), Case("outer", "i,j->ji", {"i": 33, "j": 21}),
+    Case("dot", "ij,ji->", {"i": 17, "j": 19}), Case("hadamard", "ij,ji->ij", {"i": 17, "j": 19}),
+)  # fmt: skip
+SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, TABLE, SPLIT, BATCH)
+
+
+def problems() -> list[Problem]:
+    """Each case in a dtype of each family, some with C."""
+    out = [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
+    out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
+    out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
+    return out + [Problem(c, "float32") for c in STREAMS]
+
+
+def chosen(problem: Problem) -> list[Schedule]:
+    """The first candidate, and the first of every other family and of split K and the table."""
+    picked: dict[tuple[str, bool, bool], Schedule] = {}
+    for s in candidates(gemm_plan(problem), device_facts().arch):
+        picked.setdefault((s.family, s.split_k > 1, s.k_table), s)
+    return list(picked.values())
+
+
+def main() -> int:
+    """Run all; the number of wrong results, at most 1, is the exit status."""
+    cp: Any = require_cupy()
+    cp.cuda.set_allocator(None)  # no pool: what lies behind an array is not another array's memory
+    every = problems()
+    failed = compile_ahead(every, 1)
+    wrong = 0
+    for problem in every:
+        for schedule in chosen(problem):
+            try:
+                with_c = {"alpha": 2, "beta": 3} if problem.c is not None else {}
+                run_case(cp, problem, schedule, **with_c)
+                print(f"right  {problem!r}: {describe(schedule)}")
+            except AssertionError as error:
+                wrong += 1
+                print(f"WRONG  {problem!r}: {error}")
+    cp.cuda.Device().synchronize()
+    print(f"{len(every)} problems, {wrong} wrong, {len(failed)} did not compile")
+    return int(bool(wrong or failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The sanitizer's set: right by itself, and without a finding under the tools where they are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("sanitize.py")
+
+
+def run(*prefix: str) -> subprocess.CompletedProcess[str]:
+    command = [*prefix, sys.executable, str(SCRIPT)]
+    return subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_the_set_is_right() -> None:
+    done = run()
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    families = {line.split(": ")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("right")}
+    assert {"sm80", "simt", "stream"} <= families
+
+
+if shutil.which("compute-sanitizer"):  # part of the CUDA toolkit, which running kernels does not need
+
+    @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+    def test_no_finding(tool: str) -> None:
+        done = run("compute-sanitizer", "--tool", tool, "--error-exitcode", "9")
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        assert "0 errors" in done.stdout or "0 hazards" in done.stdout
