@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gett.errors import PoorKernelError
 from gett.frontend.contraction import Contraction, Operand
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts
@@ -81,7 +82,8 @@ def place(xp: Any, values: Any, layout: str, poison: bool = False) -> tuple[Any,
         out = dense.reshape(shape[::-1]).T if layout == "F" else dense.reshape(shape)
         if layout == "R" and shape:
             out = out[tuple(slice(None, None, -1) for _ in shape)]
-    assert xp.shares_memory(out, buffer) or not out.size
+    # CuPy's shares_memory denies it for rank 0, whatever the addresses are.
+    assert not out.ndim or not out.size or xp.shares_memory(out, buffer)
     if not poison:
         out[...] = xp.asarray(values)
     return out, buffer
@@ -122,7 +124,13 @@ def make_plan(subscripts: str, operands: list[Any], c: Any, d: Any) -> GemmPlan:
 
 
 def build(plan: GemmPlan) -> GpuExecutable:
-    return build_executable(plan, schedule=stream_schedule(plan, device_facts().planning))
+    schedule = stream_schedule(plan, device_facts().planning)
+    try:
+        return build_executable(plan, schedule=schedule)
+    except PoorKernelError:  # as a user would meet it: the selection takes it all the same, having no other
+        made = build_executable(plan)
+        assert made.schedule.family == "stream"
+        return made
 
 
 def rounded(exact: Any, dtype: str) -> Any:
