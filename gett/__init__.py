@@ -1,8 +1,11 @@
 """gett: tensor contractions on any layout, planned as GEMMs, without transposed copies.
 
 `einsum`, `contract`, `plan`, `tensordot` and `transpose` take NumPy arrays, which NumPy's BLAS contracts, and CuPy
-arrays, for which kernels are generated. Importing this package loads neither CuPy nor a driver.
+arrays, PyTorch tensors and other arrays on a GPU, for which kernels are generated. Importing this package loads neither
+CuPy nor PyTorch nor a driver.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from gett.api import ContractionPlan, contract, einsum, plan
 from gett.array_functions import tensordot, transpose
@@ -11,6 +14,7 @@ from gett.errors import (
     DeviceError,
     DTypeError,
     GettError,
+    GradientError,
     KernelCacheWarning,
     LabelError,
     MissingPackageError,
@@ -22,10 +26,14 @@ from gett.errors import (
     ScheduleError,
     ShapeError,
     SubscriptsError,
+    TuneWarning,
 )
 
 # The functions and the cache share names with modules; these imports come after those of the modules, so they win.
 from gett.plan_cache import plan_cache
+
+if TYPE_CHECKING:
+    from gett.autotuning import TuneResult, autotune
 
 __version__ = "0.1.0"
 
@@ -35,6 +43,7 @@ __all__ = [
     "DTypeError",
     "DeviceError",
     "GettError",
+    "GradientError",
     "KernelCacheWarning",
     "LabelError",
     "MissingPackageError",
@@ -46,7 +55,10 @@ __all__ = [
     "ScheduleError",
     "ShapeError",
     "SubscriptsError",
+    "TuneResult",
+    "TuneWarning",
     "__version__",
+    "autotune",
     "contract",
     "einsum",
     "plan",
@@ -54,3 +66,13 @@ __all__ = [
     "tensordot",
     "transpose",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The autotuner brings the runtime and the store with it, which most programs need late or never.
+    if name not in ("TuneResult", "autotune"):
+        raise AttributeError(f"module 'gett' has no attribute {name!r}")
+    from gett import autotuning
+
+    value = globals()[name] = getattr(autotuning, name)
+    return value

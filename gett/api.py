@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind, gather
-from gett.checks import check_factors, check_out, check_overlap
+from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
+from gett.checks import check_factors, check_holds, check_out, check_overlap
 from gett.contraction_plan import ContractionPlan, PlanRequest, Step
 from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
+from gett.exchange import borrow, gather
 from gett.frontend.build import address_c, resolve_extents
 from gett.frontend.parser import Spec, parse, split_arguments
 from gett.frontend.tensors import (
@@ -30,6 +31,7 @@ from gett.frontend.tensors import (
 from gett.network import freeze_optimize
 from gett.plan_cache import plan_cache
 from gett.planning import find_plan, make_plan
+from gett.torch_arrays import torch_library
 
 __all__ = ["ContractionPlan", "Step", "contract", "einsum", "plan"]
 
@@ -59,7 +61,8 @@ def einsum(
         subscripts: Such as `"ij,jk->ik"`, or the first operand of the interleaved form.
         operands: Arrays of any strides.
         out: Array to write, of any strides; it may overlap neither itself nor an operand.
-        dtype: dtype in which to compute; by default NumPy's promotion of the operands and `out`.
+        dtype: dtype in which to compute, NumPy's or PyTorch's; by default NumPy's promotion of the operands and `out`,
+            where bfloat16 takes part PyTorch's.
         order: Memory order of a new result: `"C"`, `"F"`; `"A"` is F if all operands are F-contiguous, else C; `"K"`
             likewise, where axes are at least two and the operands not C-contiguous as well. Unlike in NumPy, `"K"`
             never gives a permuted order.
@@ -69,11 +72,12 @@ def einsum(
         precision: How products are formed: `"ieee"` (default) or, for float32, `"tf32"`.
 
     Returns:
-        A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar or a CuPy array. `out` if given.
+        A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
 
     Raises:
         SubscriptsError, ShapeError, OutputError, OptionError, PrecisionError: (ValueError) The argument is at fault.
-        DTypeError, MixedArraysError: (TypeError) Unsupported dtypes, forbidden casts, NumPy beside CuPy arrays.
+        DTypeError, MixedArraysError: (TypeError) Unsupported dtypes, forbidden casts, arrays of two libraries.
+        GradientError: (RuntimeError) A tensor requires a gradient outside `torch.no_grad()`.
         OutOfMemoryError: (MemoryError) There is no room for the result.
     """
     if subscripts.__class__ is not str:
@@ -95,9 +99,9 @@ def einsum_spec(
     if optimize.__class__ is list or optimize.__class__ is tuple:
         optimize = freeze_optimize(optimize)
     parts: list[Any] = [spec, dtype, order, casting, optimize, precision]
-    kind: ArrayKind | None = NUMPY
+    kind: ArrayKind = NUMPY
     device = CPU
-    cupy = cupy_kind()
+    cupy: Any = cupy_kind()
     cupy_type = None if cupy is None else cupy.type
     for x in operands if out is None else [*operands, out]:
         array_type: Any = x.__class__
@@ -109,10 +113,7 @@ def einsum_spec(
             parts += (x.shape, x.strides, x.dtype, device, ALIGNMENT[data.ptr % ALIGNMENT_LIMIT])
             kind = cupy
         else:
-            kind = None
-            break
-    if kind is None:
-        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
+            return _einsum_other(spec, operands, out, dtype, order, casting, optimize, precision)
     if out is not None:
         parts.append("out")
     key = tuple(parts)
@@ -125,6 +126,39 @@ def einsum_spec(
     if out is not None:
         found.check_apart(kind, operands, out)  # the key holds out's layout, which was checked when it was planned
     return found.run(kind, device, operands, None, out)
+
+
+def _einsum_other(
+    spec: Spec,
+    operands: Sequence[Any],
+    out: Any,
+    dtype: Any,
+    order: Any,
+    casting: Any,
+    optimize: Any,
+    precision: Any,
+) -> Any:
+    """`einsum_spec` where an argument is neither a NumPy nor a CuPy array; the warm path of PyTorch's tensors."""
+    torch = torch_library()
+    warm = None if torch is None else torch.layouts(operands if out is None else [*operands, out])
+    if torch is None or warm is None:
+        loan = borrow(operands, None, out, dtype, casting)
+        if loan is None:
+            return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
+        found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, order, casting, optimize, precision)
+        return loan.finish(found)
+    device, parts = warm
+    key: Any = (spec, dtype, order, casting, optimize, precision, out is not None, *parts)
+    try:
+        plan: ContractionPlan | None = plan_cache.get(key)
+    except TypeError:  # an option that cannot be hashed
+        key = plan = None
+    if plan is None:
+        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision)
+    kind = torch.kind(device)
+    if out is not None:
+        plan.check_apart(kind, operands, out)
+    return plan.run(kind, device, operands, None, out)
 
 
 def _einsum_cold(
@@ -151,7 +185,7 @@ def _einsum_cold(
         spec=spec,
         operands=tuple(kind.describe(x) for x in arrays),
         out=out_spec,
-        dtype=None if dtype is None else parse_dtype(dtype),
+        dtype=None if dtype is None else check_holds(kind, parse_dtype(dtype)),
         order=order,
         casting=casting,
         optimize=optimize,
@@ -199,11 +233,16 @@ def contract(
         precision: As for `einsum`.
 
     Returns:
-        As `einsum`; the dtype is NumPy's promotion of a, b, c and `out`.
+        As `einsum`; the dtype is the promotion of a, b, c and `out`.
 
     Raises:
         GettError: As `einsum`; OptionError if beta is not 0 and there is no c.
     """
+    loan = borrow([a, b], c, out)
+    if loan is not None:
+        a, b = loan.operands
+        made = contract(subscripts, a, b, loan.c, alpha=alpha, beta=beta, out=loan.out, precision=precision)
+        return loan.finish(made)
     names = ["operand 0", "operand 1"] + ["c"] * (c is not None)
     kind, device, arrays = gather([a, b] if c is None else [a, b, c], names)
     a, b = arrays[:2]
@@ -224,9 +263,9 @@ def contract(
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)
         c = None
-    made = _on_device(kind, request)
-    alpha, beta = check_factors(alpha, beta, c, made.dtype)
-    return made.run(kind, device, (a, b), c, out, alpha, beta)
+    plan_ = _on_device(kind, request)
+    alpha, beta = check_factors(alpha, beta, c, plan_.dtype)
+    return plan_.run(kind, device, (a, b), c, out, alpha, beta)
 
 
 def _without_c(request: PlanRequest) -> PlanRequest:
@@ -272,6 +311,9 @@ def plan(
         GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`.
     """
     spec, found = split_arguments(subscripts, operands)
+    loan = borrow(found, c, out, dtype, casting)
+    if loan is not None:  # the plan is one of the memory's layout, and calls come here again
+        found, c, out, dtype = tuple(loan.operands), loan.c, loan.out, loan.dtype
     names = [f"operand {i}" for i in range(len(found))]
     given = {"c": c, "out": out}
     extra = [n for n, x in given.items() if x is not None]
@@ -283,7 +325,7 @@ def plan(
     if arch is not None and (not isinstance(arch, str) or (arch != "cpu" and not _GPU_ARCH.fullmatch(arch))):
         raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'")
     if arch == "cpu" and kind is not NUMPY:
-        raise OptionError("arch='cpu' cannot plan for CuPy arrays")
+        raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
     target = arch or kind.arch(device)
     elsewhere = arch is not None and arch != "cpu" and (kind is NUMPY or arch != kind.arch(device))
     alignment = 1 if target == "cpu" else ALIGNMENT_LIMIT
@@ -304,7 +346,7 @@ def plan(
         operands=tuple(specs[: len(found)]),
         c=extras.get("c"),
         out=extras.get("out"),
-        dtype=None if dtype is None else parse_dtype(dtype),
+        dtype=None if dtype is None else check_holds(kind, parse_dtype(dtype)),
         order=order,
         casting=casting,
         optimize=freeze_optimize(optimize),

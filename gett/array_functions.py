@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from gett.api import einsum_spec
-from gett.arrays import gather
 from gett.errors import OptionError, ShapeError
+from gett.exchange import borrow, gather
 from gett.frontend.parser import Spec
+from gett.torch_arrays import torch_library
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
@@ -33,6 +34,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         ShapeError: Paired axes differ in extent or do not exist; nothing is broadcast here.
         GettError: As `einsum`.
     """
+    loan = borrow([a, b])
+    if loan is not None:
+        return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes))
     _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"])
     pairs = axes if isinstance(axes, (int, np.integer)) else _axis_pairs(axes)
     spec, first, second = _tensordot_spec(a.ndim, b.ndim, pairs)
@@ -91,10 +95,16 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     Raises:
         ShapeError: `axes` is no permutation of the axes.
     """
-    _, _, (array,) = gather([a], ["operand 0"])
+    torch = torch_library()
+    if torch is not None and isinstance(a, torch.tensor):
+        array, permute = a, a.permute
+    else:
+        loan = borrow([a])
+        _, _, (array,) = gather([a] if loan is None else loan.operands, ["operand 0"])
+        permute = array.transpose
     if axes is None:
-        return array.transpose()
+        return permute(tuple(reversed(range(array.ndim))))
     order = [_axis(int(x), array.ndim, "operand 0") for x in axes]
     if sorted(order) != list(range(array.ndim)):
         raise ShapeError(f"axes={tuple(axes)!r} is no permutation of the {array.ndim} axes of operand 0")
-    return array.transpose(order)
+    return permute(order)

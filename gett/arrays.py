@@ -1,7 +1,8 @@
 """Array kinds: NumPy and CuPy behind one small interface; overlap of strided arrays.
 
-Owns every call into an array library that the public functions need (describe, allocate, convert, fill). Imports CuPy
-never by itself: whoever has a CuPy array has imported it. Knows neither subscripts nor plans.
+Owns what the public functions need of an array library (describe, allocate, convert, fill); PyTorch's side of it is
+`gett.torch_arrays`. Imports CuPy never by itself: whoever has a CuPy array has imported it. Knows neither subscripts
+nor plans.
 """
 
 # ruff: noqa: D102 - the protocol documents the methods of every kind
@@ -16,12 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gett.errors import DTypeError, MissingPackageError, MixedArraysError, OutOfMemoryError
-from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
+from gett.errors import OutOfMemoryError
+from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, own_dtype, packed_axes
 
-CPU = -1  # device number of NumPy arrays
+CPU = -1  # device number of arrays in the host's memory
 ALIGNMENT = tuple((i & -i) or ALIGNMENT_LIMIT for i in range(ALIGNMENT_LIMIT))  # by address modulo the limit
-_SCALARS = (bool, int, float, complex, np.generic)
 _MAX_SOLVER_WORK = 100_000
 _MAX_ENUMERATED = 1_000_000
 
@@ -30,6 +30,10 @@ class ArrayKind(Protocol):
     """What the public functions ask of an array library."""
 
     name: str
+
+    @property
+    def launch(self) -> Any:
+        """`launch(executable, a, b, c, d, alpha, beta)`, or None where executables take the arrays themselves."""
 
     def describe(self, array: Any) -> TensorSpec:
         """Shape, strides, dtype and alignment of an array."""
@@ -46,6 +50,9 @@ class ArrayKind(Protocol):
     def copy(self, target: Any, source: Any) -> None:
         """Write `source`, broadcast and converted without a check, into `target`."""
 
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        """A view with the axes in another order."""
+
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         """A context that makes `device` current, or None where it is current already."""
 
@@ -57,9 +64,10 @@ class NumpyKind:
     """NumPy arrays."""
 
     name = "NumPy"
+    launch: Any = None
 
     def describe(self, array: Any) -> TensorSpec:
-        return TensorSpec(array.shape, array.strides, array.dtype, 1)
+        return TensorSpec(array.shape, array.strides, own_dtype(array.dtype), 1)
 
     def device(self, array: Any) -> int:
         return CPU
@@ -71,10 +79,13 @@ class NumpyKind:
         try:
             return np.empty(shape, dtype, order)  # type: ignore[call-overload]
         except MemoryError as error:
-            raise _out_of_memory(shape, dtype, "host") from error
+            raise out_of_memory(shape, dtype, "host") from error
 
     def copy(self, target: Any, source: Any) -> None:
         np.copyto(target, source, casting="unsafe")
+
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        return array.transpose(axes)
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         return None
@@ -87,9 +98,10 @@ class CupyKind:
     """CuPy arrays; made only when the CuPy module is loaded."""
 
     name = "CuPy"
+    launch: Any = None
 
     def __init__(self, module: Any) -> None:
-        self._cupy = module
+        self.module = module
         self.type: type = module.ndarray
         self._current: Callable[[], int] = module.cuda.runtime.getDevice
 
@@ -106,15 +118,18 @@ class CupyKind:
         try:
             return self.type(shape, dtype, None, None, order)
         except MemoryError as error:
-            raise _out_of_memory(shape, dtype, "device") from error
+            raise out_of_memory(shape, dtype, "device") from error
 
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source  # CuPy converts on assignment, and keeps complex to real an error of ours beforehand
 
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        return array.transpose(axes)
+
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         if self._current() == device:
             return None
-        context: AbstractContextManager[Any] = self._cupy.cuda.Device(device)
+        context: AbstractContextManager[Any] = self.module.cuda.Device(device)
         return context
 
     def arch(self, device: int) -> str:
@@ -124,8 +139,8 @@ class CupyKind:
 
     def asarray(self, value: Any, device: int) -> Any:
         """A scalar as a 0-d array on a device."""
-        with self._cupy.cuda.Device(device):
-            return self._cupy.asarray(value)
+        with self.module.cuda.Device(device):
+            return self.module.asarray(value)
 
 
 NUMPY = NumpyKind()
@@ -142,73 +157,12 @@ def cupy_kind() -> CupyKind | None:
     return _cupy_kind
 
 
-def kind_of_device(device: int) -> ArrayKind:
-    """The kind whose arrays live on a device.
-
-    Raises:
-        MissingPackageError: The device is a GPU and CuPy is not loaded.
-    """
-    if device == CPU:
-        return NUMPY
-    kind = cupy_kind()
-    if kind is None:
-        raise MissingPackageError("GPU arrays need CuPy: pip install cupy-cuda13x (or cupy-cuda12x)")
-    return kind
-
-
-def gather(operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, int, list[Any]]:
-    """Bring arguments to arrays of one kind on one device. No array is copied or moved.
-
-    NumPy arrays, lists, scalars and whatever `numpy.asarray` takes are NumPy arrays; beside CuPy arrays, scalars
-    become 0-d CuPy arrays.
-
-    Returns:
-        The kind, the device number and the arrays.
-
-    Raises:
-        MixedArraysError: NumPy beside CuPy arrays, or two devices; the text names the operands.
-        DTypeError: An operand cannot become an array.
-    """
-    cupy = cupy_kind()
-    on_gpu = [i for i, x in enumerate(operands) if cupy is not None and isinstance(x, cupy.type)]
-    if cupy is None or not on_gpu:
-        return NUMPY, CPU, [_as_numpy(x, n) for x, n in zip(operands, names, strict=True)]
-    first = on_gpu[0]
-    device = cupy.device(operands[first])
-    arrays: list[Any] = []
-    for x, name in zip(operands, names, strict=True):
-        if isinstance(x, cupy.type):
-            other = cupy.device(x)
-            if other != device:
-                raise MixedArraysError(f"{names[first]} is on GPU {device}, {name} on GPU {other}")
-            arrays.append(x)
-        elif isinstance(x, _SCALARS):
-            arrays.append(cupy.asarray(x, device))
-        else:
-            raise MixedArraysError(
-                f"{names[first]} is a CuPy array, {name} is a {type(x).__module__}.{type(x).__name__}; "
-                "move one of them with cupy.asarray or cupy.asnumpy"
-            )
-    return cupy, device, arrays
-
-
-def _as_numpy(x: Any, name: str) -> Any:
-    if type(x) is np.ndarray:
-        return x
-    if hasattr(x, "__cuda_array_interface__") and not hasattr(x, "__array_interface__"):
-        raise DTypeError(f"{name} is a {type(x).__name__} on a GPU; wrap it with cupy.asarray first")
-    try:
-        return np.asarray(x)
-    except TypeError as error:
-        raise DTypeError(f"{name} of type {type(x).__name__} cannot become an array: {error}") from error
-
-
 def allocate(kind: ArrayKind, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> Any:
     """A dense array whose axes lie in memory as `order` lists them, slowest first; other axes have extent 1."""
     rest = [i for i in range(len(shape)) if i not in order]
     axes = [*rest, *order]
     base = kind.empty([1] * len(rest) + [shape[i] for i in order], dtype)
-    return base.transpose([axes.index(i) for i in range(len(shape))])
+    return kind.permute(base, [axes.index(i) for i in range(len(shape))])
 
 
 def convert(kind: ArrayKind, array: Any, dtype: np.dtype[Any]) -> Any:
@@ -276,6 +230,7 @@ def overlaps_itself(spec: TensorSpec) -> bool:
     return bool((np.diff(offsets) < spec.dtype.itemsize).any())
 
 
-def _out_of_memory(shape: Sequence[int], dtype: np.dtype[Any], where: str) -> OutOfMemoryError:
+def out_of_memory(shape: Sequence[int], dtype: np.dtype[Any], where: str) -> OutOfMemoryError:
+    """The error of an allocation that failed in `where` memory."""
     nbytes = math.prod(shape) * dtype.itemsize
     return OutOfMemoryError(f"cannot allocate {nbytes} bytes of {where} memory for an array of shape {tuple(shape)}")

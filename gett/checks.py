@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import NUMPY, ArrayKind, bounds, gather, overlap, overlaps_itself
+from gett.arrays import CPU, NUMPY, ArrayKind, bounds, overlap, overlaps_itself
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
-from gett.frontend.tensors import TensorSpec
+from gett.exchange import gather
+from gett.frontend.tensors import BFLOAT16, TensorSpec
+from gett.torch_arrays import torch_library
 
 
 def check_out(out: Any, kind: ArrayKind, device: int) -> TensorSpec:
@@ -22,17 +24,33 @@ def check_out(out: Any, kind: ArrayKind, device: int) -> TensorSpec:
         MixedArraysError: It is no array of the operands' kind, or on another device.
         OutputError: It is read-only, or elements of it overlap.
     """
-    home, where, _ = gather([out], ["out"]) if hasattr(out, "strides") else (None, None, None)
-    if home is not kind or (kind is NUMPY and not isinstance(out, np.ndarray)):
+    torch = torch_library()
+    home, where, array = None, CPU, None
+    if hasattr(out, "strides") or (torch is not None and isinstance(out, torch.tensor)):
+        home, where, (array,) = gather([out], ["out"])
+    if home is None or home.name != kind.name or (kind is NUMPY and not isinstance(out, np.ndarray)):
         raise MixedArraysError(f"out must be a {kind.name} array as the operands are, not {type(out).__name__}")
     if where != device:
         raise MixedArraysError(f"out is on device {where}, the operands are on {device}")
     if kind is NUMPY and not out.flags.writeable:
         raise OutputError("out is read-only")
+    if kind is not NUMPY and array is not out:
+        raise OutputError("out is a view that PyTorch conjugates or negates lazily: give its base")
     spec = kind.describe(out)
     if overlaps_itself(spec):
         raise OutputError(f"elements of out overlap each other (shape {spec.shape}, strides {spec.strides})")
     return spec
+
+
+def check_holds(kind: ArrayKind, dtype: np.dtype[Any] | None) -> np.dtype[Any] | None:
+    """Refuse a dtype that a kind's arrays cannot have.
+
+    Raises:
+        DTypeError: It is bfloat16, and the kind is CuPy's.
+    """
+    if dtype is BFLOAT16 and kind.name == "CuPy":
+        raise DTypeError("CuPy has no arrays of dtype bfloat16: pass PyTorch tensors")
+    return dtype
 
 
 def check_overlap(out: Any, kind: ArrayKind, inputs: Sequence[tuple[str, Any]]) -> None:

@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, convert, cupy_kind, gather
+from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, convert, cupy_kind
 from gett.checks import check_factors, check_fits, check_out, check_overlap
 from gett.errors import DeviceError, OutputError, ShapeError
+from gett.exchange import borrow, gather
 from gett.frontend.parser import Spec
 from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec
 from gett.plan import GemmPlan
 from gett.schedule.records import Schedule
+from gett.torch_arrays import torch_library
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.
 Executable = Callable[[Any, Any, Any, Any, Any, Any], Any]
@@ -89,6 +92,7 @@ class ContractionPlan:
         "_scalar",
         "_spans",
         "_through_copy",
+        "_torch_parts",
         "arch",
         "dtype",
         "path_info",
@@ -133,6 +137,7 @@ class ContractionPlan:
         self._convert = tuple(t.dtype != d.dtype for t in request.operands)
         self._through_copy = request.out is not None and request.out.dtype != d.dtype
         self._direct = len(steps) == 1 and not any(self._convert) and (request.c is None or request.c.dtype == d.dtype)
+        self._torch_parts: list[Any] | None = None
         self._bound: dict[int, tuple[Executable, ...]] = {}
         if request.device is not None and all(s.executable is not None for s in steps):
             self._bound[request.device] = tuple(s.executable for s in steps if s.executable is not None)
@@ -188,36 +193,45 @@ class ContractionPlan:
             ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
             DeviceError: The plan is for another device than the arrays'.
         """
-        if c is None and self._fits(operands, out, alpha, beta):
+        kind = self._fits(operands, out, alpha, beta) if c is None else None
+        if kind is not None:
             home = self._request.device
             assert home is not None
-            kind: ArrayKind | None = NUMPY if home == CPU else cupy_kind()
-            assert kind is not None
             if out is not None:
                 self.check_apart(kind, operands, out)
             return self.run(kind, home, operands, None, out, alpha, 0)
         return self._check_and_run(operands, c, out, alpha, beta)
 
-    def _fits(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> bool:
-        """Whether arrays and factors are plainly what was planned; if not, they need a closer look."""
+    def _fits(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> ArrayKind | None:
+        """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look."""
         home = self._request.device
         if home is None or beta.__class__ is not int or beta != 0 or len(operands) + 1 != len(self._layouts):
-            return False
+            return None
         if self._request.c is not None or (out is None and self._request.out is not None):
-            return False
+            return None
         if alpha.__class__ is not int and not (alpha.__class__ is float and self.dtype.kind in "fc"):
-            return False
+            return None
         cupy = cupy_kind()
         array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
         things: Sequence[Any] = operands if out is None else (*operands, out)
         for x, (shape, strides, dtype, alignment) in zip(things, self._layouts, strict=False):
-            if x.__class__ is not array_type or x.shape != shape or x.strides != strides or x.dtype != dtype:
-                return False
+            if x.__class__ is not array_type:
+                return None if home == CPU else self._fits_tensors(things, home)
+            if x.shape != shape or x.strides != strides or x.dtype != dtype:
+                return None
             if home != CPU:
                 data = x.data
                 if data.device_id != home or ALIGNMENT[data.ptr % ALIGNMENT_LIMIT] < alignment:
-                    return False
-        return True
+                    return None
+        return NUMPY if home == CPU else cupy
+
+    def _fits_tensors(self, tensors: Sequence[Any], device: int) -> ArrayKind | None:
+        torch = torch_library()
+        if torch is None:
+            return None
+        if self._torch_parts is None:
+            self._torch_parts = torch.translate(self._layouts, device)
+        return torch.kind(device) if torch.fit(tensors, self._torch_parts) else None
 
     def check_apart(self, kind: ArrayKind, operands: Sequence[Any], out: Any) -> None:
         """Refuse an `out` that is read-only or shares memory with an operand; all fit the plan otherwise.
@@ -227,17 +241,26 @@ class ContractionPlan:
         """
         if kind is NUMPY:
             near = not out.flags.writeable or any([np.may_share_memory(out, x) for x in operands])
-        else:
+        elif kind.launch is None:  # CuPy's: without a call for each address
             (*spans, (low, high)), start = self._spans, out.data.ptr
             low, high, near = low + start, high + start, False
             for x, (lo, hi) in zip(operands, spans, strict=True):
                 address = x.data.ptr
+                near = near or (address + lo < high and low < address + hi)
+        else:
+            (*spans, (low, high)), start = self._spans, kind.pointer(out)
+            low, high, near = low + start, high + start, False
+            for x, (lo, hi) in zip(operands, spans, strict=True):
+                address = kind.pointer(x)
                 near = near or (address + lo < high and low < address + hi)
         if near:
             check_out(out, kind, kind.device(out))
             check_overlap(out, kind, [(f"operand {i}", x) for i, x in enumerate(operands)])
 
     def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any) -> Any:
+        loan = borrow(operands, c, out, None, self._request.casting)
+        if loan is not None:
+            return loan.finish(self(*loan.operands, c=loan.c, out=loan.out, alpha=alpha, beta=beta))
         names = [f"operand {i}" for i in range(len(operands))]
         kind, device, inputs = gather(
             [*operands] if c is None else [*operands, c], names if c is None else [*names, "c"]
@@ -283,10 +306,17 @@ class ContractionPlan:
         executables = self._bound.get(device)
         if executables is None:
             executables = self._bound.setdefault(device, self._bind(self))
+        launch = kind.launch
         if self._direct:
-            executables[0](operands[0], operands[1] if len(operands) == 2 else None, c, d, alpha, beta)
+            second = operands[1] if len(operands) == 2 else None
+            if launch is None:
+                executables[0](operands[0], second, c, d, alpha, beta)
+            else:
+                launch(executables[0], operands[0], second, c, d, alpha, beta)
         else:
-            if c is not None and c.dtype != self.dtype:
+            if launch is not None:
+                executables = tuple(partial(launch, x) for x in executables)
+            if c is not None and kind.describe(c).dtype != self.dtype:
                 c = convert(kind, c, self.dtype)
             if self.steps:
                 self._run_steps(executables, kind, operands, c, d, alpha, beta)

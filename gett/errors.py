@@ -27,7 +27,11 @@ class DTypeError(GettError, TypeError):
 
 
 class MixedArraysError(GettError, TypeError):
-    """Operands live in different places (NumPy and CuPy arrays, or two devices)."""
+    """Operands live in different places: arrays of two libraries, or two devices."""
+
+
+class GradientError(GettError, RuntimeError):
+    """An operand requires a gradient, which contractions do not record."""
 
 
 class OutputError(GettError, ValueError):
@@ -64,6 +68,10 @@ class DeviceError(GettError, RuntimeError):
 
 class OutOfMemoryError(GettError, MemoryError):
     """An allocation failed; the text gives the bytes asked for."""
+
+
+class TuneWarning(UserWarning):
+    """A schedule gave a wrong result while tuning; it is not used."""
 
 
 class KernelCacheWarning(UserWarning):

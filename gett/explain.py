@@ -35,7 +35,9 @@ def explain(plan: ContractionPlan) -> str:
     steps = plan.steps
     title = f"{plan.subscripts} on {plan.arch}"
     if len(steps) == 1:
-        return explain_gemm(steps[0].gemm, steps[0].schedule, route=_route(steps[0]), title=title)
+        return explain_gemm(
+            steps[0].gemm, steps[0].schedule, route=_route(steps[0]), measured=_measured(steps[0]), title=title
+        )
     if not steps:
         return f"{title}\n  nothing to add up: an extent is 0"
     head = [
@@ -47,13 +49,19 @@ def explain(plan: ContractionPlan) -> str:
     sections = ["\n".join(head)]
     for number, step in enumerate(steps, 1):
         title = f"step {number} of {len(steps)}: {step.name}"
-        sections.append(explain_gemm(step.gemm, step.schedule, route=_route(step), title=title))
+        text = explain_gemm(step.gemm, step.schedule, route=_route(step), measured=_measured(step), title=title)
+        sections.append(text)
     return "\n\n".join(sections)
 
 
 def _route(step: Step) -> str | None:
     """What the NumPy executor of a step says of itself."""
     return getattr(step.executable, "route", None)
+
+
+def _measured(step: Step) -> tuple[float, int] | None:
+    """Time and number of rivals of a schedule that was found by measuring."""
+    return getattr(step.executable, "measured", None)
 
 
 def explain_path(info: Any) -> list[str]:
@@ -70,7 +78,12 @@ def explain_path(info: Any) -> list[str]:
 
 
 def explain_gemm(
-    gemm: GemmPlan, schedule: Schedule | None = None, *, route: str | None = None, title: str | None = None
+    gemm: GemmPlan,
+    schedule: Schedule | None = None,
+    *,
+    route: str | None = None,
+    measured: tuple[float, int] | None = None,
+    title: str | None = None,
 ) -> str:
     """One contraction as text.
 
@@ -79,6 +92,7 @@ def explain_gemm(
             subscripts; strides are in elements of each tensor ("12 B" where a stride is no whole number of them).
         schedule: The kernel's schedule, or None where NumPy runs the plan.
         route: What the NumPy executor makes of it, in words.
+        measured: Microseconds of the schedule, and among how many it was found; None if the model chose it.
         title: How the first line begins; default: the subscripts.
     """
     c = gemm.contraction
@@ -98,7 +112,7 @@ def explain_gemm(
         facts.append(("executor", "NumPy" if route is None else f"NumPy: {route}"))
     intensity = gemm.flops / gemm.bytes if gemm.bytes else 0.0
     facts.append(("work", f"{format_quantity(gemm.flops)}FLOP, {format_quantity(gemm.bytes)}B, {intensity:.3g} FLOP/B"))
-    facts += _bound_facts(schedule, intensity)
+    facts += _bound_facts(schedule, intensity, measured)
     lines += [f"  {name:<9} {text}" for name, text in facts]
     return "\n".join(lines)
 
@@ -225,12 +239,18 @@ def _at_a_time(elements: int, size: int) -> str:
     return f"{_count(elements, 'element')} ({elements * size} B) at a time"
 
 
-def _bound_facts(schedule: Schedule | None, intensity: float) -> list[tuple[str, str]]:
+def _bound_facts(
+    schedule: Schedule | None, intensity: float, measured: tuple[float, int] | None
+) -> list[tuple[str, str]]:
     if schedule is None:
         return [("bound", "arithmetic" if intensity > CPU_RIDGE else "memory")]
     facts = []
     if schedule.bound or schedule.estimate_us:
         facts.append(("bound", f"{schedule.bound or 'unknown'}; estimate {schedule.estimate_us:.3g} us"))
+    if measured is not None:
+        facts.append(("choice", f"tuned: measured {measured[0]:.3g} us among {_count(measured[1], 'candidate')}"))
+    elif schedule.estimate_us:
+        facts.append(("choice", f"chosen by the model (estimate {schedule.estimate_us:.3g} us)"))
     if schedule.reason:
         facts.append(("why", schedule.reason))
     return facts

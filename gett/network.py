@@ -12,6 +12,7 @@ from typing import Any
 
 from gett.errors import OptionError
 
+AUTOTUNE = "autotune"  # asks for measured kernels; the path is found as by default
 _WITHOUT_LOOKUP = ("auto", "greedy", "optimal")
 
 
@@ -50,6 +51,8 @@ def check_optimize(optimize: Any) -> tuple[Any, int | None]:
     if optimize is True:
         return "auto", None
     if isinstance(optimize, str):
+        if optimize == AUTOTUNE:
+            return "auto", None
         if optimize not in _WITHOUT_LOOKUP:
             from opt_einsum.paths import get_path_fn
 

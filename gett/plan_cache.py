@@ -9,7 +9,7 @@ import dataclasses
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from gett.errors import OptionError
@@ -67,6 +67,14 @@ class PlanCache:
         seen: set[int] = set()
         total = sum(_size(key, seen) + _size(plan, seen) for key, plan in entries)
         return CacheInfo(hits, misses, len(entries), maxsize, total)
+
+    def discard(self, unwanted: Callable[[Any], bool]) -> int:
+        """Forget the plans of which `unwanted` is true; returns how many."""
+        with self._lock:
+            keys = [key for key, plan in self._entries.items() if unwanted(plan)]
+            for key in keys:
+                del self._entries[key]
+            return len(keys)
 
     def clear(self) -> None:
         """Forget all plans and counters."""

@@ -5,6 +5,7 @@ Owns the sequence of the passes; each pass lives in its own module. Knows no use
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from gett.frontend.tensors import (
     promote,
     resolve_precision,
 )
-from gett.network import PathStep, check_optimize, find_steps
+from gett.network import AUTOTUNE, PathStep, check_optimize, find_steps
 from gett.plan import GemmPlan, itemsize, make_gemm_plan
 from gett.plan_cache import plan_cache
 from gett.schedule.records import Schedule
@@ -141,7 +142,8 @@ def _plan_step(part: tuple[PathStep, Contraction], request: PlanRequest) -> Step
     schedule: Schedule | None = None
     executable: Executable | None = None
     if request.device is not None:
-        executable = _build_executable(gemm, request.arch, None)
+        tuned = request.optimize == AUTOTUNE and request.arch != "cpu"
+        executable = _tune(gemm, request.arch) if tuned else _build_executable(gemm, request.arch, None)
         schedule = getattr(executable, "schedule", None)
     elif request.arch != "cpu":
         from gett.schedule.select import select_schedule
@@ -152,6 +154,34 @@ def _plan_step(part: tuple[PathStep, Contraction], request: PlanRequest) -> Step
         sides += "," + contraction.spell(contraction.b)
     name = f"{sides}->{contraction.spell(contraction.d)}"
     return Step(name, step.inputs, step.output, gemm, schedule, executable)
+
+
+def _tune(gemm: GemmPlan, arch: str) -> Executable:
+    """What was measured to run one plan fastest on the current device; measured now if it never was."""
+    from gett.tune.autotune import tuned_executable
+    from gett.tune.store import signature
+
+    executable = tuned_executable(gemm, arch)
+    drop_plans({signature(gemm)}, tuned=False)
+    return executable
+
+
+def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
+    """Forget the cached plans that have a step of one of these signatures, so that the next call finds the store.
+
+    Args:
+        signatures: As `gett.tune.store.signature` gives them.
+        tuned: Also those whose step was tuned before.
+    """
+    from gett.tune.store import signature
+
+    def affected(step: Step) -> bool:
+        built = step.executable
+        if built is None or step.schedule is None or (not tuned and getattr(built, "measured", None) is not None):
+            return False
+        return signature(step.gemm) in signatures
+
+    return plan_cache.discard(lambda plan: any(affected(s) for s in plan.steps))
 
 
 def _build_executable(gemm: GemmPlan, arch: str, schedule: Schedule | None) -> Executable:

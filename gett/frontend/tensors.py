@@ -96,8 +96,7 @@ def check_supported(dtype: np.dtype[Any], where: str) -> None:
     """Refuse dtypes that no executor multiplies."""
     if dtype.name not in SUPPORTED:
         raise DTypeError(
-            f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64, bfloat16 and "
-            "complex64/128"
+            f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64, bfloat16 and complex64/128"
         )
 
 

@@ -1,1 +1,1 @@
-"""Measured schedules: the autotuner, and the store that remembers schedules between processes. Imports nothing early."""
+"""Measured schedules: the autotuner, and the store that remembers schedules between processes."""

@@ -46,7 +46,8 @@ def decode(kind: type[T], data: Any) -> T:
     Raises:
         Stale: Fields are missing or unknown, or a value does not have its field's type.
     """
-    return cast("T", _reader(kind)(data))
+    read: Callable[[Any], T] = _reader(cast("Any", kind))
+    return read(data)
 
 
 @cache
@@ -108,9 +109,9 @@ def _sequence(hint: Any) -> Callable[[Any], Any]:
 
 
 def _list(data: Any) -> list[Any]:
-    if data.__class__ is not list:
+    if not isinstance(data, list):
         raise Stale(f"{data!r} is no list")
-    return cast("list[Any]", data)
+    return data
 
 
 def _record(kind: Any) -> Callable[[Any], Any]:

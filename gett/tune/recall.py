@@ -60,7 +60,9 @@ def revive(plan: GemmPlan, entry: Entry) -> GpuExecutable | None:
             from gett.jit.compile import compile_kernel
 
             cubin = compile_kernel(entry.kernel.source, entry.kernel.arch)
-        made = GpuExecutable(realize(plan, entry.schedule), entry.schedule, entry.kernel, cubin, CupyHost(), load_driver())
+        made = GpuExecutable(
+            realize(plan, entry.schedule), entry.schedule, entry.kernel, cubin, CupyHost(), load_driver()
+        )
     except GettError:
         return None
     if entry.measured_us is not None:

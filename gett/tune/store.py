@@ -25,7 +25,11 @@ from gett.schedule.records import Schedule
 from gett.tune.codec import Stale, decode, encode
 
 FOLDER = "schedules"
-SOURCES = (("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("../layouts", ".py"), ("tune/codec.py", ""), ("jit/compile.py", ""))
+# Folders with the suffix of the files that count, and single files.
+SOURCES = (
+    *(("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("../layouts", ".py")),
+    *(("jit/compile.py", ""), ("tune/codec.py", "")),
+)
 ENTRY_BYTES = 12 << 10  # of a common entry; most of it is the kernel's text
 MOST_ENTRIES = 4096
 

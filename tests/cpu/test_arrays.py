@@ -224,12 +224,3 @@ def test_plans_know_where_they_run(cupy):
         gett.plan("ij,jk", a, a)(gpu(a), gpu(a))
     with pytest.raises(gett.OptionError, match="arch='cpu'"):
         gett.plan("ij,jk", gpu(a), gpu(a), arch="cpu")
-
-
-def test_arrays_of_other_gpu_libraries_are_named():
-    class Tensor:
-        def __init__(self) -> None:
-            self.__cuda_array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (0, False), "version": 3}
-
-    with pytest.raises(gett.DTypeError, match=r"operand 1 is a Tensor on a GPU; wrap it with cupy\.asarray"):
-        gett.einsum("i,i", np.ones(2), Tensor())

@@ -24,8 +24,8 @@ LAYERS = [
     "gett.jit",
     "gett.runtime",
     "gett.tune",
-    "gett.api gett.array_functions gett.arrays gett.backends gett.checks gett.contraction_plan gett.explain "
-    "gett.network gett.plan_cache gett.planning",
+    "gett.api gett.array_functions gett.arrays gett.autotuning gett.backends gett.checks gett.contraction_plan "
+    "gett.exchange gett.explain gett.network gett.plan_cache gett.planning gett.torch_arrays",
     "gett",
     "gett.baselines",
     "gett.cli",

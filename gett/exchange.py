@@ -1,0 +1,289 @@
+"""From what users pass to arrays of one kind: scalars, lists, PyTorch tensors, and whatever exports its memory.
+
+Owns which libraries may meet in a call, and the way back: a result is what the operands were. Nothing is copied but
+scalars, tensors that PyTorch conjugates lazily, and bfloat16 on the CPU. Knows neither subscripts nor plans.
+
+On a GPU, NumPy's counterpart is CuPy: objects with `__cuda_array_interface__` or `__dlpack__` become CuPy arrays on the
+same memory, and so do their results. PyTorch's CUDA tensors stay what they are (`gett.torch_arrays`), its CPU tensors
+become NumPy arrays on the same memory and their results tensors again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gett.arrays import CPU, NUMPY, ArrayKind, CupyKind, cupy_kind
+from gett.errors import DTypeError, MixedArraysError, OutputError
+from gett.frontend.tensors import BFLOAT16, Casting, TensorSpec, dense_strides, parse_dtype, promote
+from gett.torch_arrays import TorchLibrary, torch_library
+
+SCALARS = (bool, int, float, complex, np.generic)
+_ON_CUDA = (2, 13)  # DLDeviceType of device and of managed memory (dlpack.h)
+_LEGACY_STREAM = 1  # the default stream's handle in the CUDA array interface, where 0 is forbidden
+
+
+def gather(operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, int, list[Any]]:
+    """Bring arguments to arrays of one kind on one device. No array is copied or moved.
+
+    NumPy arrays, lists, scalars and whatever `numpy.asarray` takes are NumPy arrays; beside CuPy arrays and PyTorch's
+    CUDA tensors, scalars become arrays of rank 0 there. What `borrow` converts must have been converted.
+
+    Returns:
+        The kind, the device number and the arrays.
+
+    Raises:
+        MixedArraysError: Arrays of two libraries or on two devices; the text names the operands.
+        GradientError: A tensor requires a gradient.
+        DTypeError: An operand cannot become an array.
+    """
+    torch = torch_library()
+    if torch is not None and any(isinstance(x, torch.tensor) for x in operands):
+        return _gather_tensors(torch, operands, names)
+    cupy = cupy_kind()
+    on_gpu = [i for i, x in enumerate(operands) if cupy is not None and isinstance(x, cupy.type)]
+    if cupy is None or not on_gpu:
+        return NUMPY, CPU, [_as_numpy(x, n) for x, n in zip(operands, names, strict=True)]
+    first = on_gpu[0]
+    device = cupy.device(operands[first])
+    arrays: list[Any] = []
+    for x, name in zip(operands, names, strict=True):
+        if isinstance(x, cupy.type):
+            other = cupy.device(x)
+            if other != device:
+                raise MixedArraysError(f"{names[first]} is on GPU {device}, {name} on GPU {other}")
+            arrays.append(x)
+        elif isinstance(x, SCALARS):
+            arrays.append(cupy.asarray(x, device))
+        else:
+            raise MixedArraysError(
+                f"{names[first]} is a CuPy array, {name} is a {_spell(x)}; "
+                "move one of them with cupy.asarray or cupy.asnumpy"
+            )
+    return cupy, device, arrays
+
+
+def _gather_tensors(torch: TorchLibrary, operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, int, Any]:
+    tensors = _tensors(torch, operands, names)
+    device = int(next(x for x in operands if isinstance(x, torch.tensor)).get_device())
+    return torch.kind(device), device, tensors
+
+
+def _tensors(torch: TorchLibrary, things: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Tensors of one device out of tensors and scalars."""
+    first = next(i for i, x in enumerate(things) if isinstance(x, torch.tensor))
+    model, found = things[first], []
+    if model.device.type not in ("cuda", "cpu"):
+        raise DTypeError(f"{names[first]} is on the device {model.device}; there are CUDA and CPU tensors here")
+    for x, name in zip(things, names, strict=True):
+        if isinstance(x, torch.tensor):
+            if x.device != model.device:
+                raise MixedArraysError(f"{names[first]} is on {_place(model)}, {name} on {_place(x)}")
+            found.append(torch.admit(x, name))
+        elif isinstance(x, SCALARS):
+            found.append(torch.scalar(x, model))
+        else:
+            raise MixedArraysError(
+                f"{names[first]} is a PyTorch tensor, {name} is a {_spell(x)}; make one with torch.as_tensor"
+            )
+    return found
+
+
+def _place(tensor: Any) -> str:
+    return f"GPU {tensor.get_device()}" if tensor.is_cuda else f"the {str(tensor.device).upper()}"
+
+
+def _spell(x: Any) -> str:
+    return f"{type(x).__module__}.{type(x).__name__}"
+
+
+def _as_numpy(x: Any, name: str) -> Any:
+    if type(x) is np.ndarray:
+        return x
+    try:
+        if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+            return np.from_dlpack(x)
+        return np.asarray(x)
+    except (TypeError, BufferError) as error:
+        raise DTypeError(f"{name} of type {type(x).__name__} cannot become an array: {error}") from error
+
+
+@dataclass(slots=True)
+class Loan:
+    """Arguments of one call on the same memory in a library that the executors know.
+
+    Attributes:
+        operands: NumPy or CuPy arrays.
+        c: The added operand, or None.
+        out: The array to write, or None.
+        dtype: What to ask for in place of the caller's `dtype=`.
+        finish: From the result to what the caller gets: his own `out` where he gave one.
+    """
+
+    operands: list[Any]
+    c: Any
+    out: Any
+    dtype: Any
+    finish: Callable[[Any], Any]
+
+
+def borrow(
+    operands: Sequence[Any], c: Any = None, out: Any = None, dtype: Any = None, casting: Casting = "safe"
+) -> Loan | None:
+    """Turn arrays that no executor takes as they are into such that share their memory; None if there are none.
+
+    Those are PyTorch's CPU tensors, and objects on a GPU that speak DLPack or the CUDA array interface. The work is
+    ordered behind what their streams hold, and their streams wait for it. bfloat16 on the CPU is computed in float32 on
+    copies and rounded once at the end.
+
+    Raises:
+        MixedArraysError, GradientError, DTypeError: As `gather`.
+        OutputError: `out` cannot be written.
+        MissingPackageError, DeviceError: An array lies on a GPU, and CuPy or a driver is missing.
+    """
+    things = [*operands, c, out]
+    names = [*(f"operand {i}" for i in range(len(operands))), "c", "out"]
+    torch = torch_library()
+    if torch is not None and any(isinstance(x, torch.tensor) for x in things):
+        if not any(isinstance(x, torch.tensor) and not x.is_cuda for x in things):
+            return None
+        return _borrow_tensors(torch, things, names, dtype, casting)
+    cupy = cupy_kind()
+    known: tuple[type, ...] = (np.ndarray, list, tuple, *SCALARS, *(() if cupy is None else (cupy.type,)))
+    streams: list[tuple[int, int]] = []
+    found = [None if x is None or isinstance(x, known) else _on_gpu(x, n) for x, n in zip(things, names, strict=True)]
+    if all(f is None for f in found):
+        return None
+    views = [x if view is None else view(x, n, streams) for x, n, view in zip(things, names, found, strict=True)]
+
+    def finish(result: Any) -> Any:
+        for device, stream in streams:
+            _order(device, stream, first_is_current=True)
+        return result if out is None else out
+
+    return Loan(views[:-2], views[-2], views[-1], dtype, finish)
+
+
+def _borrow_tensors(torch: TorchLibrary, things: list[Any], names: list[str], dtype: Any, casting: Casting) -> Loan:
+    """CPU tensors as NumPy arrays."""
+    out = things[-1]
+    given = [(x, n) for x, n in zip(things, names, strict=True) if x is not None]
+    if out is not None and not isinstance(out, torch.tensor):
+        raise MixedArraysError(f"out must be a PyTorch tensor as the operands are, not {type(out).__name__}")
+    tensors = dict(zip((n for _, n in given), _tensors(torch, *zip(*given, strict=True)), strict=True))
+    if out is not None and tensors["out"] is not out:
+        raise OutputError("out is a view that PyTorch conjugates or negates lazily: give its base")
+    specs = {n: torch.describe(x) for n, x in tensors.items()}
+    result = asked = None if dtype is None else parse_dtype(dtype)
+    module = torch.module
+    temporary = None
+    if asked is BFLOAT16 or any(t.dtype is BFLOAT16 for t in specs.values()):
+        factors = [specs[n] for n in names[:-2]]
+        result = promote(factors, [("c", specs["c"])] if "c" in specs else [], specs.get("out"), asked, casting)
+        for n, x in tensors.items():
+            if n != "out" and (result is BFLOAT16 or x.dtype is module.bfloat16):
+                tensors[n] = x.to(module.float32)
+        # An `out` of the same shape checks and broadcasts as the real one does, which is written at the end.
+        if out is not None and BFLOAT16 in (result, specs["out"].dtype):
+            temporary = np.empty(specs["out"].shape, np.float32 if result is BFLOAT16 else result)
+    arrays = {n: _memory(x) for n, x in tensors.items()}
+    if temporary is not None:
+        arrays["out"] = temporary
+
+    def finish(array: Any) -> Any:
+        if out is not None and temporary is None:
+            return out
+        tensor = module.from_numpy(np.asarray(array))
+        if result is BFLOAT16:
+            tensor = tensor.to(module.bfloat16)
+        return tensor if out is None else out.copy_(tensor)
+
+    asked = np.dtype(np.float32) if result is BFLOAT16 else result
+    return Loan([arrays[n] for n in names[:-2]], arrays.get("c"), arrays.get("out"), asked, finish)
+
+
+def _memory(tensor: Any) -> Any:
+    """The NumPy array on a CPU tensor's memory; bfloat16 stays unread, since only an `out` still has it here."""
+    return None if str(tensor.dtype) == "torch.bfloat16" else tensor.detach().numpy()
+
+
+def _on_gpu(x: Any, name: str) -> Callable[[Any, str, list[tuple[int, int]]], Any] | None:
+    """How an object's GPU memory is reached, None if it has none. DLPack comes first: it orders streams by itself."""
+    interface = _interface(x)
+    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__") and name != "out":
+        try:
+            device = x.__dlpack_device__()[0]
+        except Exception as error:
+            raise DTypeError(f"{name} of type {_spell(x)} exports no memory through DLPack: {error}") from error
+        if device in _ON_CUDA:
+            return _from_dlpack
+    return None if interface is None else _from_interface
+
+
+def _interface(x: Any) -> Any:
+    try:
+        return getattr(x, "__cuda_array_interface__", None)
+    except Exception:  # e.g. a dtype that the interface cannot spell: DLPack may
+        return None
+
+
+def _from_dlpack(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
+    cupy = _cupy()
+    try:
+        return cupy.module.from_dlpack(x)
+    except Exception as error:
+        raise DTypeError(
+            f"{name} of type {_spell(x)} cannot become a CuPy array ({error}); for bfloat16, pass it through "
+            "torch.from_dlpack"
+        ) from error
+
+
+def _from_interface(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
+    """A CuPy array by the CUDA array interface, version 3."""
+    module = _cupy().module
+    facts = _interface(x)
+    address, read_only = facts["data"]
+    if name == "out" and read_only:
+        raise OutputError(f"{name} is read-only")
+    if facts.get("mask") is not None:
+        raise DTypeError(f"{name} of type {_spell(x)} is masked")
+    dtype, shape = np.dtype(facts["typestr"]), tuple(facts["shape"])
+    strides = facts.get("strides")
+    spec = TensorSpec(shape, tuple(strides) if strides is not None else dense_strides(shape, dtype.itemsize), dtype)
+    if 0 in shape or not address:
+        return module.empty(shape, dtype)
+    memory = module.cuda.UnownedMemory(address, spec.nbytes, x)
+    with module.cuda.Device(memory.device_id):
+        array = module.ndarray(shape, dtype, module.cuda.MemoryPointer(memory, 0), spec.strides)
+    stream = facts.get("stream")
+    if stream:
+        streams.append((memory.device_id, stream))
+        _order(memory.device_id, stream, first_is_current=False)
+    return array
+
+
+def _order(device: int, stream: int, first_is_current: bool) -> None:
+    """Let one of two streams, CuPy's current one and another, wait for what the other one holds now."""
+    cuda = _cupy().module.cuda
+    with cuda.Device(device):
+        current = cuda.get_current_stream()
+        if current.ptr == stream or (stream == _LEGACY_STREAM and not current.ptr):
+            return
+        other = cuda.ExternalStream(stream)
+        first, second = (current, other) if first_is_current else (other, current)
+        event = cuda.Event(disable_timing=True)
+        event.record(first)
+        second.wait_event(event)
+
+
+def _cupy() -> CupyKind:
+    from gett.runtime.device import require_cupy
+
+    if cupy_kind() is None:
+        require_cupy()
+    kind = cupy_kind()
+    assert kind is not None
+    return kind

@@ -1,0 +1,236 @@
+"""PyTorch tensors behind the interface of `gett.arrays`; PyTorch is used only after somebody else has imported it.
+
+Owns every call into PyTorch: what a tensor is, how a new one is made, which stream is current. Knows neither subscripts
+nor plans. Results and workspaces come from PyTorch's caching allocator, so its rules about streams hold for them.
+"""
+
+# ruff: noqa: D102 - `gett.arrays.ArrayKind` documents the methods of every kind
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gett.arrays import ALIGNMENT, out_of_memory
+from gett.errors import DTypeError, GradientError
+from gett.frontend.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
+
+
+class TorchLibrary:
+    """The `torch` module as far as it is used, with its dtypes translated.
+
+    Attributes:
+        tensor: The class of all tensors.
+        plain: Classes whose instances are what they seem: memory with strides.
+        dtypes: This package's dtype of each of PyTorch's that is supported.
+        own_dtypes: PyTorch's dtype by this package's name.
+        stream: From a device number to the handle of this thread's current stream there.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.tensor: Any = module.Tensor
+        self.plain: tuple[Any, ...] = (module.Tensor, module.nn.Parameter)
+        found = {name: getattr(module, name, None) for name in sorted(SUPPORTED)}
+        self.own_dtypes = {name: own for name, own in found.items() if own is not None}
+        self.dtypes = {own: parse_dtype(name) for name, own in self.own_dtypes.items()}
+        # The public call makes a stream object, which takes longer than the rest of a call to this package.
+        quick = getattr(module._C, "_cuda_getCurrentRawStream", None)
+        self.stream: Callable[[int], int] = quick or (lambda device: module.cuda.current_stream(device).cuda_stream)
+        self._kinds: dict[int, TorchKind] = {}
+
+    def kind(self, device: int) -> TorchKind:
+        """The tensors of one GPU."""
+        found = self._kinds.get(device)
+        return self._kinds.setdefault(device, TorchKind(self, device)) if found is None else found
+
+    def layouts(self, tensors: Sequence[Any]) -> tuple[int, list[Any]] | None:
+        """The device of CUDA tensors and what a plan for them depends on; None where one of them needs a closer look.
+
+        This is the warm path: it makes no records.
+        """
+        device = -1
+        parts: list[Any] = []
+        plain = self.plain
+        try:
+            for x in tensors:
+                if x.__class__ not in plain or not x.is_cuda or x.is_neg():
+                    return None
+                dtype = x.dtype
+                if (dtype.is_complex and x.is_conj()) or (x.requires_grad and self.module.is_grad_enabled()):
+                    return None
+                where = x.get_device()
+                if where != device:
+                    if device >= 0:
+                        return None
+                    device = where
+                parts += (x.shape, x.stride(), dtype, where, ALIGNMENT[x.data_ptr() % ALIGNMENT_LIMIT])
+        except RuntimeError:  # a tensor without strides or memory
+            return None
+        return device, parts
+
+    def translate(self, layouts: Sequence[Any], device: int) -> list[Any]:
+        """A plan's (shape, strides in bytes, dtype, alignment) as `layouts` gives those of tensors."""
+        parts: list[Any] = []
+        for shape, strides, dtype, alignment in layouts:
+            size = dtype.itemsize
+            # A fraction equals no tensor's stride.
+            elements = tuple(s // size if s % size == 0 else s / size for s in strides)
+            parts += (shape, elements, self.own_dtypes.get(dtype.name), device, alignment)
+        return parts
+
+    def fit(self, tensors: Sequence[Any], planned: list[Any]) -> bool:
+        """Whether CUDA tensors are laid out as the first of those that `translate` gave."""
+        found = self.layouts(tensors)
+        if found is None:
+            return False
+        parts = found[1]
+        planned = planned[: len(parts)]
+        if parts == planned:
+            return True
+        # An address may be a multiple of more than was planned; all else must agree.
+        return all(x >= y if i % 5 == 4 else x == y for i, (x, y) in enumerate(zip(parts, planned, strict=True)))
+
+    def admit(self, x: Any, name: str) -> Any:
+        """A tensor whose memory holds its values, without its gradient; `x` itself, unless it is conjugated lazily.
+
+        Raises:
+            GradientError: Gradients are asked for.
+            DTypeError: It has no strides, no memory or an unsupported dtype.
+        """
+        if x.requires_grad and self.module.is_grad_enabled():
+            raise GradientError(
+                f"{name} requires a gradient, which contractions do not record yet: pass x.detach() in its place, or "
+                "call within torch.no_grad()"
+            )
+        if x.layout is not self.module.strided:
+            raise DTypeError(f"{name} is a PyTorch tensor of layout {x.layout}: pass a dense one")
+        if x.dtype not in self.dtypes:
+            raise DTypeError(f"{name} has dtype {x.dtype}; supported are {', '.join(self.own_dtypes)}")
+        try:
+            if not x.data_ptr() and x.numel():
+                raise RuntimeError("it has no memory")
+        except RuntimeError as error:
+            raise DTypeError(f"{name} is a {type(x).__name__} without memory of its own ({error})") from error
+        if x.is_conj():
+            x = x.resolve_conj()
+        return x.resolve_neg() if x.is_neg() else x
+
+    def scalar(self, value: Any, beside: Any) -> Any:
+        """A number as a tensor of rank 0 on another one's device.
+
+        A Python number takes that tensor's dtype where its kind allows, as in PyTorch; NumPy's scalars keep theirs.
+        """
+        module = self.module
+        if isinstance(value, np.generic):
+            dtype = self.own_dtypes.get(value.dtype.name)
+            if dtype is None:
+                raise DTypeError(f"a NumPy scalar of dtype {value.dtype} has no place beside PyTorch tensors")
+            value = value.item()
+        else:
+            dtype = module.result_type(beside, value)
+        return module.as_tensor(value, dtype=dtype, device=beside.device)
+
+    def describe(self, x: Any) -> TensorSpec:
+        """Shape, strides, dtype and alignment of a tensor anywhere."""
+        size = x.element_size()
+        strides = tuple(s * size for s in x.stride())
+        return TensorSpec(tuple(x.shape), strides, self.dtypes[x.dtype], ALIGNMENT[x.data_ptr() % ALIGNMENT_LIMIT])
+
+
+class TorchKind:
+    """PyTorch's tensors on one GPU."""
+
+    name = "PyTorch"
+
+    def __init__(self, library: TorchLibrary, device: int) -> None:
+        module = library.module
+        self._library = library
+        self._number, self._device = device, module.device("cuda", device)
+        self._only = module.cuda.device_count() == 1
+        self._empty, self._bytes = module.empty_strided, module.uint8
+        self._stream, self._dtypes = library.stream, library.own_dtypes
+        self._no_memory = module.cuda.OutOfMemoryError
+        self.describe = library.describe
+
+    def device(self, array: Any) -> int:
+        return int(array.get_device())
+
+    def pointer(self, array: Any) -> int:
+        return int(array.data_ptr())
+
+    def empty(self, shape: Sequence[int], dtype: np.dtype[Any], order: str = "C") -> Any:
+        try:  # with strides, since PyTorch takes half as long then
+            strides = _element_strides(tuple(shape), order)
+            return self._empty(shape, strides, dtype=self._dtypes[dtype.name], device=self._device)
+        except self._no_memory as error:
+            raise out_of_memory(shape, dtype, "device") from error
+
+    def copy(self, target: Any, source: Any) -> None:
+        if isinstance(source, self._library.tensor):
+            target.copy_(source)
+        else:
+            target.fill_(source)
+
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        return array.permute(tuple(axes))
+
+    def on(self, device: int) -> AbstractContextManager[Any] | None:
+        if self._only:
+            return None
+        from gett.runtime.device import require_cupy
+
+        cuda = require_cupy().cuda
+        if cuda.runtime.getDevice() == device:
+            return None
+        context: AbstractContextManager[Any] = cuda.Device(device)
+        return context
+
+    def arch(self, device: int) -> str:
+        from gett.runtime.device import device_facts
+
+        return device_facts(device).arch
+
+    def launch(self, executable: Any, a: Any, b: Any, c: Any, d: Any, alpha: Any, beta: Any) -> None:
+        # The allocator gives the workspace to nobody else before this stream has run what is queued in it now.
+        nbytes = executable.workspace_bytes
+        memory = self._workspace(nbytes) if nbytes else None
+        executable.run_at(
+            a.data_ptr(),
+            0 if b is None else b.data_ptr(),
+            0 if c is None else c.data_ptr(),
+            d.data_ptr(),
+            self._stream(self._number),
+            0 if memory is None else memory.data_ptr(),
+            alpha,
+            beta,
+        )
+
+    def _workspace(self, nbytes: int) -> Any:
+        try:
+            return self._empty((nbytes,), (1,), dtype=self._bytes, device=self._device)
+        except self._no_memory as error:
+            raise out_of_memory((nbytes,), np.dtype(np.uint8), "device") from error
+
+
+@lru_cache(maxsize=1024)
+def _element_strides(shape: tuple[int, ...], order: str) -> tuple[int, ...]:
+    return dense_strides(shape, 1, order)
+
+
+_library: TorchLibrary | None = None
+
+
+def torch_library() -> TorchLibrary | None:
+    """PyTorch if it has been imported (by anybody), else None."""
+    global _library
+    if _library is None:
+        module = sys.modules.get("torch")
+        if module is not None and hasattr(module, "Tensor") and hasattr(module, "nn"):
+            _library = TorchLibrary(module)
+    return _library

@@ -1,0 +1,254 @@
+"""The autotuner: the model's best few schedules of a plan are compiled, compared, measured; the fastest is stored.
+
+Owns which schedules are tried, in what order, and who wins. The tensors and the clock are `gett.tune.measure`'s. Knows
+no subscripts and no user arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gett.errors import CompileError, ScheduleError, TuneWarning
+from gett.plan import GemmPlan
+from gett.runtime.device import CupyHost, DeviceFacts, device_facts, require_cupy
+from gett.runtime.driver import load_driver
+from gett.runtime.executable import GpuExecutable
+from gett.schedule.records import Schedule
+from gett.tune.measure import Bench, Run
+from gett.tune.recall import remember
+from gett.tune.store import plan_key
+
+CANDIDATES = 12
+REPEAT = 20
+FINALISTS = 3  # measured once more, in turns: clocks drift
+CLOSE = 1.1  # ... if within this factor of the fastest
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One schedule that was tried.
+
+    Attributes:
+        schedule: Its `estimate_us` is what the model expected.
+        measured_us: Median time on the device in microseconds; None where it was not measured.
+        note: Why not, else empty.
+    """
+
+    schedule: Schedule
+    measured_us: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What tuning one contraction found.
+
+    Attributes:
+        plan: The contraction.
+        trials: The fastest first, then those that were not measured; the model's order is that of their estimates.
+        executable: The fastest, loaded; None where nothing was measured.
+    """
+
+    plan: GemmPlan
+    trials: tuple[Trial, ...]
+    executable: GpuExecutable | None = None
+
+    @property
+    def best(self) -> Trial | None:
+        """The fastest, None where nothing was measured."""
+        return self.trials[0] if self.trials and self.trials[0].measured_us is not None else None
+
+    @property
+    def chosen(self) -> Trial | None:
+        """What runs without tuning: the model's first that was measured."""
+        measured = [t for t in self.trials if t.measured_us is not None]
+        return min(measured, key=lambda t: t.schedule.estimate_us, default=None)
+
+    @property
+    def gain(self) -> float:
+        """How many times faster the fastest is than the model's choice."""
+        if self.best is None or self.chosen is None:
+            return 1.0
+        assert self.best.measured_us is not None
+        assert self.chosen.measured_us is not None
+        return self.chosen.measured_us / self.best.measured_us
+
+
+class Clock(Protocol):
+    """What tuning asks of `Bench`."""
+
+    def agreeing(self, runs: Sequence[Run]) -> list[int]:
+        """Positions of the runs that give the same bits."""
+
+    def shuffle(self) -> None:
+        """Fill the operands with ordinary values."""
+
+    def time(self, run: Run, repeat: int) -> float:
+        """Median microseconds."""
+
+
+Step = Callable[[str], None]
+"""Told what is about to be done; one call a unit."""
+
+
+def tune(
+    plan: GemmPlan,
+    *,
+    candidates: int = CANDIDATES,
+    repeat: int = REPEAT,
+    step: Step = lambda text: None,
+    bench: Callable[[GemmPlan], Clock] | None = None,
+    store: bool = True,
+) -> Tuning:
+    """Measure the model's best schedules of a plan on the current device.
+
+    Args:
+        plan: What to compute, every extent at least 1.
+        candidates: How many schedules are tried at most.
+        repeat: Most repetitions of each; those of the finalists are measured twice.
+        step: Told of progress, twice for each candidate (`steps_of` in all).
+        bench: Makes the scratch tensors; default: on the device.
+        store: Whether the fastest is remembered.
+
+    Raises:
+        MissingPackageError, DeviceError: There is no GPU to measure on.
+        OutOfMemoryError: The device has no room for a copy of the tensors.
+        ScheduleError, CompileError: Not one schedule gives a kernel.
+    """
+    facts = device_facts()
+    tried = shortlist(plan, facts, candidates)
+    built = compile_all(plan, tried, step)
+    ready = [(s, b) for s, b in built if isinstance(b, GpuExecutable)]
+    refused = [Trial(s, None, _first_line(b)) for s, b in built if isinstance(b, Exception)]
+    if not ready:
+        raise next(b for _, b in built if isinstance(b, Exception))
+    clock = bench(plan) if bench is not None else Bench(require_cupy(), plan, facts.l2_bytes)
+    right = clock.agreeing([run for _, run in ready])
+    wrong = [Trial(s, None, "wrong result") for i, (s, _) in enumerate(ready) if i not in right]
+    for trial in wrong:
+        s = trial.schedule
+        warnings.warn(
+            f"a {s.family} schedule with tiles {s.block} gives another result than {len(right)} others do; "
+            "it is not used. Please report it, with the subscripts and shapes",
+            TuneWarning,
+            stacklevel=2,
+        )
+    clock.shuffle()
+    times = measure(clock, [ready[i][1] for i in right], repeat, step)
+    order = sorted(range(len(right)), key=times.__getitem__)
+    trials = [Trial(ready[right[i]][0], times[i]) for i in order]
+    fastest = ready[right[order[0]]][1]
+    fastest.measured = (times[order[0]], len(right))
+    key = plan_key(plan, facts)
+    if store and key is not None:
+        remember(key, fastest, *fastest.measured)
+    return Tuning(plan, (*trials, *wrong, *refused), fastest)
+
+
+def steps_of(candidates: int) -> int:
+    """Most calls of `step` that tuning one contraction makes."""
+    return 2 * candidates
+
+
+def shortlist(plan: GemmPlan, facts: DeviceFacts, count: int) -> list[Schedule]:
+    """The model's best schedules, and the best of each other family: the model compares those least well."""
+    from gett.schedule.select import candidates
+
+    found = candidates(plan, facts.arch, facts.planning)
+    first: dict[str, Schedule] = {}
+    for s in found:
+        first.setdefault(s.family, s)
+    others = [s for s in first.values() if s not in found[:count]][: max(0, count - 1)]
+    return [*found[: count - len(others)], *others]
+
+
+def compile_all(plan: GemmPlan, schedules: Sequence[Schedule], step: Step) -> list[tuple[Schedule, Any]]:
+    """Each schedule with its executable, or with the error that says why there is none.
+
+    Compilers run side by side, since they do not hold the interpreter's lock.
+    """
+    from gett.codegen.render import render_kernel
+    from gett.jit.compile import compile_kernel
+    from gett.schedule.realize import realize
+
+    def compile_one(schedule: Schedule) -> Any:
+        try:
+            kernel = render_kernel(plan, schedule)
+            return kernel, compile_kernel(kernel.source, kernel.arch)
+        except (ScheduleError, CompileError) as error:
+            return error
+
+    host, driver = CupyHost(), load_driver()
+    made: list[tuple[Schedule, Any]] = []
+    with ThreadPoolExecutor(min(len(schedules), os.cpu_count() or 1)) as pool:
+        for schedule, got in zip(schedules, pool.map(compile_one, schedules), strict=True):
+            step(f"compiled {schedule.family} {schedule.block}")
+            if not isinstance(got, Exception):
+                kernel, cubin = got
+                got = GpuExecutable(realize(plan, schedule), schedule, kernel, cubin, host, driver)
+            made.append((schedule, got))
+    return made
+
+
+def measure(clock: Clock, runs: Sequence[Run], repeat: int, step: Step) -> list[float]:
+    """Microseconds of each run. The fastest few are measured once more, in turns, and their lower time stands."""
+    times = []
+    for i, run in enumerate(runs):
+        times.append(clock.time(run, repeat))
+        step(f"measured {i + 1} of {len(runs)}: {times[-1]:.1f} us, best {min(times):.1f} us")
+    fastest = min(times)
+    finalists = [i for i in sorted(range(len(runs)), key=times.__getitem__) if times[i] <= CLOSE * fastest][:FINALISTS]
+    if len(finalists) > 1:
+        for i in finalists:
+            times[i] = min(times[i], clock.time(runs[i], repeat))
+    return times
+
+
+def tuned_executable(plan: GemmPlan, arch: str) -> GpuExecutable:
+    """The measured executable of a plan on the current device: from the store, else tuned now.
+
+    Progress is shown where stderr is a terminal. Raises what `tune` raises.
+    """
+    from gett.tune.recall import build_remembered
+
+    found = build_remembered(plan, arch, tuned_only=True)
+    if found is None:
+        with progress_bar(steps_of(CANDIDATES), "autotune", sys.stderr.isatty()) as step:
+            found = tune(plan, step=step).executable
+    assert found is not None
+    return found
+
+
+@contextlib.contextmanager
+def progress_bar(total: int, title: str, wanted: bool) -> Iterator[Step]:
+    """A bar on stderr where tqdm is installed and `wanted`, nothing else."""
+    bar: Any = None
+    if wanted:
+        with contextlib.suppress(ImportError):
+            from tqdm import tqdm
+
+            bar = tqdm(total=total, desc=title, file=sys.stderr, leave=False, dynamic_ncols=True)
+    if bar is None:
+        yield lambda text: None
+        return
+
+    def step(text: str) -> None:
+        bar.set_postfix_str(text, refresh=False)
+        bar.update()
+
+    try:
+        yield step
+    finally:
+        bar.close()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return " ".join(lines[:2]) if lines else type(error).__name__
