@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from benchmarks.cases import Case, ElementType
 from gett.baselines.ttgt import Ttgt
 
@@ -34,7 +36,9 @@ def reference(case: Case, a: Any, b: Any, xp: Any, dtype: str) -> Any:
 def error_over_bound(
     d: Any, exact: Any, magnitude: Any, element: ElementType, depth: int, tf32: bool, xp: Any
 ) -> float:
-    """The largest `|D - R| / (eps_out |R| + c (|A| |B|))` over all elements; above 1 the result is wrong.
+    """The largest `|D - R| / (eps_out |R| + c (|A| |B|) + tiny)` over all elements; above 1 the result is wrong.
+
+    `tiny` is the smallest subnormal number of D's dtype: results below the normal range are rounded to a fixed distance.
 
     `c` is `2 sqrt(K) eps_acc`: rounding errors of independent signs grow with the root of the number of additions. The
     worst case, K, would accept anything once K reaches 10**5. NaN in D counts as infinity.
@@ -50,12 +54,14 @@ def error_over_bound(
     """
     factor = 2 * math.sqrt(depth) * element.eps_acc * (element.flops / 2)
     factor += _TF32_INPUT if tf32 else 0.0
+    tiny = float(numpy.finfo(d.dtype).smallest_subnormal)
     flat, r, s = d.reshape(-1), exact.reshape(-1), magnitude.reshape(-1)
     worst = 0.0
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         error = xp.abs(flat[part].astype(r.dtype) - r[part])
-        bound = element.eps_out * xp.abs(r[part]) + factor * s[part]
+        products = s[part]
+        bound = element.eps_out * xp.abs(r[part]) + factor * products + xp.where(products == 0, 0.0, tiny)
         if bool(xp.isnan(error).any()):
             return math.inf
         # An element whose products are all zero has bound 0 and must be exact.

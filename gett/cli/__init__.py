@@ -21,9 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["cache"]:
-            from gett.jit import cache_cli
-
-            return cache_cli(arguments[1:])
+            return _cache(arguments[1:])
         options = _parser().parse_args(arguments)
         return _dispatch(options)
     except GettError as error:
@@ -37,6 +35,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("gett: interrupted", file=sys.stderr)
         return 130
+
+
+def _cache(arguments: Sequence[str]) -> int:
+    """Show or clear the compiled kernels, and the schedules that were remembered with them."""
+    from gett.jit import cache_cli
+    from gett.tune.store import schedule_store
+
+    code = cache_cli(arguments)
+    store = schedule_store()
+    if code or store.directory is None:
+        return code
+    if arguments:
+        print(f"removed {store.clear()} remembered schedules")
+    else:
+        tuned, chosen = store.count()
+        print(f"schedules  {tuned} tuned, {chosen} chosen by the model")
+    return 0
 
 
 def _dispatch(options: argparse.Namespace) -> int:
@@ -62,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="plan, run on random data, verify, and time beside the rivals installed")
     explain = commands.add_parser("explain", help="plan only, for any architecture; needs no GPU")
     demo = commands.add_parser("demo", help="three real contractions on whatever this machine has")
-    commands.add_parser("cache", help="show the kernel cache on disk; --clear empties it")
+    commands.add_parser("cache", help="show the caches of kernels and schedules on disk; --clear empties them")
     for command in (run, explain):
         command.add_argument("subscripts", help='einsum subscripts, e.g. "amji,cbkm->kjicba"')
         command.add_argument("--extents", required=True, metavar="a=24,b=20,...", help=EXTENTS_HELP)

@@ -13,7 +13,7 @@ from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Shape, estimate
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
-from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, more_warps, stages_for, tiles
+from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, more_warps, roomy_tiles, stages_for, tiles
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -53,6 +53,12 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
             try:
                 found.update(dict.fromkeys(search.schedules(attempt)))
                 break
+            except ScheduleError as error:
+                refused = error
+    if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
+        for tile in roomy_tiles(family, itemsize(plan.contraction.dtype)):
+            try:
+                found.update(dict.fromkeys(search.schedules(tile)))
             except ScheduleError as error:
                 refused = error
     if not found:

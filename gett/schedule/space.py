@@ -93,6 +93,13 @@ def _warps(m: int, n: int, family: str, acc: int) -> tuple[int, int] | None:
     return best[1] if best else None
 
 
+def roomy_tiles(family: str, size: int) -> tuple[Tile, ...]:
+    """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
+    step_m = 32 if family == "sm80" else 16
+    depth = {1: 16, 2: 32, 4: 16 if family == "sm80" else 8, 8: 8, 16: 4}[size]
+    return (Tile(step_m, 32, depth, (2, 2)), Tile(2 * step_m, 64, depth, (2, 2)))
+
+
 def more_warps(tile: Tile, family: str) -> Tile | None:
     """The tile with as many warps as it can have, at most 8, or None where it has them."""
     step_m, step_n = (16, 8) if family == "sm80" else (4, 8)

@@ -19,6 +19,7 @@ import numpy as np
 
 from gett.errors import OutOfMemoryError
 from gett.frontend.contraction import Operand
+from gett.frontend.tensors import ALIGNMENT_LIMIT
 from gett.plan import GemmPlan, itemsize
 
 Run: TypeAlias = Callable[..., object]
@@ -26,6 +27,7 @@ Run: TypeAlias = Callable[..., object]
 
 PATTERN = 1_000_003  # elements; a prime, so that copies of it meet no tile at the same place
 MOST_SETS = 64
+ALLOCATION = 256  # what the addresses of allocations are multiples of
 BUDGET_US = 20_000.0  # device time for one round of one candidate
 EXACT = 1 << 24  # sums of integers below it are exact in float32, in any order
 
@@ -52,11 +54,13 @@ class Span:
 
 
 def span_of(operand: Operand, extents: Sequence[int]) -> Span:
-    """The smallest buffer for a tensor; the element at coordinate 0 has exactly the planned alignment."""
+    """A buffer for a tensor, in which the element at coordinate 0 has exactly the planned alignment.
+
+    Plans look at no more than 16 bytes (`ALIGNMENT_LIMIT`); what has them usually starts an allocation.
+    """
     reach = [s * (extents[m] - 1) for m, s in zip(operand.modes, operand.strides, strict=True)]
     below, above = -sum(min(0, r) for r in reach), sum(max(0, r) for r in reach)
-    unit = operand.alignment
-    first = -(-below // (2 * unit)) * 2 * unit + (unit if unit < 256 else 0)  # allocations start at multiples of 256
+    first = -(-below // ALLOCATION) * ALLOCATION + (operand.alignment if operand.alignment < ALIGNMENT_LIMIT else 0)
     return Span(first, first + above + itemsize(operand.dtype))
 
 
