@@ -1,4 +1,4 @@
-"""`python -m benchmarks tccg`, `python -m benchmarks random` and `python -m benchmarks overhead`."""
+"""`python -m benchmarks tccg | random | overhead | calibrate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import distribution, environment, overhead, report, run_cpu
+from benchmarks import calibrate, distribution, environment, overhead, report, run_cpu
 from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
 from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
@@ -80,6 +80,12 @@ def parser() -> argparse.ArgumentParser:
     host.add_argument("--json", metavar="FILE", help="write every figure there")
     host.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     host.add_argument("--no-first", action="store_true", help="leave out the first calls, which start processes")
+    fit = commands.add_parser("calibrate", help="what the cost model rests on, and its choice against the best (GPU)")
+    fit.add_argument("--dtype", default="float16", choices=list(ELEMENT_TYPES), help="of the cases (float16)")
+    fit.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+    fit.add_argument("--candidates", type=int, default=8, metavar="N", help="schedules measured for each case (8)")
+    fit.add_argument("--cases-only", action="store_true", help="leave out the measurements of the machine")
+    fit.add_argument("--json", metavar="FILE", help="write every figure there")
     return top
 
 
@@ -87,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when all of gett's results are right, 1 when one is wrong or missing, 2 for a bad option."""
     top = parser()
     options = top.parse_args(arguments)
+    if options.command == "calibrate":
+        return _calibrate(top, options)
     on_gpu = not options.cpu and environment.gpu_available()
     if options.command == "overhead":
         return overhead.main(on_gpu=on_gpu, json_path=options.json, with_first=not options.no_first)
@@ -96,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in given:
             if name not in known:
                 top.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
+    if not on_gpu and "bfloat16" in dtypes:
+        top.error("bfloat16 needs a GPU, and PyTorch to hold the operands")
     if not on_gpu and (options.precision or rivals):
         top.error("--precision and --rivals need a GPU")
     prepare = _prepare_random if options.command == "random" else _prepare_tccg
@@ -104,6 +114,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         top.error(str(error))
     return _run(cases, task)
+
+
+def _calibrate(top: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.candidates < 1:
+        top.error(f"--candidates is {options.candidates}; it must be at least 1")
+    try:
+        cases = load_cases(options.case)
+    except ValueError as error:
+        top.error(str(error))
+    if not environment.gpu_available():
+        top.error("calibrate measures a GPU, and CuPy finds none")
+    return calibrate.main(
+        cases=cases, dtype=options.dtype, candidates=options.candidates, machine=not options.cases_only,
+        json_path=options.json,
+    )  # fmt: skip
 
 
 def _prepare_tccg(

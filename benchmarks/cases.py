@@ -19,7 +19,7 @@ class ElementType:
     """One element type of the benchmark.
 
     Attributes:
-        name: NumPy's name.
+        name: NumPy's name, or bfloat16.
         itemsize: Bytes of one element.
         flops: Real floating-point operations of one multiply-add.
         eps_out: Unit roundoff of the stored result.
@@ -34,12 +34,17 @@ class ElementType:
     eps_acc: float
     wide: str
 
+    @property
+    def storage(self) -> str:
+        """NumPy's name of the type that holds the elements: bfloat16, which it lacks, lies in 16-bit integers."""
+        return "uint16" if self.name == "bfloat16" else self.name
 
-# bfloat16 joins this table once the array library that holds the operands has it.
+
 ELEMENT_TYPES = {
     t.name: t
     for t in (
         ElementType("float16", 2, 2, 2.0**-11, 2.0**-23, "float64"),
+        ElementType("bfloat16", 2, 2, 2.0**-8, 2.0**-23, "float64"),
         ElementType("float32", 4, 2, 2.0**-24, 2.0**-24, "float64"),
         ElementType("float64", 8, 2, 2.0**-53, 2.0**-53, "float64"),
         ElementType("complex64", 8, 8, 2.0**-24, 2.0**-24, "complex128"),

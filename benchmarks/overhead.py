@@ -96,7 +96,16 @@ def _gpu_calls(
         x, y = torch.from_dlpack(a), torch.from_dlpack(b)
         return lambda: torch.einsum(subscripts, x, y)
 
+    def own_torch_call() -> Callable[[], object]:
+        import torch
+
+        import gett
+
+        x, y = torch.from_dlpack(a), torch.from_dlpack(b)
+        return lambda: gett.einsum(subscripts, x, y)
+
     calls = _gett_calls(subscripts, a, b, out) | {
+        "gett.einsum, PyTorch tensors": own_torch_call,
         "torch.einsum": torch_call,
         "cupy.einsum": lambda: lambda: cupy.einsum(subscripts, a, b),
     }

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.cases import Case, ElementType
 from gett.baselines.cutensor import ALGORITHMS, CuTensor
 from gett.baselines.ttgt import Ttgt
-from gett.errors import MissingPackageError
+from gett.errors import DTypeError, MissingPackageError
 
 Call = Callable[[int], object]
 
@@ -47,7 +47,8 @@ class Setting:
         case: What is computed.
         element: Of which type.
         precision: What the user asked for, or None.
-        sets: Buffer sets (A, B, D) of CuPy arrays, visited in turn.
+        sets: Buffer sets (A, B, D) of CuPy arrays, visited in turn; bfloat16, which CuPy lacks, lies in their 16-bit
+            integers, and whoever multiplies takes `torch_sets`.
         libraries: Shared by all cases.
     """
 
@@ -61,18 +62,35 @@ class Setting:
     @cached_property
     def torch_sets(self) -> list[tuple[Any, Any, Any]]:
         """The same memory as PyTorch tensors."""
-        convert = self.libraries.torch.from_dlpack
+        torch = self.libraries.torch
+
+        def convert(x: Any) -> Any:
+            if self.narrow:
+                return torch.from_dlpack(x.view("int16")).view(torch.bfloat16)
+            return torch.from_dlpack(x)
+
         return [(convert(a), convert(b), convert(d)) for a, b, d in self.sets]
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the elements are bfloat16."""
+        return self.element.name == "bfloat16"
+
+    @property
+    def own_sets(self) -> list[tuple[Any, Any, Any]]:
+        """The sets as arrays of the element type: CuPy's where it has that, else PyTorch's."""
+        return self.torch_sets if self.narrow else self.sets
 
     def gett(self) -> Call:
         """Our own: plan once, then call it."""
         import gett
 
-        a, b, _ = self.sets[0]
+        sets = self.own_sets
+        a, b, _ = sets[0]
         self.plan = plan = gett.plan(self.case.einsum, a, b, precision=self.precision)
 
         def call(i: int) -> object:
-            x, y, d = self.sets[i]
+            x, y, d = sets[i]
             return plan(x, y, out=d)
 
         return call
@@ -80,22 +98,26 @@ class Setting:
     def cutensor(self, algorithm: str) -> Call:
         """One algorithm of cuTENSOR, with 128-byte alignment promised."""
         plan = self.libraries.cutensor.plan(
-            self.case.einsum, *self.sets[0], algorithm=algorithm, precision=self.precision, alignment=128
-        )
+            self.case.einsum, *self.sets[0], algorithm=algorithm, precision=self.precision, alignment=128,
+            dtype=self.element.name,
+        )  # fmt: skip
         return lambda i: plan(*self.sets[i])
 
     def ttgt(self) -> Call:
-        """Transposed copies by CuPy and a cuBLAS product."""
+        """Transposed copies by CuPy (PyTorch for bfloat16) and a cuBLAS product."""
         import cupy
 
-        a, b, _ = self.sets[0]
-        plan = Ttgt(self.case.einsum, a, b, cupy)
-        return lambda i: plan(*self.sets[i])
+        sets = self.own_sets
+        a, b, _ = sets[0]
+        plan = Ttgt(self.case.einsum, a, b, self.libraries.torch if self.narrow else cupy)
+        return lambda i: plan(*sets[i])
 
     def cupy_einsum(self) -> Call:
         """`cupy.einsum` as a user calls it."""
         import cupy
 
+        if self.narrow:
+            raise DTypeError("CuPy has no bfloat16")
         return lambda i: cupy.einsum(self.case.einsum, self.sets[i][0], self.sets[i][1])
 
     def torch_einsum(self) -> Call:
@@ -119,6 +141,8 @@ class Setting:
             torch, sets = self.libraries.torch, self.torch_sets
             product = torch.matmul
         except MissingPackageError:
+            if self.narrow:
+                raise
             import cupy
 
             sets, product = self.sets, cupy.matmul

@@ -22,8 +22,14 @@ _HASH = """
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     z ^= z >> 31;
 """
-_UNIFORM = _HASH + "y = T((double)(z >> 11) * (2.0 / 9007199254740992.0) - 1.0);"
-_INTEGER = _HASH + "y = T((double)((int)(z % 5) - 2));"
+_UNIFORM = _HASH + "double value = (double)(z >> 11) * (2.0 / 9007199254740992.0) - 1.0;"
+_INTEGER = _HASH + "double value = (double)((int)(z % 5) - 2);"
+_STORE = "y = T(value);"
+# CuPy has no bfloat16: its bits, rounded to nearest, go into 16-bit integers.
+_STORE_BFLOAT16 = """
+    unsigned int bits = __float_as_uint((float)value);
+    y = (unsigned short)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+"""
 
 # Fields of a schedule that go into the record: those that JSON can hold.
 _SCHEDULE = (
@@ -33,13 +39,16 @@ _SCHEDULE = (
 
 
 class Filler:
-    """Fills CuPy arrays in place."""
+    """Fills CuPy arrays of one element type in place."""
 
-    def __init__(self) -> None:
+    def __init__(self, element: ElementType) -> None:
         import cupy
 
-        self._uniform = cupy.ElementwiseKernel("uint64 seed", "T y", _UNIFORM, "gett_bench_uniform")
-        self._integer = cupy.ElementwiseKernel("uint64 seed", "T y", _INTEGER, "gett_bench_integer")
+        store = _STORE_BFLOAT16 if element.name == "bfloat16" else _STORE
+        self._uniform, self._integer = (
+            cupy.ElementwiseKernel("uint64 seed", "T y", text + store, f"gett_bench_{name}_{element.name}")
+            for name, text in (("uniform", _UNIFORM), ("integer", _INTEGER))
+        )
 
     def uniform(self, x: Any, seed: int) -> None:
         """Random values in [-1, 1), real and imaginary parts alike."""
@@ -74,7 +83,7 @@ def gemm_peak(timer: GpuTimer, element: ElementType, filler: Filler, libraries: 
     """FLOP/s of a large square matrix product of random data by cuBLAS."""
     import cupy
 
-    a, b, d = (cupy.empty((size, size), element.name) for _ in range(3))
+    a, b, d = (cupy.empty((size, size), element.storage) for _ in range(3))
     filler.uniform(a, 1)
     filler.uniform(b, 2)
     square = Case("peak", "mk,kn->mn", (("k", size), ("m", size), ("n", size)), "peak")
@@ -118,7 +127,7 @@ def run(
         small = [case.scaled(scale) for case in cases]
         compiled = compile_ahead(small, dtype, precision, device_facts().planning)
     compiled_s = time.perf_counter() - start
-    libraries, filler = Libraries(), Filler()
+    libraries, filler = Libraries(), Filler(element)
     names = ["gett", *[r for r in (rivals or all_rivals()) if r != "gett"]]
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     with math_mode(precision, libraries), bar(len(cases) * len(names), dtype) as progress:
@@ -174,7 +183,7 @@ def _time_case(
 
     element = ELEMENT_TYPES[run_.dtype]
     count = sets_to_rotate(row.bytes, int(run_.environment["l2_bytes"]))
-    sets = [tuple(cupy.empty(s, element.name) for s in case.shapes) for _ in range(count)]
+    sets = [tuple(cupy.empty(s, element.storage) for s in case.shapes) for _ in range(count)]
     for i, (a, b, d) in enumerate(sets):
         filler.uniform(a, 3 * i + 1)
         filler.uniform(b, 3 * i + 2)

@@ -1,7 +1,7 @@
 """Is gett's result right? An exact check on integers and a component-wise bound on the timed data.
 
-Works on NumPy and CuPy arrays alike. The reference is a transposed matrix product in a wider type, made by the array
-library alone.
+Works on NumPy and CuPy arrays alike; bfloat16 lies in their 16-bit integers. The reference is a transposed matrix
+product in a wider type, made by the array library alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,29 @@ _CHUNK = 1 << 24  # elements compared at a time: bounds the temporaries of a com
 _TF32_INPUT = 2.0**-9  # both operands cut to 10 bits of mantissa: at most 2 * 2**-10 of each product
 
 
+def widened(x: Any, element: ElementType, dtype: str, xp: Any) -> Any:
+    """The values of an array in a wider type; the bits of bfloat16 are the upper half of float32's."""
+    if element.name == "bfloat16":
+        x = (x.astype(xp.uint32) << 16).view(xp.float32)
+    return x.astype(dtype)
+
+
+def rounded(values: Any, element: ElementType, xp: Any) -> Any:
+    """What is stored for values: rounded to nearest, ties to even."""
+    if element.name != "bfloat16":
+        return values.astype(element.name)
+    bits = values.astype(xp.float32).view(xp.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(xp.uint16)
+
+
 def poison(d: Any) -> None:
-    """Fill `d` with NaN, so that an element that is never written shows."""
-    d.fill(math.nan)
+    """Fill `d` with NaN, so that an element that is never written shows; all bits but the sign are one in bfloat16."""
+    d.fill(0x7FFF if d.dtype.kind == "u" else math.nan)
 
 
 def reference(case: Case, a: Any, b: Any, xp: Any, dtype: str) -> Any:
     """The contraction of C-contiguous `a` and `b`, formed in `dtype`; D's shape, C order."""
-    wide_a, wide_b = a.astype(dtype), b.astype(dtype)
+    wide_a, wide_b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
     product = Ttgt(case.einsum, wide_a, wide_b, xp)
     return product(wide_a, wide_b, xp.empty(product.shape, dtype))
 
@@ -38,7 +53,8 @@ def error_over_bound(
 ) -> float:
     """The largest `|D - R| / (eps_out |R| + c (|A| |B|) + tiny)` over all elements; above 1 the result is wrong.
 
-    `tiny` is the smallest subnormal number of D's dtype: results below the normal range are rounded to a fixed distance.
+    `tiny` is the smallest subnormal number of D's dtype: below the normal range results are rounded to a fixed
+    distance.
 
     `c` is `2 sqrt(K) eps_acc`: rounding errors of independent signs grow with the root of the number of additions. The
     worst case, K, would accept anything once K reaches 10**5. NaN in D counts as infinity.
@@ -54,12 +70,15 @@ def error_over_bound(
     """
     factor = 2 * math.sqrt(depth) * element.eps_acc * (element.flops / 2)
     factor += _TF32_INPUT if tf32 else 0.0
-    tiny = float(numpy.finfo(d.dtype).smallest_subnormal)
+    if element.name == "bfloat16":  # float32's without its lower half
+        tiny = float(numpy.finfo("float32").smallest_subnormal) * 2**16
+    else:
+        tiny = float(numpy.finfo(element.name).smallest_subnormal)
     flat, r, s = d.reshape(-1), exact.reshape(-1), magnitude.reshape(-1)
     worst = 0.0
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        error = xp.abs(flat[part].astype(r.dtype) - r[part])
+        error = xp.abs(widened(flat[part], element, r.dtype, xp) - r[part])
         products = s[part]
         bound = element.eps_out * xp.abs(r[part]) + factor * products + xp.where(products == 0, 0.0, tiny)
         if bool(xp.isnan(error).any()):
@@ -74,8 +93,9 @@ def check_bound(case: Case, element: ElementType, engine: Engine, a: Any, b: Any
     """Run the engine on poisoned `d` and return `error_over_bound`."""
     poison(d)
     engine(a, b, d)
-    exact = reference(case, a, b, xp, element.wide)
-    magnitude = reference(case, xp.abs(a), xp.abs(b), xp, "float64")
+    exact = reference(case, *(widened(x, element, element.wide, xp) for x in (a, b)), xp, element.wide)
+    sizes = (xp.abs(widened(x, element, element.wide, xp)) for x in (a, b))
+    magnitude = reference(case, *sizes, xp, "float64")
     return error_over_bound(d, exact, magnitude, element, case.bmnk[3], tf32, xp)
 
 
@@ -87,5 +107,8 @@ def check_exact(case: Case, element: ElementType, engine: Engine, a: Any, b: Any
     """
     poison(d)
     engine(a, b, d)
-    exact = reference(case, a, b, xp, element.wide).astype(d.dtype)
-    return int(xp.count_nonzero(d != exact))
+    exact = reference(case, *(widened(x, element, element.wide, xp) for x in (a, b)), xp, element.wide)
+    wanted = rounded(exact, element, xp)
+    if element.name == "bfloat16":  # as numbers: there are two zeros
+        d, wanted = (widened(x, element, "float32", xp) for x in (d, wanted))
+    return int(xp.count_nonzero(d != wanted))

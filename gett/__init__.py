@@ -76,3 +76,7 @@ def __getattr__(name: str) -> Any:
 
     value = globals()[name] = getattr(autotuning, name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -54,7 +54,8 @@ class TuneResult:
         if not self.steps:
             lines = [f"  {name}: {route}" for name, route in zip(self.names, self.route, strict=False)]
             return "\n".join([f"{self.subscripts} on {self.arch}: nothing to tune, NumPy runs it", *lines])
-        sections = [f"{self.subscripts} on {self.arch}: {self.measured_us:.1f} us of kernels"]
+        total = "nothing was measured" if self.measured_us is None else f"{self.measured_us:.1f} us of kernels"
+        sections = [f"{self.subscripts} on {self.arch}: {total}"]
         for name, step in zip(self.names, self.steps, strict=True):
             rows = [_row(trial, trial is step.chosen) for trial in step.trials]
             header = ["family", "tile", "detail", "model us", "measured us", ""]

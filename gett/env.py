@@ -4,7 +4,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 
 | Variable | Type | Meaning |
 |---|---|---|
-| `GETT_CACHE_DIR` | path | Directory of the kernel cache; default: the user's cache directory. |
+| `GETT_CACHE_DIR` | path | Directory of the cache of kernels and schedules; default: the user's cache directory. |
 | `GETT_CACHE_DISABLE` | flag | Keep compiled kernels in memory only. |
 | `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |

@@ -23,9 +23,10 @@ from gett.errors import DTypeError, MissingPackageError, OptionError, PrecisionE
 # cutensorAlgo_t
 ALGORITHMS = {"DEFAULT": -1, "PATIENT": -6, "GETT": -4, "TGETT": -3, "TTGT": -2}
 
-# dtype -> (data type, compute descriptor, scalar type); bfloat16 would be R_16BF once CuPy has such arrays.
+# dtype -> (data type, compute descriptor, scalar type)
 _TYPES = {
     "float16": ("R_16F", "COMPUTE_DESC_32F", "float32"),
+    "bfloat16": ("R_16BF", "COMPUTE_DESC_32F", "float32"),
     "float32": ("R_32F", "COMPUTE_DESC_32F", "float32"),
     "float64": ("R_64F", "COMPUTE_DESC_64F", "float64"),
     "complex64": ("C_32F", "COMPUTE_DESC_32F", "complex64"),
@@ -98,6 +99,7 @@ class CuTensor:
         algorithm: str = "DEFAULT",
         precision: str | None = None,
         alignment: int = 128,
+        dtype: str | None = None,
     ) -> CuTensorPlan:
         """Plan `D = A * B`.
 
@@ -109,13 +111,15 @@ class CuTensor:
             algorithm: A key of `ALGORITHMS`.
             precision: `"tf32"` or `"3xtf32"`; None and `"ieee"` compute in the operands' own precision (fp16: in fp32).
             alignment: Bytes to which every pointer is promised to be aligned.
+            dtype: What the elements are; by default what the arrays say. `"bfloat16"`, which CuPy lacks, may lie in
+                arrays of 16-bit integers.
 
         Raises:
             OptionError: The algorithm is unknown, or an array is aligned to less than promised.
             DTypeError: The dtype is not one that cuTENSOR contracts through CuPy.
             PrecisionError: The precision is unknown or does not apply to the dtype.
         """
-        return CuTensorPlan(self, subscripts, (a, b, d), algorithm, precision, alignment)
+        return CuTensorPlan(self, subscripts, (a, b, d), algorithm, precision, alignment, dtype)
 
 
 class CuTensorPlan:
@@ -129,11 +133,12 @@ class CuTensorPlan:
         algorithm: str,
         precision: str | None,
         alignment: int,
+        dtype: str | None,
     ) -> None:
         if algorithm not in ALGORITHMS:
             raise OptionError(f"cuTENSOR has no algorithm {algorithm!r}; choose one of {', '.join(ALGORITHMS)}")
         lib, handle = owner.lib, owner.handle
-        dtype = str(tensors[2].dtype)
+        dtype = dtype or str(tensors[2].dtype)
         data_type, compute, scalar = _describe(dtype, precision)
         self._owner = owner  # the handle must outlive the plan
         self._alignment = alignment

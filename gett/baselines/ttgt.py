@@ -1,4 +1,4 @@
-"""The rival by hand: transpose, transpose, GEMM, transpose, on NumPy or CuPy arrays.
+"""The rival by hand: transpose, transpose, GEMM, transpose, on NumPy or CuPy arrays or PyTorch tensors.
 
 Owns the choice of the matrix orders that copy the fewest bytes. It uses nothing of gett's planner or kernels, so its
 result in a wider type also serves as a reference.
@@ -101,7 +101,7 @@ class Ttgt:
         subscripts: Explicit two-operand string, e.g. `"akb,jk->jba"`.
         a: First operand, C-contiguous.
         b: Second operand, C-contiguous, of the same dtype.
-        xp: The array module of the operands: `numpy` or `cupy`.
+        xp: The array module of the operands: `numpy`, `cupy` or `torch`.
 
     Raises:
         SubscriptsError: The subscripts have another form, or do not fit the operands' ranks.
@@ -114,11 +114,11 @@ class Ttgt:
         self.shape = tuple(extents[x] for x in md)
         self._extents = extents
         self._xp = xp
-        self.orders = o = choose_orders(ma, mb, md, (a.size, b.size, math.prod(self.shape)))
-        dtype = a.dtype
-        self._a = None if o.a_view else xp.empty(self._shape(o.l, o.m, o.k), dtype)
-        self._b = None if o.b_view else xp.empty(self._shape(o.l, o.k, o.n), dtype)
-        self._d = None if o.d_view else xp.empty(self._shape(o.l, o.m, o.n), dtype)
+        self.orders = o = choose_orders(ma, mb, md, (math.prod(a.shape), math.prod(b.shape), math.prod(self.shape)))
+        options = {"dtype": a.dtype} | ({"device": a.device} if hasattr(a, "permute") else {})
+        self._a = None if o.a_view else xp.empty(self._shape(o.l, o.m, o.k), **options)
+        self._b = None if o.b_view else xp.empty(self._shape(o.l, o.k, o.n), **options)
+        self._d = None if o.d_view else xp.empty(self._shape(o.l, o.m, o.n), **options)
 
     @property
     def extra_bytes(self) -> int:
@@ -131,7 +131,7 @@ class Ttgt:
         Raises:
             OutputError: `out` is not C-contiguous, or has another shape than D.
         """
-        if out.shape != self.shape or not out.flags.c_contiguous:
+        if out.shape != self.shape or not _is_contiguous(out):
             raise OutputError(f"out must be C-contiguous with shape {self.shape}, not {out.shape}")
         o = self.orders
         ma, mb, md = self._modes
@@ -146,7 +146,7 @@ class Ttgt:
             self._xp.matmul(left, right, out=self._d)
             order = o.l + o.m + o.n
             whole = self._d.reshape([self._extents[x] for x in order])  # type: ignore[union-attr]
-            out[...] = whole.transpose([order.index(x) for x in md])
+            out[...] = _permuted(whole, [order.index(x) for x in md])
         return out
 
     def _matrix(
@@ -158,7 +158,7 @@ class Ttgt:
         if view is not None:
             return x.reshape(self._shape(batch, col[1], row[1])).swapaxes(-1, -2)
         order = batch + row[1] + col[1]
-        copy.reshape([self._extents[m] for m in order])[...] = x.transpose([modes.index(m) for m in order])
+        copy.reshape([self._extents[m] for m in order])[...] = _permuted(x, [modes.index(m) for m in order])
         return copy
 
     def _shape(self, batch: str, rows: str, columns: str) -> tuple[int, ...]:
@@ -167,6 +167,14 @@ class Ttgt:
 
         matrix = (size(rows), size(columns))
         return (size(batch), *matrix) if batch else matrix
+
+
+def _permuted(x: Any, axes: list[int]) -> Any:
+    return x.permute(axes) if hasattr(x, "permute") else x.transpose(axes)
+
+
+def _is_contiguous(x: Any) -> bool:
+    return bool(x.is_contiguous() if hasattr(x, "is_contiguous") else x.flags.c_contiguous)
 
 
 def _extents(ma: str, shape_a: tuple[int, ...], mb: str, shape_b: tuple[int, ...]) -> dict[str, int]:

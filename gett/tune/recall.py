@@ -43,12 +43,14 @@ def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: boo
 
 
 def remember(key: bytes, executable: GpuExecutable, measured_us: float | None = None, among: int = 0) -> None:
-    """Store an executable's schedule and kernel."""
+    """Store an executable's schedule and kernel, which was compiled just now."""
     from gett.jit.compile import kernel_key
 
-    if executable.schedule is not None:
-        kernel = executable.kernel
-        cubin = kernel_key(kernel.source, kernel.arch)
+    kernel = executable.kernel
+    # Where every candidate spills, the kernel is kept under the key that says that it may.
+    cubins = (kernel_key(kernel.source, kernel.arch, allow_spills=allow) for allow in (False, True))
+    cubin = next((c for c in cubins if kernel_cache().get(c) is not None), None)
+    if cubin is not None and executable.schedule is not None:
         schedule_store().put(key, Entry(executable.schedule, kernel, cubin, measured_us, among))
 
 

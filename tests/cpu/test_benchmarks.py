@@ -201,13 +201,24 @@ def test_a_right_result_passes_both_checks(dtype):
     wide = np.dtype(element.wide)
 
     def engine(a, b, out):
-        out[...] = np.einsum(case.einsum, a.astype(wide), b.astype(wide))
+        a, b = (verify.widened(x, element, wide, np) for x in (a, b))
+        out[...] = verify.rounded(np.einsum(case.einsum, a, b), element, np)
 
-    a, b = (run_cpu.random_array(s, dtype, rng) for s in case.shapes[:2])
-    d = np.empty(case.shapes[2], dtype)
-    assert verify.check_bound(case, element, engine, a, b, d, np, tf32=False) <= 1
-    ia, ib = (run_cpu.random_array(s, dtype, rng, integer=True) for s in case.shapes[:2])
-    assert verify.check_exact(case, element, engine, ia, ib, d, np) == 0
+    def operands(integer):
+        made = (run_cpu.random_array(s, element.wide, rng, integer=integer) for s in case.shapes[:2])
+        return (verify.rounded(x, element, np) for x in made)
+
+    d = np.empty(case.shapes[2], element.storage)
+    assert verify.check_bound(case, element, engine, *operands(False), d, np, tf32=False) <= 1
+    assert verify.check_exact(case, element, engine, *operands(True), d, np) == 0
+
+    def nudged(a, b, out):
+        engine(a, b, out)
+        out.view(f"u{out.real.itemsize}").flat[7] ^= 4 if element.itemsize == 2 else 1 << 14  # above all rounding
+
+    assert verify.check_bound(case, element, nudged, *operands(False), d, np, tf32=False) > 1
+    assert verify.check_exact(case, element, nudged, *operands(True), d, np) == 1
+    assert verify.check_exact(case, element, lambda a, b, out: None, *operands(True), d, np) == d.size
 
 
 def test_one_wrong_one_unwritten_and_one_rough_result_are_caught():
@@ -424,7 +435,8 @@ def test_the_command_prints_a_table_and_writes_json_and_a_chart(tmp_path, capsys
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--dtype", "bfloat16"], "unknown dtype 'bfloat16'"),
+        (["--dtype", "decimal"], "unknown dtype 'decimal'"),
+        (["--cpu", "--dtype", "bfloat16"], "bfloat16 needs a GPU"),
         (["--rivals", "gett,abacus"], "unknown rival 'abacus'"),
         (["--case", "nothing"], "no case is named 'nothing'"),
         (["--scale", "2"], "scale is 2.0"),

@@ -1,0 +1,61 @@
+"""Fixtures that several files share: a GPU that runs nothing, and a clock that is told the times."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+import gett
+import gett.autotuning
+import gett.jit.compile
+import gett.planning
+import gett.runtime.executable
+import gett.schedule.select
+import gett.tune.autotune
+import gett.tune.recall
+import gett.tune.store
+from gett.plan_cache import plan_cache
+from tests.cpu.test_runtime import FakeDriver, FakeHost
+from tests.cpu.tuning import FACTS, FakeBench
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch, tmp_path):
+    """A GPU whose launches go nowhere, an empty cache, and a compiler that takes no time."""
+    driver = FakeDriver(16)
+    compiled = []
+
+    def compile_kernel(source, arch, **options):
+        compiled.append(source)
+        return gett.jit.kernel_cache().get_or_build(
+            gett.jit.compile.kernel_key(source, arch, **options), lambda: f"cubin of {hash(source)}".encode()
+        )
+
+    places = (gett.runtime.executable, gett.tune.recall, gett.tune.autotune, gett.autotuning)
+    stands = {"CupyHost": FakeHost, "device_facts": lambda: FACTS, "load_driver": lambda: driver}
+    for module in places:
+        for name, stand in stands.items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, stand)
+    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+    monkeypatch.setattr(gett.jit, "compile_kernel", compile_kernel, raising=False)
+    monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)
+    plan_cache.clear()
+    yield types.SimpleNamespace(driver=driver, compiled=compiled, folder=tmp_path)
+    plan_cache.clear()
+
+
+@pytest.fixture
+def bench(fake_gpu, monkeypatch):
+    made = []
+
+    def make(cupy, plan, l2_bytes):
+        made.append(plan)
+        assert l2_bytes == FACTS.l2_bytes
+        return FakeBench(lambda s: 100.0 - s.estimate_us)  # the model is as wrong as can be
+
+    monkeypatch.setattr(gett.tune.autotune, "Bench", make)
+    monkeypatch.setattr(gett.tune.autotune, "require_cupy", lambda: None)
+    return made

@@ -1,0 +1,114 @@
+"""Records to JSON and back: schedules of many contractions return as they were, anything else is stale."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from gett.codegen.records import Kernel
+from gett.codegen.render import render_kernel
+from gett.errors import ScheduleError
+from gett.plan import make_gemm_plan
+from gett.schedule.records import Schedule
+from gett.schedule.select import candidates
+from gett.tune.codec import Stale, decode, encode
+from gett.tune.store import Entry
+from tests.cases import AWKWARD, Layout, small_tccg, spread
+from tests.cpu.helpers import contraction_of
+from tests.cpu.strategies import Case, contractions
+from tests.cpu.tuning import gemm_plan
+
+
+def through_json(kind, record):
+    return decode(kind, json.loads(json.dumps(encode(record))))
+
+
+def all_fields(record):
+    return json.dumps(encode(record), sort_keys=True)
+
+
+@pytest.mark.parametrize("case", [*small_tccg(1 << 16)[::4], *AWKWARD[::3]], ids=repr)
+def test_schedules_and_kernels_survive_json(case):
+    families = set()
+    for dtype, arch in (("float16", "sm_90a"), ("float32", "sm_80"), ("complex64", "sm_90a")):
+        plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if arch == "sm_80" else None))
+        for schedule in spread(candidates(plan, arch), 3):
+            families.add(schedule.family)
+            found = through_json(Schedule, schedule)
+            assert found == schedule
+            assert hash(found) == hash(schedule)
+            assert all_fields(found) == all_fields(schedule)  # equality leaves out what the model said
+            kernel = render_kernel(plan, schedule)
+            assert through_json(Kernel, kernel) == kernel
+            entry = Entry(schedule, kernel, b"\0\xff" * 16, 1.5, 3)
+            assert through_json(Entry, entry) == entry
+    assert families
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(contractions(empty=False, misaligned=False, max_volume=2000))
+def test_schedules_of_any_contraction_survive_json(case: Case):
+    plan = make_gemm_plan(contraction_of(case.subscripts, *case.operands))
+    try:
+        found = candidates(plan, "sm_90a")
+    except ScheduleError:
+        return
+    for schedule in spread(found, 2):
+        assert through_json(Schedule, schedule) == schedule
+        assert all_fields(through_json(Schedule, schedule)) == all_fields(schedule)
+
+
+def leaves(data, path=()):
+    """Paths of everything in JSON data."""
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from leaves(value, (*path, key))
+
+
+def changed(data, path, value):
+    copy = json.loads(json.dumps(data))
+    if not path:
+        return value
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return copy
+
+
+def test_any_value_of_another_type_is_stale():
+    schedule = candidates(gemm_plan(256, 256, 256, "float16"), "sm_90a")[0]
+    assert schedule.roles is not None
+    data = encode(schedule)
+    paths = list(leaves(data))
+    assert len(paths) > 100
+    for path in paths:
+        with pytest.raises(Stale):
+            decode(Schedule, changed(data, path, {"no": "record"}))
+    for wrong in (True, 1.5, "1", [1], None):
+        with pytest.raises(Stale):
+            decode(Schedule, changed(data, ("split_k",), wrong))
+    with pytest.raises(Stale):
+        decode(Schedule, changed(data, ("estimate_us",), 1))
+
+
+def test_other_fields_and_impossible_records_are_stale():
+    data = encode(candidates(gemm_plan(), "sm_90a")[0])
+    with pytest.raises(Stale, match="no Schedule"):
+        decode(Schedule, data | {"colour": 1})
+    with pytest.raises(Stale, match="no Schedule"):
+        decode(Schedule, {k: v for k, v in data.items() if k != "family"})
+    with pytest.raises(Stale):
+        decode(Schedule, data | {"block": [1, 2]})
+    box = {"extents": [4], "dims": []}  # a box that leaves a mode out
+    with pytest.raises(Stale, match="do not cover"):
+        decode(Schedule, data | {"box_m": box})
+    with pytest.raises(Stale):
+        decode(bytes, "zz")
+    with pytest.raises(TypeError, match="no form"):
+        encode({"a": 1})
+    with pytest.raises(TypeError, match="no reader"):
+        decode(dict, {})
