@@ -137,8 +137,10 @@ print(json.dumps([took, late, bool((d == 64).all())]))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_a_second_process_starts_at_once(cupy: Any, dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+def test_a_second_process_starts_at_once(
+    cupy: Any, dtype: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "GETT_CACHE_DIR": str(tmp_path)}
     runs = []
     for _ in range(3):
         done = subprocess.run(
