@@ -13,12 +13,19 @@ from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Shape, estimate
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
-from gett.schedule.space import ACC_BYTES, Tile, check_limits, family_of, more_warps, roomy_tiles, stages_for, tiles
+from gett.schedule.space import (
+    ACC_BYTES,
+    Tile,
+    bounded_split,
+    check_limits,
+    family_of,
+    more_warps,
+    roomy_tiles,
+    stages_for,
+    tiles,
+)
 from layouts.box import Box
 from layouts.modes import Strided
-
-WORKSPACE_LIMIT = 64 << 20
-"""Most bytes of partial sums that split-K may ask for."""
 
 
 def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
@@ -158,7 +165,8 @@ class _Search:
             not asynchronous, smem,
         )  # fmt: skip
         best = estimate(plan, shape, facts)
-        split, workspace = _bounded_split(best.split_k, tile, box_m, box_n, box_k, plan.extent_l, acc)
+        count = box_m.tiles * box_n.tiles * plan.extent_l
+        split, workspace = bounded_split(best.split_k, tile.m * tile.n * acc, count, box_k.tiles)
         schedule = Schedule(
             family=self.family, arch=facts.arch, block=shape.block, warps=tile.warps, num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b, vector_d=vectors[2],
@@ -167,17 +175,6 @@ class _Search:
         )  # fmt: skip
         check_limits(schedule, facts)
         return replace(schedule, reason=_reason(schedule, plan))
-
-
-def _bounded_split(
-    split: int, tile: Tile, box_m: Box, box_n: Box, box_k: Box, batches: int, acc: int
-) -> tuple[int, int]:
-    """The split that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes."""
-    per = box_m.tiles * box_n.tiles * batches * tile.m * tile.n * acc
-    split = min(split, max(1, WORKSPACE_LIMIT // per))
-    if split > 1:
-        split = -(-box_k.tiles // -(-box_k.tiles // split))
-    return (split, split * per) if split > 1 else (1, 0)
 
 
 def _group_m(box_m: Box, box_n: Box) -> int:

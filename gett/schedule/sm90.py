@@ -17,12 +17,12 @@ from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, WarpRoles
+from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.tma import Refusal, TmaMap, tma_map
 
 TYPES = ("float16", "bfloat16")
-WORKSPACE_LIMIT = 64 << 20
 ALIGN = 1024  # stages start at multiples of the widest swizzle's period
 STEP = 16  # k of one instruction
 
@@ -197,7 +197,8 @@ class _Search:
         d = _d_map(plan, box_m, box_n, self.size_d) if staging.bulk and best.split_k == 1 else None
         stage_plan = staging.dense if d is not None else staging.padded
         block = shape.block
-        split, workspace = _bounded(best.split_k, block, box_m, box_n, box_k, plan.extent_l)
+        tiles = box_m.tiles * box_n.tiles * plan.extent_l
+        split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
         stage = sum(
             _up(_up(box.size, grain) * box_k.size * self.size, ALIGN) for box, grain in ((box_m, 64), (box_n, 8))
         )
@@ -210,7 +211,6 @@ class _Search:
         depth = min(8, (self.facts.smem_per_block - fixed) // stage)
         if depth < 2:
             return None
-        tiles = box_m.tiles * box_n.tiles * plan.extent_l
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
@@ -351,14 +351,6 @@ def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int) -> TmaMap | None:
     if isinstance(made, Refusal) or made.base_offset or made.slabs > 1:
         return None
     return made
-
-
-def _bounded(split: int, block: tuple[int, int, int], m: Box, n: Box, k: Box, batches: int) -> tuple[int, int]:
-    per = m.tiles * n.tiles * batches * block[0] * block[1] * 4
-    split = min(split, max(1, WORKSPACE_LIMIT // per))
-    if split > 1:
-        split = -(-k.tiles // -(-k.tiles // split))
-    return (split, split * per) if split > 1 else (1, 0)
 
 
 def _sides(extent: int) -> list[int]:

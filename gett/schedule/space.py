@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from gett.errors import ScheduleError
 from gett.plan import GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
-from gett.schedule.records import Access, Schedule
+from gett.schedule.records import Schedule
 
 TENSOR_TYPES = {"float16": 16, "bfloat16": 16, "float64": 4}
 """dtypes that the tensor cores multiply at full accuracy, with the K step of one instruction."""
 
 REGISTER_LIMIT = 252
+
+WORKSPACE_LIMIT = 64 << 20
+"""Most bytes of partial sums that split-K may ask for."""
 
 ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
@@ -141,9 +144,19 @@ def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_til
     )
 
 
-def operand_bytes(access: Access) -> int:
-    """Shared memory of one operand's tile."""
-    return access.smem.bytes
+def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int) -> tuple[int, int]:
+    """The split of K that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes; (1, 0) for none.
+
+    Args:
+        split: Slices wished for.
+        tile_bytes: Partial sums of one tile.
+        tiles: Tiles of D, batches included.
+        k_tiles: Steps along K, shared out evenly: no slice is empty.
+    """
+    split = min(split, max(1, WORKSPACE_LIMIT // (tiles * tile_bytes)))
+    if split > 1:
+        split = -(-k_tiles // -(-k_tiles // split))
+    return (split, split * tiles * tile_bytes) if split > 1 else (1, 0)
 
 
 def register_estimate(schedule: Schedule) -> int:

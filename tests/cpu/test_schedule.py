@@ -15,8 +15,15 @@ from gett.frontend.contraction import Contraction, Operand
 from gett.plan import A, B, D, GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.archs import ARCHS, ArchFacts, arch_facts
 from gett.schedule.records import Schedule
-from gett.schedule.select import WORKSPACE_LIMIT, candidates, select_schedule
-from gett.schedule.space import ACCESS_LIMIT, REGISTER_LIMIT, check_limits, family_of, register_estimate
+from gett.schedule.select import candidates, select_schedule
+from gett.schedule.space import (
+    ACCESS_LIMIT,
+    REGISTER_LIMIT,
+    WORKSPACE_LIMIT,
+    check_limits,
+    family_of,
+    register_estimate,
+)
 from layouts.box import Box
 from tests.cases import AWKWARD, STREAMS, TILED, Case, Layout, small_tccg, spread, tccg
 from tests.cpu.walk import Walk
