@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from gett.codegen.params import POINTERS, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
-from gett.codegen.tiles import Strides
+from gett.codegen.tiles import Strides, d_order
+from gett.codegen.types import accumulator, cpp_type
 from gett.errors import ScheduleError
 from gett.frontend.contraction import Contraction
 from gett.plan import A, B, C, D, GemmPlan, itemsize
@@ -39,6 +41,33 @@ def element_strides(plan: GemmPlan, modes: Sequence[Strided], tensor: int) -> tu
 def strides_of(plan: GemmPlan, modes: Sequence[Strided], names: Mapping[str, int]) -> tuple[Strides, ...]:
     """Element strides of the named tensors along a group."""
     return tuple(Strides(name, element_strides(plan, modes, t)) for name, t in names.items())
+
+
+def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
+    """The tiled dimensions of M and N, (group, position), in the order in which a tile of D is stored."""
+    strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
+    return d_order(schedule.box_m, schedule.box_n, strides)
+
+
+def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
+    """Members of `Traits` that every GEMM kernel has: types, block, and what the epilogue asks."""
+    c = plan.contraction
+    step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension
+    if order:
+        group, i = order[0]
+        box = schedule.box_m if group == "m" else schedule.box_n
+        step[group] = math.prod(d.box for d in box.dims[:i])
+    bm, bn, bk = schedule.block
+    return f"""  typedef ::Params Params;
+  typedef {cpp_type(c.dtype)} Element;
+  typedef {cpp_type(dtype_c)} ElementC;
+  typedef {cpp_type(c.d.dtype)} ElementD;
+  typedef {cpp_type(accumulator(c.dtype))} Acc;
+  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {schedule.num_stages};
+  static constexpr int kSmemBytes = {schedule.smem_bytes};
+  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size}, kVecD = {schedule.vector_d};
+  static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
+  static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
 
 
 def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:

@@ -5,23 +5,21 @@ Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the 
 
 from __future__ import annotations
 
-import math
-
 from gett.codegen.index import ONE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
 from gett.codegen.render_common import (
     cpp_bool,
-    element_strides,
     entry,
     finish_kernel,
+    gemm_traits,
     named_counts,
+    store_order,
     strides_of,
 )
 from gett.codegen.tiles import (
     Statement,
     batch_index,
-    d_order,
     d_unpack,
     decode,
     group_index,
@@ -29,7 +27,6 @@ from gett.codegen.tiles import (
     local_coordinates,
     scaled,
 )
-from gett.codegen.types import accumulator, cpp_type
 from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
 from gett.schedule.records import Schedule, WarpRoles
@@ -53,11 +50,7 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, out), table)
     n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, out), table)
     batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, out), table)
-    order = d_order(
-        schedule.box_m,
-        schedule.box_n,
-        {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))},
-    )
+    order = store_order(plan, schedule)
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": roles.stage.m, "n": roles.stage.n}
     index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
@@ -190,13 +183,6 @@ def _stage_place(group: str, box: Box, steps: tuple[int, ...]) -> str:
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str) -> str:
-    c = plan.contraction
-    step = {"m": 0, "n": 0}
-    if order:
-        group, i = order[0]
-        box = schedule.box_m if group == "m" else schedule.box_n
-        step[group] = math.prod(d.box for d in box.dims[:i])
-    bm, bn, bk = schedule.block
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0
@@ -207,19 +193,12 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
         return f"{{ static constexpr bool kMajorK = {cpp_bool(major == 'k')}; static constexpr int kSpan = {span}; }};"
 
     return f"""struct Traits {{
-  typedef ::Params Params;
-  typedef {cpp_type(c.dtype)} Element;
-  typedef {cpp_type(dtype_c)} ElementC;
-  typedef {cpp_type(c.d.dtype)} ElementD;
-  typedef {cpp_type(accumulator(c.dtype))} Acc;
-  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk};
-  static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size}, kBoxMN = {box_m.size * box_n.size};
-  static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks}, kStages = {schedule.num_stages};
+{gemm_traits(plan, schedule, order, dtype_c)}
+  static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
+  static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
   static constexpr int kProducerRegs = {PRODUCER_REGISTERS}, kConsumerRegs = {CONSUMER_REGISTERS};
-  static constexpr int kSmemBytes = {schedule.smem_bytes}, kTransactionBytes = {transaction};
-  static constexpr int kVecD = {schedule.vector_d}, kStepM = {step["m"]}, kStepN = {step["n"]};
-  static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};
+  static constexpr int kTransactionBytes = {transaction};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};

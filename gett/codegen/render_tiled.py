@@ -13,21 +13,20 @@ from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
 from gett.codegen.render_common import (
     cpp_bool,
-    element_strides,
     entry,
     finish_kernel,
+    gemm_traits,
     named_counts,
+    store_order,
     strides_of,
 )
 from gett.codegen.tiles import (
     batch_index,
-    d_order,
     d_unpack,
     group_index,
     k_box_index,
     k_table_index,
 )
-from gett.codegen.types import accumulator, cpp_type
 from gett.plan import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.records import Access, Schedule
 from layouts.box import Box
@@ -51,8 +50,7 @@ def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
     else:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
         k_struct, k = k_box_index(schedule.box_k, schedule.block[2], k_strides, table)
-    d_strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
-    order = d_order(schedule.box_m, schedule.box_n, d_strides)
+    order = store_order(plan, schedule)
     index = "\n".join(
         [
             *(m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp(), k_struct),
@@ -93,30 +91,14 @@ def _way(access: Access, box_k: Box, box_mn: Box) -> str:
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
-    c = plan.contraction
     assert schedule.a is not None
     assert schedule.b is not None
-    step = {"m": 0, "n": 0}
-    if order:
-        group, i = order[0]
-        box = schedule.box_m if group == "m" else schedule.box_n
-        step[group] = math.prod(d.box for d in box.dims[:i])
     ragged = any(d.box > 1 and not schedule.box_k.divides(i) for i, d in enumerate(schedule.box_k.dims))
-    bm, bn, bk = schedule.block
     return f"""struct Traits {{
-  typedef ::Params Params;
-  typedef {cpp_type(c.dtype)} Element;
-  typedef {cpp_type(dtype_c)} ElementC;
-  typedef {cpp_type(c.d.dtype)} ElementD;
-  typedef {cpp_type(accumulator(c.dtype))} Acc;
+{gemm_traits(plan, schedule, order, dtype_c)}
   typedef {"long long" if _span(plan) >= 2**31 else "int"} Offset;
-  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk};
   static constexpr int kWarpsM = {schedule.warps[0]}, kWarpsN = {schedule.warps[1]};
-  static constexpr int kThreads = 32 * kWarpsM * kWarpsN, kStages = {schedule.num_stages};
-  static constexpr int kSmemBytes = {schedule.smem_bytes};
-  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size}, kVecD = {schedule.vector_d};
-  static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
-  static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};
+  static constexpr int kThreads = 32 * kWarpsM * kWarpsN;
   static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
   static constexpr bool kTensorCores = {cpp_bool(schedule.family == "sm80")};
   struct WayA {_way(schedule.a, schedule.box_k, schedule.box_m)}

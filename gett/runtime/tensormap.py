@@ -6,7 +6,6 @@ Owns the call of `cuTensorMapEncodeTiled` and the rules that can be told apart b
 from __future__ import annotations
 
 import ctypes
-import math
 
 from gett.codegen.records import TensorMapSpec
 from gett.errors import DeviceError
@@ -90,8 +89,3 @@ def check_spec(spec: TensorMapSpec, what: str) -> None:
         problem = f"a stride of {spec.strides} is no multiple of 16 below 2**40"
     if problem:
         raise DeviceError(f"operand {what} has no tensor map: {problem}")
-
-
-def box_elements(spec: TensorMapSpec) -> int:
-    """Elements that one copy moves, those outside the tensor included (barriers count the whole box)."""
-    return math.prod(spec.box)

@@ -50,6 +50,19 @@ class Estimate:
     split_k: int
 
 
+def traffic_us(plan: GemmPlan, facts: ArchFacts) -> dict[int, float]:
+    """Microseconds that A, B and D each take of device memory at copy speed."""
+    c = plan.contraction
+    volumes = {A: (plan.l, plan.m, plan.k), B: (plan.l, plan.n, plan.k), D: (plan.l, plan.m, plan.n)}
+    return {
+        t: math.prod(s.extent for g in groups for s in g)
+        * itemsize(c.d.dtype if t == D else c.dtype)
+        / facts.dram_tbps
+        * 1e-6
+        for t, groups in volumes.items()
+    }
+
+
 def joined(first: Box, second: Box) -> Box:
     """Two groups' boxes as one, for a tensor that has modes in both."""
     shift = len(first.extents)

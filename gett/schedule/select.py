@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from gett.errors import ScheduleError
@@ -10,7 +9,7 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import Shape, estimate
+from gett.schedule.cost import Shape, estimate, traffic_us
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from gett.schedule.space import (
@@ -79,13 +78,7 @@ class _Search:
     def __init__(self, plan: GemmPlan, facts: ArchFacts, family: str) -> None:
         self.plan, self.facts, self.family = plan, facts, family
         c = plan.contraction
-        size = itemsize(c.dtype)
-        traffic = {
-            A: math.prod(s.extent for g in (plan.l, plan.m, plan.k) for s in g) * size,
-            B: math.prod(s.extent for g in (plan.l, plan.n, plan.k) for s in g) * size,
-            D: math.prod(s.extent for g in (plan.l, plan.m, plan.n) for s in g) * itemsize(c.d.dtype),
-        }
-        self.time = {t: b / facts.dram_tbps * 1e-6 for t, b in traffic.items()}
+        self.time = traffic_us(plan, facts)
         rate = (
             facts.tensor_tflops["tf32" if c.dtype == "float32" else c.dtype] * facts.mma_sync_share
             if family == "sm80"

@@ -6,7 +6,6 @@ row, at most five dimensions, sizes up to 256. Where no such box exists there is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
+from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, WarpRoles
@@ -24,7 +24,6 @@ from layouts.tma import Refusal, TmaMap, tma_map
 
 TYPES = ("float16", "bfloat16")
 ALIGN = 1024  # stages start at multiples of the widest swizzle's period
-STEP = 16  # k of one instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +93,7 @@ class _Search:
         self.size = itemsize(plan.contraction.dtype)
         self.size_d = itemsize(plan.contraction.d.dtype)
         c = plan.contraction
-        volumes = {A: (plan.l, plan.m, plan.k), B: (plan.l, plan.n, plan.k), D: (plan.l, plan.m, plan.n)}
-        self.time = {
-            t: math.prod(s.extent for g in groups for s in g)
-            * (self.size_d if t == D else self.size)
-            / facts.dram_tbps
-            * 1e-6
-            for t, groups in volumes.items()
-        }
+        self.time = traffic_us(plan, facts)
         self.compute = plan.flops / facts.tensor_tflops[c.dtype] * 1e-6
         self.model = Sm90Model(plan, facts)
         self.cuts: dict[tuple[str, int], list[Side]] = {}
