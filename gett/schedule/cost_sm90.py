@@ -11,6 +11,7 @@ from functools import cached_property
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
+from gett.schedule.cluster import cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
 from gett.schedule.records import Split, StageSteps
 from gett.schedule.staging import pairs, stage_steps
@@ -46,6 +47,7 @@ class Sm90Shape:
     m: Side
     n: Side
     k: Box
+    cluster: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +134,27 @@ class Sm90Model:
         of = self.bytes
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d) / facts.dram_tbps * 1e-6
         k_tiles = shape.k.tiles
-        tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
+        # Blocks that no tile is left for run along with their cluster.
+        wide = math.prod(shape.cluster)
+        tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
+        blocks_at_once = facts.sm_count // wide * wide
         clocks_us = facts.clock_ghz * 1e3
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
-        math_clocks *= 1.0 if bn >= 192 or rows >= 256 else 1.06 if bn >= 128 else 1.12
-        smem_clocks = (rows / 64) * (64 + bn) * bk * self.size / SMEM_BYTES_PER_CLOCK
-        l2_clocks = (shape.m.box.size + shape.n.box.size) * bk * self.size / L2_BYTES_PER_CLOCK
-        row_clocks = ROW_CLOCKS * sum(self.rows(t, s, shape.k) for t, s in ((A, shape.m), (B, shape.n)))
+        # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
+        read, filled = (rows / 64) * (64 + bn), shape.m.box.size + shape.n.box.size
+        smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
+        # A box that several blocks need is read once, by all of them in parts.
+        drawn = shape.m.box.size / shape.cluster[1] + shape.n.box.size / shape.cluster[0]
+        l2_clocks = drawn * bk * self.size / L2_BYTES_PER_CLOCK
+        row_clocks = ROW_CLOCKS * sum(
+            self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        )
         per_k = max(math_clocks, smem_clocks, l2_clocks, row_clocks)
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
-            waves = math.ceil(blocks / facts.sm_count)
+            waves = math.ceil(blocks / blocks_at_once)
             steps = -(-k_tiles // split)
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             loop = steps * per_k + 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from gett.schedule.stream_records import Stream
@@ -51,10 +52,24 @@ class BulkMove:
     Attributes:
         major: Group of the unit-stride mode, `"k"` or `"mn"`: wgmma reads either.
         map: The tensor map; its modes are l, m (or n), k of the realized plan, in that order.
+        shared: Blocks of a cluster that need the same tile of it.
+        divided: Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
+        repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
+            fastest first; slabs whose rows are no whole periods of the swizzle cannot be one copy.
+        pitch: Bytes from copy to copy.
     """
 
     major: str
     map: TmaMap
+    shared: int = 1
+    divided: int | None = None
+    repeats: tuple[tuple[int, int, int], ...] = ()
+    pitch: int = 0
+
+    @property
+    def copies(self) -> int:
+        """Copies of a tile."""
+        return self.map.slabs * math.prod(count for _, _, count in self.repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,7 @@ class WarpRoles:
         a, b: How the operands arrive.
         d: Tensor map of D (modes l, m, n), or None where D is stored as vectors.
         stage: How a tile of D is staged.
+        cluster: Neighbouring tiles along M and along N whose blocks share operands.
     """
 
     consumers: int
@@ -93,6 +109,7 @@ class WarpRoles:
     b: BulkMove
     d: TmaMap | None
     stage: StageSteps
+    cluster: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ row, at most five dimensions, sizes up to 256. Where no such box exists there is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
+from gett.schedule.cluster import CLUSTERS, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
@@ -53,6 +55,7 @@ class _Choice:
     m: Side
     n: Side
     k: Box
+    cluster: tuple[int, int] = (1, 1)
 
 
 ROLES = (
@@ -119,14 +122,21 @@ class _Search:
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]):
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
-                            best = self.model.estimate(self.shape(choice))
-                            yield best.us, choice
+                            for cluster in CLUSTERS:
+                                if any(
+                                    t < c for t, c in zip((m_side.box.tiles, n_side.box.tiles), cluster, strict=True)
+                                ):
+                                    continue
+                                shared = replace(choice, cluster=cluster)
+                                yield self.model.estimate(self.shape(shared)).us, shared
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
         roles = choice.roles
         block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
-        return Sm90Shape(roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k)
+        return Sm90Shape(
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster
+        )
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
         """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""
@@ -182,6 +192,7 @@ class _Search:
         b = self.move(plan, B, plan.n, box_n, box_k)
         if a is None or b is None:
             return None
+        a, b = share(a, choice.cluster[1]), share(b, choice.cluster[0])
         c = plan.contraction
         shape = self.shape(choice)
         best = self.model.estimate(shape)
@@ -206,13 +217,15 @@ class _Search:
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
-            vector_d=vector_d(plan, box_m, box_n), split_k=split, group_m=max(1, min(8, box_m.tiles)),
-            smem_bytes=fixed + depth * stage, item_bytes=self.size, exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan),
+            vector_d=vector_d(plan, box_m, box_n), split_k=split,
+            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + depth * stage,
+            item_bytes=self.size, exchanged=self.exchanged, splits=splits,
+            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             estimate_us=best.us * (1.0 if depth >= 3 else 1.2), bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
-            + (", ping-pong" if roles.ping_pong else ""),
+            + (", ping-pong" if roles.ping_pong else "")
+            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
         )  # fmt: skip
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], box_mn: Box, box_k: Box) -> BulkMove | None:
@@ -229,7 +242,11 @@ class _Search:
         base_l, base_s = 0, len(plan.l)
         modes = (*plan.l, *side, *plan.k)
         base_k = base_s + len(side)
-        box = [1] * len(plan.l) + cuts[0] + cuts[1]
+        # Slabs must start at whole periods of the swizzle; where rows do not come in eights, each is its own copy.
+        count_k = [1] * len(cuts[1])
+        if major == "k" and box_mn.size % 8:
+            count_k = [c * self.size // span if m == k_unit else c for m, c in enumerate(cuts[1])]
+        box = [1] * len(plan.l) + cuts[0] + [c // count for c, count in zip(cuts[1], count_k, strict=True)]
         order_s = [base_s + m for d in box_mn.dims for m in d.modes]
         order_k = [base_k + m for d in box_k.dims for m in d.modes]
         order = [*order_s, *order_k] if major == "k" else [*order_k, *order_s]
@@ -246,13 +263,16 @@ class _Search:
         )
         if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != span:
             return None
+        repeats = []
+        for m in (m for d in box_k.dims for m in d.modes if count_k[m] > 1):
+            at = made.modes[base_k + m]
+            repeats.append((at.dim, at.weight * (cuts[1][m] // count_k[m]), count_k[m]))
         slab = (box_mn.size if major == "k" else box_k.size) * span
-        several = made.slab_bytes * made.slabs > slab
-        if several and ((box_mn.size % 8) if major == "k" else (box_k.size % 8)):
-            return None  # slabs must start at multiples of the swizzle's period
+        if not repeats and made.slab_bytes * made.slabs > slab and major == "mn" and box_k.size % 8:
+            return None
         if made.slabs > 1 and sum(d.box > 1 for d in (box_k if major == "k" else box_mn).dims) > 1:
             return None  # the slabs' order would not be the other tensors'
-        return BulkMove(major, made)
+        return BulkMove(major, made, repeats=tuple(repeats), pitch=_up(box_mn.size, 8) * span if repeats else 0)
 
 
 def _cut_of(box: Box) -> list[int]:
