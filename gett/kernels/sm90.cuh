@@ -42,7 +42,8 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1>
     return s * kStep * kSpan + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
-    return kFixed | uint64(((tile + at(block, s)) & 0x3ffff) >> 4);
+    const uint32 low = uint32(kFixed) + (tile >> 4) + uint32(at(block, s)) / 16;  // shared memory ends below 2**18
+    return (kFixed >> 32 << 32) | low;
   }
 };
 
@@ -84,6 +85,13 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     if (thread < 128) {
       registers_down<Traits::kProducerRegs>();
       if (thread == 0) produce(p, start, full, empty);
+      if constexpr (Traits::kStoreBox) {  // one more warp for each tile that is staged at a time
+        const int warp = thread >> 5;
+        if (warp >= 1 && warp <= kStorers) {
+          const uint32 staged = start + Traits::kStages * kStageBytes + (warp - 1) * (kStoreBytes / kStorers);
+          Epilogue<Traits, Index>::send(p, staged, warp - 1, thread & 31);
+        }
+      }
     } else {
       registers_up<Traits::kConsumerRegs>();
       consume(p, smem, start, full, empty, thread - 128);
@@ -127,7 +135,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       if (group == 1) named_arrive(kOrder, 256);
     }
     for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
-      const TileId id = blocks.locate(p, t);
+      // Where the tile lies is nobody's concern here if a warp of its own sends it off.
+      const TileId id = Traits::kStoreBox ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
@@ -136,10 +145,12 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         continue;
       }
       Acc acc[kMi][kN / 2];
+      if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
 #pragma unroll
-      for (int i = 0; i < kMi; ++i)
+        for (int i = 0; i < kMi; ++i)
 #pragma unroll
-        for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+          for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+      }
       epilogue.prepare(p, id);
       if constexpr (Traits::kPingPong) named_barrier(kOrder + group, 256);
       int released = -1;
@@ -151,7 +162,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         for (int s = 0; s < kSteps; ++s)
 #pragma unroll
           for (int i = 0; i < kMi; ++i)
-            Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s));
+            Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
         wgmma_commit();
         wgmma_wait<1>();
         if (released >= 0) Group::release(empty + released * 8, lane);
@@ -173,7 +184,6 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         epilogue.store(p, id, acc, block, lane);
       }
     }
-    if constexpr (!Traits::kSplit) epilogue.finish();
   }
 
   // Accumulators of a warpgroup: lane 4g + t of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and + 1.
