@@ -219,7 +219,7 @@ class _Search:
             staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
             staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
             store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
-        fixed = ALIGN + store + 2 * 8 * 8
+        fixed = ALIGN + store + (2 * 8 + 2) * 8  # barriers of at most 8 stages and 2 staging buffers
         depth = min(8, (self.facts.smem_per_block - fixed) // stage)
         if depth < 2:
             return None
