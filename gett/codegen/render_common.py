@@ -16,6 +16,8 @@ from gett.schedule.records import Schedule
 from layouts.modes import Strided
 
 REDUCE_THREADS = 256
+REDUCE_ROWS = 32  # most threads that share a vector of outputs
+REDUCE_BUSY = 1 << 18  # threads beyond which the machine is busy anyway
 
 
 def element_strides(plan: GemmPlan, modes: Sequence[Strided], tensor: int) -> tuple[int, ...]:
@@ -121,13 +123,23 @@ def finish_kernel(
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem_bytes, packed, slots, maps, scalars)]
     if schedule.split_k > 1:
         bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
-        text += f"\n{entry('gett_reduce', 'gett::reduce_slices<Traits, Index>', bounds)}"
-        entries.append("gett_reduce")
         vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
-        parts = max(1, -(-vectors // (REDUCE_THREADS * 2)))
+        rows = reduce_rows(schedule.split_k, tiles * vectors)
+        function = f"gett::reduce_slices<Traits, Index, {REDUCE_THREADS}, {rows}>"
+        text = f'#include "gett/reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
+        entries.append("gett_reduce")
+        parts = -(-vectors // (REDUCE_THREADS // rows))
         block = (REDUCE_THREADS, 1, 1)
         launches.append(Launch("gett_reduce", (tiles, parts, 1), block, 0, packed, slots, (), scalars))
     return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
+
+
+def reduce_rows(split: int, vectors: int) -> int:
+    """Threads that share the slices of one vector of outputs: more of them the fewer vectors there are."""
+    rows = 1
+    while rows < REDUCE_ROWS and 8 * rows <= split and 2 * rows * vectors <= REDUCE_BUSY:
+        rows *= 2
+    return rows
 
 
 def cpp_bool(value: bool) -> str:
