@@ -286,7 +286,7 @@ def spread(candidates: Iterable[Schedule], count: int) -> list[Schedule]:
     seen: list[set[Any]] = [set(), set(), set()]
     rest = []
     for s in candidates:
-        ways = () if s.b is None else tuple((w.major, w.vector, w.asynchronous, w.prefix) for w in (s.a, s.b))
+        ways = () if s.b is None else tuple((w.major, w.vector, w.asynchronous, w.vector_group) for w in (s.a, s.b))
         marks = ((s.block, s.warps), (s.k_table, s.split_k > 1), ways)
         if all(m in old for m, old in zip(marks, seen, strict=True)):
             rest.append(s)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from gett.codegen.index import ParamTable
+from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
 from gett.codegen.render_common import (
@@ -50,11 +51,17 @@ def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
     else:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
         k_struct, k = k_box_index(schedule.box_k, schedule.block[2], k_strides, table)
+    assert schedule.a is not None
+    assert schedule.b is not None
+    walks = (
+        *walk_function(schedule.a, schedule.box_k, schedule.box_m, "a"),
+        *walk_function(schedule.b, schedule.box_k, schedule.box_n, "b"),
+    )
     order = store_order(plan, schedule)
     index = "\n".join(
         [
             *(m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp(), k_struct),
-            *(f.to_cpp() for f in (*k, d_unpack(schedule.box_m, schedule.box_n, order))),
+            *(f.to_cpp() for f in (*k, *walks, d_unpack(schedule.box_m, schedule.box_n, order))),
         ]
     )
     names = named_counts(plan, schedule)
@@ -78,14 +85,21 @@ def flattened_k(plan: GemmPlan, schedule: Schedule) -> list[Strided]:
     return [plan.k[m] for d in schedule.box_k.dims for m in d.modes]
 
 
-def _way(access: Access, box_k: Box, box_mn: Box) -> str:
-    box_along = (box_k if access.vector_group == "k" else box_mn).size
+def walk_function(access: Access, box_k: Box, box_mn: Box, name: str) -> list[Function]:
+    """From a position in the operand's memory order to (mn, k) in the tile, for operands that go through registers."""
+    if access.asynchronous:
+        return []
+    order = [("n" if group == "k" else "m", i) for group, i in access.walk]
+    return [replace(d_unpack(box_mn, box_k, order), name=f"walk_{name}")]
+
+
+def _way(access: Access, schedule: Schedule, box_mn: Box) -> str:
     s = access.smem
     return (
         f"{{\n    static constexpr bool kMajorK = {cpp_bool(access.major == 'k')}, "
-        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)};\n"
-        f"    static constexpr int kVec = {access.vector}, kPrefix = {access.prefix}, kUnitBox = {access.unit_box}, "
-        f"kBoxAlong = {box_along};\n"
+        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)}, "
+        f"kHoles = {cpp_bool(schedule.box_k.size < schedule.block[2])};\n"
+        f"    static constexpr int kVec = {access.vector}, kWalked = {schedule.box_k.size * box_mn.size};\n"
         f"    typedef gett::Smem<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
     )
 
@@ -101,8 +115,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN;
   static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
   static constexpr bool kTensorCores = {cpp_bool(schedule.family == "sm80")};
-  struct WayA {_way(schedule.a, schedule.box_k, schedule.box_m)}
-  struct WayB {_way(schedule.b, schedule.box_k, schedule.box_n)}
+  struct WayA {_way(schedule.a, schedule, schedule.box_m)}
+  struct WayB {_way(schedule.b, schedule, schedule.box_n)}
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
   template <int I> struct Pick<false, I> {{ typedef WayB type; }};
   template <bool IsA> using Way = typename Pick<IsA>::type;

@@ -6,6 +6,7 @@
 #include "gett/epilogue.cuh"
 #include "gett/load.cuh"
 #include "gett/raster.cuh"
+#include "gett/walk.cuh"
 
 namespace gett {
 
@@ -30,10 +31,16 @@ template <class Traits, class Index> struct KSlots {
   }
 };
 
+// How an operand arrives: copied, or walked through registers.
+template <class Traits, class Index, bool kIsA, bool kAsync> struct PickLoader { typedef Loader<Traits, Index, kIsA> type; };
+template <class Traits, class Index, bool kIsA> struct PickLoader<Traits, Index, kIsA, false> {
+  typedef WalkLoader<Traits, Index, kIsA> type;
+};
+
 template <class Traits, class Index, class Mma> struct Tiled {
   typedef typename Traits::Params Params;
-  typedef Loader<Traits, Index, true> LoadA;
-  typedef Loader<Traits, Index, false> LoadB;
+  typedef typename PickLoader<Traits, Index, true, Traits::WayA::kAsync>::type LoadA;
+  typedef typename PickLoader<Traits, Index, false, Traits::WayB::kAsync>::type LoadB;
   static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
   static constexpr int kPipeBytes = Traits::kStages * kStageBytes;
   static constexpr int kMain = kPipeBytes > Stage<Traits>::kBytes || Traits::kSplit ? kPipeBytes : Stage<Traits>::kBytes;
@@ -58,7 +65,7 @@ template <class Traits, class Index, class Mma> struct Tiled {
     const KSlots<Traits, Index> table{reinterpret_cast<Pair*>(smem + kMain)};
     const Offsets<Traits> offsets{reinterpret_cast<long long*>(smem + kMain + KSlots<Traits, Index>::kBytes)};
 
-    // A padded box along K leaves parts of a tile unwritten where vectors cover the box alone: they must be zero.
+    // A padded box along K leaves parts of a walked tile unwritten: they must be zero.
     if constexpr (LoadA::kHoles || LoadB::kHoles) {
       for (int i = thread * 16; i < kPipeBytes; i += Traits::kThreads * 16) Vec<uint32, 4>{{0, 0, 0, 0}}.store(smem + i);
       __syncthreads();

@@ -17,13 +17,12 @@ class Access:
     Attributes:
         major: Group that runs along a shared-memory row: `"k"` or `"mn"`.
         vector: Elements per global access (1, 2, 4, 8, 16), along the operand's unit-stride mode.
-        asynchronous: `cp.async` when true (the vector lands whole in one row); else loads into registers, then stores
-            element by element, which transposes on the way.
-        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`; differs from `major` when transposing.
+        asynchronous: `cp.async` when true: a vector lands whole in one row. Else vectors are loaded into registers and
+            stored element by element, which transposes on the way.
+        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`.
         smem: Row pitch and swizzle.
-        prefix: Product of the boxes that come before the unit-stride mode in its group's tile index; above 1 the
-            elements of a vector are that far apart in the tile.
-        unit_box: Box of the unit-stride mode's dimension.
+        walk: The tiled dimensions, (group, position in its box), in the order of the operand's memory, in which a tile
+            is read through registers; empty for `cp.async`.
     """
 
     major: str
@@ -31,8 +30,7 @@ class Access:
     asynchronous: bool
     vector_group: str
     smem: SmemLayout
-    prefix: int = 1
-    unit_box: int = 1
+    walk: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

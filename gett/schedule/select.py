@@ -54,11 +54,13 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     found: dict[Schedule, None] = dict.fromkeys(sm90_candidates(plan, facts))
     refused: ScheduleError | None = None
     for tile in tiles(plan, family):
-        # Threads that must fetch element by element run out of registers; more of them share the work.
+        # What goes through registers wants more threads to share it.
         for attempt in filter(None, (tile, more_warps(tile, family))):
             try:
-                found.update(dict.fromkeys(search.schedules(attempt)))
-                break
+                made = search.schedules(attempt)
+                found.update(dict.fromkeys(made))
+                if all(s.a is not None and s.a.asynchronous and s.b is not None and s.b.asynchronous for s in made):
+                    break
             except ScheduleError as error:
                 refused = error
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
@@ -139,8 +141,8 @@ class _Search:
         flat = any(len(d.modes) > 1 and d.box > 1 for d in box_k.dims)
         ragged = sum(d.box > 1 and not box_k.divides(i) for i, d in enumerate(box_k.dims))
         k_table = flat or ragged > 1
-        a = plan_access(plan, A, box_m, box_k, tile.m, tile.k, self.family, k_table)
-        b = plan_access(plan, B, box_n, box_k, tile.n, tile.k, self.family, k_table)
+        a = plan_access(plan, A, box_m, box_k, tile.m, tile.k, self.family)
+        b = plan_access(plan, B, box_n, box_k, tile.n, tile.k, self.family)
         c = plan.contraction
         acc = ACC_BYTES.get(c.dtype, itemsize(c.dtype))
         staged = acc if c.c is not None else itemsize(c.d.dtype)

@@ -107,12 +107,12 @@ def more_warps(tile: Tile, family: str) -> Tile | None:
     """The tile with as many warps as it can have, at most 8, or None where it has them."""
     step_m, step_n = (16, 8) if family == "sm80" else (4, 8)
     ways = [
-        (wm * wn, wm, wn)
+        (wm * wn, -(tile.m // wm + tile.n // wn), wm, wn)  # near squares read the least shared memory
         for wm in (1, 2, 4, 8)
         for wn in (1, 2, 4, 8)
         if wm * wn <= 8 and tile.m % (wm * step_m) == 0 and tile.n % (wn * step_n) == 0
     ]
-    count, wm, wn = max(ways)
+    count, _, wm, wn = max(ways)
     return Tile(tile.m, tile.n, tile.k, (wm, wn)) if count > tile.warps[0] * tile.warps[1] else None
 
 
@@ -178,11 +178,11 @@ def register_estimate(schedule: Schedule) -> int:
     for access, side in ((schedule.a, m), (schedule.b, n)):
         if access is not None:
             per = -(-side * k // (access.vector * threads))
-            held = 0 if access.asynchronous else max(1.0, access.vector * size / 4) + 0.9 * access.vector
-            each = 4.2 + held
-            if access.vector == 1 and not access.asynchronous:
-                each = 6.1 if ragged else 3.6
-            need += each * per + (9 if access.prefix > 1 else 0)
+            each = 4.2
+            if not access.asynchronous:  # offset, vector, and a place for each element in half a register
+                each = 2.5 + max(1.0, access.vector * size / 4) + 0.5 * access.vector
+                each += 0.5 if ragged or schedule.k_table else 0
+            need += each * per
     if tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
         need += 60
     return int(need)

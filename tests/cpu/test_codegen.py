@@ -178,6 +178,9 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
         wanted = {f"m_{x}" for x in ("tile", "ok", "a", "d", "c")} | {f"n_{x}" for x in ("tile", "ok", "b", "d", "c")}
         wanted |= {"l_tile", "d_unpack"}
         wanted |= {"k_entry"} if schedule.k_table else {"k_tile", "k_a", "k_b", "k_ok", "k_coord"}
+        assert schedule.a is not None
+        assert schedule.b is not None
+        wanted |= {f"walk_{x}" for x, w in (("a", schedule.a), ("b", schedule.b)) if not w.asynchronous}
         assert functions == wanted
         assert kernel.source.entries == ("gett_tiled", "gett_reduce")[: 1 + (schedule.split_k > 1)]
         assert text.count("__global__") == len(kernel.source.entries) == len(kernel.launches)

@@ -139,8 +139,9 @@ def test_the_cases_meet_every_path_of_the_kernels() -> None:
                 for w in (s.a, s.b):
                     met.add((s.family, w.major, "copied" if w.asynchronous else "through registers"))
                     met.add((s.family, "vectors" if w.vector > 1 else "elements"))
-                    met |= {(s.family, "transposed by a prefix")} if w.prefix > 1 else set()
-                    holes = w.prefix > 1 and w.vector_group == "k" and s.box_k.size < s.block[2]
+                    met |= {(s.family, "walked vectors")} if w.walk and w.vector > 1 else set()
+                    met |= {(s.family, "turned")} if w.walk and w.major != w.vector_group else set()
+                    holes = w.walk and s.box_k.size < s.block[2]
                     met |= {("holes",)} if holes else set()
                 met.add((s.family, "table" if s.k_table else "boxed"))
                 met.add((s.family, "split" if s.split_k > 1 else "whole"))
@@ -153,7 +154,7 @@ def test_the_cases_meet_every_path_of_the_kernels() -> None:
     hows = ("copied", "through registers")
     ways = {(f, major, how) for f in ("sm80", "simt") for major in ("k", "mn") for how in hows}
     wanted = ways | {(f, x) for f in ("sm80", "simt") for x in (
-        "vectors", "elements", "transposed by a prefix", "table", "boxed", "split", "whole")}  # fmt: skip
+        "vectors", "elements", "walked vectors", "table", "boxed", "split", "whole")}  # fmt: skip
     wanted |= {("holes",), ("batch",), ("store", True), ("store", False), ("ragged k", True), ("ragged k", False)}
     wanted |= {("flat", "m"), ("flat", "n"), ("swapped", True), ("swapped", False)}
     assert wanted - met == set()

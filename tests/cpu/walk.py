@@ -1,7 +1,7 @@
 """Walks the accesses of a tiled kernel one by one: what each vector reads, where it lands, what is stored.
 
-Follows `load.cuh` and `epilogue.cuh` in Python, on the index functions of a schedule, and checks every access against
-`Box.coordinates` and the plan's strides. Knows no values, only element numbers.
+Follows `load.cuh`, `walk.cuh` and `epilogue.cuh` in Python, on the index functions of a schedule, and checks every
+access against `Box.coordinates` and the plan's strides. Knows no values, only element numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gett.codegen.index import ParamTable
 from gett.codegen.render import strides_of
-from gett.codegen.render_tiled import flattened_k
+from gett.codegen.render_tiled import flattened_k, walk_function
 from gett.codegen.tiles import GroupIndex, d_order, d_unpack, group_index, k_box_index, k_table_index
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.records import Access, Schedule
@@ -85,7 +85,7 @@ class Walk:
         assert ks == [element_offset(s.box_k, tile_k, i, plan.k, number, size) for i in range(block_k)]
 
         landed: set[tuple[int, int]] = set()
-        accesses = self._accesses(access, s.box_k.size if access.vector_group == "k" else box.size, block_mn, block_k)
+        accesses = self._accesses(access, box, s.box_k, block_mn, block_k)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -108,26 +108,19 @@ class Walk:
         return len(accesses)
 
     @staticmethod
-    def _accesses(access: Access, box_along: int, block_mn: int, block_k: int) -> list[list[tuple[int, int]]]:
-        """The (mn, k) of the elements of each access, as the loader numbers them."""
+    def _accesses(access: Access, box_mn: Box, box_k: Box, block_mn: int, block_k: int) -> list[list[tuple[int, int]]]:
+        """The (mn, k) of the elements of each access, as the loaders number them."""
         vec, along_k = access.vector, access.vector_group == "k"
-        length = box_along if access.prefix > 1 else block_k if along_k else block_mn
-        across = block_mn if along_k else block_k
+        if not access.asynchronous:
+            (walk,) = walk_function(access, box_k, box_mn, "a")
+            total = box_mn.size * box_k.size
+            assert total % vec == 0
+            at = [walk.evaluate(i=i) for i in range(total)]
+            return [[(x["m"], x["n"]) for x in at[i : i + vec]] for i in range(0, total, vec)]
+        length, across = (block_k, block_mn) if along_k else (block_mn, block_k)
         assert length % vec == 0
-        out = []
-        for v in range(length // vec * across):
-            a = v % (length // vec)
-            if access.prefix == 1:
-                start = a * vec
-            else:
-                units = access.unit_box // vec
-                unit, rest = a % units, a // units
-                high, low = divmod(rest, access.prefix)
-                start = low + access.prefix * (unit * vec + access.unit_box * high)
-            line = [start + j * access.prefix for j in range(vec)]
-            other = v // (length // vec)
-            out.append([(other, x) if along_k else (x, other) for x in line])
-        return out
+        lines = [range(a, a + vec) for a in range(0, length, vec)]
+        return [[(other, x) if along_k else (x, other) for x in line] for other in range(across) for line in lines]
 
     @staticmethod
     def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:
