@@ -46,9 +46,18 @@ def strides_of(plan: GemmPlan, modes: Sequence[Strided], names: Mapping[str, int
 
 
 def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
-    """The tiled dimensions of M and N, (group, position), in the order in which a tile of D is stored."""
+    """The tiled dimensions of M and N, (group, position), in the order in which a tile of D is stored.
+
+    Those of L are among them where a block makes several batches.
+    """
     strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
-    return d_order(schedule.box_m, schedule.box_n, strides)
+    order = d_order(schedule.box_m, schedule.box_n, strides)
+    if schedule.batch is not None:
+        strides["l"] = element_strides(plan, plan.l, D)
+        order += [("l", i) for i, d in enumerate(schedule.batch.box.dims) if d.box > 1]
+        boxes = {"m": schedule.box_m, "n": schedule.box_n, "l": schedule.batch.box}
+        order.sort(key=lambda x: min(abs(strides[x[0]][m]) for m in boxes[x[0]].dims[x[1]].modes))
+    return order
 
 
 def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
@@ -57,8 +66,12 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
     step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension
     if order:
         group, i = order[0]
-        box = schedule.box_m if group == "m" else schedule.box_n
-        step[group] = math.prod(d.box for d in box.dims[:i])
+        if group == "l":  # batches lie one above the other
+            assert schedule.batch is not None
+            step["m"] = schedule.block[0] * math.prod(d.box for d in schedule.batch.box.dims[:i])
+        else:
+            box = schedule.box_m if group == "m" else schedule.box_n
+            step[group] = math.prod(d.box for d in box.dims[:i])
     bm, bn, bk = schedule.block
     return f"""  typedef ::Params Params;
   typedef {cpp_type(c.dtype)} Element;
@@ -67,7 +80,8 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
   typedef {cpp_type(accumulator(c.dtype))} Acc;
   static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {schedule.num_stages};
   static constexpr int kSmemBytes = {schedule.smem_bytes};
-  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size}, kVecD = {schedule.vector_d};
+  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size * schedule.batches};
+  static constexpr int kVecD = {schedule.vector_d};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
   static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
 

@@ -88,31 +88,42 @@ def _vector(plan: GemmPlan, operand: Operand, tensor: int, lines: Sequence[_Line
 
 
 def plan_access(
-    plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box, block_mn: int, block_k: int, family: str
+    plan: GemmPlan,
+    tensor: int,
+    box_mn: Box,
+    box_k: Box,
+    block_mn: int,
+    block_k: int,
+    family: str,
+    batch: Box | None = None,
 ) -> Access:
-    """The way of operand A or B."""
+    """The way of operand A or B; `batch` is the box of L where a block makes several batches."""
     operand = plan.a if tensor == A else plan.b
     assert operand is not None
     size = itemsize(operand.dtype)
     groups: Groups = (("k", plan.k, box_k), ("mn", plan.m if tensor == A else plan.n, box_mn))
+    boxes = {"k": box_k, "mn": box_mn}
+    if batch is not None:
+        groups, boxes["l"] = (*groups, ("l", plan.l, batch)), batch
     lines = _lines(groups, tensor)
     group = lines[0].group if lines else "k"
+    tall = block_mn * (batch.size if batch is not None else 1)
 
     def tile(major: str) -> SmemLayout:
-        rows, inner = (block_mn, block_k) if major == "k" else (block_k, block_mn)
+        rows, inner = (tall, block_k) if major == "k" else (block_k, tall)
         return smem_layout(rows, inner * size, family, size, major)
 
-    first = next((i for i, d in enumerate((box_k if group == "k" else box_mn).dims) if d.box > 1), None)
-    if lines and lines[0].index == first:
+    first = next((i for i, d in enumerate(boxes[group].dims) if d.box > 1), None)
+    if lines and lines[0].index == first and group != "l":
         vector = _vector(plan, operand, tensor, lines, block_k if group == "k" else block_mn)
         if vector * size in (4, 8, 16) and (size < 16 or operand.alignment % 16 == 0):
             return Access(group, vector, True, group, tile(group))
     vector = _vector(plan, operand, tensor, lines, None)
     walk = tuple((x.group, x.index) for x in lines)
-    boxes = tuple((x.group, x.box, _before(x, box_k if x.group == "k" else box_mn)) for x in lines)
-    best = min(
-        ("k", "mn"), key=lambda major: (_store_conflicts(boxes, vector, size, major, tile(major)), major != group)
-    )
+    first_step = {"k": 1, "mn": 1, "l": block_mn}
+    steps = tuple((x.group, x.box, first_step[x.group] * _before(x, boxes[x.group])) for x in lines)
+    served = {major: _store_conflicts(steps, vector, size, major, tile(major)) for major in ("k", "mn")}
+    best = min(served, key=lambda major: (served[major], major != group))
     return Access(best, vector, False, group, tile(best), walk)
 
 
@@ -128,7 +139,7 @@ def _store_conflicts(
     for lane in range(min(32, math.prod(b for _, b, _ in boxes) // vector)):
         rest, place = lane * vector, {"k": 0, "mn": 0}
         for group, box, step in boxes:
-            place[group] += rest % box * step
+            place["k" if group == "k" else "mn"] += rest % box * step
             rest //= box
         row, column = (place["mn"], place["k"]) if major == "k" else (place["k"], place["mn"])
         at.append(smem.address(row, column * size))
@@ -165,9 +176,10 @@ def _fragment(size: int, major: str) -> Callable[[int], tuple[int, int]]:
     return lambda lane: (lane & 3, (lane >> 2) * size)
 
 
-def vector_d(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
+def vector_d(plan: GemmPlan, box_m: Box, box_n: Box, batch: Box | None = None) -> int:
     """Elements per store along D's unit-stride mode."""
-    lines = _lines((("m", plan.m, box_m), ("n", plan.n, box_n)), D)
+    groups: Groups = (("m", plan.m, box_m), ("n", plan.n, box_n))
+    lines = _lines(groups if batch is None else (*groups, ("l", plan.l, batch)), D)
     if not lines:
         return 1
     # Neighbours along the first dimension are one step apart in the tile; beyond it they are not.

@@ -34,6 +34,19 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Batches that one block of a tiled family makes together.
+
+    Attributes:
+        box: How the batch group is cut.
+        warps: Groups of warps that share the batches; each has the schedule's warps along M and N.
+    """
+
+    box: Box
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """A mode cut in two before boxes are chosen: position in its group, extent of the inner part."""
 
@@ -120,6 +133,7 @@ class Schedule:
         estimate_us: What the cost model expects, in microseconds.
         bound: What the cost model thinks limits it, e.g. `"DRAM"`.
         reason: Why this schedule, in one line.
+        batch: Batches that a block makes together; None where it makes one.
         stream: What only the `stream` family has. Its `box_m` covers D's modes of all groups (`output_modes`) and its
             `box_n` is empty; the other families have None.
     """
@@ -148,4 +162,15 @@ class Schedule:
     estimate_us: float = field(default=0.0, compare=False)
     bound: str = field(default="", compare=False)
     reason: str = field(default="", compare=False)
+    batch: Batch | None = None
     stream: Stream | None = None
+
+    @property
+    def batches(self) -> int:
+        """Batches that the tiles of a block have room for."""
+        return self.batch.box.size if self.batch is not None else 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps[0] * self.warps[1] * (self.batch.warps if self.batch is not None else 1)

@@ -166,18 +166,18 @@ def register_estimate(schedule: Schedule) -> int:
     above `REGISTER_LIMIT` and little else does. Accesses weigh most: an offset, an address and a predicate each.
     """
     m, n, k = schedule.block
-    threads = 32 * schedule.warps[0] * schedule.warps[1]
+    threads, batches = schedule.threads, schedule.batches
     size = schedule.item_bytes
     words = max(size, 4) // 4
     tm, tn = m // schedule.warps[0], n // schedule.warps[1]
     tensor_cores = schedule.family == "sm80"
     fragments = (tm + tn) / 2 if tensor_cores else (tm / 4 + tn / 8) * max(1, 8 // size) * words
-    need = 48 + m * n * words / threads + 0.13 * fragments
+    need = 48 + m * n * batches * words / threads + 0.13 * fragments
     box = schedule.box_k
     ragged = not schedule.k_table and any(d.box > 1 and not box.divides(i) for i, d in enumerate(box.dims))
     for access, side in ((schedule.a, m), (schedule.b, n)):
         if access is not None:
-            per = -(-side * k // (access.vector * threads))
+            per = -(-side * batches * k // (access.vector * threads))
             each = 4.2
             if not access.asynchronous:  # offset, vector, and a place for each element in half a register
                 each = 2.5 + max(1.0, access.vector * size / 4) + 0.5 * access.vector
@@ -194,11 +194,11 @@ def check_limits(schedule: Schedule, facts: ArchFacts) -> None:
         raise ScheduleError(
             f"shared memory: {schedule.smem_bytes} bytes needed, {facts.arch} gives a block {facts.smem_per_block}"
         )
-    if 32 * schedule.warps[0] * schedule.warps[1] > 1024:
+    if schedule.threads > 1024:
         raise ScheduleError("threads: more than 1024 in a block")
     for name, access, side in (("A", schedule.a, schedule.block[0]), ("B", schedule.b, schedule.block[1])):
         if access is not None:
-            per = -(-side * schedule.block[2] // (access.vector * 32 * schedule.warps[0] * schedule.warps[1]))
+            per = -(-side * schedule.batches * schedule.block[2] // (access.vector * schedule.threads))
             if per > ACCESS_LIMIT:
                 raise ScheduleError(f"accesses: {per} a thread to load operand {name}, the limit is {ACCESS_LIMIT}")
     registers = register_estimate(schedule)
