@@ -38,6 +38,7 @@ from layouts.box import Box
 from layouts.tma import TmaMap
 
 DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
+PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of sm90_put.cuh
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 2  # 128 bytes
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
@@ -58,7 +59,8 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": roles.stage.m, "n": roles.stage.n}
     index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
-    index += [_stage_place(g, box, steps[g]) for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
+    cut = roles.stage.cut
+    index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
     index += _copies(plan, schedule, roles, table)
     tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
     size = math.prod(roles.cluster)
@@ -168,29 +170,45 @@ def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> li
     coords = _coordinates(made, [*at["l"], *at["m"], *at["n"]])
     outputs = [(f"d{i}", x) for i, x in enumerate(coords)]
     place = Function("place", ("tile_m", "tile_n", "l"), tuple(body), tuple(outputs), "Place")
-    names = ", ".join(f"t.d{i}" for i in range(made.rank))
+    calls = []
+    for slab in range(made.slabs):
+        first = f" + {slab * made.box[0]}" if slab else ""
+        names = ", ".join(f"t.d{i}{first if i == 0 else ''}" for i in range(made.rank))
+        calls.append(f"    gett::store_box(&p.map_d, from + {slab * made.slab_bytes}, {names});")
     texts = [
         _struct("Place", outputs),
         place.to_cpp(),
         "  static GETT_DEVICE void store(const Params& p, int tile_m, int tile_n, int l, gett::uint32 from) {\n"
-        f"    const Place t = place(p, tile_m, tile_n, l);\n    gett::store_box(&p.map_d, from, {names});\n  }}",
+        "    const Place t = place(p, tile_m, tile_n, l);\n" + "\n".join(calls) + "\n  }",
     ]
     return texts
 
 
-def _stage_place(group: str, box: Box, steps: tuple[int, ...]) -> str:
+def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:
     """Where a row or column of the tile lies in the staging buffer."""
     body: list[Statement] = []
     total = ZERO
-    for c, step in zip(local_coordinates(body, box, var("local")), steps, strict=True):
-        total = total + scaled(c, step)
-    return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int").to_cpp()
+    for i, (c, step) in enumerate(zip(local_coordinates(body, box, var("local")), steps, strict=True)):
+        if cut is not None and cut[:2] == (group, i):
+            total = total + scaled(c % const(cut[2]), step) + scaled(c // const(cut[2]), cut[3])
+        else:
+            total = total + scaled(c, step)
+    return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
+
+
+def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
+    """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
+    if not order or order[0][0] != "n":
+        return 1
+    return max(1, math.prod(d.box for d in schedule.box_n.dims[: order[0][1]]) // 8)
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
-    by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0
+    cut = roles.stage.cut
+    whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
+    by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
     transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b))
 
@@ -208,6 +226,9 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
+  static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
+  static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
+  static constexpr int kSpanD = {roles.stage.span};
   struct WayA {way(roles.a.major, roles.a.map.span)}
   struct WayB {way(roles.b.major, roles.b.map.span)}
 }};

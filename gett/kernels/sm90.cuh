@@ -15,15 +15,18 @@ namespace gett {
 // Where a warpgroup's matrix descriptors point: start addresses by 64-row block and step of 16 k. Slabs have as many
 // rows as the box, up to whole periods of the swizzle; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
 // tile is given room up to a multiple of kGrain rows so that they stay inside the block's shared memory.
-template <class Way, int kRows, int kGrain, int kBlockK, int kE> struct Operand {
+//
+// Chunks (of one span) of a block of an MN-major tile may be kApart chunks from each other: then blocks one after the
+// other start at chunks one after the other.
+template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1> struct Operand {
   static constexpr int kBlocks = (kRows + 63) / 64;
   static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kBlockK * kE + 1023) / 1024 * 1024;
   static constexpr int kSpan = Way::kSpan;
   static constexpr int kStep = 32 / kE;  // k of one instruction
   static constexpr int kSlab = (Way::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSpan;
   // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
-  static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab);
-  static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab : 8 * kSpan);
+  static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab * kApart);
+  static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab * kApart : 8 * kSpan);
   static constexpr uint64 kField = kSpan == 128 ? 1 : kSpan == 64 ? 2 : kSpan == 32 ? 3 : 0;
   static constexpr uint64 kFixed = (uint64(kLead / 16) << 16) | (uint64(kStride / 16) << 32) | (kField << 62);
 
@@ -34,7 +37,9 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE> struct Operand 
       const int k = s * 32;
       return (kSpan == 16 ? 2 * s * kSlab : k / kSpan * kSlab + k % kSpan) + block * 64 * kSpan;
     }
-    return s * kStep * kSpan + block * (64 * kE / kSpan) * kSlab;
+    constexpr int kPer = 64 * kE / kSpan;
+    const int chunk = kApart == 1 ? block * kPer : block / kApart * kApart * kPer + block % kApart;
+    return s * kStep * kSpan + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
     return kFixed | uint64(((tile + at(block, s)) & 0x3ffff) >> 4);
@@ -48,15 +53,15 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kE = sizeof(typename Traits::Element);
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kRows = Traits::kBlockM;  // of one tile
-  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE> TileA;
+  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
   typedef Operand<typename Traits::WayB, Traits::kBoxN, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
   static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
   static constexpr int kConsumersPerTile = Traits::kPingPong ? 1 : Traits::kConsumers;
-  static constexpr int kOffsets = Traits::kSplit ? 0 : Offsets<Traits>::kBytes;
-  static constexpr int kStaging = Traits::kSplit ? 0 : (Staging<Traits>::kBytes + 127) / 128 * 128;
+  static constexpr int kOffsets = Traits::kSplit || Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
+  static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
   static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + 2 * Traits::kStages * 8;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
@@ -180,7 +185,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       for (int j = 0; j < kN / 8; ++j)
 #pragma unroll
         for (int r = 0; r < 2; ++r)
-          f((block + i) * 64 + row + r * 8, j * 8 + column, acc[i][j * 4 + r * 2], acc[i][j * 4 + r * 2 + 1]);
+          f(BoxRows<Traits>::at(block, i, row + r * 8), j * 8 + column, acc[i][j * 4 + r * 2], acc[i][j * 4 + r * 2 + 1]);
   }
 };
 

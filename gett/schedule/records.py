@@ -91,12 +91,29 @@ class StageSteps:
         m, n: Elements between neighbours along each dimension of box_m and of box_n (0 where its box is 1).
         elements: Room for the tile, gaps included.
         conflicts: How often one store of a fragment is served.
+        put: How fragments are written: element by element (`""`), by stmatrix (`"rows"`, `"turned"`), or in vectors
+            gathered from the columns or the blocks of a thread's registers (`"columns"`, `"blocks"`).
+        vector: Elements written at once.
+        chunk: Rows of M's box that stay together in a block of 64; the block's chunks are as far apart as a
+            warpgroup has blocks.
+        row: Elements of one row of a store by tensor map, 0 where it is D's whole run.
+        span: Bytes of the tile's swizzle, 16 for none.
+        cut: (group, dimension, elements, far): a dimension of which a row holds that many elements; the next ones are
+            `far` elements on.
+        order: Tiled dimensions (group, dimension) as the tile has them, the store's row first.
     """
 
     m: tuple[int, ...]
     n: tuple[int, ...]
     elements: int
     conflicts: int
+    put: str = ""
+    vector: int = 1
+    chunk: int = 64
+    row: int = 0
+    span: int = 16
+    cut: tuple[str, int, int, int] | None = None
+    order: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

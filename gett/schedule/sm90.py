@@ -18,7 +18,7 @@ from gett.schedule.cluster import CLUSTERS, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
-from gett.schedule.records import BulkMove, Schedule, Split, WarpRoles
+from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
@@ -43,7 +43,7 @@ class Roles:
 
     def takes(self, n: int) -> bool:
         """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
-        widest = {1: 256, 2: 128, 4: 64}[self.m_blocks]
+        widest = {1: 256, 2: 128, 4: 64, 8: 32}[self.m_blocks]
         return n <= widest and self.m_blocks * n // 2 <= ACCUMULATORS
 
 
@@ -62,6 +62,7 @@ ROLES = (
     Roles(2, 1, False),
     Roles(2, 2, False),
     Roles(2, 4, False),
+    Roles(2, 8, False),
     Roles(2, 1, True),
     Roles(2, 2, True),
     Roles(2, 4, True),
@@ -112,10 +113,13 @@ class _Search:
         if len(leads) > 1:  # the two operands' rows run along different contracted modes
             return
         sides = _sides(plan.extent_n)
-        for box_k in self.k_boxes(next(iter(leads), None)):
+        boxes_k, shallow = self.k_boxes(next(iter(leads), None))
+        for box_k in (*boxes_k, *shallow):
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
+                if box_k in shallow and roles.m_blocks < 8:
+                    continue  # only the tallest tiles leave no room for deeper stages
                 for n in sides:
                     if not roles.takes(n):
                         continue
@@ -161,8 +165,11 @@ class _Search:
             self.cuts[group, block] = found[:2]
         return self.cuts[group, block]
 
-    def k_boxes(self, lead: int | None) -> list[Box]:
-        """Boxes of K whose size is a multiple of 16; past the end of a mode both operands read zeros."""
+    def k_boxes(self, lead: int | None) -> tuple[list[Box], list[Box]]:
+        """Boxes of K whose size is a multiple of 16, the best and the shallowest.
+
+        Past the end of a mode both operands read zeros.
+        """
         extents = tuple(s.extent for s in self.plan.k)
         others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
         found: dict[Box, float] = {}
@@ -181,7 +188,8 @@ class _Search:
                 short = {16: 1.6, 32: 1.25, 64: 1.04}.get(run, 1.0)
                 depth = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08, 16: 1.3}[block]
                 found[box] = waste * short * depth
-        return sorted(found, key=lambda b: found[b])[:3]
+        best = sorted(found, key=lambda b: found[b])
+        return best[:3], [b for b in best[3:] if b.size == 16][:1]
 
     def schedule(self, choice: _Choice) -> Schedule | None:
         """The schedule of a choice, or None where a rule of the hardware forbids it."""
@@ -197,7 +205,7 @@ class _Search:
         shape = self.shape(choice)
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
-        d = _d_map(plan, box_m, box_n, self.size_d) if staging.bulk and best.split_k == 1 else None
+        d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
         stage_plan = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
@@ -207,9 +215,10 @@ class _Search:
         )
         store = 0
         if split == 1:
-            offsets = (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            staged = stage_plan.elements * (4 if c.c is not None else self.size_d)
-            store = (_up(staged, 128) + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
+            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
+            staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
+            staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
+            store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
         fixed = ALIGN + store + 2 * 8 * 8
         depth = min(8, (self.facts.smem_per_block - fixed) // stage)
         if depth < 2:
@@ -347,11 +356,16 @@ def _split(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, s
     return Side(cut, (*modes[:unit], *halves, *modes[unit + 1 :]), Split(group, unit, inner))
 
 
-def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int) -> TmaMap | None:
-    """The tensor map that stores a tile of D, dimensions by D's strides."""
+def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) -> TmaMap | None:
+    """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
     modes = (*plan.l, *plan.m, *plan.n)
     box = [1] * len(plan.l) + _cut_of(box_m) + _cut_of(box_n)
-    order = sorted(range(len(modes)), key=lambda i: (box[i] == 1, modes[i].strides[D]))
+    first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
+    dims = {"m": box_m.dims, "n": box_n.dims}
+    staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
+    order = staged + sorted(
+        (i for i in range(len(modes)) if i not in staged), key=lambda i: (box[i] == 1, modes[i].strides[D])
+    )
     made = tma_map(
         [s.extent for s in modes],
         [s.strides[D] for s in modes],
@@ -359,8 +373,10 @@ def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int) -> TmaMap | None:
         box,
         order=order,
         base_alignment=plan.contraction.d.alignment,
+        span=stage.span,
+        row=stage.row,
     )
-    if isinstance(made, Refusal) or made.base_offset or made.slabs > 1:
+    if isinstance(made, Refusal) or made.base_offset or (made.slabs > 1 and not stage.row):
         return None
     return made
 
