@@ -18,13 +18,12 @@ class Access:
     Attributes:
         major: Group that runs along a shared-memory row: `"k"` or `"mn"`.
         vector: Elements per global access (1, 2, 4, 8, 16), along the operand's unit-stride mode.
-        asynchronous: `cp.async` when true (the vector lands whole in one row); else loads into registers, then stores
-            element by element, which transposes on the way.
-        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`; differs from `major` when transposing.
+        asynchronous: `cp.async` when true: a vector lands whole in one row. Else vectors are loaded into registers and
+            stored element by element, which transposes on the way.
+        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`.
         smem: Row pitch and swizzle.
-        prefix: Product of the boxes that come before the unit-stride mode in its group's tile index; above 1 the
-            elements of a vector are that far apart in the tile.
-        unit_box: Box of the unit-stride mode's dimension.
+        walk: The tiled dimensions, (group, position in its box), in the order of the operand's memory, in which a tile
+            is read through registers; empty for `cp.async`.
     """
 
     major: str
@@ -32,8 +31,20 @@ class Access:
     asynchronous: bool
     vector_group: str
     smem: SmemLayout
-    prefix: int = 1
-    unit_box: int = 1
+    walk: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Batches that one block of a tiled family makes together.
+
+    Attributes:
+        box: How the batch group is cut.
+        warps: Groups of warps that share the batches; each has the schedule's warps along M and N.
+    """
+
+    box: Box
+    warps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +167,7 @@ class Schedule:
         estimate_us: What the cost model expects, in microseconds.
         bound: What the cost model thinks limits it, e.g. `"DRAM"`.
         reason: Why this schedule, in one line.
+        batch: Batches that a block makes together; None where it makes one.
         stream: What only the `stream` family has. Its `box_m` covers D's modes of all groups (`output_modes`) and its
             `box_n` is empty; the other families have None.
     """
@@ -184,4 +196,15 @@ class Schedule:
     estimate_us: float = field(default=0.0, compare=False)
     bound: str = field(default="", compare=False)
     reason: str = field(default="", compare=False)
+    batch: Batch | None = None
     stream: Stream | None = None
+
+    @property
+    def batches(self) -> int:
+        """Batches that the tiles of a block have room for."""
+        return self.batch.box.size if self.batch is not None else 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps[0] * self.warps[1] * (self.batch.warps if self.batch is not None else 1)
