@@ -8,6 +8,7 @@
 // one stores while the other multiplies.
 #pragma once
 #include "gett/sm90_epilogue.cuh"
+#include "gett/sm90_gather.cuh"
 
 namespace gett {
 
@@ -56,7 +57,9 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kOffsets = Traits::kSplit ? 0 : Offsets<Traits>::kBytes;
   static constexpr int kStaging = Traits::kSplit ? 0 : (Staging<Traits>::kBytes + 127) / 128 * 128;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
-  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + 2 * Traits::kStages * 8;
+  static constexpr int kBarrierBytes = 2 * Traits::kStages * 8;
+  typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
+  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + kBarrierBytes + Needs::kBytes;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   static GETT_DEVICE void run(const Params& p) {
@@ -68,18 +71,24 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     if (thread == 0) {
       Index::prefetch(p);
       for (int s = 0; s < Traits::kStages; ++s) {
-        barrier_init(full + s * 8, 1);
+        barrier_init(full + s * 8, Needs::kArrivals);
         barrier_init(empty + s * 8, kConsumersPerTile);
       }
       barrier_fence();
     }
     __syncthreads();
-    if (thread < 128) {
+    constexpr int kProducers = 128 * Traits::kProducers;
+    if (thread < kProducers) {
       registers_down<Traits::kProducerRegs>();
-      if (thread == 0) produce(p, start, full, empty);
+      if constexpr (Traits::kGather) {
+        char* const ring = smem + Traits::kStages * kStageBytes + kStoreBytes + kBarrierBytes;
+        GatherProducer<Traits, Index>::run(p, ring, start, kStageBytes, TileA::kBytes, full, empty, thread);
+      } else if (thread == 0) {
+        produce(p, start, full, empty);
+      }
     } else {
       registers_up<Traits::kConsumerRegs>();
-      consume(p, smem, start, full, empty, thread - 128);
+      consume(p, smem, start, full, empty, thread - kProducers);
     }
   }
 
