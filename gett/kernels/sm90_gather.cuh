@@ -7,8 +7,7 @@
 //
 // Knows pieces and chunks; what lies where is said by the generated Index, what is multiplied by sm90.cuh.
 #pragma once
-#include "gett/raster.cuh"
-#include "gett/sm90_ptx.cuh"
+#include "gett/sm90_cluster.cuh"
 
 namespace gett {
 
@@ -68,6 +67,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   static constexpr int kGroup = kOut % 4 == 0 ? 4 : kOut % 2 == 0 ? 2 : 1, kGroups = kOut / kGroup;
   static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kGroups + 31) / 32;
   static constexpr int kRingBytes = kPer * kIn * 16;            // of a warp and k-tile
+  static constexpr int kSlab = (kRows + 7) / 8 * 8 * Way::kSpan;
   static constexpr int kFar = 1 << 30;                          // an offset beyond every tensor's end
   static_assert(kE == 2 && kRun % 8 == 0 && kInner % kRun == 0, "pieces are whole chunks of 16-bit elements");
 
@@ -160,7 +160,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
         Chunk c = shifted(x[j], x[j + 1], turns & 7);
         if (!whole) c = kept(c, room - j * 8);
         const uint32 byte = inner(piece) * kE + (first + j) * 16;
-        store_chunk(tile + byte / Way::kSpan * (kRows * Way::kSpan) + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
+        store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
       }
     }
   }
@@ -239,7 +239,7 @@ template <class Traits, class Index> struct GatherProducer {
               barrier_wait(empty + bulk_stage * 8, bulk_phase);
               const uint32 bar = full + bulk_stage * 8, to = stages + bulk_stage * stage_bytes;
               barrier_expect(bar, Traits::kTransactionBytes);
-              Index::load(p, Index::boxes(p, bulk.id.m, bulk.id.n, bulk.id.l), bulk.kt, to, to + bytes_a, bar);
+              Index::load(p, Index::boxes(p, bulk.id.m, bulk.id.n, bulk.id.l), bulk.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
               if (++bulk_stage == Traits::kStages) { bulk_stage = 0; bulk_phase ^= 1; }
               bulk.step(p);
             }

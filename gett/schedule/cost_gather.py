@@ -24,7 +24,7 @@ TILE_CLOCKS = 1500.0  # offsets of a tile's pieces
 class GatherShape(Sm90Shape):
     """What the model looks at; `runs` are elements of a piece of A and of B, 0 for an operand by tensor map."""
 
-    runs: tuple[int, int]
+    runs: tuple[int, int] = (0, 0)
 
 
 def pieces_of(side: int, block_k: int, run: int) -> int:

@@ -121,7 +121,9 @@ class _Search:
         runs = tuple(w.run if isinstance(w, Gather) else 0 for w in ways)
         block = (roles.rows, -(-box_n.size // 8) * 8, box_k.size)
         sides = Side(box_m, self.plan.m, None), Side(box_n, self.plan.n, None)
-        return GatherShape(roles.consumers, roles.m_blocks, roles.ping_pong, block, *sides, box_k, (runs[0], runs[1]))
+        return GatherShape(
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, *sides, box_k, runs=(runs[0], runs[1])
+        )
 
     def boxes(self, tensor: int, block: int) -> list[Box]:
         """Boxes of M or N; where the operand's unit stride is here, that mode leads in whole chunks."""
@@ -192,14 +194,14 @@ class _Search:
         """The pieces of an operand."""
         k_unit = self.k_unit[tensor]
         major = "k" if k_unit is not None else "mn"
-        inner, rows = (box_k, box.size) if major == "k" else (box, box_k.size)
+        inner = box_k if major == "k" else box
         lead = inner.dims[0]
         if lead.modes != (k_unit if k_unit is not None else self.mn_unit[tensor],) or lead.box % 8:
             return None
         run = max(r for r in range(8, 65, 8) if lead.box % r == 0)
-        span = next(s for s in (128, 64, 32, 16) if inner.size * self.size % s == 0)
-        if inner.size * self.size > span and rows % 8:
-            return None  # slabs must start at multiples of the swizzle's period
+        # The epilogue knows an MN-major tile's chunks by the box of its unit-stride mode, as tensor maps cut them.
+        length = inner.size if major == "k" else lead.box
+        span = next(s for s in (128, 64, 32, 16) if length * self.size % s == 0)
         return Gather(major, run, span)
 
     def schedule(self, choice: _Choice) -> Schedule | None:
@@ -209,16 +211,17 @@ class _Search:
         shape = self.shape(roles, box_m, box_n, box_k, choice.ways)
         best, staging = self.model.estimate(shape), self.model.staging(shape)
         flat = any(len(d.modes) > 1 and d.box > 1 for box in (box_m, box_n) for d in box.dims)
-        d = _d_map(plan, box_m, box_n, self.size_d) if staging.bulk and best.split_k == 1 and not flat else None
+        d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 and not flat else None
         steps = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
         store = 0
         if split == 1:
-            offsets = (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            staged = steps.elements * (4 if c.c is not None else self.size_d)
-            store = (_up(staged, 128) + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
+            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
+            staged = steps.elements * (4 if c.c is not None else self.size_d) + (128 if steps.put else 0)
+            staged = _up(staged, ALIGN if steps.span > 16 else 128)
+            store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
         stage = sum(_up(_up(b.size, g) * box_k.size * self.size, ALIGN) for b, g in ((box_m, 64), (box_n, 8)))
         warps = 4 * PRODUCERS
         ring = tables = 0
@@ -244,7 +247,8 @@ class _Search:
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong,
                 a if isinstance(a, BulkMove) else None, b if isinstance(b, BulkMove) else None, d, steps,
-                a if isinstance(a, Gather) else None, b if isinstance(b, Gather) else None, PRODUCERS, depth,
+                gather_a=a if isinstance(a, Gather) else None, gather_b=b if isinstance(b, Gather) else None,
+                producers=PRODUCERS, ring=depth,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=best.us, bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, "
