@@ -23,6 +23,12 @@ GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"r"(at), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
 }
+// Copies 16 bytes; of what lies behind `end` nothing is read, and zeros are written.
+GETT_DEVICE void copy_chunk(uint32 to, const char* from, const char* end) {
+  const long long left = end - from;
+  const int bytes = left >= 16 ? 16 : left <= 0 ? 0 : int(left);
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
 // The 16 bytes that begin `skip` (0 to 7) half-words into x, y.
 GETT_DEVICE Chunk shifted(const Chunk& x, const Chunk& y, uint32 skip) {
   uint32 w[7] = {x.w[0], x.w[1], x.w[2], x.w[3], y.w[0], y.w[1], y.w[2]};
@@ -74,8 +80,15 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   int offset_[kLoads];              // elements from the tile's origin to the chunk
   uint32 skip_[(kStores + 7) / 8];  // by group stored: its piece's offset modulo 8, four bits each
 
-  static GETT_DEVICE const char* base(const Params& p) { return reinterpret_cast<const char*>(kIsA ? p.a : p.b); }
-  static GETT_DEVICE const char* end(const Params& p) { return base(p) + (long long)(kIsA ? p.reach_a : p.reach_b) * kE; }
+  static GETT_DEVICE const char* base(const Params& p) {
+    if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
+  }
+  static GETT_DEVICE const char* end(const Params& p) {
+    if constexpr (kIsA) return base(p) + (long long)p.reach_a * kE; else return base(p) + (long long)p.reach_b * kE;
+  }
+  template <class KTile> static GETT_DEVICE int room(const Params& p, const KTile& k, int local) {
+    if constexpr (kIsA) return Index::room_a(p, k, local); else return Index::room_b(p, k, local);
+  }
   static GETT_DEVICE int row(int piece) { return uint32(piece) % kRows; }
   static GETT_DEVICE int inner(int piece) { return uint32(piece) / kRows * kRun; }
   static GETT_DEVICE int mn_of(int piece) { return Way::kMajorK ? row(piece) : inner(piece); }
@@ -123,7 +136,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
       const uint32 at = lane + 32 * i;
       if (kPer * kIn % 32 && i == kLoads - 1 && at >= kPer * kIn) continue;
       const char* chunk = reinterpret_cast<const char*>(uint64(from + (long long)offset_[i] * kE) & ~15ull);
-      copy_async<16>(ring + at * 16, chunk, chunk < end);
+      copy_chunk(ring + at * 16, chunk, end);
     }
   }
 
@@ -138,8 +151,8 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   }
   // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands are zeros.
   template <class KTile>
-  GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile, int warp,
-                         int lane) const {
+  GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
+                         int warp, int lane) const {
     const uint32 skip = uint32(uint64(from)) / kE;
 #pragma unroll
     for (int i = 0; i < kStores; ++i) {
@@ -153,18 +166,22 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
       for (int j = 0; j <= kGroup; ++j) x[j] = load_chunk(in + j * 16);
       const uint32 turns = skip + (skip_[i / 8] >> i % 8 * 4), line = row(piece);
       const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
-      int room = 0;
-      if (!whole) room = (kIsA ? Index::room_a(p, k, k_of(piece)) : Index::room_b(p, k, k_of(piece))) - int(first) * 8;
+      const int left = whole ? 0 : room(p, k, k_of(piece)) - int(first) * 8;
 #pragma unroll
       for (int j = 0; j < kGroup; ++j) {
         Chunk c = shifted(x[j], x[j + 1], turns & 7);
-        if (!whole) c = kept(c, room - j * 8);
+        if (!whole) c = kept(c, left - j * 8);
         const uint32 byte = inner(piece) * kE + (first + j) * 16;
         store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
       }
     }
   }
 };
+
+// An operand that a tensor map moves has no pieces.
+struct NoPieces { static constexpr int kPer = 0, kRingBytes = 0; };
+template <bool kGather, class P> struct PiecesOf { typedef P type; };
+template <class P> struct PiecesOf<false, P> { typedef NoPieces type; };
 
 // Walks the k-tiles of a block's tiles.
 template <class Params> struct Walk {
@@ -191,11 +208,11 @@ template <class Traits, class Index> struct GatherProducer {
   typedef typename Traits::Params Params;
   typedef typename Traits::template Way<true> WayA;
   typedef typename Traits::template Way<false> WayB;
-  typedef Pieces<Traits, Index, true> PiecesA;
-  typedef Pieces<Traits, Index, false> PiecesB;
+  typedef typename PiecesOf<WayA::kGather, Pieces<Traits, Index, true>>::type PiecesA;
+  typedef typename PiecesOf<WayB::kGather, Pieces<Traits, Index, false>>::type PiecesB;
   static constexpr int kWarps = 4 * Traits::kProducers, kDepth = Traits::kRing;
-  static constexpr int kRingA = WayA::kGather ? PiecesA::kRingBytes : 0, kRingB = WayB::kGather ? PiecesB::kRingBytes : 0;
-  static constexpr int kTable = (WayA::kGather ? PiecesA::kPer : 0) + (WayB::kGather ? PiecesB::kPer : 0);
+  static constexpr int kRingA = PiecesA::kRingBytes, kRingB = PiecesB::kRingBytes;
+  static constexpr int kTable = PiecesA::kPer + PiecesB::kPer;
   static constexpr int kWarpBytes = kDepth * (kRingA + kRingB) + (2 * kTable * 4 + 15) / 16 * 16;
   static constexpr int kBytes = kWarps * kWarpBytes;
   static constexpr bool kMixed = !WayA::kGather || !WayB::kGather;  // a tensor map brings the other operand
@@ -226,7 +243,7 @@ template <class Traits, class Index> struct GatherProducer {
             a.plan_stores(table, lane);
           }
           if constexpr (WayB::kGather) {
-            int* const to = table + (WayA::kGather ? PiecesA::kPer : 0);
+            int* const to = table + PiecesA::kPer;
             here_b = PiecesB::tabulate(p, here.id, to, warp, lane);
             b.plan_stores(to, lane);
           }
@@ -239,7 +256,8 @@ template <class Traits, class Index> struct GatherProducer {
               barrier_wait(empty + bulk_stage * 8, bulk_phase);
               const uint32 bar = full + bulk_stage * 8, to = stages + bulk_stage * stage_bytes;
               barrier_expect(bar, Traits::kTransactionBytes);
-              Index::load(p, Index::boxes(p, bulk.id.m, bulk.id.n, bulk.id.l), bulk.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
+              const auto boxes = Index::boxes(p, bulk.id.m, bulk.id.n, bulk.id.l);
+              Index::load(p, boxes, bulk.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
               if (++bulk_stage == Traits::kStages) { bulk_stage = 0; bulk_phase ^= 1; }
               bulk.step(p);
             }
@@ -272,7 +290,7 @@ template <class Traits, class Index> struct GatherProducer {
             a.plan_loads(own, lane);
           }
           if constexpr (WayB::kGather) {
-            int* const to = own + (WayA::kGather ? PiecesA::kPer : 0);
+            int* const to = own + PiecesA::kPer;
             ahead_b = PiecesB::tabulate(p, ahead.id, to, warp, lane);
             b.plan_loads(to, lane);
           }

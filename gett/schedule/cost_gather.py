@@ -96,4 +96,3 @@ class GatherModel:
                 best = Estimate(us, bound, split)
         assert best is not None
         return best
-

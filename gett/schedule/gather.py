@@ -162,7 +162,8 @@ class _Search:
         others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
         found: dict[Box, float] = {}
         whole = -(-extents[lead] // 8) * 8 if lead is not None else 1
-        firsts = [v for v in dict.fromkeys((64, 48, 32, 24, 16, 8, whole)) if v <= min(64, whole)] if lead is not None else [1]
+        lengths = dict.fromkeys((64, 48, 32, 24, 16, 8, whole) if lead is not None else (1,))
+        firsts = [v for v in lengths if v <= min(64, whole)]
         for first in firsts:
             for x in range(1, 64 // first + 1) if others else [1]:
                 for y in range(1, 64 // (first * x) + 1) if len(others) > 1 else [1]:
@@ -211,7 +212,8 @@ class _Search:
         shape = self.shape(roles, box_m, box_n, box_k, choice.ways)
         best, staging = self.model.estimate(shape), self.model.staging(shape)
         flat = any(len(d.modes) > 1 and d.box > 1 for box in (box_m, box_n) for d in box.dims)
-        d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 and not flat else None
+        boxed = staging.bulk and best.split_k == 1 and not flat
+        d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if boxed else None
         steps = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
@@ -260,5 +262,3 @@ class _Search:
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step
-
-
