@@ -19,6 +19,7 @@ from gett.codegen.render_common import (
     store_order,
     strides_of,
 )
+from gett.codegen.stage_copies import stage_copies
 from gett.codegen.tiles import (
     Statement,
     batch_index,
@@ -31,7 +32,8 @@ from gett.codegen.tiles import (
 )
 from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
-from gett.schedule.records import Schedule, WarpRoles
+from gett.schedule.cluster import cluster_tiles, part_box
+from gett.schedule.records import BulkMove, Schedule, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -61,7 +63,9 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
     index += _copies(plan, schedule, roles, table)
     tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
-    names = {**named_counts(plan, schedule), "tiles": tiles * schedule.split_k}
+    size = math.prod(roles.cluster)
+    walks = cluster_tiles(schedule.box_m.tiles, schedule.box_n.tiles, roles.cluster) * plan.extent_l * schedule.split_k
+    names = {**named_counts(plan, schedule), "tiles": walks}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
@@ -70,8 +74,9 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     packed = pack_params(names, table, len(roles_maps))
     offsets = map_offsets(names, table, len(roles_maps))
     dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
+    shares = {"a": roles.a, "b": roles.b}
     maps = tuple(
-        (role, offset, _spec(made, dtypes[role]))
+        (role, offset, _spec(made, dtypes[role], shares.get(role)))
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
     wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.a.major, roles.b.major)
@@ -80,16 +85,16 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     text = (
         f'#include "gett/sm90.cuh"\n\n{params}\n{_traits(plan, schedule, roles, order, dtype_c)}\n'
         f"struct Index {{\n{body}\n}};\n\n{wgmma}\ntypedef gett::Sm90<Traits, Index, Wgmma> Kernel;\n\n"
-        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1')}"
+        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
-    grid = (min(tiles * schedule.split_k, schedule.blocks), 1, 1)
+    grid = (min(walks, schedule.blocks // size) * size, 1, 1)
     return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
 
 
-def _spec(made: TmaMap, dtype: str) -> TensorMapSpec:
-    strides = made.strides[1:]
-    return TensorMapSpec(DATA_TYPES[dtype], made.extents, strides, made.box, SWIZZLES[made.span], L2_PROMOTION)
+def _spec(made: TmaMap, dtype: str, move: BulkMove | None) -> TensorMapSpec:
+    box = made.box if move is None else part_box(move)
+    return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], L2_PROMOTION)
 
 
 def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
@@ -110,17 +115,15 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
         k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
-        for slab in range(move.map.slabs):
-            first = f" + {slab * move.map.box[0]}" if slab else ""
-            coords = ", ".join(f"t.{name}{i} + k.{name}{i}{first if i == 0 else ''}" for i in range(move.map.rank))
-            calls.append(f"    gett::load_box({name} + {slab * move.map.slab_bytes}, &p.map_{name}, bar, {coords});")
+        calls += stage_copies(name, move)
     inputs = ("tile_m", "tile_n", "l")
     texts = [_struct("Boxes", outputs), Function("boxes", inputs, tuple(body), tuple(outputs), "Boxes").to_cpp()]
     k_boxes = Function("k_boxes", ("tile_k",), tuple(k_body), tuple(k_outputs), "KBoxes")
     texts += [_struct("KBoxes", k_outputs), k_boxes.to_cpp()]
     head = "static GETT_DEVICE void load(const Params& p, const Boxes& t, int tile_k, "
     texts.append(
-        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
+        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
+        f"      const gett::Share& share_a, const gett::Share& share_b) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
         + "\n".join(calls)
         + "\n  }"
     )
@@ -194,6 +197,11 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
+def _rows(move: BulkMove, size: int) -> int:
+    """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
+    return size // move.run * (move.map.span // move.map.itemsize) if move.run else size
+
+
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
     if not order or order[0][0] != "n":
@@ -208,7 +216,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
     whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
-    transaction = sum(m.map.transaction_bytes * m.map.slabs for m in (roles.a, roles.b))
+    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b))
 
     def way(major: str, span: int) -> str:
         return f"{{ static constexpr bool kMajorK = {cpp_bool(major == 'k')}; static constexpr int kSpan = {span}; }};"
@@ -217,6 +225,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
+  static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
   static constexpr int kProducerRegs = {PRODUCER_REGISTERS}, kConsumerRegs = {CONSUMER_REGISTERS};
   static constexpr int kTransactionBytes = {transaction};
@@ -226,6 +235,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
+  static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
+  static constexpr int kPadRun = {roles.a.run}, kPadChunk = {roles.a.map.span // roles.a.map.itemsize};
   struct WayA {way(roles.a.major, roles.a.map.span)}
   struct WayB {way(roles.b.major, roles.b.map.span)}
 }};

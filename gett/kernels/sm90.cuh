@@ -7,12 +7,13 @@
 // Cooperative: the warpgroups share a tile, each kMi blocks of 64 rows. Ping-pong: each has tiles of its own, so that
 // one stores while the other multiplies.
 #pragma once
+#include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
 
 namespace gett {
 
 // Where a warpgroup's matrix descriptors point: start addresses by 64-row block and step of 16 k. Slabs have as many
-// rows as the box; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
+// rows as the box, up to whole periods of the swizzle; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
 // tile is given room up to a multiple of kGrain rows so that they stay inside the block's shared memory.
 //
 // Chunks (of one span) of a block of an MN-major tile may be kApart chunks from each other: then blocks one after the
@@ -22,7 +23,7 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1>
   static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kBlockK * kE + 1023) / 1024 * 1024;
   static constexpr int kSpan = Way::kSpan;
   static constexpr int kStep = 32 / kE;  // k of one instruction
-  static constexpr int kSlab = (Way::kMajorK ? kRows : kBlockK) * kSpan;
+  static constexpr int kSlab = (Way::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSpan;
   // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
   static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab * kApart);
   static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab * kApart : 8 * kSpan);
@@ -41,7 +42,8 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1>
     return s * kStep * kSpan + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
-    const uint32 low = uint32(kFixed) + (tile >> 4) + uint32(at(block, s)) / 16;  // shared memory ends below 2**18
+    // Inside a block shared memory ends below 2**18; the bits above are the block's rank in its cluster.
+    const uint32 low = uint32(kFixed) + ((tile & 0x3ffff) >> 4) + uint32(at(block, s)) / 16;
     return (kFixed >> 32 << 32) | low;
   }
 };
@@ -49,11 +51,12 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1>
 template <class Traits, class Index, class Mma> struct Sm90 {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
+  typedef Cluster<Traits> Group;
   static constexpr int kE = sizeof(typename Traits::Element);
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kRows = Traits::kBlockM;  // of one tile
-  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
-  typedef Operand<typename Traits::WayB, Traits::kBoxN, 8, Traits::kBlockK, kE> TileB;
+  typedef Operand<typename Traits::WayA, Traits::kRowsA, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
+  typedef Operand<typename Traits::WayB, Traits::kRowsB, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
@@ -75,14 +78,14 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       Index::prefetch(p);
       for (int s = 0; s < Traits::kStages; ++s) {
         barrier_init(full + s * 8, 1);
-        barrier_init(empty + s * 8, kConsumersPerTile);
+        barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       barrier_fence();
     }
-    __syncthreads();
+    Group::sync();
     if (thread < 128) {
       registers_down<Traits::kProducerRegs>();
-      if (thread == 0) produce(p, start, full, empty);
+      if (thread < 32) produce(p, start, full, empty, thread);
       if constexpr (Traits::kStoreBox) {  // one more warp for each tile that is staged at a time
         const int warp = thread >> 5;
         if (warp >= 1 && warp <= kStorers) {
@@ -94,23 +97,30 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       registers_up<Traits::kConsumerRegs>();
       consume(p, smem, start, full, empty, thread - 128);
     }
+    Group::finish();  // the others may still write here
   }
 
   static GETT_DEVICE int slice_end(const Params& p, int slice) {
     return min((slice + 1) * p.k_tiles_per_slice, p.k_tiles);
   }
 
-  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty) {
-    int stage = 0;
+  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty, int lane) {
+    int stage = 0, turn = 0;
+    const Group group;
     uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-      const TileId id = locate_tile(p, t);
-      const auto at = Index::boxes(p, id.m, id.n, id.l);
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
+    Ahead<Traits, typename Index::Boxes> ahead;
+    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
+      const auto at = from_lane(ahead.found_, turn % 32);
+      const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, ahead.id_.slice, turn % 32) : 0;
+      for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
         barrier_wait(empty + stage * 8, phase);
         const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
-        barrier_expect(bar, Traits::kTransactionBytes);
-        Index::load(p, at, kt, to, to + TileA::kBytes, bar);
+        if (lane == 0) {
+          barrier_expect(bar, Traits::kTransactionBytes);
+          Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
+        }
+        __syncwarp();
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
     }
@@ -121,6 +131,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const int block = Traits::kPingPong ? 0 : group * kMi;
     char* const store = smem + Traits::kStages * kStageBytes + (Traits::kPingPong ? group : 0) * (kStoreBytes / kStorers);
     Epilogue<Traits, Index> epilogue(store, Traits::kPingPong ? lane : thread, group);
+    const Group blocks;
     int stage = 0, turn = 0;
     uint32 phase = 0;
     // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
@@ -129,9 +140,9 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       static_assert(Traits::kConsumers == 2, "two warpgroups take turns");
       if (group == 1) named_arrive(kOrder, 256);
     }
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, ++turn) {
+    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
       // Where the tile lies is nobody's concern here if a warp of its own sends it off.
-      const TileId id = Traits::kStoreBox ? TileId{0, 0, 0, 0} : locate_tile(p, t);
+      const TileId id = Traits::kStoreBox ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
@@ -160,7 +171,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
             Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
         wgmma_commit();
         wgmma_wait<1>();
-        if (released >= 0 && lane == 0) barrier_arrive(empty + released * 8);
+        if (released >= 0) Group::release(empty + released * 8, lane);
         released = stage;
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
@@ -168,7 +179,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       wgmma_wait<0>();
 #pragma unroll
       for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
-      if (released >= 0 && lane == 0) barrier_arrive(empty + released * 8);
+      if (released >= 0) Group::release(empty + released * 8, lane);
+      if (!Traits::kStoreBox && !Group::exists(p, id)) continue;
       if constexpr (Traits::kSplit) {
         const long long tiles = (long long)p.tiles_m * p.tiles_n;
         const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;

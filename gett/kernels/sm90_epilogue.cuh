@@ -3,8 +3,8 @@
 // else as vectors through the offset tables of epilogue.cuh, from rows padded so that fragments meet no conflicts.
 #pragma once
 #include "gett/epilogue.cuh"
-#include "gett/raster.cuh"
 #include "gett/sm90_put.cuh"
+#include "gett/sm90_walk.cuh"
 
 namespace gett {
 
@@ -82,17 +82,18 @@ template <class Traits, class Index> struct Epilogue {
   // them, and never work out where a tile lies.
   static GETT_DEVICE void send(const Params& p, uint32 staged, int group, int lane) {
     int turn = 0;
-    bool first = true;
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, ++turn) {
+    Ahead<Traits, typename Index::Place> ahead;
+    for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
-      if (lane == 0 && !first) store_wait_read<0>();
+      const auto place = from_lane(ahead.found_, turn % 32);
+      // A surplus block of a cluster stages what is no tile, and nobody takes it away.
+      const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
+      if (lane == 0) store_wait_read<0>();  // the previous tile has left
       __syncwarp();
-      first = false;
       named_arrive(kFree + group, kThreads + 32);
-      const TileId id = locate_tile(p, t);
-      const auto place = Index::place(p, id.m, id.n, id.l);
       named_barrier(kReady + group, kThreads + 32);
-      if (lane == 0) {
+      if (lane == 0 && exists) {
         Index::store(p, place, staged);
         store_commit();
       }

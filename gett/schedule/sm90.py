@@ -6,13 +6,15 @@ row, at most five dimensions, sizes up to 256. Where no such box exists there is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
+from gett.schedule.cluster import CLUSTERS, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
@@ -53,6 +55,7 @@ class _Choice:
     m: Side
     n: Side
     k: Box
+    cluster: tuple[int, int] = (1, 1)
 
 
 ROLES = (
@@ -123,14 +126,21 @@ class _Search:
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]):
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
-                            best = self.model.estimate(self.shape(choice))
-                            yield best.us, choice
+                            for cluster in CLUSTERS:
+                                if any(
+                                    t < c for t, c in zip((m_side.box.tiles, n_side.box.tiles), cluster, strict=True)
+                                ):
+                                    continue
+                                shared = replace(choice, cluster=cluster)
+                                yield self.model.estimate(self.shape(shared)).us, shared
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
         roles = choice.roles
         block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
-        return Sm90Shape(roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k)
+        return Sm90Shape(
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster
+        )
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
         """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""
@@ -150,10 +160,33 @@ class _Search:
                     at = next((d for d in box.dims if unit in d.modes), None)
                     if at is None or at.box * self.size % 16:
                         continue
-                cut = _split(group, modes, box, unit, self.size)
+                cut = _spare(group, modes, box, unit, self.size) or _split(group, modes, box, unit, self.size)
                 found.append(Side(box, modes, None) if cut is None else cut)
             self.cuts[group, block] = found[:2]
+            if group == "m" and (wide := self.spare_rows(block, unit)) is not None:
+                self.cuts[group, block].append(wide)
         return self.cuts[group, block]
+
+    def spare_rows(self, block: int, unit: int | None) -> Side | None:
+        """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row a chunk."""
+        modes = self.plan.m
+        if unit is None:
+            return None
+        run = modes[unit].extent * self.size
+        chunk = next((s // self.size for s in (32, 64, 128) if s >= run), 0)
+        if not chunk or run % 16 or chunk == modes[unit].extent or block % chunk:
+            return None
+        count, cut = block // chunk, {unit: modes[unit].extent}
+        # First D's unit mode, so that its runs are long, then what is nearest in A.
+        others = [m for m in range(len(modes)) if m != unit]
+        others.sort(key=lambda m: (modes[m].strides[D] != self.size_d, abs(modes[m].strides[A])))
+        for m in others:
+            cut[m] = max(x for x in range(1, count + 1) if modes[m].extent % x == 0)
+            count //= cut[m]
+        dims = [TileDim((m,), c) for m, c in cut.items() if c > 1]
+        ones = tuple(m for m in others if cut[m] == 1)
+        box = Box(tuple(s.extent for s in modes), (*dims, *((TileDim(ones, 1),) if ones else ())))
+        return Side(box, modes, None, modes[unit].extent, chunk)
 
     def k_boxes(self, lead: int | None) -> tuple[list[Box], list[Box]]:
         """Boxes of K whose size is a multiple of 16, the best and the shallowest.
@@ -186,10 +219,11 @@ class _Search:
         roles, box_m, box_n, box_k = choice.roles, choice.m.box, choice.n.box, choice.k
         splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        a = self.move(plan, A, plan.m, box_m, box_k)
-        b = self.move(plan, B, plan.n, box_n, box_k)
+        a = self.move(plan, A, plan.m, choice.m, box_k)
+        b = self.move(plan, B, plan.n, choice.n, box_k)
         if a is None or b is None:
             return None
+        a, b = share(a, choice.cluster[1]), share(b, choice.cluster[0])
         c = plan.contraction
         shape = self.shape(choice)
         best = self.model.estimate(shape)
@@ -200,7 +234,8 @@ class _Search:
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
         stage = sum(
-            _up(_up(box.size, grain) * box_k.size * self.size, ALIGN) for box, grain in ((box_m, 64), (box_n, 8))
+            _up(_up(rows, grain) * box_k.size * self.size, ALIGN)
+            for rows, grain in ((choice.m.rows, 64), (choice.n.rows, 8))
         )
         store = 0
         if split == 1:
@@ -215,17 +250,20 @@ class _Search:
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
-            vector_d=vector_d(plan, box_m, box_n), split_k=split, group_m=max(1, min(8, box_m.tiles)),
-            smem_bytes=fixed + depth * stage, item_bytes=self.size, exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan),
+            vector_d=vector_d(plan, box_m, box_n), split_k=split,
+            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + depth * stage,
+            item_bytes=self.size, exchanged=self.exchanged, splits=splits,
+            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             estimate_us=best.us * (1.0 if depth >= 3 else 1.2), bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
-            + (", ping-pong" if roles.ping_pong else ""),
+            + (", ping-pong" if roles.ping_pong else "")
+            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
         )  # fmt: skip
 
-    def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], box_mn: Box, box_k: Box) -> BulkMove | None:
+    def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:
         """The tensor map of an operand, None where there is none."""
+        box_mn = cut.box
         operand = plan.a if tensor == A else plan.b
         assert operand is not None
         cuts = _cut_of(box_mn), _cut_of(box_k)
@@ -233,12 +271,19 @@ class _Search:
         major = "k" if k_unit is not None else "mn"
         inner = (cuts[1][k_unit] if k_unit is not None else cuts[0][mn_unit or 0]) * self.size
         span = next((s for s in (128, 64, 32, 16) if inner % s == 0), None)
+        run = cut.run if major == "mn" else 0
+        if run:
+            span = cut.chunk * self.size
         if span is None:
             return None
         base_l, base_s = 0, len(plan.l)
         modes = (*plan.l, *side, *plan.k)
         base_k = base_s + len(side)
-        box = [1] * len(plan.l) + cuts[0] + cuts[1]
+        # Slabs must start at whole periods of the swizzle; where rows do not come in eights, each is its own copy.
+        count_k = [1] * len(cuts[1])
+        if major == "k" and box_mn.size % 8:
+            count_k = [c * self.size // span if m == k_unit else c for m, c in enumerate(cuts[1])]
+        box = [1] * len(plan.l) + cuts[0] + [c // count for c, count in zip(cuts[1], count_k, strict=True)]
         order_s = [base_s + m for d in box_mn.dims for m in d.modes]
         order_k = [base_k + m for d in box_k.dims for m in d.modes]
         order = [*order_s, *order_k] if major == "k" else [*order_k, *order_s]
@@ -252,16 +297,22 @@ class _Search:
             unit=unit,
             base_alignment=operand.alignment,
             span=span,
+            row=run,
         )
-        if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != span:
+        if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != (run * self.size or span):
             return None
+        repeats = []
+        for m in (m for d in box_k.dims for m in d.modes if count_k[m] > 1):
+            at = made.modes[base_k + m]
+            repeats.append((at.dim, at.weight * (cuts[1][m] // count_k[m]), count_k[m]))
         slab = (box_mn.size if major == "k" else box_k.size) * span
-        several = made.slab_bytes * made.slabs > slab
-        if several and ((box_mn.size % 8) if major == "k" else (box_k.size % 8)):
-            return None  # slabs must start at multiples of the swizzle's period
+        if run:
+            return None if box_k.size % 8 else BulkMove(major, made, run=run)
+        if not repeats and made.slab_bytes * made.slabs > slab and major == "mn" and box_k.size % 8:
+            return None
         if made.slabs > 1 and sum(d.box > 1 for d in (box_k if major == "k" else box_mn).dims) > 1:
             return None  # the slabs' order would not be the other tensors'
-        return BulkMove(major, made)
+        return BulkMove(major, made, repeats=tuple(repeats), pitch=_up(box_mn.size, 8) * span if repeats else 0)
 
 
 def _cut_of(box: Box) -> list[int]:
@@ -298,6 +349,18 @@ def _factors(block: int, lead: int | None, others: Sequence[int], extents: Seque
             if (x > extents[others[0]] and x > 16) or (y > 1 and y > extents[others[1]]):
                 continue
             yield {**head, others[0]: x, **({others[1]: y} if y > 1 else {})}
+
+
+def _spare(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> Side | None:
+    """A box of N that is one short run of an MN-major operand: a row of a wider swizzle holds it."""
+    tiled = [d for d in box.dims if d.box > 1]
+    if group != "n" or unit is None or len(tiled) != 1 or unit not in tiled[0].modes:
+        return None
+    run = tiled[0].box * size
+    span = next((s for s in (32, 64, 128) if s >= run), 0)
+    if not span or span == run or run % 16 or tiled[0].box != modes[unit].extent:
+        return None
+    return Side(box, modes, None, tiled[0].box, span // size)
 
 
 def _split(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> Side | None:
