@@ -6,7 +6,7 @@ KINDS = {"float16": "f16", "bfloat16": "bf16"}
 
 
 def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
-    """A C++ struct `Wgmma` with `mma(acc, a, b)`: acc = A * B, with `keep` acc += A * B; 64 x n x 16, by descriptor.
+    """A C++ struct `Wgmma` with `mma(acc, a, b, keep)`: acc = A * B, or acc += A * B to keep, on 64 x n x 16.
 
     Args:
         dtype: dtype of the operands; products are summed in float32.

@@ -42,8 +42,7 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1>
     return s * kStep * kSpan + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
-    // Inside a block shared memory ends below 2**18; the bits above are the block's rank in its cluster.
-    const uint32 low = uint32(kFixed) + ((tile & 0x3ffff) >> 4) + uint32(at(block, s)) / 16;
+    const uint32 low = uint32(kFixed) + (tile >> 4) + uint32(at(block, s)) / 16;  // `tile` is below 2**18
     return (kFixed >> 32 << 32) | low;
   }
 };
@@ -65,7 +64,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kOffsets = Traits::kSplit || Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
   static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
-  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + 2 * Traits::kStages * 8;
+  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + (2 * Traits::kStages + kStorers) * 8;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   static GETT_DEVICE void run(const Params& p) {
@@ -73,6 +72,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const uint32 start = (smem_address(raw) + 1023) & ~1023u;
     char* const smem = raw + (start - smem_address(raw));
     const uint32 full = start + Traits::kStages * kStageBytes + kStoreBytes, empty = full + Traits::kStages * 8;
+    const uint32 free = empty + Traits::kStages * 8;  // staging buffers
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -80,6 +80,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         barrier_init(full + s * 8, 1);
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
+      for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
       barrier_fence();
     }
     Group::sync();
@@ -90,7 +91,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         const int warp = thread >> 5;
         if (warp >= 1 && warp <= kStorers) {
           const uint32 staged = start + Traits::kStages * kStageBytes + (warp - 1) * (kStoreBytes / kStorers);
-          Epilogue<Traits, Index>::send(p, staged, warp - 1, thread & 31);
+          Epilogue<Traits, Index>::send(p, staged, free + (warp - 1) * 8, warp - 1, thread & 31);
         }
       }
     } else {
@@ -130,8 +131,10 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const int group = thread >> 7, lane = thread & 127;
     const int block = Traits::kPingPong ? 0 : group * kMi;
     char* const store = smem + Traits::kStages * kStageBytes + (Traits::kPingPong ? group : 0) * (kStoreBytes / kStorers);
-    Epilogue<Traits, Index> epilogue(store, Traits::kPingPong ? lane : thread, group);
+    Epilogue<Traits, Index> epilogue(store, empty + (Traits::kStages + (Traits::kPingPong ? group : 0)) * 8,
+                                     Traits::kPingPong ? lane : thread, group);
     const Group blocks;
+    const uint32 tiles = start & 0x3ffff;  // for descriptors: in a cluster, addresses have the block's rank above
     int stage = 0, turn = 0;
     uint32 phase = 0;
     // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
@@ -162,7 +165,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       int released = -1;
       for (int kt = first; kt < last; ++kt) {
         barrier_wait(full + stage * 8, phase);
-        const uint32 a = start + stage * kStageBytes, b = a + TileA::kBytes;
+        const uint32 a = tiles + stage * kStageBytes, b = a + TileA::kBytes;
         wgmma_fence();
 #pragma unroll
         for (int s = 0; s < kSteps; ++s)

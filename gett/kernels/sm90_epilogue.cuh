@@ -3,6 +3,7 @@
 // else as vectors through the offset tables of epilogue.cuh, from rows padded so that fragments meet no conflicts.
 #pragma once
 #include "gett/epilogue.cuh"
+#include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
 #include "gett/sm90_walk.cuh"
 
@@ -33,15 +34,16 @@ template <class Traits, class Index> struct Epilogue {
   typedef typename Staging<Traits>::Element Element;
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
-  static constexpr int kFree = 8, kReady = 12;  // named barriers: the staging buffer may be written, is written
+  static constexpr int kReady = 12;  // named barriers: the staging buffer is written
   static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
 
   char* base_;
   int thread_, barrier_;
+  uint32 free_, phase_ = 0;  // the barrier by which the sender says that the staging buffer may be written
   Offsets<Traits> offsets_;
 
-  GETT_DEVICE Epilogue(char* base, int thread, int group)
-      : base_(base), thread_(thread), barrier_(1 + (Traits::kPingPong ? group : 0)),
+  GETT_DEVICE Epilogue(char* base, uint32 free, int thread, int group)
+      : base_(base), thread_(thread), barrier_(1 + (Traits::kPingPong ? group : 0)), free_(free),
         offsets_{reinterpret_cast<long long*>(base + kStaging)} {}
 
   GETT_DEVICE void sync() const { named_barrier(barrier_, kThreads); }
@@ -57,7 +59,9 @@ template <class Traits, class Index> struct Epilogue {
   GETT_DEVICE void store(const Params& p, const TileId& id, const Acc (&acc)[kMi][kN / 2], int block, int lane) {
     if constexpr (Traits::kStoreBox) {
       const int group = Traits::kPingPong ? barrier_ - 1 : 0;
-      named_barrier(kFree + group, kThreads + 32);
+      // Each warpgroup for itself: one that is ahead stores while another still multiplies.
+      barrier_wait(free_, phase_);
+      phase_ ^= 1;
       if constexpr (Traits::kPut == kPutElements) {
         put(p, acc, block, lane);
       } else if (is_one(p.alpha)) {
@@ -80,7 +84,7 @@ template <class Traits, class Index> struct Epilogue {
 
   // A warp of the producer's group: sends off the staged tiles of `group`, one after the other. Consumers only write
   // them, and never work out where a tile lies.
-  static GETT_DEVICE void send(const Params& p, uint32 staged, int group, int lane) {
+  static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
     Ahead<Traits, typename Index::Place> ahead;
     for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
@@ -89,9 +93,11 @@ template <class Traits, class Index> struct Epilogue {
       const auto place = from_lane(ahead.found_, turn % 32);
       // A surplus block of a cluster stages what is no tile, and nobody takes it away.
       const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
-      if (lane == 0) store_wait_read<0>();  // the previous tile has left
+      if (lane == 0) {
+        store_wait_read<0>();  // the previous tile has left
+        barrier_arrive(free);
+      }
       __syncwarp();
-      named_arrive(kFree + group, kThreads + 32);
       named_barrier(kReady + group, kThreads + 32);
       if (lane == 0 && exists) {
         Index::store(p, place, staged);

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
-from gett.schedule.cluster import cluster_tiles
+from gett.schedule.cluster import CLUSTERS, cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
 from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
 from gett.schedule.records import Split, StageSteps
@@ -186,7 +186,7 @@ class Sm90Model:
         # Blocks that no tile is left for run along with their cluster.
         wide = math.prod(shape.cluster)
         tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
-        blocks_at_once = facts.sm_count // wide * wide
+        at_once = facts.sm_count // wide * wide
         clocks_us = facts.clock_ghz * 1e3
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
@@ -194,18 +194,24 @@ class Sm90Model:
         read, filled = (rows / 64) * (64 + bn), shape.m.rows + shape.n.rows
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
-        drawn = shape.m.box.size / shape.cluster[1] + shape.n.box.size / shape.cluster[0]
-        l2_clocks = drawn * bk * self.size / L2_BYTES_PER_CLOCK
+        l2_clocks = sum(
+            self.copy_clocks(t, s, shape.k) / c
+            for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        )
+        # One engine moves the rows of loads and of stores.
         row_clocks = ROW_CLOCKS * sum(
             self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
-        per_k = max(math_clocks, smem_clocks, l2_clocks, row_clocks)
-        # One engine moves the rows of stores as well.
         stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
+        limits = {
+            "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
+        }  # fmt: skip
+        slowest = max(limits, key=lambda name: limits[name])
+        per_k = limits[slowest] * CLUSTERS[shape.cluster]
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
-            waves = math.ceil(blocks / blocks_at_once)
+            waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split)
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             loop = steps * per_k
@@ -217,9 +223,15 @@ class Sm90Model:
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
             if best is None or us < best.us:
-                best = Estimate(us, self.bound(memory, busy, per_k, math_clocks, tail, loop), split)
+                best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
         assert best is not None
         return best
+
+    def copy_clocks(self, tensor: int, side: Side, box_k: Box) -> float:
+        """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
+        moved = side.box.size * box_k.size * self.size
+        rows = self.rows(tensor, side, box_k)
+        return max(moved / L2_BYTES_PER_CLOCK, rows * ROW_CLOCKS if moved < 64 * rows else 0.0)
 
     def rows(self, tensor: int, side: Side, box_k: Box) -> float:
         """Rows that the copy engine moves for one k-tile of an operand."""
@@ -236,13 +248,11 @@ class Sm90Model:
         return side.box.size * box_k.size * self.size / span
 
     @staticmethod
-    def bound(memory: float, busy: float, per_k: float, math_clocks: float, tail: float, loop: float) -> str:
+    def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:
         """What takes longest, in words."""
         if memory >= busy:
             return "DRAM"
-        if tail > loop:
-            return "stores"
-        return "tensor cores" if per_k == math_clocks else "L2"
+        return "stores" if tail > loop else slowest
 
 
 def _order(m: Side, n: Side) -> list[tuple[str, int]]:
