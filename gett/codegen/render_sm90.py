@@ -208,6 +208,19 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
+def _rows(way: BulkMove | Gather, size: int) -> int:
+    """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
+    if isinstance(way, Gather) or not way.run:
+        return size
+    return size // way.run * (way.map.span // way.map.itemsize)
+
+
+def _pads(way: BulkMove | Gather) -> str:
+    """Which rows of A's chunks are the box's."""
+    run, chunk = (0, 1) if isinstance(way, Gather) else (way.run, way.map.span // way.map.itemsize)
+    return f"static constexpr int kPadRun = {run}, kPadChunk = {chunk};"
+
+
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
     if not order or order[0][0] != "n":
@@ -242,6 +255,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
+  static constexpr int kRowsA = {_rows(roles.way("a"), box_m.size)}, kRowsB = {_rows(roles.way("b"), box_n.size)};
+  {_pads(roles.way("a"))}
   struct WayA {_way(roles.way("a"))}
   struct WayB {_way(roles.way("b"))}
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};

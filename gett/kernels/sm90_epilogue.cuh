@@ -5,6 +5,7 @@
 #include "gett/epilogue.cuh"
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
+#include "gett/sm90_walk.cuh"
 
 namespace gett {
 
@@ -106,18 +107,20 @@ template <class Traits, class Index> struct Epilogue {
   // them, and never work out where a tile lies.
   static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
-    const Cluster<Traits> blocks;
-    for (int t = blocks.first(); t < p.tiles; t += blocks.step(), ++turn) {
+    Ahead<Traits, typename Index::Place> ahead;
+    for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
+      const auto place = from_lane(ahead.found_, turn % 32);
+      // A surplus block of a cluster stages what is no tile, and nobody takes it away.
+      const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
       if (lane == 0) {
-        store_wait_read<0>();
+        store_wait_read<0>();  // the previous tile has left
         barrier_arrive(free);
       }
       __syncwarp();
-      const TileId id = blocks.locate(p, t);
-      const auto place = Index::place(p, id.m, id.n, id.l);
       named_barrier(kReady + group, kThreads + 32);
-      if (lane == 0 && blocks.exists(p, id)) {
+      if (lane == 0 && exists) {
         Index::store(p, place, staged);
         store_commit();
       }

@@ -70,6 +70,8 @@ class BulkMove:
         repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
             fastest first; slabs whose rows are no whole periods of the swizzle cannot be one copy.
         pitch: Bytes from copy to copy.
+        run: Rows of each chunk of an MN-major tile that are loaded, where they are fewer than the swizzle's span
+            takes; 0 where chunks are full.
     """
 
     major: str
@@ -78,6 +80,7 @@ class BulkMove:
     divided: int | None = None
     repeats: tuple[tuple[int, int, int], ...] = ()
     pitch: int = 0
+    run: int = 0
 
     @property
     def copies(self) -> int:
