@@ -11,7 +11,6 @@ GETT_DEVICE void barrier_init(uint32 bar, int arrivals) {
 }
 GETT_DEVICE void barrier_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async;" ::: "memory");
 }
 GETT_DEVICE void barrier_expect(uint32 bar, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
@@ -28,6 +27,30 @@ GETT_DEVICE void barrier_wait(uint32 bar, uint32 phase) {
       "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n"
       "}\n" ::"r"(bar), "r"(phase) : "memory");
+}
+
+// ---- clusters ----
+GETT_DEVICE uint32 cluster_rank() {
+  uint32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+GETT_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// For what `barrier_fence` has released.
+GETT_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Arrives at the barrier that block `rank` of the cluster has at this block's `bar`. Orders no ordinary accesses of
+// this thread for the other block: a release at the cluster's scope would wait for all of the thread's memory traffic.
+GETT_DEVICE void barrier_arrive_at(uint32 bar, uint32 rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(bar), "r"(rank) : "memory");
 }
 
 template <int Count> GETT_DEVICE void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
@@ -63,6 +86,32 @@ GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, i
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
+// One box for several blocks of the cluster, to the same place and barrier in each.
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0) {
+  asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5, %6}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5, %6, %7}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
+}
 GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(map), "r"(from), "r"(c0) : "memory");
 }
@@ -87,7 +136,8 @@ GETT_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" :::
 template <int Pending> GETT_DEVICE void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
-GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// Before a block ends: its shared memory has been read. That the writes have landed is the end of the grid's business.
+GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Makes ordinary writes to shared memory visible to the copy engine and the tensor cores.
 GETT_DEVICE void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

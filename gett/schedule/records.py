@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from gett.schedule.stream_records import Stream
@@ -64,10 +65,24 @@ class BulkMove:
     Attributes:
         major: Group of the unit-stride mode, `"k"` or `"mn"`: wgmma reads either.
         map: The tensor map; its modes are l, m (or n), k of the realized plan, in that order.
+        shared: Blocks of a cluster that need the same tile of it.
+        divided: Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
+        repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
+            fastest first; slabs whose rows are no whole periods of the swizzle cannot be one copy.
+        pitch: Bytes from copy to copy.
     """
 
     major: str
     map: TmaMap
+    shared: int = 1
+    divided: int | None = None
+    repeats: tuple[tuple[int, int, int], ...] = ()
+    pitch: int = 0
+
+    @property
+    def copies(self) -> int:
+        """Copies of a tile."""
+        return self.map.slabs * math.prod(count for _, _, count in self.repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +93,29 @@ class StageSteps:
         m, n: Elements between neighbours along each dimension of box_m and of box_n (0 where its box is 1).
         elements: Room for the tile, gaps included.
         conflicts: How often one store of a fragment is served.
+        put: How fragments are written: element by element (`""`), by stmatrix (`"rows"`, `"turned"`), or in vectors
+            gathered from the columns or the blocks of a thread's registers (`"columns"`, `"blocks"`).
+        vector: Elements written at once.
+        chunk: Rows of M's box that stay together in a block of 64; the block's chunks are as far apart as a
+            warpgroup has blocks.
+        row: Elements of one row of a store by tensor map, 0 where it is D's whole run.
+        span: Bytes of the tile's swizzle, 16 for none.
+        cut: (group, dimension, elements, far): a dimension of which a row holds that many elements; the next ones are
+            `far` elements on.
+        order: Tiled dimensions (group, dimension) as the tile has them, the store's row first.
     """
 
     m: tuple[int, ...]
     n: tuple[int, ...]
     elements: int
     conflicts: int
+    put: str = ""
+    vector: int = 1
+    chunk: int = 64
+    row: int = 0
+    span: int = 16
+    cut: tuple[str, int, int, int] | None = None
+    order: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +129,7 @@ class WarpRoles:
         a, b: How the operands arrive.
         d: Tensor map of D (modes l, m, n), or None where D is stored as vectors.
         stage: How a tile of D is staged.
+        cluster: Neighbouring tiles along M and along N whose blocks share operands.
     """
 
     consumers: int
@@ -106,6 +139,7 @@ class WarpRoles:
     b: BulkMove
     d: TmaMap | None
     stage: StageSteps
+    cluster: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
