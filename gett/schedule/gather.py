@@ -233,7 +233,7 @@ class _Search:
                 per = -(-pieces_of(box.size, box_k.size, way.run) // warps)
                 ring += warps * per * chunk_bytes(way.run)
                 tables += 8 * per
-        fixed = ALIGN + store + 2 * 8 * 8 + warps * _up(tables, 16)
+        fixed = ALIGN + store + (2 * 8 + 2) * 8 + warps * _up(tables, 16)
         room = self.facts.smem_per_block - fixed
         mixed = not all(isinstance(w, Gather) for w in choice.ways)
         depths = [(s, r) for s in (4, 3, 2) for r in (4, 3, 2) if s * stage + r * ring <= room and s >= 2 + mixed]
