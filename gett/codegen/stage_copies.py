@@ -1,6 +1,7 @@
 """The copies that fill an operand's tile of a stage: slab by slab, whole or the block's part of what its cluster needs.
 
-Owns the statements inside the generated `Index::load`. Knows tensor maps and shares, no pipeline.
+Owns the statements inside the generated `Index::load`, and how a staged tile of D is cut into copies. Knows tensor maps
+and shares, no pipeline.
 """
 
 from __future__ import annotations
@@ -9,6 +10,11 @@ from dataclasses import dataclass
 
 from gett.schedule.cluster import part_box
 from gett.schedule.records import BulkMove
+from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
+
+# The copy engine takes one copy after the other: behind a long store, loads wait while the stages run dry.
+STORE_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +88,22 @@ def stage_copies(name: str, move: BulkMove) -> list[str]:
             turn = f"    if ({part} == {whose})\n  "
         calls.append(f"{turn}    gett::spread_box({to}, &p.map_{name}, bar, share_{name}.mask, {', '.join(coords)});")
     return calls
+
+
+def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[int, ...]]]]:
+    """The box of one copy of a staged tile of D; (byte of the tile, first coordinates) of each copy."""
+    box, pieces = list(made.box), [(0,) * made.rank]
+    size = made.slab_bytes
+    for dim in range(made.rank - 1, 0, -1):
+        fits = [n for n in range(1, box[dim] + 1) if box[dim] % n == 0 and size // n % (8 * max(made.span, CHUNK)) == 0]
+        n = next((n for n in fits if size // n <= STORE_BYTES), max(fits, default=1))
+        box[dim] //= n
+        size //= n
+        pieces = [(*p[:dim], i * box[dim], *p[dim + 1 :]) for p in pieces for i in range(n)]
+        if box[dim] > 1 or size <= STORE_BYTES:
+            break  # what lies further in is no longer in one piece
+    out = []
+    for slab in range(made.slabs):
+        for i, first in enumerate(pieces):
+            out.append((slab * made.slab_bytes + i * size, (slab * made.box[0], *first[1:])))
+    return tuple(box), out

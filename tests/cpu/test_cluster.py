@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +13,7 @@ from functools import cache
 import pytest
 
 from gett.codegen.render import render_kernel
-from gett.codegen.stage_copies import copies
+from gett.codegen.stage_copies import copies, store_pieces
 from gett.explain import explain_gemm
 from gett.jit import compile_kernel, resources
 from gett.plan import GemmPlan, make_gemm_plan
@@ -181,3 +183,30 @@ def test_alone_nothing_is_spread() -> None:
     assert "spread_box" not in text
     assert "__cluster_dims__" not in text
     assert replace(clustered(schedule, (1, 1)), estimate_us=0.0) == clustered(clustered(schedule, (2, 2)), (1, 1))
+
+
+def test_pieces_of_a_staged_tile_are_the_tile() -> None:
+    """Together they cover the box once, in the order in which it lies in shared memory."""
+    counts = set()
+    for _, schedule in found():
+        made = schedule.roles.d if schedule.roles is not None else None
+        if made is None:
+            continue
+        box, pieces = store_pieces(made)
+        counts.add(len(pieces) > made.slabs)
+        at = 0
+        covered = set()
+        for start, first in pieces:
+            assert start == at
+            assert start % (8 * max(made.span, 16)) == 0
+            at += made.pitch * math.prod(box[1:])
+            corners = [range(f, f + b) for f, b in zip(first[1:], box[1:], strict=True)]
+            for x in itertools.product(*corners):
+                covered.add((first[0], *x))
+        assert at == made.slab_bytes * made.slabs
+        assert len(covered) == made.slabs * math.prod(made.box[1:])
+        if len(pieces) > made.slabs:
+            # Pieces follow each other as the rows of the whole box do.
+            firsts = [p[1:] for _, p in pieces[: len(pieces) // made.slabs]]
+            assert firsts == sorted(firsts, key=lambda p: tuple(reversed(p)))
+    assert counts == {False, True}
