@@ -20,7 +20,7 @@ from gett.codegen.render_common import (
     strides_of,
 )
 from gett.codegen.render_gather import gather_index, gather_way, gathered, reach, registers
-from gett.codegen.stage_copies import stage_copies
+from gett.codegen.stage_copies import stage_copies, store_pieces
 from gett.codegen.tiles import (
     Statement,
     batch_index,
@@ -102,7 +102,7 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
 
 
 def _spec(made: TmaMap, dtype: str, move: BulkMove | None) -> TensorMapSpec:
-    box = made.box if move is None else part_box(move)
+    box = store_pieces(made)[0] if move is None else part_box(move)
     return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], L2_PROMOTION)
 
 
@@ -182,10 +182,9 @@ def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> li
     outputs = [(f"d{i}", x) for i, x in enumerate(coords)]
     place = Function("place", ("tile_m", "tile_n", "l"), tuple(body), tuple(outputs), "Place")
     calls = []
-    for slab in range(made.slabs):
-        first = f" + {slab * made.box[0]}" if slab else ""
-        names = ", ".join(f"t.d{i}{first if i == 0 else ''}" for i in range(made.rank))
-        calls.append(f"    gett::store_box(&p.map_d, from + {slab * made.slab_bytes}, {names});")
+    for start, first in store_pieces(made)[1]:
+        names = ", ".join(f"t.d{i}{f' + {x}' if x else ''}" for i, x in enumerate(first))
+        calls.append(f"    gett::store_box(&p.map_d, from + {start}, {names});")
     texts = [
         _struct("Place", outputs),
         place.to_cpp(),
