@@ -135,9 +135,10 @@ def cpp_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def entry(name: str, function: str, bounds: str) -> str:
-    """The `extern "C"` kernel that calls a device function, with its launch bounds."""
+def entry(name: str, function: str, bounds: str, cluster: int = 1) -> str:
+    """The `extern "C"` kernel that calls a device function, with its launch bounds and the blocks of a cluster."""
+    dims = f" __cluster_dims__({cluster}, 1, 1)" if cluster > 1 else ""
     return (
-        f'extern "C" __global__ void __launch_bounds__({bounds}) {name}(const __grid_constant__ Params p) {{\n'
+        f'extern "C" __global__ void __launch_bounds__({bounds}){dims} {name}(const __grid_constant__ Params p) {{\n'
         f"  {function}(p);\n}}\n"
     )

@@ -5,6 +5,9 @@ Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from gett.codegen.index import ONE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
@@ -35,12 +38,40 @@ from layouts.tma import TmaMap
 
 DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
-L2_PROMOTION = 2  # 128 bytes
+L2_PROMOTION = 2  # 128 bytes; 1 is 64
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+
+
+Copies = Callable[[GemmPlan, Schedule, WarpRoles, ParamTable], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A main loop: its header, its class, the blocks of a cluster, and what it takes of generated text.
+
+    `copies` gives the functions that issue the loads, `traits` further members of `Traits`, `wgmma` the instruction.
+    `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
+    """
+
+    header: str
+    kernel: str
+    copies: Copies
+    wgmma: str
+    traits: str = ""
+    cluster: int = 1
+    thrifty: bool = False
 
 
 def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a realized plan under a Hopper schedule."""
+    roles = schedule.roles
+    assert roles is not None
+    wgmma = wgmma_struct(plan.contraction.dtype, schedule.block[1], roles.a.major, roles.b.major)
+    return render_pipeline(plan, schedule, Pipeline("sm90", "Sm90", _copies, wgmma))
+
+
+def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
+    """The kernel of a realized plan around a hand-written main loop."""
     roles = schedule.roles
     assert roles is not None
     contraction = plan.contraction
@@ -55,9 +86,11 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     steps = {"m": roles.stage.m, "n": roles.stage.n}
     index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
     index += [_stage_place(g, box, steps[g]) for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
-    index += _copies(plan, schedule, roles, table)
+    index += pipeline.copies(plan, schedule, roles, table)
     tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
-    names = {**named_counts(plan, schedule), "tiles": tiles * schedule.split_k}
+    team = pipeline.cluster  # the blocks of a cluster work on tiles that are neighbours in M
+    teams = -(-schedule.box_m.tiles // team) * schedule.box_n.tiles * plan.extent_l * schedule.split_k
+    names = {**named_counts(plan, schedule), "tiles": teams}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
@@ -67,25 +100,27 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     offsets = map_offsets(names, table, len(roles_maps))
     dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
     maps = tuple(
-        (role, offset, _spec(made, dtypes[role]))
+        (role, offset, _spec(made, dtypes[role], pipeline.thrifty))
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
-    wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.a.major, roles.b.major)
     body = "\n".join(index)
     threads = 128 * (roles.consumers + 1)
     text = (
-        f'#include "gett/sm90.cuh"\n\n{params}\n{_traits(plan, schedule, roles, order, dtype_c)}\n'
-        f"struct Index {{\n{body}\n}};\n\n{wgmma}\ntypedef gett::Sm90<Traits, Index, Wgmma> Kernel;\n\n"
-        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1')}"
+        f'#include "gett/{pipeline.header}.cuh"\n\n{params}\n'
+        f"{_traits(plan, schedule, roles, order, dtype_c, pipeline.traits)}\n"
+        f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
+        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', team)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
-    grid = (min(tiles * schedule.split_k, schedule.blocks), 1, 1)
+    grid = (min(teams, schedule.blocks // team) * team, 1, 1)
     return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
 
 
-def _spec(made: TmaMap, dtype: str) -> TensorMapSpec:
+def _spec(made: TmaMap, dtype: str, thrifty: bool) -> TensorMapSpec:
     strides = made.strides[1:]
-    return TensorMapSpec(DATA_TYPES[dtype], made.extents, strides, made.box, SWIZZLES[made.span], L2_PROMOTION)
+    promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
+    return TensorMapSpec(DATA_TYPES[dtype], made.extents, strides, made.box, SWIZZLES[made.span], promotion)
 
 
 def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
@@ -182,7 +217,9 @@ def _stage_place(group: str, box: Box, steps: tuple[int, ...]) -> str:
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int").to_cpp()
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str) -> str:
+def _traits(
+    plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, more: str
+) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0
@@ -204,5 +241,5 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
   struct WayA {way(roles.a.major, roles.a.map.span)}
   struct WayB {way(roles.b.major, roles.b.map.span)}
-}};
+{more}}};
 """

@@ -74,6 +74,23 @@ class StageSteps:
 
 
 @dataclass(frozen=True, slots=True)
+class Crossed:
+    """Units of A and B in two different contracted modes: A through registers, B in slabs of one `unit_a` each.
+
+    Attributes:
+        unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
+        cluster: Blocks along M that share B.
+        pieces: Copies of a tile of A, one behind the other along dimension `piece_dim` of its map.
+    """
+
+    unit_a: int
+    unit_b: int
+    cluster: int
+    pieces: int
+    piece_dim: int
+
+
+@dataclass(frozen=True, slots=True)
 class WarpRoles:
     """How the Hopper family divides a block.
 
@@ -84,6 +101,7 @@ class WarpRoles:
         a, b: How the operands arrive.
         d: Tensor map of D (modes l, m, n), or None where D is stored as vectors.
         stage: How a tile of D is staged.
+        crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
     """
 
     consumers: int
@@ -93,6 +111,7 @@ class WarpRoles:
     b: BulkMove
     d: TmaMap | None
     stage: StageSteps
+    crossed: Crossed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Shape, estimate, traffic_us
+from gett.schedule.crossed import crossed_candidates
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from gett.schedule.space import (
@@ -51,7 +52,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
 
         return [stream_schedule(plan, facts)]
     search = _Search(plan, facts, family)
-    found: dict[Schedule, None] = dict.fromkeys(sm90_candidates(plan, facts))
+    found: dict[Schedule, None] = dict.fromkeys((*sm90_candidates(plan, facts), *crossed_candidates(plan, facts)))
     refused: ScheduleError | None = None
     for tile in tiles(plan, family):
         # Threads that must fetch element by element run out of registers; more of them share the work.
