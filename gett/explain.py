@@ -163,6 +163,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         ("K", real.k, schedule.box_k, k),
     ):
         facts.append((f"box {name}", _describe_box(gemm, modes, box, block)))
+    if schedule.batch is not None:
+        facts.append(("box L", _describe_box(gemm, real.l, schedule.batch.box, schedule.batches)))
     if schedule.k_table:
         facts.append(("", "offsets along K come from a table"))
     roles = schedule.roles
@@ -206,7 +208,8 @@ def _split_fact(schedule: Schedule) -> tuple[str, str]:
 def _describe_warps(schedule: Schedule) -> str:
     if schedule.roles is None:
         rows, columns = schedule.warps
-        return f"{rows} x {columns} warps"
+        groups = f" for each of {schedule.batch.warps} groups of batches" if schedule.batch is not None else ""
+        return f"{rows} x {columns} warps{groups}"
     kind = " in ping-pong" if schedule.roles.ping_pong else ""
     return f"1 producer and {_count(schedule.roles.consumers, 'consumer warpgroup')}{kind}"
 

@@ -144,6 +144,7 @@ def tma_map(
     unit: int | None = None,
     base_alignment: int = 16,
     span: int = CHUNK,
+    row: int = 0,
 ) -> TmaMap | Refusal:
     """The tensor map that moves tiles of `box` elements, or the reason why there is none.
 
@@ -161,6 +162,8 @@ def tma_map(
         unit: The mode that becomes dimension 0. Default: the mode of stride `itemsize`.
         base_alignment: Alignment in bytes of the element at coordinate 0.
         span: Swizzle in bytes, 16 for none.
+        row: Elements of one copy along dimension 0; a longer run is moved in several slabs whatever the swizzle. 0
+            leaves it to the span.
 
     Returns:
         A `TmaMap`, or a `Refusal`.
@@ -183,9 +186,14 @@ def tma_map(
     # The only neighbour of a mode of extent 1 is out of bounds, so its stride may be any legal one.
     dims = [_Dim(extents[m], abs(strides[m]) if extents[m] > 1 else CHUNK, box[m], [(m, 1)]) for m in kept]
     dims[0].stride = itemsize
-    _merge(dims, itemsize, span)
+    _merge(dims, itemsize, span, row)
     inner, slabs = dims[0].box * itemsize, 1
-    if span > CHUNK and inner > span:
+    if row:
+        if dims[0].box % row:
+            return Refusal(f"a run of {dims[0].box} elements along mode {unit} is no multiple of {row}")
+        slabs = dims[0].box // row
+        dims[0].box = row
+    elif span > CHUNK and inner > span:
         if inner % span:
             return Refusal(f"a run of {inner} bytes along mode {unit} is no multiple of the swizzle's span of {span}")
         slabs = inner // span
@@ -243,7 +251,7 @@ def _refuse_modes(
     return ""
 
 
-def _merge(dims: list[_Dim], itemsize: int, span: int) -> None:
+def _merge(dims: list[_Dim], itemsize: int, span: int, row: int) -> None:
     """Merge a dimension that the box covers whole with one that continues it in memory.
 
     That one must be next in the tile's index, or have a box of 1: then its place there does not matter.
@@ -254,7 +262,9 @@ def _merge(dims: list[_Dim], itemsize: int, span: int) -> None:
         for j, b in enumerate(dims[i + 1 :], i + 1):
             together = a.box * b.box
             fits = together <= MAX_BOX
-            if i == 0 and span > CHUNK:
+            if i == 0 and row:
+                fits = a.box < row or b.box == 1  # slabs part the run where it is too long for one copy
+            elif i == 0 and span > CHUNK:
                 # A row of the image is at most one span. A longer run takes one copy per span of it, so it must
                 # consist of whole spans, and is not worth it where the rows are whole spans already.
                 run = together * itemsize

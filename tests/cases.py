@@ -236,6 +236,7 @@ _BITS_A, _BITS_B, _BITS_D = "kaqbrcsdtepfuv", "tuglhqimjnsrvk", "jalbgchidmenfp"
 AWKWARD = (
     Case("batch-slowest", "lij,ljk->lik", {"l": 5, "i": 33, "j": 24, "k": 40}),
     Case("batch-unit-stride", "ijl,jkl->ikl", {"l": 6, "i": 19, "j": 23, "k": 21}),
+    Case("batch-unit-in-two", "ikjl,kljx->xjil", {"l": 40, "i": 21, "x": 19, "j": 2, "k": 13}),
     Case("two-batch-modes", "xiyj,yjxk->ykxi", {"x": 3, "y": 4, "i": 17, "j": 32, "k": 16}),
     Case("batch-squeezed-in-a", "lij,ljk->lik", {"l": 7, "i": 20, "j": 24, "k": 18}, a=Layout(ones=(0,))),
     Case("k-only-in-a", "isj,jk->ik", {"i": 37, "s": 5, "j": 16, "k": 24}),
@@ -286,8 +287,8 @@ def spread(candidates: Iterable[Schedule], count: int) -> list[Schedule]:
     seen: list[set[Any]] = [set(), set(), set()]
     rest = []
     for s in candidates:
-        ways = () if s.b is None else tuple((w.major, w.vector, w.asynchronous, w.prefix) for w in (s.a, s.b))
-        marks = ((s.block, s.warps), (s.k_table, s.split_k > 1), ways)
+        ways = () if s.b is None else tuple((w.major, w.vector, w.asynchronous, w.vector_group) for w in (s.a, s.b))
+        marks = ((s.block, s.warps, s.batches), (s.k_table, s.split_k > 1, s.batch is not None), ways)
         if all(m in old for m, old in zip(marks, seen, strict=True)):
             rest.append(s)
             continue

@@ -16,6 +16,8 @@ from gett.schedule.records import Schedule
 from layouts.modes import Strided
 
 REDUCE_THREADS = 256
+REDUCE_ROWS = 32  # most threads that share a vector of outputs
+REDUCE_BUSY = 1 << 18  # threads beyond which the machine is busy anyway
 
 
 def element_strides(plan: GemmPlan, modes: Sequence[Strided], tensor: int) -> tuple[int, ...]:
@@ -44,9 +46,18 @@ def strides_of(plan: GemmPlan, modes: Sequence[Strided], names: Mapping[str, int
 
 
 def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
-    """The tiled dimensions of M and N, (group, position), in the order in which a tile of D is stored."""
+    """The tiled dimensions of M and N, (group, position), in the order in which a tile of D is stored.
+
+    Those of L are among them where a block makes several batches.
+    """
     strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
-    return d_order(schedule.box_m, schedule.box_n, strides)
+    order = d_order(schedule.box_m, schedule.box_n, strides)
+    if schedule.batch is not None:
+        strides["l"] = element_strides(plan, plan.l, D)
+        order += [("l", i) for i, d in enumerate(schedule.batch.box.dims) if d.box > 1]
+        boxes = {"m": schedule.box_m, "n": schedule.box_n, "l": schedule.batch.box}
+        order.sort(key=lambda x: min(abs(strides[x[0]][m]) for m in boxes[x[0]].dims[x[1]].modes))
+    return order
 
 
 def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
@@ -55,8 +66,12 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
     step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension
     if order:
         group, i = order[0]
-        box = schedule.box_m if group == "m" else schedule.box_n
-        step[group] = math.prod(d.box for d in box.dims[:i])
+        if group == "l":  # batches lie one above the other
+            assert schedule.batch is not None
+            step["m"] = schedule.block[0] * math.prod(d.box for d in schedule.batch.box.dims[:i])
+        else:
+            box = schedule.box_m if group == "m" else schedule.box_n
+            step[group] = math.prod(d.box for d in box.dims[:i])
     bm, bn, bk = schedule.block
     return f"""  typedef ::Params Params;
   typedef {cpp_type(c.dtype)} Element;
@@ -65,7 +80,8 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
   typedef {cpp_type(accumulator(c.dtype))} Acc;
   static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {schedule.num_stages};
   static constexpr int kSmemBytes = {schedule.smem_bytes};
-  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size}, kVecD = {schedule.vector_d};
+  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size * schedule.batches};
+  static constexpr int kVecD = {schedule.vector_d};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
   static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
 
@@ -121,13 +137,23 @@ def finish_kernel(
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem_bytes, packed, slots, maps, scalars)]
     if schedule.split_k > 1:
         bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
-        text += f"\n{entry('gett_reduce', 'gett::reduce_slices<Traits, Index>', bounds)}"
-        entries.append("gett_reduce")
         vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
-        parts = max(1, -(-vectors // (REDUCE_THREADS * 2)))
+        rows = reduce_rows(schedule.split_k, tiles * vectors)
+        function = f"gett::reduce_slices<Traits, Index, {REDUCE_THREADS}, {rows}>"
+        text = f'#include "gett/reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
+        entries.append("gett_reduce")
+        parts = -(-vectors // (REDUCE_THREADS // rows))
         block = (REDUCE_THREADS, 1, 1)
         launches.append(Launch("gett_reduce", (tiles, parts, 1), block, 0, packed, slots, (), scalars))
     return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
+
+
+def reduce_rows(split: int, vectors: int) -> int:
+    """Threads that share the slices of one vector of outputs: more of them the fewer vectors there are."""
+    rows = 1
+    while rows < REDUCE_ROWS and 8 * rows <= split and 2 * rows * vectors <= REDUCE_BUSY:
+        rows *= 2
+    return rows
 
 
 def cpp_bool(value: bool) -> str:
@@ -137,8 +163,8 @@ def cpp_bool(value: bool) -> str:
 
 def entry(name: str, function: str, bounds: str, cluster: int = 1) -> str:
     """The `extern "C"` kernel that calls a device function, with its launch bounds and the blocks of a cluster."""
-    dims = f" __cluster_dims__({cluster}, 1, 1)" if cluster > 1 else ""
+    together = f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
     return (
-        f'extern "C" __global__ void __launch_bounds__({bounds}){dims} {name}(const __grid_constant__ Params p) {{\n'
-        f"  {function}(p);\n}}\n"
+        f'extern "C" __global__ void __launch_bounds__({bounds}) {together}'
+        f"{name}(const __grid_constant__ Params p) {{\n  {function}(p);\n}}\n"
     )

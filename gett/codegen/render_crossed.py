@@ -1,4 +1,4 @@
-"""Crossed units of the Hopper family: copies of a k-tile of A, and of B slab by slab, to all blocks of a cluster.
+"""Crossed units of the Hopper family: copies of a k-tile of A in pieces, and of B slab by slab.
 
 The pipeline is hand-written in `gett/kernels/sm90_crossed.cuh`; the rest of the text is that of `render_sm90`.
 """
@@ -19,17 +19,13 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     roles = schedule.roles
     assert roles is not None
     assert roles.crossed is not None
-    cluster = roles.crossed.cluster
+    piece = roles.a.map.transaction_bytes
     traits = (
-        f"  static constexpr int kCluster = {cluster};\n"
-        f"  static constexpr int kBytesOfA = {roles.a.map.transaction_bytes * roles.crossed.pieces};\n"
-        f"  static constexpr int kPieces = {roles.crossed.pieces};\n"
-        f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes};\n"
+        f"  static constexpr int kPieces = {roles.a.copies}, kPieceBytes = {piece};\n"
+        f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes}, kPause = {roles.crossed.pause};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
-    return render_pipeline(
-        plan, schedule, Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, cluster, True)
-    )
+    return render_pipeline(plan, schedule, Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True))
 
 
 def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
@@ -55,20 +51,18 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
             function = Function(f"{what}_{name}", args, tuple(statements), tuple(outputs), kind)
             texts += [_struct(kind, outputs), function.to_cpp()]
     start = [f"t.x{i} + k.x{i}" for i in range(roles.a.map.rank)]
-    if crossed.pieces > 1:
-        start[crossed.piece_dim] += f" + piece * {roles.a.map.box[crossed.piece_dim]}"
+    for dim, step, _ in roles.a.repeats:
+        start[dim] += f" + piece * {step}"
     texts.append(
         "  static GETT_DEVICE void load_a(const Params& p, const BoxesA& t, const KBoxesA& k, int piece, "
         f"gett::uint32 to, gett::uint32 bar) {{\n    gett::load_box(to, &p.map_a, bar, {', '.join(start)});\n  }}"
     )
-    step = roles.b.map.modes[len(plan.l) + len(plan.n) + crossed.unit_a]
+    unit = roles.b.map.modes[len(plan.l) + len(plan.n) + crossed.unit_a]
     moved = [f"t.x{i} + k.x{i}" for i in range(roles.b.map.rank)]
-    moved[step.dim] += f" + s * {step.weight}"
-    blocks = f", (1 << {crossed.cluster}) - 1" if crossed.cluster > 1 else ""
-    send = "send_box" if crossed.cluster > 1 else "load_box"
+    moved[unit.dim] += f" + s * {unit.weight}"
     texts.append(
         "  static GETT_DEVICE void load_b(const Params& p, const BoxesB& t, const KBoxesB& k, int s, gett::uint32 to, "
-        f"gett::uint32 bar) {{\n    gett::{send}(to, &p.map_b, bar{blocks}, {', '.join(moved)});\n  }}"
+        f"gett::uint32 bar) {{\n    gett::load_box(to, &p.map_b, bar, {', '.join(moved)});\n  }}"
     )
     if roles.d is not None:
         texts += _store(roles.d, body, at)

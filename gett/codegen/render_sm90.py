@@ -5,6 +5,7 @@ Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from gett.codegen.render_common import (
     store_order,
     strides_of,
 )
+from gett.codegen.stage_copies import stage_copies
 from gett.codegen.tiles import (
     Statement,
     batch_index,
@@ -32,11 +34,13 @@ from gett.codegen.tiles import (
 )
 from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
-from gett.schedule.records import Schedule, WarpRoles
+from gett.schedule.cluster import cluster_tiles, part_box
+from gett.schedule.records import BulkMove, Schedule, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
 DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
+PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of sm90_put.cuh
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 2  # 128 bytes; 1 is 64
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
@@ -47,7 +51,7 @@ Copies = Callable[[GemmPlan, Schedule, WarpRoles, ParamTable], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A main loop: its header, its class, the blocks of a cluster, and what it takes of generated text.
+    """A main loop: its header, its class, and what it takes of generated text.
 
     `copies` gives the functions that issue the loads, `traits` further members of `Traits`, `wgmma` the instruction.
     `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
@@ -58,7 +62,6 @@ class Pipeline:
     copies: Copies
     wgmma: str
     traits: str = ""
-    cluster: int = 1
     thrifty: bool = False
 
 
@@ -85,12 +88,13 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": roles.stage.m, "n": roles.stage.n}
     index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
-    index += [_stage_place(g, box, steps[g]) for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
+    cut = roles.stage.cut
+    index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
     index += pipeline.copies(plan, schedule, roles, table)
     tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
-    team = pipeline.cluster  # the blocks of a cluster work on tiles that are neighbours in M
-    teams = -(-schedule.box_m.tiles // team) * schedule.box_n.tiles * plan.extent_l * schedule.split_k
-    names = {**named_counts(plan, schedule), "tiles": teams}
+    size = math.prod(roles.cluster)
+    walks = cluster_tiles(schedule.box_m.tiles, schedule.box_n.tiles, roles.cluster) * plan.extent_l * schedule.split_k
+    names = {**named_counts(plan, schedule), "tiles": walks}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
@@ -99,8 +103,9 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     packed = pack_params(names, table, len(roles_maps))
     offsets = map_offsets(names, table, len(roles_maps))
     dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
+    shares = {"a": roles.a, "b": roles.b}
     maps = tuple(
-        (role, offset, _spec(made, dtypes[role], pipeline.thrifty))
+        (role, offset, _spec(made, dtypes[role], shares.get(role), pipeline.thrifty))
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
     body = "\n".join(index)
@@ -110,17 +115,17 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         f"{_traits(plan, schedule, roles, order, dtype_c, pipeline.traits)}\n"
         f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
-        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', team)}"
+        f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
-    grid = (min(teams, schedule.blocks // team) * team, 1, 1)
+    grid = (min(walks, schedule.blocks // size) * size, 1, 1)
     return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
 
 
-def _spec(made: TmaMap, dtype: str, thrifty: bool) -> TensorMapSpec:
-    strides = made.strides[1:]
+def _spec(made: TmaMap, dtype: str, move: BulkMove | None, thrifty: bool) -> TensorMapSpec:
+    box = made.box if move is None else part_box(move)
     promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
-    return TensorMapSpec(DATA_TYPES[dtype], made.extents, strides, made.box, SWIZZLES[made.span], promotion)
+    return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], promotion)
 
 
 def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
@@ -141,17 +146,15 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
         k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
-        for slab in range(move.map.slabs):
-            first = f" + {slab * move.map.box[0]}" if slab else ""
-            coords = ", ".join(f"t.{name}{i} + k.{name}{i}{first if i == 0 else ''}" for i in range(move.map.rank))
-            calls.append(f"    gett::load_box({name} + {slab * move.map.slab_bytes}, &p.map_{name}, bar, {coords});")
+        calls += stage_copies(name, move)
     inputs = ("tile_m", "tile_n", "l")
     texts = [_struct("Boxes", outputs), Function("boxes", inputs, tuple(body), tuple(outputs), "Boxes").to_cpp()]
     k_boxes = Function("k_boxes", ("tile_k",), tuple(k_body), tuple(k_outputs), "KBoxes")
     texts += [_struct("KBoxes", k_outputs), k_boxes.to_cpp()]
     head = "static GETT_DEVICE void load(const Params& p, const Boxes& t, int tile_k, "
     texts.append(
-        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
+        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
+        f"      const gett::Share& share_a, const gett::Share& share_b) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
         + "\n".join(calls)
         + "\n  }"
     )
@@ -198,23 +201,37 @@ def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> li
     coords = _coordinates(made, [*at["l"], *at["m"], *at["n"]])
     outputs = [(f"d{i}", x) for i, x in enumerate(coords)]
     place = Function("place", ("tile_m", "tile_n", "l"), tuple(body), tuple(outputs), "Place")
-    names = ", ".join(f"t.d{i}" for i in range(made.rank))
+    calls = []
+    for slab in range(made.slabs):
+        first = f" + {slab * made.box[0]}" if slab else ""
+        names = ", ".join(f"t.d{i}{first if i == 0 else ''}" for i in range(made.rank))
+        calls.append(f"    gett::store_box(&p.map_d, from + {slab * made.slab_bytes}, {names});")
     texts = [
         _struct("Place", outputs),
         place.to_cpp(),
         "  static GETT_DEVICE void store(const Params& p, int tile_m, int tile_n, int l, gett::uint32 from) {\n"
-        f"    const Place t = place(p, tile_m, tile_n, l);\n    gett::store_box(&p.map_d, from, {names});\n  }}",
+        "    const Place t = place(p, tile_m, tile_n, l);\n" + "\n".join(calls) + "\n  }",
     ]
     return texts
 
 
-def _stage_place(group: str, box: Box, steps: tuple[int, ...]) -> str:
+def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:
     """Where a row or column of the tile lies in the staging buffer."""
     body: list[Statement] = []
     total = ZERO
-    for c, step in zip(local_coordinates(body, box, var("local")), steps, strict=True):
-        total = total + scaled(c, step)
-    return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int").to_cpp()
+    for i, (c, step) in enumerate(zip(local_coordinates(body, box, var("local")), steps, strict=True)):
+        if cut is not None and cut[:2] == (group, i):
+            total = total + scaled(c % const(cut[2]), step) + scaled(c // const(cut[2]), cut[3])
+        else:
+            total = total + scaled(c, step)
+    return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
+
+
+def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
+    """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
+    if not order or order[0][0] != "n":
+        return 1
+    return max(1, math.prod(d.box for d in schedule.box_n.dims[: order[0][1]]) // 8)
 
 
 def _traits(
@@ -222,9 +239,11 @@ def _traits(
 ) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
-    by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0
+    cut = roles.stage.cut
+    whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
+    by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
-    transaction = sum(m.map.transaction_bytes * m.map.slabs for m in (roles.a, roles.b))
+    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b))
 
     def way(major: str, span: int) -> str:
         return f"{{ static constexpr bool kMajorK = {cpp_bool(major == 'k')}; static constexpr int kSpan = {span}; }};"
@@ -233,12 +252,16 @@ def _traits(
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
+  static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
   static constexpr int kProducerRegs = {PRODUCER_REGISTERS}, kConsumerRegs = {CONSUMER_REGISTERS};
   static constexpr int kTransactionBytes = {transaction};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
+  static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
+  static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
+  static constexpr int kSpanD = {roles.stage.span};
   struct WayA {way(roles.a.major, roles.a.map.span)}
   struct WayB {way(roles.b.major, roles.b.map.span)}
 {more}}};

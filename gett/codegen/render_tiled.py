@@ -5,10 +5,10 @@ Emits declarations only; no loop and no arithmetic beyond the index functions is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from gett.codegen.index import ParamTable
+from gett.codegen.batches import digits, unpack
+from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
 from gett.codegen.render_common import (
@@ -22,7 +22,6 @@ from gett.codegen.render_common import (
 )
 from gett.codegen.tiles import (
     batch_index,
-    d_unpack,
     group_index,
     k_box_index,
     k_table_index,
@@ -41,20 +40,24 @@ def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
     out = {"d": D, **({"c": C} if has_c else {})}
     m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, {"a": A, **out}), table)
     n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, {"b": B, **out}), table)
-    batch_struct, batch = batch_index(
-        [s.extent for s in plan.l], strides_of(plan, plan.l, {"a": A, "b": B, **out}), table
-    )
+    batch = _batches(plan, schedule, {"a": A, "b": B, **out}, table)
     if schedule.k_table:
         flat = flattened_k(plan, schedule)
         k_struct, k = k_table_index([s.extent for s in flat], strides_of(plan, flat, {"a": A, "b": B}), table)
     else:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
         k_struct, k = k_box_index(schedule.box_k, schedule.block[2], k_strides, table)
+    assert schedule.a is not None
+    assert schedule.b is not None
+    walks = (
+        *walk_function(schedule.a, schedule, schedule.box_m, schedule.block[0], "a"),
+        *walk_function(schedule.b, schedule, schedule.box_n, schedule.block[1], "b"),
+    )
     order = store_order(plan, schedule)
     index = "\n".join(
         [
-            *(m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp(), k_struct),
-            *(f.to_cpp() for f in (*k, d_unpack(schedule.box_m, schedule.box_n, order))),
+            *(m.to_cpp(), n.to_cpp(), batch, k_struct),
+            *(f.to_cpp() for f in (*k, *walks, unpack_d(schedule, order))),
         ]
     )
     names = named_counts(plan, schedule)
@@ -67,10 +70,12 @@ def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f"typedef gett::Tiled<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
         f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"
     )
-    tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
+    batches = plan.extent_l if schedule.batch is None else schedule.batch.box.tiles
+    tiles = schedule.box_m.tiles * schedule.box_n.tiles * batches
     blocks = (tiles * schedule.split_k, 1, 1)
-    threads = 32 * math.prod(schedule.warps)
-    return finish_kernel(schedule, contraction, "gett_tiled", text, blocks, threads, tiles, pack_params(names, table))
+    return finish_kernel(
+        schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, pack_params(names, table)
+    )
 
 
 def flattened_k(plan: GemmPlan, schedule: Schedule) -> list[Strided]:
@@ -78,14 +83,53 @@ def flattened_k(plan: GemmPlan, schedule: Schedule) -> list[Strided]:
     return [plan.k[m] for d in schedule.box_k.dims for m in d.modes]
 
 
-def _way(access: Access, box_k: Box, box_mn: Box) -> str:
-    box_along = (box_k if access.vector_group == "k" else box_mn).size
+def _batches(plan: GemmPlan, schedule: Schedule, tensors: dict[str, int], table: ParamTable) -> str:
+    """Index functions of the batch group."""
+    strides = strides_of(plan, plan.l, tensors)
+    if schedule.batch is not None:
+        return group_index("l", schedule.batch.box, schedule.batches, strides, table).to_cpp()
+    struct, function = batch_index([s.extent for s in plan.l], strides, table)
+    return f"{struct}\n{function.to_cpp()}"
+
+
+def _boxes(schedule: Schedule, groups: dict[str, tuple[str, Box]], rows: int) -> dict[str, tuple[str, Box, int]]:
+    """What `digits` needs: each group's output, box and first step; batches lie `rows` apart in m."""
+    out = {group: (output, box, 1) for group, (output, box) in groups.items()}
+    if schedule.batch is not None:
+        out["l"] = ("m", schedule.batch.box, rows)
+    return out
+
+
+def unpack_d(schedule: Schedule, order: Sequence[tuple[str, int]]) -> Function:
+    """From a position in D's order to the row and column of the tile."""
+    boxes = _boxes(schedule, {"m": ("m", schedule.box_m), "n": ("n", schedule.box_n)}, schedule.block[0])
+    return unpack("d_unpack", digits(order, boxes))
+
+
+def walk_function(access: Access, schedule: Schedule, box: Box, block: int, name: str) -> list[Function]:
+    """From a position in the operand's memory order to (mn, k) in the tile, for operands that go through registers.
+
+    Args:
+        access: The operand's way.
+        schedule: Of the kernel.
+        box: Of the operand's free group.
+        block: Its block.
+        name: `"a"` or `"b"`.
+    """
+    if access.asynchronous:
+        return []
+    boxes = _boxes(schedule, {"mn": ("m", box), "k": ("n", schedule.box_k)}, block)
+    return [unpack(f"walk_{name}", digits(access.walk, boxes))]
+
+
+def _way(access: Access, schedule: Schedule, box_mn: Box) -> str:
     s = access.smem
     return (
         f"{{\n    static constexpr bool kMajorK = {cpp_bool(access.major == 'k')}, "
-        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)};\n"
-        f"    static constexpr int kVec = {access.vector}, kPrefix = {access.prefix}, kUnitBox = {access.unit_box}, "
-        f"kBoxAlong = {box_along};\n"
+        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)}, "
+        f"kHoles = {cpp_bool(schedule.box_k.size < schedule.block[2])};\n"
+        f"    static constexpr int kVec = {access.vector}, "
+        f"kWalked = {schedule.box_k.size * box_mn.size * schedule.batches};\n"
         f"    typedef gett::Smem<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
     )
 
@@ -98,11 +142,11 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
 {gemm_traits(plan, schedule, order, dtype_c)}
   typedef {"long long" if _span(plan) >= 2**31 else "int"} Offset;
   static constexpr int kWarpsM = {schedule.warps[0]}, kWarpsN = {schedule.warps[1]};
-  static constexpr int kThreads = 32 * kWarpsM * kWarpsN;
+  static constexpr int kThreads = {schedule.threads}, kBatch = {schedule.batches};
   static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
   static constexpr bool kTensorCores = {cpp_bool(schedule.family == "sm80")};
-  struct WayA {_way(schedule.a, schedule.box_k, schedule.box_m)}
-  struct WayB {_way(schedule.b, schedule.box_k, schedule.box_n)}
+  struct WayA {_way(schedule.a, schedule, schedule.box_m)}
+  struct WayB {_way(schedule.b, schedule, schedule.box_n)}
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
   template <int I> struct Pick<false, I> {{ typedef WayB type; }};
   template <bool IsA> using Way = typename Pick<IsA>::type;

@@ -72,28 +72,6 @@ template <class Traits> struct Stage {
   }
 };
 
-// Partial sums of all slices of K, added in their order.
-template <class Traits> struct Partials {
-  typedef typename Traits::Acc Element;
-  static constexpr int kBatch = 2;
-  const Element* base_;  // slice 0 of this tile
-  long long stride_;     // from slice to slice
-  int slices_;
-  const typename Traits::Params* p_;
-
-  template <class At, int kV> GETT_DEVICE void get(const At& at, Element (&x)[kV]) const {
-#pragma unroll
-    for (int j = 0; j < kV; ++j) x[j] = zero<Element>();
-    const Element* from = base_ + (long long)at.m * Traits::kBlockN + at.n;
-    for (int s = 0; s < slices_; ++s, from += stride_) {
-#pragma unroll
-      for (int j = 0; j < kV; ++j) x[j] = add(x[j], from[j * (Traits::kStepM * Traits::kBlockN + Traits::kStepN)]);
-    }
-#pragma unroll
-    for (int j = 0; j < kV; ++j) x[j] = scaled<Traits>(*p_, x[j]);
-  }
-};
-
 // Stores the tile's vectors first, first + step, ... in D's order. Vectors go in batches: look-ups and loads of one
 // batch are all under way before the first store, since each of them takes tens of clocks.
 template <class Traits, class Index, class Source>
@@ -138,22 +116,6 @@ GETT_DEVICE void store_tile(const typename Traits::Params& p, typename Traits::E
       out.store(d + to[q]);
     }
   }
-}
-
-// Second kernel of split-K: each block adds the slices of a part of one tile and stores it.
-template <class Traits, class Index> GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
-  __shared__ __align__(16) char memory[Offsets<Traits>::kBytes];
-  const Offsets<Traits> offsets{reinterpret_cast<long long*>(memory)};
-  const int tiles = p.tiles_m * p.tiles_n;
-  const int id = blockIdx.x, l = id / tiles, tile = id - l * tiles, m = tile / p.tiles_n, n = tile - m * p.tiles_n;
-  const auto lt = Index::l_tile(p, l);
-  offsets.template fill<Index>(p, Index::m_tile(p, m), Index::n_tile(p, n), threadIdx.x, blockDim.x);
-  __syncthreads();
-  const long long size = Traits::kBlockM * Traits::kBlockN;
-  const Partials<Traits> sums{p.workspace + ((long long)l * p.split_k * tiles + tile) * size, tiles * size, p.split_k, &p};
-  const typename Traits::ElementC* c = nullptr;
-  if constexpr (Traits::kHasC) c = p.c + lt.c;
-  store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, sums, blockIdx.y * blockDim.x + threadIdx.x, gridDim.y * blockDim.x);
 }
 
 }  // namespace gett

@@ -1,8 +1,7 @@
-// From global to shared memory: one operand's tile for one k-tile, through any layout.
+// From global to shared memory by cp.async: one operand's tile for one k-tile, through any layout.
 //
-// Traits::A and Traits::B describe the way: kVec elements an access along kVecK's group (K or the free one); kMajorK
-// says which group runs along a shared-memory row; kAsync copies with cp.async, else the vector waits in registers
-// while the tensor cores work and is stored element by element, which transposes it.
+// Traits::A and Traits::B describe the way: kVec elements an access along kVecK's group (K or the free one), which runs
+// along a shared-memory row. What such copies cannot take goes through registers (walk.cuh).
 #pragma once
 #include "gett/common.cuh"
 
@@ -15,31 +14,22 @@ template <class Traits, class Index, bool kIsA> struct Loader {
   static constexpr int kBlockK = Traits::kBlockK;
   typedef typename Traits::template Way<kIsA> Way;
   static constexpr int kVec = Way::kVec;
-  // Where other dimensions of the box come before the unit-stride one (kPrefix > 1), vectors cover the box alone.
-  static constexpr int kAlong = (Way::kPrefix > 1 ? Way::kBoxAlong : Way::kVecK ? kBlockK : kBlockMN) / kVec;
+  static constexpr int kAlong = (Way::kVecK ? kBlockK : kBlockMN) / kVec;
   static constexpr int kAcross = Way::kVecK ? kBlockMN : kBlockK;
   static constexpr int kTotal = kAlong * kAcross;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
   static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
-  static constexpr bool kHoles = Way::kPrefix > 1 && Way::kVecK && Way::kBoxAlong < kBlockK;
+  static constexpr bool kHoles = false;
   static_assert(kPer <= 32, "too many accesses a thread");
 
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // 32 bits where the operand's span allows, to spare registers
   uint32 valid_;
-  Vec<Element, Way::kAsync ? 1 : kVec> held_[Way::kAsync ? 1 : kPer];
 
   // Lanes follow the unit-stride mode first, so that a warp's accesses join into long runs.
-  static GETT_DEVICE int along(int v) {
-    const int a = v % kAlong;
-    if constexpr (Way::kPrefix == 1) return a * kVec;
-    constexpr int kUnits = Way::kUnitBox / kVec;
-    const int unit = a % kUnits, rest = a / kUnits;
-    return rest % Way::kPrefix + Way::kPrefix * (unit * kVec + Way::kUnitBox * (rest / Way::kPrefix));
-  }
-  static GETT_DEVICE int mn_of(int v) { return Way::kVecK ? v / kAlong : along(v); }
-  static GETT_DEVICE int k_of(int v) { return Way::kVecK ? along(v) : v / kAlong; }
+  static GETT_DEVICE int mn_of(int v) { return Way::kVecK ? v / kAlong : v % kAlong * kVec; }
+  static GETT_DEVICE int k_of(int v) { return Way::kVecK ? v % kAlong * kVec : v / kAlong; }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
@@ -86,7 +76,7 @@ template <class Traits, class Index, bool kIsA> struct Loader {
     return Way::Layout::address(row, column * int(sizeof(Element)));
   }
 
-  // Issues the copies of one k-tile (asynchronous way), or its loads into registers.
+  // Issues the copies of one k-tile.
   template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32 stage, int thread) {
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
@@ -94,40 +84,10 @@ template <class Traits, class Index, bool kIsA> struct Loader {
       if (!kEven && v >= kTotal) continue;
       bool ok;
       const Element* from = locate(p, where, i, thread, ok);
-      if constexpr (Way::kAsync) {
-        copy_async<kVec * int(sizeof(Element))>(stage + smem_at(mn_of(v), k_of(v)), from, ok);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kVec; ++j) held_[i].x[j] = zero_element();
-        if (ok) held_[i] = Vec<Element, kVec>::load(from);
-      }
+      copy_async<kVec * int(sizeof(Element))>(stage + smem_at(mn_of(v), k_of(v)), from, ok);
     }
   }
-
-  // Second half of the register way: stores what `fetch` left in registers.
-  GETT_DEVICE void put(char* stage, int thread) {
-    if constexpr (!Way::kAsync) {
-#pragma unroll
-      for (int i = 0; i < kPer; ++i) {
-        const int v = thread + i * Traits::kThreads;
-        if (!kEven && v >= kTotal) continue;
-        const int mn = mn_of(v), k = k_of(v);
-#pragma unroll
-        for (int j = 0; j < kVec; ++j) {
-          const int step = j * Way::kPrefix;
-          const uint32 at = Way::kVecK ? smem_at(mn, k + step) : smem_at(mn + step, k);
-          *reinterpret_cast<Element*>(stage + at) = held_[i].x[j];
-        }
-      }
-    }
-  }
-
-  static GETT_DEVICE Element zero_element() {
-    Element e;
-    memset_zero(e);
-    return e;
-  }
-  template <class E> static GETT_DEVICE void memset_zero(E& e) { e = E{}; }
+  GETT_DEVICE void put(char*, int) const {}
 };
 
 }  // namespace gett

@@ -95,11 +95,12 @@ template <class Traits> struct TensorMma {
   typedef typename Traits::template Way<false> WayB;
 
   Acc acc_[kMi][kNi][4];
-  int m0_, n0_, lane_;
+  int m0_, n0_, b0_, lane_;  // first row and column of the result, first row of B's tile
 
-  GETT_DEVICE void init(int warp, int lane) {
-    m0_ = warp % Traits::kWarpsM * kWarpM;
+  GETT_DEVICE void init(int warp, int lane, int batch = 0) {
+    m0_ = warp % Traits::kWarpsM * kWarpM + batch * Traits::kBlockM;
     n0_ = warp / Traits::kWarpsM * kWarpN;
+    b0_ = n0_ + batch * Traits::kBlockN;
     lane_ = lane;
 #pragma unroll
     for (int i = 0; i < kMi; ++i)
@@ -143,19 +144,19 @@ template <class Traits> struct TensorMma {
     if constexpr (kE == 8) {
 #pragma unroll
       for (int j = 0; j < kNi; ++j) {
-        const int n = n0_ + j * 8 + g, k = step * 4 + t;
+        const int n = b0_ + j * 8 + g, k = step * 4 + t;
         f[j][0] = load_f64(tile + (WayB::kMajorK ? L::address(n, k * 8) : L::address(k, n * 8)));
       }
     } else if constexpr (kE == 4 && !WayB::kMajorK) {
 #pragma unroll
       for (int j = 0; j < kNi; ++j)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) f[j][r] = load_u32(tile + L::address(step * 8 + t + r * 4, (n0_ + j * 8 + g) * 4));
+        for (int r = 0; r < 2; ++r) f[j][r] = load_u32(tile + L::address(step * 8 + t + r * 4, (b0_ + j * 8 + g) * 4));
     } else {
 #pragma unroll
       for (int j = 0; j + 1 < kNi; j += 2) {
         uint32 r[4];
-        const int n = n0_ + j * 8;
+        const int n = b0_ + j * 8;
         if constexpr (WayB::kMajorK) {
           ldmatrix4(r, tile + L::address(n + (lane_ & 7) + (lane_ >> 4) * 8, step * 32 + ((lane_ >> 3) & 1) * 16));
         } else {
@@ -165,7 +166,7 @@ template <class Traits> struct TensorMma {
         f[j][0] = r[0]; f[j][1] = r[1]; f[j + 1][0] = r[2]; f[j + 1][1] = r[3];
       }
       if constexpr (kNi % 2) {
-        const int n = n0_ + (kNi - 1) * 8;
+        const int n = b0_ + (kNi - 1) * 8;
         if constexpr (WayB::kMajorK) {
           ldmatrix2(f[kNi - 1], tile + L::address(n + (lane_ & 7), step * 32 + ((lane_ >> 3) & 1) * 16));
         } else {

@@ -7,22 +7,26 @@
 // Cooperative: the warpgroups share a tile, each kMi blocks of 64 rows. Ping-pong: each has tiles of its own, so that
 // one stores while the other multiplies.
 #pragma once
+#include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
 
 namespace gett {
 
 // Where a warpgroup's matrix descriptors point: start addresses by 64-row block and step of 16 k. Slabs have as many
-// rows as the box; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
+// rows as the box, up to whole periods of the swizzle; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
 // tile is given room up to a multiple of kGrain rows so that they stay inside the block's shared memory.
-template <class Way, int kRows, int kGrain, int kBlockK, int kE> struct Operand {
+//
+// Chunks (of one span) of a block of an MN-major tile may be kApart chunks from each other: then blocks one after the
+// other start at chunks one after the other.
+template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1> struct Operand {
   static constexpr int kBlocks = (kRows + 63) / 64;
   static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kBlockK * kE + 1023) / 1024 * 1024;
   static constexpr int kSpan = Way::kSpan;
   static constexpr int kStep = 32 / kE;  // k of one instruction
-  static constexpr int kSlab = (Way::kMajorK ? kRows : kBlockK) * kSpan;
+  static constexpr int kSlab = (Way::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSpan;
   // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
-  static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab);
-  static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab : 8 * kSpan);
+  static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab * kApart);
+  static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab * kApart : 8 * kSpan);
   static constexpr uint64 kField = kSpan == 128 ? 1 : kSpan == 64 ? 2 : kSpan == 32 ? 3 : 0;
   static constexpr uint64 kFixed = (uint64(kLead / 16) << 16) | (uint64(kStride / 16) << 32) | (kField << 62);
 
@@ -33,7 +37,9 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE> struct Operand 
       const int k = s * 32;
       return (kSpan == 16 ? 2 * s * kSlab : k / kSpan * kSlab + k % kSpan) + block * 64 * kSpan;
     }
-    return s * kStep * kSpan + block * (64 * kE / kSpan) * kSlab;
+    constexpr int kPer = 64 * kE / kSpan;
+    const int chunk = kApart == 1 ? block * kPer : block / kApart * kApart * kPer + block % kApart;
+    return s * kStep * kSpan + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
     return kFixed | uint64(((tile + at(block, s)) & 0x3ffff) >> 4);
@@ -43,18 +49,19 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE> struct Operand 
 template <class Traits, class Index, class Mma> struct Sm90 {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
+  typedef Cluster<Traits> Group;
   static constexpr int kE = sizeof(typename Traits::Element);
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kRows = Traits::kBlockM;  // of one tile
-  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE> TileA;
+  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
   typedef Operand<typename Traits::WayB, Traits::kBoxN, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
   static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
   static constexpr int kConsumersPerTile = Traits::kPingPong ? 1 : Traits::kConsumers;
-  static constexpr int kOffsets = Traits::kSplit ? 0 : Offsets<Traits>::kBytes;
-  static constexpr int kStaging = Traits::kSplit ? 0 : (Staging<Traits>::kBytes + 127) / 128 * 128;
+  static constexpr int kOffsets = Traits::kSplit || Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
+  static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
   static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + 2 * Traits::kStages * 8;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
@@ -69,11 +76,11 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       Index::prefetch(p);
       for (int s = 0; s < Traits::kStages; ++s) {
         barrier_init(full + s * 8, 1);
-        barrier_init(empty + s * 8, kConsumersPerTile);
+        barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       barrier_fence();
     }
-    __syncthreads();
+    Group::sync();
     if (thread < 128) {
       registers_down<Traits::kProducerRegs>();
       if (thread == 0) produce(p, start, full, empty);
@@ -81,6 +88,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       registers_up<Traits::kConsumerRegs>();
       consume(p, smem, start, full, empty, thread - 128);
     }
+    Group::finish();  // the others may still write here
   }
 
   static GETT_DEVICE int slice_end(const Params& p, int slice) {
@@ -89,15 +97,16 @@ template <class Traits, class Index, class Mma> struct Sm90 {
 
   static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty) {
     int stage = 0;
+    const Group group;
     uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-      const TileId id = locate_tile(p, t);
+    for (int t = Group::first(); t < p.tiles; t += Group::step()) {
+      const TileId id = group.locate(p, t);
       const auto at = Index::boxes(p, id.m, id.n, id.l);
       for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
         barrier_wait(empty + stage * 8, phase);
         const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
         barrier_expect(bar, Traits::kTransactionBytes);
-        Index::load(p, at, kt, to, to + TileA::kBytes, bar);
+        Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
     }
@@ -108,6 +117,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const int block = Traits::kPingPong ? 0 : group * kMi;
     char* const store = smem + Traits::kStages * kStageBytes + (Traits::kPingPong ? group : 0) * (kStoreBytes / kStorers);
     Epilogue<Traits, Index> epilogue(store, Traits::kPingPong ? lane : thread, group);
+    const Group blocks;
     int stage = 0, turn = 0;
     uint32 phase = 0;
     // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
@@ -116,8 +126,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       static_assert(Traits::kConsumers == 2, "two warpgroups take turns");
       if (group == 1) named_arrive(kOrder, 256);
     }
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, ++turn) {
-      const TileId id = locate_tile(p, t);
+    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+      const TileId id = blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
@@ -144,7 +154,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
             Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s));
         wgmma_commit();
         wgmma_wait<1>();
-        if (released >= 0 && lane == 0) barrier_arrive(empty + released * 8);
+        if (released >= 0) Group::release(empty + released * 8, lane);
         released = stage;
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
@@ -152,7 +162,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       wgmma_wait<0>();
 #pragma unroll
       for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
-      if (released >= 0 && lane == 0) barrier_arrive(empty + released * 8);
+      if (released >= 0) Group::release(empty + released * 8, lane);
+      if (!Group::exists(p, id)) continue;
       if constexpr (Traits::kSplit) {
         const long long tiles = (long long)p.tiles_m * p.tiles_n;
         const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
@@ -174,7 +185,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       for (int j = 0; j < kN / 8; ++j)
 #pragma unroll
         for (int r = 0; r < 2; ++r)
-          f((block + i) * 64 + row + r * 8, j * 8 + column, acc[i][j * 4 + r * 2], acc[i][j * 4 + r * 2 + 1]);
+          f(BoxRows<Traits>::at(block, i, row + r * 8), j * 8 + column, acc[i][j * 4 + r * 2], acc[i][j * 4 + r * 2 + 1]);
   }
 };
 

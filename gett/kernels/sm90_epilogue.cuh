@@ -4,14 +4,15 @@
 #pragma once
 #include "gett/epilogue.cuh"
 #include "gett/raster.cuh"
-#include "gett/sm90_ptx.cuh"
+#include "gett/sm90_put.cuh"
 
 namespace gett {
 
 // The staged tile: position = Index::stage_m(m) + Index::stage_n(n), in elements.
 template <class Traits> struct Staging {
   typedef typename Stage<Traits>::Element Element;
-  static constexpr int kBytes = Traits::kStageElements * int(sizeof(Element));
+  static constexpr int kBytes = Traits::kStageElements * int(sizeof(Element)) + (Traits::kPut == kPutElements ? 0 : 128);
+  static constexpr int kAlign = Traits::kSpanD > 16 ? 1024 : 128;  // the swizzle's period
   static constexpr int kBatch = Traits::kVecD * sizeof(Element) > 16 ? 2 : 4;
   const Element* base_;
   template <int kV> GETT_DEVICE void get(const MNAt& at, Element (&x)[kV]) const {
@@ -32,7 +33,7 @@ template <class Traits, class Index> struct Epilogue {
   typedef typename Staging<Traits>::Element Element;
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
-  static constexpr int kStaging = (Staging<Traits>::kBytes + 127) / 128 * 128;
+  static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
 
   char* base_;
   int thread_, barrier_;
@@ -56,7 +57,11 @@ template <class Traits, class Index> struct Epilogue {
     if constexpr (Traits::kStoreBox) {
       if (thread_ == 0) store_wait_read<0>();
       sync();
-      put(p, acc, block, lane);
+      if constexpr (Traits::kPut == kPutElements) {
+        put(p, acc, block, lane);
+      } else {
+        Fragments<Traits, Index>(p, smem_address(base_), block, lane).put(acc);
+      }
       async_fence();
       sync();
       if (thread_ == 0) {
@@ -88,7 +93,7 @@ template <class Traits, class Index> struct Epilogue {
     for (int i = 0; i < kMi; ++i)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int m = (block + i) * 64 + row + r * 8;
+        const int m = BoxRows<Traits>::at(block, i, row + r * 8);
         if (m >= Traits::kBoxM) continue;
         Element* const line = to + Index::stage_m(p, m);
 #pragma unroll

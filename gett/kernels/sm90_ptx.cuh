@@ -30,6 +30,26 @@ GETT_DEVICE void barrier_wait(uint32 bar, uint32 phase) {
       "}\n" ::"r"(bar), "r"(phase) : "memory");
 }
 
+// ---- clusters ----
+GETT_DEVICE uint32 cluster_rank() {
+  uint32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+GETT_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Arrives at the barrier that block `rank` of the cluster has at this block's `bar`. Orders no ordinary accesses of
+// this thread for the other block: a release at the cluster's scope would wait for all of the thread's memory traffic.
+GETT_DEVICE void barrier_arrive_at(uint32 bar, uint32 rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(bar), "r"(rank) : "memory");
+}
+
 template <int Count> GETT_DEVICE void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
 template <int Count> GETT_DEVICE void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
 
@@ -62,6 +82,32 @@ GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, i
 GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2, int c3, int c4) {
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
+}
+// One box for several blocks of the cluster, to the same place and barrier in each.
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0) {
+  asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5, %6}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5, %6, %7}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+               "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;"
+               ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
 GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(map), "r"(from), "r"(c0) : "memory");

@@ -1,11 +1,14 @@
 // The tiled contraction: a multistage pipeline of shared-memory tiles, warp products, staged stores.
 //
 // Traits say the tile, the way of each operand and the types; Index (generated) says where everything lies; Mma is a
-// policy of mma_sm80.cuh or mma_simt.cuh. One block makes one tile of D, or one slice of K of it.
+// policy of mma_sm80.cuh or mma_simt.cuh. One block makes one tile of D, of one batch or of several (batch.cuh), or one
+// slice of K of it.
 #pragma once
+#include "gett/batch.cuh"
 #include "gett/epilogue.cuh"
 #include "gett/load.cuh"
 #include "gett/raster.cuh"
+#include "gett/walk.cuh"
 
 namespace gett {
 
@@ -30,14 +33,25 @@ template <class Traits, class Index> struct KSlots {
   }
 };
 
+// How an operand arrives: copied, or walked through registers.
+template <class Traits, class Index, bool kIsA, bool kAsync> struct PickLoader { typedef Loader<Traits, Index, kIsA> type; };
+template <class Traits, class Index, bool kIsA> struct PickLoader<Traits, Index, kIsA, false> {
+  typedef WalkLoader<Traits, Index, kIsA> type;
+};
+
 template <class Traits, class Index, class Mma> struct Tiled {
   typedef typename Traits::Params Params;
-  typedef Loader<Traits, Index, true> LoadA;
-  typedef Loader<Traits, Index, false> LoadB;
+  static constexpr int kBatch = Traits::kBatch, kWarps = Traits::kWarpsM * Traits::kWarpsN;
+  static constexpr int kHeld = kBatch * kWarps * 32 / Traits::kThreads;  // batches of each warp
+  typedef Batched<Traits, Index, (kBatch > 1)> Where;
+  typedef TallTile<Traits> In;
+  typedef TallResult<Traits> Out;
+  typedef typename PickLoader<In, Where, true, Traits::WayA::kAsync>::type LoadA;
+  typedef typename PickLoader<In, Where, false, Traits::WayB::kAsync>::type LoadB;
   static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
   static constexpr int kPipeBytes = Traits::kStages * kStageBytes;
-  static constexpr int kMain = kPipeBytes > Stage<Traits>::kBytes || Traits::kSplit ? kPipeBytes : Stage<Traits>::kBytes;
-  static constexpr int kSmemBytes = kMain + KSlots<Traits, Index>::kBytes + (Traits::kSplit ? 0 : Offsets<Traits>::kBytes);
+  static constexpr int kMain = kPipeBytes > Stage<Out>::kBytes || Traits::kSplit ? kPipeBytes : Stage<Out>::kBytes;
+  static constexpr int kSmemBytes = kMain + KSlots<Traits, Index>::kBytes + (Traits::kSplit ? 0 : Offsets<Out>::kBytes);
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   template <class L> static GETT_DEVICE void fetch(L& load, const Params& p, const KSlots<Traits, Index>& table, int kt, uint32 stage, int thread) {
@@ -52,23 +66,31 @@ template <class Traits, class Index, class Mma> struct Tiled {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
     const TileId id = locate_tile(p, blockIdx.x);
-    const auto mt = Index::m_tile(p, id.m);
-    const auto nt = Index::n_tile(p, id.n);
     const auto lt = Index::l_tile(p, id.l);
+    const auto nt = Index::n_tile(p, id.n);
+    const auto rows = Where::rows(lt, Index::m_tile(p, id.m));
+    const auto columns = Where::columns(lt, nt);
     const KSlots<Traits, Index> table{reinterpret_cast<Pair*>(smem + kMain)};
-    const Offsets<Traits> offsets{reinterpret_cast<long long*>(smem + kMain + KSlots<Traits, Index>::kBytes)};
+    const Offsets<Out> offsets{reinterpret_cast<long long*>(smem + kMain + KSlots<Traits, Index>::kBytes)};
 
-    // A padded box along K leaves parts of a tile unwritten where vectors cover the box alone: they must be zero.
+    // A padded box along K leaves parts of a walked tile unwritten: they must be zero.
     if constexpr (LoadA::kHoles || LoadB::kHoles) {
       for (int i = thread * 16; i < kPipeBytes; i += Traits::kThreads * 16) Vec<uint32, 4>{{0, 0, 0, 0}}.store(smem + i);
       __syncthreads();
     }
     LoadA load_a;
     LoadB load_b;
-    load_a.init(p, p.a + lt.a + mt.a, mt, thread);
-    load_b.init(p, p.b + lt.b + nt.b, nt, thread);
-    Mma mma;
-    mma.init(warp, lane);
+    load_a.init(p, p.a + rows.a, rows, thread);
+    load_b.init(p, p.b + columns.b, columns, thread);
+    Mma mma[kHeld];
+#pragma unroll
+    for (int q = 0; q < kHeld; ++q) {
+      if constexpr (kBatch > 1) {
+        mma[q].init(warp % kWarps, lane, warp / kWarps * kHeld + q);
+      } else {
+        mma[q].init(warp, lane);
+      }
+    }
 
     const int first = id.slice * p.k_tiles_per_slice, last = min(first + p.k_tiles_per_slice, p.k_tiles);
     if constexpr (Traits::kKTable) {
@@ -86,7 +108,7 @@ template <class Traits, class Index, class Mma> struct Tiled {
       }
       commit_copies();
     }
-    if constexpr (!Traits::kSplit) offsets.template fill<Index>(p, mt, nt, thread, Traits::kThreads);
+    if constexpr (!Traits::kSplit) offsets.template fill<Where>(p, rows, nt, thread, Traits::kThreads);
 
     int read = 0, write = Traits::kStages - 1;
     for (int kt = first; kt < last; ++kt) {
@@ -101,10 +123,13 @@ template <class Traits, class Index, class Mma> struct Tiled {
       }
       commit_copies();
       char* const at = smem + read * kStageBytes;
-      if constexpr (Traits::kTensorCores) {
-        mma.multiply(base + read * kStageBytes, base + read * kStageBytes + LoadA::kBytes);
-      } else {
-        mma.multiply(at, at + LoadA::kBytes);
+#pragma unroll
+      for (int q = 0; q < kHeld; ++q) {
+        if constexpr (Traits::kTensorCores) {
+          mma[q].multiply(base + read * kStageBytes, base + read * kStageBytes + LoadA::kBytes);
+        } else {
+          mma[q].multiply(at, at + LoadA::kBytes);
+        }
       }
       if (more) {
         load_a.put(smem + write * kStageBytes, thread);
@@ -122,23 +147,26 @@ template <class Traits, class Index, class Mma> struct Tiled {
       const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
       Acc* const to = p.workspace + slot * (Traits::kBlockM * Traits::kBlockN);
       if constexpr (Traits::kTensorCores) {
-        mma.visit([&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * Traits::kBlockN + n); });
+        mma[0].visit([&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * Traits::kBlockN + n); });
       } else {
-        mma.visit([&](int m, int n, Acc x) { to[m * Traits::kBlockN + n] = x; });
+        mma[0].visit([&](int m, int n, Acc x) { to[m * Traits::kBlockN + n] = x; });
       }
     } else {
-      const Stage<Traits> stage{smem};
-      if constexpr (Traits::kTensorCores) {
-        mma.visit([&](int m, int n, typename Traits::Acc x, typename Traits::Acc y) {
-          stage.put(m, n, scaled<Traits>(p, x), scaled<Traits>(p, y));
-        });
-      } else {
-        mma.visit([&](int m, int n, typename Traits::Acc x) { stage.put(m, n, scaled<Traits>(p, x)); });
+      const Stage<Out> stage{smem};
+#pragma unroll
+      for (int q = 0; q < kHeld; ++q) {
+        if constexpr (Traits::kTensorCores) {
+          mma[q].visit([&](int m, int n, typename Traits::Acc x, typename Traits::Acc y) {
+            stage.put(m, n, scaled<Traits>(p, x), scaled<Traits>(p, y));
+          });
+        } else {
+          mma[q].visit([&](int m, int n, typename Traits::Acc x) { stage.put(m, n, scaled<Traits>(p, x)); });
+        }
       }
       __syncthreads();
       const typename Traits::ElementC* c = nullptr;
-      if constexpr (Traits::kHasC) c = p.c + lt.c;
-      store_tile<Traits, Index>(p, p.d + lt.d, c, offsets, stage, thread, Traits::kThreads);
+      if constexpr (Traits::kHasC) c = p.c;
+      store_tile<Out, Index>(p, p.d, c, offsets, stage, thread, Traits::kThreads);
     }
   }
 };

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
+from gett.frontend.contraction import Operand
 from gett.plan import A, D, GemmPlan, itemsize
 from gett.schedule.records import Access
 from layouts.access import max_vector
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.swizzle import SmemLayout, choose_smem
+from layouts.swizzle import SmemLayout, choose_smem, replays
+
+Groups = tuple[tuple[str, tuple[Strided, ...], Box], ...]
 
 
 def unit_mode(modes: Sequence[Strided], tensor: int, size: int) -> int | None:
@@ -22,67 +26,124 @@ def unit_mode(modes: Sequence[Strided], tensor: int, size: int) -> int | None:
     return next((i for i, s in enumerate(modes) if s.strides[tensor] == size), None)
 
 
-def other_strides(plan: GemmPlan, tensor: int, modes: Sequence[Strided], unit: int) -> list[int]:
-    """The tensor's byte strides along every mode but the unit one."""
-    unit_mode = modes[unit]
-    return [s.strides[tensor] for g in (plan.l, plan.m, plan.n, plan.k) for s in g if s is not unit_mode]
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A tiled dimension as one tensor sees it: `extent` elements at `stride` bytes, of which a tile takes `box`."""
+
+    group: str
+    index: int
+    box: int
+    stride: int
+    extent: int
+    whole: bool
+    modes: tuple[Strided, ...]
 
 
-def _dimension(box: Box, mode: int) -> tuple[int, int] | None:
-    """(dimension that `mode` leads, product of the boxes before it), None where it is inside a flattened one."""
-    prefix = 1
-    for i, d in enumerate(box.dims):
-        if mode in d.modes:
-            return (i, prefix) if d.modes[0] == mode and d.box > 1 else None
-        prefix *= d.box
-    return None
+def _lines(groups: Groups, tensor: int) -> list[_Line]:
+    """The tiled dimensions of some groups, nearest elements first.
+
+    Modes flattened into one dimension count as one line as far as each continues the one before.
+    """
+    out = []
+    for name, modes, box in groups:
+        for i, d in enumerate(box.dims):
+            if d.box == 1:
+                continue
+            taken = [modes[d.modes[0]]]
+            stride, extent = taken[0].strides[tensor], taken[0].extent
+            for m in d.modes[1:]:
+                if modes[m].strides[tensor] != stride * extent:
+                    break
+                taken.append(modes[m])
+                extent *= modes[m].extent
+            whole = len(taken) == len(d.modes) and d.box == extent
+            out.append(_Line(name, i, d.box, stride, extent, whole, tuple(taken)))
+    return sorted(out, key=lambda x: abs(x.stride) or math.inf)
+
+
+def _vector(plan: GemmPlan, operand: Operand, tensor: int, lines: Sequence[_Line], block: int | None) -> int:
+    """Widest access along the run that the first lines make together.
+
+    Args:
+        plan: What is run.
+        operand: Of the plan.
+        tensor: Its number.
+        lines: In memory order.
+        block: Where the run must lie in one row of the tile: the row's length.
+    """
+    size = itemsize(operand.dtype)
+    extent = cut = 1
+    used: list[Strided] = []
+    for at, line in enumerate(lines):
+        if line.stride != extent * size or cut != extent:
+            break
+        if at and block is not None and (line.group, line.index) != (lines[0].group, lines[at - 1].index + 1):
+            break
+        extent, cut = extent * line.extent, cut * line.box
+        used += line.modes
+        if not line.whole:
+            break
+    strides = [s.strides[tensor] for g in (plan.l, plan.m, plan.n, plan.k) for s in g if s not in used]
+    return max_vector(size, math.gcd(extent, cut, block or cut), strides, operand.alignment)
 
 
 def plan_access(
-    plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box, block_mn: int, block_k: int, family: str, k_table: bool
+    plan: GemmPlan,
+    tensor: int,
+    box_mn: Box,
+    box_k: Box,
+    block_mn: int,
+    block_k: int,
+    family: str,
+    batch: Box | None = None,
 ) -> Access:
-    """The way of operand A or B."""
+    """The way of operand A or B; `batch` is the box of L where a block makes several batches."""
     operand = plan.a if tensor == A else plan.b
     assert operand is not None
     size = itemsize(operand.dtype)
-    groups = (("k", plan.k, box_k), ("mn", plan.m if tensor == A else plan.n, box_mn))
-    vector, group, prefix, unit_box = 1, "k", 1, 1
-    for name, modes, box in groups:
-        unit = unit_mode(modes, tensor, size)
-        at = _dimension(box, unit) if unit is not None else None
-        if unit is None or at is None:
-            continue
-        cut = box.dims[at[0]].box
-        block = block_k if name == "k" else block_mn
-        v = max_vector(
-            size,
-            math.gcd(modes[unit].extent, cut, block),
-            other_strides(plan, tensor, modes, unit),
-            operand.alignment,
-        )
-        if k_table and name == "k" and at[1] > 1:
-            v = 1
-        group, vector = name, v
-        prefix, unit_box = (at[1], cut) if v > 1 else (1, 1)
-    if vector == 1:
-        group = _nearest(groups, tensor)
-    asynchronous = vector * size in (4, 8, 16) and prefix == 1
-    if size == 16 and prefix == 1:
-        asynchronous = operand.alignment % 16 == 0
-    major = group if prefix == 1 else "k"
-    rows, inner = (block_mn, block_k) if major == "k" else (block_k, block_mn)
-    return Access(
-        major, vector, asynchronous, group, smem_layout(rows, inner * size, family, size, major), prefix, unit_box
-    )
+    groups: Groups = (("k", plan.k, box_k), ("mn", plan.m if tensor == A else plan.n, box_mn))
+    boxes = {"k": box_k, "mn": box_mn}
+    if batch is not None:
+        groups, boxes["l"] = (*groups, ("l", plan.l, batch)), batch
+    lines = _lines(groups, tensor)
+    group = lines[0].group if lines else "k"
+    tall = block_mn * (batch.size if batch is not None else 1)
+
+    def tile(major: str) -> SmemLayout:
+        rows, inner = (tall, block_k) if major == "k" else (block_k, tall)
+        return smem_layout(rows, inner * size, family, size, major)
+
+    first = next((i for i, d in enumerate(boxes[group].dims) if d.box > 1), None)
+    if lines and lines[0].index == first and group != "l":
+        vector = _vector(plan, operand, tensor, lines, block_k if group == "k" else block_mn)
+        if vector * size in (4, 8, 16) and (size < 16 or operand.alignment % 16 == 0):
+            return Access(group, vector, True, group, tile(group))
+    vector = _vector(plan, operand, tensor, lines, None)
+    walk = tuple((x.group, x.index) for x in lines)
+    first_step = {"k": 1, "mn": 1, "l": block_mn}
+    steps = tuple((x.group, x.box, first_step[x.group] * _before(x, boxes[x.group])) for x in lines)
+    served = {major: _store_conflicts(steps, vector, size, major, tile(major)) for major in ("k", "mn")}
+    best = min(served, key=lambda major: (served[major], major != group))
+    return Access(best, vector, False, group, tile(best), walk)
 
 
-def _nearest(groups: Sequence[tuple[str, tuple[Strided, ...], Box]], tensor: int) -> str:
-    """The group along which neighbouring elements of a tile are nearest in memory."""
-    best = {}
-    for name, modes, box in groups:
-        lead = [modes[d.modes[0]].strides[tensor] for d in box.dims if d.box > 1]
-        best[name] = abs(lead[0]) if lead and lead[0] else math.inf
-    return "k" if best["k"] <= best["mn"] else "mn"
+def _before(line: _Line, box: Box) -> int:
+    return math.prod(d.box for d in box.dims[: line.index])
+
+
+def _store_conflicts(
+    boxes: tuple[tuple[str, int, int], ...], vector: int, size: int, major: str, smem: SmemLayout
+) -> int:
+    """How often the first warp's store of one element is served, for a walk of (group, box, step) dimensions."""
+    at = []
+    for lane in range(min(32, math.prod(b for _, b, _ in boxes) // vector)):
+        rest, place = lane * vector, {"k": 0, "mn": 0}
+        for group, box, step in boxes:
+            place["k" if group == "k" else "mn"] += rest % box * step
+            rest //= box
+        row, column = (place["mn"], place["k"]) if major == "k" else (place["k"], place["mn"])
+        at.append(smem.address(row, column * size))
+    return max(replays(at, size), default=0)
 
 
 @lru_cache(maxsize=256)
@@ -115,15 +176,11 @@ def _fragment(size: int, major: str) -> Callable[[int], tuple[int, int]]:
     return lambda lane: (lane & 3, (lane >> 2) * size)
 
 
-def vector_d(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
+def vector_d(plan: GemmPlan, box_m: Box, box_n: Box, batch: Box | None = None) -> int:
     """Elements per store along D's unit-stride mode."""
-    size = itemsize(plan.contraction.d.dtype)
-    best = 1
-    for modes, box in ((plan.m, box_m), (plan.n, box_n)):
-        unit = unit_mode(modes, D, size)
-        at = _dimension(box, unit) if unit is not None else None
-        if unit is not None and at is not None:
-            cut = box.dims[at[0]].box
-            rest = other_strides(plan, D, modes, unit)
-            best = max_vector(size, math.gcd(modes[unit].extent, cut), rest, plan.contraction.d.alignment)
-    return best
+    groups: Groups = (("m", plan.m, box_m), ("n", plan.n, box_n))
+    lines = _lines(groups if batch is None else (*groups, ("l", plan.l, batch)), D)
+    if not lines:
+        return 1
+    # Neighbours along the first dimension are one step apart in the tile; beyond it they are not.
+    return _vector(plan, plan.contraction.d, D, lines[:1], None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gett.plan import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
+from gett.schedule.records import Batch
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
@@ -39,6 +40,7 @@ class Shape:
     vectors: tuple[int, int, int]
     transposing: bool
     smem_bytes: int
+    batch: Batch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,19 @@ def estimate(plan: GemmPlan, shape: Shape, facts: ArchFacts) -> Estimate:
     c = plan.contraction
     size = itemsize(c.dtype)
     bm, bn, bk = shape.block
-    tiles_mn = shape.box_m.tiles * shape.box_n.tiles * plan.extent_l
+    batches = shape.batch.box.size if shape.batch is not None else 1
+    tiles_mn = shape.box_m.tiles * shape.box_n.tiles * (shape.batch.box.tiles if shape.batch else plan.extent_l)
     k_tiles = shape.box_k.tiles
-    cost_a = traffic_cost(plan.m + plan.k, joined(shape.box_m, shape.box_k), A, size, False)
-    cost_b = traffic_cost(plan.n + plan.k, joined(shape.box_n, shape.box_k), B, size, False)
+
+    def cost(tensor: int, first: tuple[tuple[Strided, ...], Box], second: tuple[tuple[Strided, ...], Box]) -> float:
+        modes, box = first[0] + second[0], joined(first[1], second[1])
+        if shape.batch is not None:
+            modes, box = modes + plan.l, joined(box, shape.batch.box)
+        return traffic_cost(modes, box, tensor, size_d if tensor == D else size, tensor == D)
+
     size_d = itemsize(c.d.dtype)
-    box_d = joined(shape.box_m, shape.box_n)
-    cost_d = traffic_cost(plan.m + plan.n, box_d, D, size_d, True)
+    group_m, group_n, group_k = (plan.m, shape.box_m), (plan.n, shape.box_n), (plan.k, shape.box_k)
+    cost_a, cost_b, cost_d = cost(A, group_m, group_k), cost(B, group_n, group_k), cost(D, group_m, group_n)
     bytes_a = _volume(plan.l + plan.m + plan.k, A) * size
     bytes_b = _volume(plan.l + plan.n + plan.k, B) * size
     bytes_d = _volume(plan.l + plan.m + plan.n, D) * size_d
@@ -107,19 +115,19 @@ def estimate(plan: GemmPlan, shape: Shape, facts: ArchFacts) -> Estimate:
     if shape.k_table:
         rate *= 0.9
     per = 8 if c.dtype.startswith("complex") else 2
-    flops_tile = per * bm * bn * bk * k_tiles
+    flops_tile = per * bm * bn * bk * k_tiles * batches
     resident = _resident(shape, facts)
     best: Estimate | None = None
-    for split in _splits(k_tiles, tiles_mn, facts.sm_count * resident):
+    for split in _splits(k_tiles, tiles_mn, facts.sm_count * resident) if shape.batch is None else (1,):
         blocks = tiles_mn * split
         slots = facts.sm_count * resident
         waves = math.ceil(blocks / slots)
         # A partly filled machine runs each block faster: an SM with one block gives it all its units.
         busy = min(1.0, blocks / facts.sm_count) if blocks < slots else blocks / (waves * slots)
         compute = flops_tile * tiles_mn / (rate * max(busy, 1e-3)) * 1e-6
-        loads = tiles_mn * k_tiles * bk * size * (bm * cost_a + bn * cost_b)
+        loads = tiles_mn * batches * k_tiles * bk * size * (bm * cost_a + bn * cost_b)
         l2 = (loads + bytes_d) / (facts.l2_tbps * min(1.0, blocks / facts.sm_count)) * 1e-6
-        stores = bm * bn / shape.vectors[2] / 32 * STORE_CLOCKS / 4 / facts.clock_ghz * 1e-3
+        stores = bm * bn * batches / shape.vectors[2] / 32 * STORE_CLOCKS / 4 / facts.clock_ghz * 1e-3
         fixed = (BLOCK_US + stores) * max(1.0, blocks / slots) / (resident if blocks > slots else 1)
         reduce = 0.0
         if split > 1:
@@ -143,9 +151,10 @@ def _share(table: tuple[tuple[int, float], ...], size: int) -> float:
 
 def _resident(shape: Shape, facts: ArchFacts) -> int:
     """Blocks that an SM holds at a time."""
-    threads = 32 * math.prod(shape.warps)
+    threads = 32 * math.prod(shape.warps) * (shape.batch.warps if shape.batch is not None else 1)
+    outputs = shape.block[0] * shape.block[1] * (shape.batch.box.size if shape.batch is not None else 1)
     by_smem = facts.smem_per_sm // (shape.smem_bytes + 1024)
-    registers = min(255, 64 + 2 * shape.block[0] * shape.block[1] // threads)
+    registers = min(255, 64 + 2 * outputs // threads)
     by_registers = facts.regs_per_sm // (registers * threads)
     return max(1, min(by_smem, by_registers, facts.threads_per_sm // threads, facts.blocks_per_sm))
 

@@ -11,7 +11,9 @@ from functools import cached_property
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
+from gett.schedule.cluster import cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
+from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
 from gett.schedule.records import Split, StageSteps
 from gett.schedule.staging import pairs, stage_steps
 from layouts.access import contiguous_run, run_alignment, run_cost
@@ -46,6 +48,7 @@ class Sm90Shape:
     m: Side
     n: Side
     k: Box
+    cluster: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,8 @@ class Sm90Model:
         self.plan, self.facts = plan, facts
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
-        self.costs: dict[tuple[int, Box, Box], float] = {}
-        self.stagings: dict[tuple[Box, Box, int], Staging] = {}
+        self.costs: dict[tuple[int, Box, Box, int], float] = {}
+        self.stagings: dict[tuple[Box, Box, int, bool], Staging] = {}
 
     @cached_property
     def bytes(self) -> dict[int, int]:
@@ -78,21 +81,26 @@ class Sm90Model:
             for t, gs in groups.items()
         }
 
-    def cost(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...], bulk: bool = True) -> float:
-        """Relative cost of a tensor's bytes under its boxes."""
-        key = (tensor, first.box, second)
+    def cost(
+        self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...], bulk: bool = True, row: int = 0
+    ) -> float:
+        """Relative cost of a tensor's bytes under its boxes, moved in rows of `row` bytes if that is not 0."""
+        key = (tensor, first.box, second, row)
         if key not in self.costs:
             strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
             size = self.size_d if tensor == D else self.size
             box = joined(first.box, second)
             run = contiguous_run(box, strides, size)
             start = run_alignment(box, strides, run)
+            if row and row < run and (row % 32 or row < 64):
+                # Sectors that rows cut are made whole in L2 by the next row, at a price.
+                run = row // 32 * 32 if row >= 32 else row
             self.costs[key] = run_cost(run, store=tensor == D, bulk=bulk, start_alignment=start)
         return self.costs[key]
 
     def staging(self, shape: Sm90Shape) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor, in clocks."""
-        key = (shape.m.box, shape.n.box, shape.block[0])
+        key = (shape.m.box, shape.n.box, shape.m_blocks, shape.ping_pong)
         if key in self.stagings:
             return self.stagings[key]
         order = _order(shape.m, shape.n)
@@ -116,10 +124,37 @@ class Sm90Model:
 
         vectors = elements / vector / 32 * (VECTOR_SLOTS / 4 + 4 * vector * self.size_d / 16)
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
+        if not has_c and self.size_d == SIZE:
+            boxed = box_stage(*self.dims(shape))
+            if boxed is not None and boxed[1] < bulk_clocks:
+                dense, bulk_clocks, run = *boxed, 16
         bulk = run % 16 == 0 and not has_c and bulk_clocks <= plain_clocks
         made = Staging(dense, padded, bulk, bulk_clocks if bulk else plain_clocks)
         self.stagings[key] = made
         return made
+
+    def dims(self, shape: Sm90Shape) -> tuple[tuple[Dim, ...], Rows, tuple[int, int]]:
+        """What `box_stage` asks of a tile."""
+        found = []
+        for group, side in (("m", shape.m), ("n", shape.n)):
+            prefix = 1
+            for i, d in enumerate(side.box.dims):
+                if d.box > 1:
+                    mode = side.modes[d.modes[0]]
+                    found.append(Dim(group, i, d.box, mode.extent, mode.strides[D] // self.size_d, prefix))
+                prefix *= d.box
+            single = [side.modes[m] for d in side.box.dims if d.box == 1 for m in d.modes]
+            if any(mode.extent > 1 and mode.strides[D] % 16 for mode in single):
+                return (), Rows(1, 1, 1, 1, 0), (0, 0)  # no tensor map steps along them
+        found.sort(key=lambda d: d.step)
+        chunk = 0
+        if all(s.strides[A] != self.size for s in self.plan.k):
+            unit = next((i for i, s in enumerate(shape.m.modes) if s.strides[A] == self.size), None)
+            box = next((d.box for d in shape.m.box.dims if unit in d.modes), 1)
+            chunk = next((s for s in (128, 64, 32, 16) if box * self.size % s == 0), 0) // self.size
+        groups = 1 if shape.ping_pong else shape.consumers
+        rows = Rows(shape.m_blocks, groups, shape.m.box.size, shape.n.box.size, chunk)
+        return tuple(found), rows, (len(shape.m.box.dims), len(shape.n.box.dims))
 
     def estimate(self, shape: Sm90Shape) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""
@@ -128,23 +163,32 @@ class Sm90Model:
         staging = self.staging(shape)
         cost_a = self.cost(A, shape.m, shape.k, plan.k)
         cost_b = self.cost(B, shape.n, shape.k, plan.k)
-        cost_d = self.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk)
+        row = staging.dense.row * self.size_d if staging.bulk else 0
+        cost_d = self.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk, row)
         of = self.bytes
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d) / facts.dram_tbps * 1e-6
         k_tiles = shape.k.tiles
-        tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
+        # Blocks that no tile is left for run along with their cluster.
+        wide = math.prod(shape.cluster)
+        tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
+        blocks_at_once = facts.sm_count // wide * wide
         clocks_us = facts.clock_ghz * 1e3
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
-        math_clocks *= 1.0 if bn >= 192 or rows >= 256 else 1.06 if bn >= 128 else 1.12
-        smem_clocks = (rows / 64) * (64 + bn) * bk * self.size / SMEM_BYTES_PER_CLOCK
-        l2_clocks = (shape.m.box.size + shape.n.box.size) * bk * self.size / L2_BYTES_PER_CLOCK
-        row_clocks = ROW_CLOCKS * sum(self.rows(t, s, shape.k) for t, s in ((A, shape.m), (B, shape.n)))
+        # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
+        read, filled = (rows / 64) * (64 + bn), shape.m.box.size + shape.n.box.size
+        smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
+        # A box that several blocks need is read once, by all of them in parts.
+        drawn = shape.m.box.size / shape.cluster[1] + shape.n.box.size / shape.cluster[0]
+        l2_clocks = drawn * bk * self.size / L2_BYTES_PER_CLOCK
+        row_clocks = ROW_CLOCKS * sum(
+            self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        )
         per_k = max(math_clocks, smem_clocks, l2_clocks, row_clocks)
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
-            waves = math.ceil(blocks / facts.sm_count)
+            waves = math.ceil(blocks / blocks_at_once)
             steps = -(-k_tiles // split)
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             loop = steps * per_k + 200

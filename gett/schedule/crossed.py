@@ -23,17 +23,15 @@ from layouts.tma import Refusal, tma_map
 
 GROUPS = 2  # warpgroups that multiply, 64 rows each
 SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
-CLUSTERS = (1, 2)
 PIECES = 8  # most copies of a tile of A
+PAUSE = 0  # clocks between them
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
 ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
-SHARED_CLOCKS = 2.0  # for one that another block sent
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    cluster: int
     m: Side
     n: Side
     k: Box
@@ -71,9 +69,8 @@ class _CrossedSearch:
             for n in sorted({w for w in WIDTHS if w <= _up(self.plan.extent_n, 32)}, reverse=True):
                 for m_side in self.plain.boxes("m", rows, None):
                     for n_side in self.plain.boxes("n", n, None):
-                        for cluster in CLUSTERS:
-                            choice = _Choice(cluster, m_side, n_side, box_k)
-                            yield self.estimate(choice)[0], choice
+                        choice = _Choice(m_side, n_side, box_k)
+                        yield self.estimate(choice)[0], choice
 
     def k_box(self, unit_a: int, unit_b: int, depth: int, width: int) -> Box:
         """`depth` of A's unit times `width` of B's; tiles go first along the one with the shorter rows."""
@@ -90,10 +87,10 @@ class _CrossedSearch:
         depth, width = self.depth_width(choice.k)
         math_clocks = 64 * GROUPS * columns * depth * width / facts.tensor_lanes[plan.contraction.dtype] / 0.88
         rows_a, rows_b = choice.m.box.size * width, choice.n.box.size * depth
-        copy_clocks = rows_a * ROW_CLOCKS + rows_b * (ROW_CLOCKS if choice.cluster == 1 else SHARED_CLOCKS)
+        copy_clocks = (rows_a + rows_b) * ROW_CLOCKS
         per_k = max(math_clocks, copy_clocks) + 0.1 * min(math_clocks, copy_clocks)
-        teams = facts.sm_count // choice.cluster
-        tiles = -(-choice.m.box.tiles // choice.cluster) * choice.n.box.tiles * plan.extent_l
+        teams = facts.sm_count
+        tiles = choice.m.box.tiles * choice.n.box.tiles * plan.extent_l
         best: tuple[float, str, int] | None = None
         k_tiles = choice.k.tiles
         for wish in {1, *((teams // tiles, 2 * teams // tiles) if tiles < teams else ())}:
@@ -104,7 +101,7 @@ class _CrossedSearch:
             clocks = -(-tiles * split // teams) * (steps * per_k + tail + 2000)
             busy = clocks / (facts.clock_ghz * 1e3)
             dram = 1.3 * plan.bytes / facts.dram_tbps * 1e-6
-            blocks = tiles * split * choice.cluster
+            blocks = tiles * split
             reduce = LAUNCH_US + 2.0 * blocks * 64 * GROUPS * columns * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             us = LAUNCH_US + FILL_US + max(busy, dram) + 0.2 * min(busy, dram) + reduce
             bound = "DRAM" if dram > busy else "tensor cores" if math_clocks > copy_clocks else "L2"
@@ -138,32 +135,32 @@ class _CrossedSearch:
         us, bound, wish = self.estimate(choice)
         block, c = shape.block, plan.contraction
         staging = self.plain.model.staging(shape)
-        d = _d_map(plan, box_m, box_n, self.plain.size_d) if staging.bulk and wish == 1 else None
+        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and wish == 1 else None
         steps = staging.dense if d is not None else staging.padded
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(wish, block[0] * block[1] * 4, tiles, box_k.tiles)
         store = 0
         if split == 1:
-            offsets = (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            store = _up(steps.elements * (4 if c.c is not None else self.plain.size_d), 128) + offsets
+            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
+            staged = steps.elements * (4 if c.c is not None else self.plain.size_d) + (128 if steps.put else 0)
+            store = _up(staged, ALIGN if steps.span > 16 else 128) + offsets
         first = _up(max(block[0] * block[2] * self.size, store), ALIGN)
         slab = _up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
         slots = min(SLOTS, (self.facts.smem_per_block - ALIGN - first - 16) // (slab + 16))
         if slots < 4:
             return None
-        a, pieces, piece_dim = _in_pieces(a)
-        crossed = Crossed(unit_a, unit_b, choice.cluster, pieces, piece_dim)
+        crossed = Crossed(unit_a, unit_b, PAUSE)
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (GROUPS + 1), 1), num_stages=slots,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=max(1, min(max(1, 8 // choice.cluster), -(-box_m.tiles // choice.cluster))),
+            group_m=max(1, min(8, box_m.tiles)),
             smem_bytes=ALIGN + first + slots * slab + 16 * (slots + 1), item_bytes=self.size,
             exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(GROUPS, 1, False, a, b, d, steps, crossed),
+            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, (1, 1), crossed),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,
-            reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes: A "
-            f"through registers, B shared by {choice.cluster} blocks",
+            reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes, "
+            "A through registers",
         )  # fmt: skip
 
     def move(self, plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box) -> BulkMove | None:
@@ -205,12 +202,13 @@ class _CrossedSearch:
         return BulkMove("k", made) if step.weight > 0 else None
 
 
-def _in_pieces(move: BulkMove) -> tuple[BulkMove, int, int]:
+def _in_pieces(move: BulkMove) -> BulkMove:
     """A's copies in pieces along the slowest dimension of its box, so that B's get between them."""
-    box = move.map.box
-    slowest = max(i for i, b in enumerate(box) if b > 1)
+    made = move.map
+    slowest = max(i for i, b in enumerate(made.box) if b > 1)
     if slowest < 2:  # k1 and k2 alone: a single row
-        return move, 1, 0
-    pieces = max(d for d in range(1, PIECES + 1) if box[slowest] % d == 0)
-    part = tuple(b // pieces if i == slowest else b for i, b in enumerate(box))
-    return replace(move, map=replace(move.map, box=part)), pieces, slowest
+        return move
+    pieces = max(d for d in range(1, PIECES + 1) if made.box[slowest] % d == 0)
+    part = tuple(b // pieces if i == slowest else b for i, b in enumerate(made.box))
+    piece = replace(made, box=part)
+    return replace(move, map=piece, repeats=((slowest, part[slowest], pieces),), pitch=piece.slab_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from gett.schedule.stream_records import Stream
@@ -17,13 +18,12 @@ class Access:
     Attributes:
         major: Group that runs along a shared-memory row: `"k"` or `"mn"`.
         vector: Elements per global access (1, 2, 4, 8, 16), along the operand's unit-stride mode.
-        asynchronous: `cp.async` when true (the vector lands whole in one row); else loads into registers, then stores
-            element by element, which transposes on the way.
-        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`; differs from `major` when transposing.
+        asynchronous: `cp.async` when true: a vector lands whole in one row. Else vectors are loaded into registers and
+            stored element by element, which transposes on the way.
+        vector_group: Group of the unit-stride mode, `"k"` or `"mn"`.
         smem: Row pitch and swizzle.
-        prefix: Product of the boxes that come before the unit-stride mode in its group's tile index; above 1 the
-            elements of a vector are that far apart in the tile.
-        unit_box: Box of the unit-stride mode's dimension.
+        walk: The tiled dimensions, (group, position in its box), in the order of the operand's memory, in which a tile
+            is read through registers; empty for `cp.async`.
     """
 
     major: str
@@ -31,8 +31,20 @@ class Access:
     asynchronous: bool
     vector_group: str
     smem: SmemLayout
-    prefix: int = 1
-    unit_box: int = 1
+    walk: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Batches that one block of a tiled family makes together.
+
+    Attributes:
+        box: How the batch group is cut.
+        warps: Groups of warps that share the batches; each has the schedule's warps along M and N.
+    """
+
+    box: Box
+    warps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +63,24 @@ class BulkMove:
     Attributes:
         major: Group of the unit-stride mode, `"k"` or `"mn"`: wgmma reads either.
         map: The tensor map; its modes are l, m (or n), k of the realized plan, in that order.
+        shared: Blocks of a cluster that need the same tile of it.
+        divided: Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
+        repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
+            fastest first; slabs whose rows are no whole periods of the swizzle cannot be one copy.
+        pitch: Bytes from copy to copy.
     """
 
     major: str
     map: TmaMap
+    shared: int = 1
+    divided: int | None = None
+    repeats: tuple[tuple[int, int, int], ...] = ()
+    pitch: int = 0
+
+    @property
+    def copies(self) -> int:
+        """Copies of a tile."""
+        return self.map.slabs * math.prod(count for _, _, count in self.repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +91,29 @@ class StageSteps:
         m, n: Elements between neighbours along each dimension of box_m and of box_n (0 where its box is 1).
         elements: Room for the tile, gaps included.
         conflicts: How often one store of a fragment is served.
+        put: How fragments are written: element by element (`""`), by stmatrix (`"rows"`, `"turned"`), or in vectors
+            gathered from the columns or the blocks of a thread's registers (`"columns"`, `"blocks"`).
+        vector: Elements written at once.
+        chunk: Rows of M's box that stay together in a block of 64; the block's chunks are as far apart as a
+            warpgroup has blocks.
+        row: Elements of one row of a store by tensor map, 0 where it is D's whole run.
+        span: Bytes of the tile's swizzle, 16 for none.
+        cut: (group, dimension, elements, far): a dimension of which a row holds that many elements; the next ones are
+            `far` elements on.
+        order: Tiled dimensions (group, dimension) as the tile has them, the store's row first.
     """
 
     m: tuple[int, ...]
     n: tuple[int, ...]
     elements: int
     conflicts: int
+    put: str = ""
+    vector: int = 1
+    chunk: int = 64
+    row: int = 0
+    span: int = 16
+    cut: tuple[str, int, int, int] | None = None
+    order: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +122,12 @@ class Crossed:
 
     Attributes:
         unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
-        cluster: Blocks along M that share B.
-        pieces: Copies of a tile of A, one behind the other along dimension `piece_dim` of its map.
+        pause: Clocks between the copies of a tile of A, so that B's get in between.
     """
 
     unit_a: int
     unit_b: int
-    cluster: int
-    pieces: int
-    piece_dim: int
+    pause: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +141,7 @@ class WarpRoles:
         a, b: How the operands arrive.
         d: Tensor map of D (modes l, m, n), or None where D is stored as vectors.
         stage: How a tile of D is staged.
+        cluster: Neighbouring tiles along M and along N whose blocks share operands.
         crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
     """
 
@@ -111,6 +152,7 @@ class WarpRoles:
     b: BulkMove
     d: TmaMap | None
     stage: StageSteps
+    cluster: tuple[int, int] = (1, 1)
     crossed: Crossed | None = None
 
 
@@ -141,6 +183,7 @@ class Schedule:
         estimate_us: What the cost model expects, in microseconds.
         bound: What the cost model thinks limits it, e.g. `"DRAM"`.
         reason: Why this schedule, in one line.
+        batch: Batches that a block makes together; None where it makes one.
         stream: What only the `stream` family has. Its `box_m` covers D's modes of all groups (`output_modes`) and its
             `box_n` is empty; the other families have None.
     """
@@ -169,4 +212,15 @@ class Schedule:
     estimate_us: float = field(default=0.0, compare=False)
     bound: str = field(default="", compare=False)
     reason: str = field(default="", compare=False)
+    batch: Batch | None = None
     stream: Stream | None = None
+
+    @property
+    def batches(self) -> int:
+        """Batches that the tiles of a block have room for."""
+        return self.batch.box.size if self.batch is not None else 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps[0] * self.warps[1] * (self.batch.warps if self.batch is not None else 1)

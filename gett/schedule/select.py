@@ -8,10 +8,11 @@ from gett.errors import ScheduleError
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
+from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Shape, estimate, traffic_us
 from gett.schedule.crossed import crossed_candidates
-from gett.schedule.records import Schedule
+from gett.schedule.records import Access, Batch, Schedule
 from gett.schedule.sm90 import sm90_candidates
 from gett.schedule.space import (
     ACC_BYTES,
@@ -55,11 +56,19 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     found: dict[Schedule, None] = dict.fromkeys((*sm90_candidates(plan, facts), *crossed_candidates(plan, facts)))
     refused: ScheduleError | None = None
     for tile in tiles(plan, family):
-        # Threads that must fetch element by element run out of registers; more of them share the work.
+        # What goes through registers wants more threads to share it.
         for attempt in filter(None, (tile, more_warps(tile, family))):
             try:
-                found.update(dict.fromkeys(search.schedules(attempt)))
-                break
+                made = search.schedules(attempt)
+                found.update(dict.fromkeys(made))
+                if all(s.a is not None and s.a.asynchronous and s.b is not None and s.b.asynchronous for s in made):
+                    break
+            except ScheduleError as error:
+                refused = error
+    if wants_batches(plan, family):
+        for batched in batch_tiles(plan):
+            try:
+                found.update(dict.fromkeys(search.schedules(batched.tile, batched.count)))
             except ScheduleError as error:
                 refused = error
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
@@ -86,6 +95,7 @@ class _Search:
             else facts.fma_tflops[c.dtype]
         )
         self.compute = plan.flops / rate * 1e-6
+        self.ways: dict[tuple[int, Box, Box, int, int, Box | None], Access] = {}
         self.cache: dict[tuple[str, int], list[Box]] = {}
 
     def boxes(self, group: str, block: int) -> list[Box]:
@@ -99,18 +109,20 @@ class _Search:
                     self._itemsize(t),
                     self.time[t],
                     store=t == D,
-                    beside=beside(other, D) if t == D else (),
+                    beside=beside(other, D) if t == D and group != "l" else (),
                 )
                 for t in tensors
             ]
-            first = unit_mode(modes, tensors[0], self._itemsize(tensors[0]))
+            first = unit_mode(modes, tensors[0], self._itemsize(tensors[0])) if group != "l" else None
             if group == "k" and first is None:
                 first = unit_mode(modes, tensors[1], self._itemsize(tensors[1]))
             extents = tuple(s.extent for s in modes)
             self.cache[group, block] = cut_group(extents, block, weights, first, self.compute, group == "k")
         return self.cache[group, block]
 
-    def _group(self, group: str) -> tuple[tuple[Strided, ...], tuple[int, int]]:
+    def _group(self, group: str) -> tuple[tuple[Strided, ...], tuple[int, ...]]:
+        if group == "l":
+            return self.plan.l, (D, A, B)
         if group == "k":
             return self.plan.k, (A, B) if self.time[A] >= self.time[B] else (B, A)
         return (self.plan.m, (A, D)) if group == "m" else (self.plan.n, (B, D))
@@ -119,53 +131,66 @@ class _Search:
         c = self.plan.contraction
         return itemsize(c.d.dtype if tensor == D else c.dtype)
 
-    def schedules(self, tile: Tile) -> list[Schedule]:
+    def access(self, tensor: int, box_mn: Box, box_k: Box, block_mn: int, block_k: int, cut: Box | None) -> Access:
+        """The way of an operand, worked out once for boxes that many pairs share."""
+        key = (tensor, box_mn, box_k, block_mn, block_k, cut)
+        if key not in self.ways:
+            self.ways[key] = plan_access(self.plan, tensor, box_mn, box_k, block_mn, block_k, self.family, cut)
+        return self.ways[key]
+
+    def schedules(self, tile: Tile, batches: int = 1) -> list[Schedule]:
         """Schedules of one tile, one per pair of boxes."""
+        batch = None
+        if batches > 1:
+            box = self.boxes("l", batches)[0]
+            batch = Batch(box, batch_warps(box.size))
         out = []
         refused: ScheduleError | None = None
         for box_k in self.boxes("k", tile.k)[:2]:
             for box_m in self.boxes("m", tile.m)[:2]:
                 for box_n in self.boxes("n", tile.n)[:2]:
                     try:
-                        out.append(self.schedule(tile, box_m, box_n, box_k))
+                        out.append(self.schedule(tile, box_m, box_n, box_k, batch))
                     except ScheduleError as error:
                         refused = error
         if refused is not None and not out:
             raise refused
         return out
 
-    def schedule(self, tile: Tile, box_m: Box, box_n: Box, box_k: Box) -> Schedule:
+    def schedule(self, tile: Tile, box_m: Box, box_n: Box, box_k: Box, batch: Batch | None = None) -> Schedule:
         """One schedule, checked against the hard limits."""
         plan, facts = self.plan, self.facts
         flat = any(len(d.modes) > 1 and d.box > 1 for d in box_k.dims)
         ragged = sum(d.box > 1 and not box_k.divides(i) for i, d in enumerate(box_k.dims))
         k_table = flat or ragged > 1
-        a = plan_access(plan, A, box_m, box_k, tile.m, tile.k, self.family, k_table)
-        b = plan_access(plan, B, box_n, box_k, tile.n, tile.k, self.family, k_table)
+        cut = batch.box if batch is not None else None
+        batches = cut.size if cut is not None else 1
+        a = self.access(A, box_m, box_k, tile.m, tile.k, cut)
+        b = self.access(B, box_n, box_k, tile.n, tile.k, cut)
         c = plan.contraction
         acc = ACC_BYTES.get(c.dtype, itemsize(c.dtype))
         staged = acc if c.c is not None else itemsize(c.d.dtype)
-        stage_out = tile.m * (-(-tile.n * staged // 16) * 16 + 16)
-        offsets = (tile.m + tile.n) * 8 * (2 if c.c is not None else 1)
+        stage_out = tile.m * batches * (-(-tile.n * staged // 16) * 16 + 16)
+        offsets = (tile.m * batches + tile.n) * 8 * (2 if c.c is not None else 1)
         stage_in = a.smem.bytes + b.smem.bytes
         table_bytes = tile.k * 16 if k_table else 0
         asynchronous = a.asynchronous and b.asynchronous
         depth = stages_for(facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, asynchronous)
-        vectors = (a.vector, b.vector, vector_d(plan, box_m, box_n))
+        vectors = (a.vector, b.vector, vector_d(plan, box_m, box_n, cut))
         tables = (depth + 1) * table_bytes
         smem = max(depth * stage_in, stage_out) + tables + offsets
         shape = Shape(
             self.family, (tile.m, tile.n, tile.k), tile.warps, box_m, box_n, box_k, k_table, vectors,
-            not asynchronous, smem,
+            not asynchronous, smem, batch,
         )  # fmt: skip
         best = estimate(plan, shape, facts)
-        count = box_m.tiles * box_n.tiles * plan.extent_l
+        count = box_m.tiles * box_n.tiles * (cut.tiles if cut is not None else plan.extent_l)
         split, workspace = bounded_split(best.split_k, tile.m * tile.n * acc, count, box_k.tiles)
         schedule = Schedule(
             family=self.family, arch=facts.arch, block=shape.block, warps=tile.warps, num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b, vector_d=vectors[2],
             split_k=split, group_m=_group_m(box_m, box_n), smem_bytes=smem, item_bytes=itemsize(c.dtype),
-            workspace_bytes=workspace,            estimate_us=best.us, bound=best.bound,
+            workspace_bytes=workspace, batch=batch, estimate_us=best.us, bound=best.bound,
         )  # fmt: skip
         check_limits(schedule, facts)
         return replace(schedule, reason=_reason(schedule, plan))

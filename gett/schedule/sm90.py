@@ -6,17 +6,19 @@ row, at most five dimensions, sizes up to 256. Where no such box exists there is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
+from gett.schedule.cluster import CLUSTERS, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
-from gett.schedule.records import BulkMove, Schedule, Split, WarpRoles
+from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
@@ -41,7 +43,7 @@ class Roles:
 
     def takes(self, n: int) -> bool:
         """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
-        widest = {1: 256, 2: 128, 4: 64}[self.m_blocks]
+        widest = {1: 256, 2: 128, 4: 64, 8: 32}[self.m_blocks]
         return n <= widest and self.m_blocks * n // 2 <= ACCUMULATORS
 
 
@@ -53,12 +55,14 @@ class _Choice:
     m: Side
     n: Side
     k: Box
+    cluster: tuple[int, int] = (1, 1)
 
 
 ROLES = (
     Roles(2, 1, False),
     Roles(2, 2, False),
     Roles(2, 4, False),
+    Roles(2, 8, False),
     Roles(2, 1, True),
     Roles(2, 2, True),
     Roles(2, 4, True),
@@ -109,24 +113,34 @@ class _Search:
         if len(leads) > 1:  # the two operands' rows run along different contracted modes
             return
         sides = _sides(plan.extent_n)
-        for box_k in self.k_boxes(next(iter(leads), None)):
+        boxes_k, shallow = self.k_boxes(next(iter(leads), None))
+        for box_k in (*boxes_k, *shallow):
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
+                if box_k in shallow and roles.m_blocks < 8:
+                    continue  # only the tallest tiles leave no room for deeper stages
                 for n in sides:
                     if not roles.takes(n):
                         continue
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]):
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
-                            best = self.model.estimate(self.shape(choice))
-                            yield best.us, choice
+                            for cluster in CLUSTERS:
+                                if any(
+                                    t < c for t, c in zip((m_side.box.tiles, n_side.box.tiles), cluster, strict=True)
+                                ):
+                                    continue
+                                shared = replace(choice, cluster=cluster)
+                                yield self.model.estimate(self.shape(shared)).us, shared
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
         roles = choice.roles
         block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
-        return Sm90Shape(roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k)
+        return Sm90Shape(
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster
+        )
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
         """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""
@@ -151,8 +165,11 @@ class _Search:
             self.cuts[group, block] = found[:2]
         return self.cuts[group, block]
 
-    def k_boxes(self, lead: int | None) -> list[Box]:
-        """Boxes of K whose size is a multiple of 16; past the end of a mode both operands read zeros."""
+    def k_boxes(self, lead: int | None) -> tuple[list[Box], list[Box]]:
+        """Boxes of K whose size is a multiple of 16, the best and the shallowest.
+
+        Past the end of a mode both operands read zeros.
+        """
         extents = tuple(s.extent for s in self.plan.k)
         others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
         found: dict[Box, float] = {}
@@ -171,7 +188,8 @@ class _Search:
                 short = {16: 1.6, 32: 1.25, 64: 1.04}.get(run, 1.0)
                 depth = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08, 16: 1.3}[block]
                 found[box] = waste * short * depth
-        return sorted(found, key=lambda b: found[b])[:3]
+        best = sorted(found, key=lambda b: found[b])
+        return best[:3], [b for b in best[3:] if b.size == 16][:1]
 
     def schedule(self, choice: _Choice) -> Schedule | None:
         """The schedule of a choice, or None where a rule of the hardware forbids it."""
@@ -182,11 +200,12 @@ class _Search:
         b = self.move(plan, B, plan.n, box_n, box_k)
         if a is None or b is None:
             return None
+        a, b = share(a, choice.cluster[1]), share(b, choice.cluster[0])
         c = plan.contraction
         shape = self.shape(choice)
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
-        d = _d_map(plan, box_m, box_n, self.size_d) if staging.bulk and best.split_k == 1 else None
+        d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
         stage_plan = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
@@ -196,9 +215,10 @@ class _Search:
         )
         store = 0
         if split == 1:
-            offsets = (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            staged = stage_plan.elements * (4 if c.c is not None else self.size_d)
-            store = (_up(staged, 128) + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
+            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
+            staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
+            staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
+            store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
         fixed = ALIGN + store + 2 * 8 * 8
         depth = min(8, (self.facts.smem_per_block - fixed) // stage)
         if depth < 2:
@@ -206,13 +226,15 @@ class _Search:
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=depth,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
-            vector_d=vector_d(plan, box_m, box_n), split_k=split, group_m=max(1, min(8, box_m.tiles)),
-            smem_bytes=fixed + depth * stage, item_bytes=self.size, exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan),
+            vector_d=vector_d(plan, box_m, box_n), split_k=split,
+            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + depth * stage,
+            item_bytes=self.size, exchanged=self.exchanged, splits=splits,
+            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             estimate_us=best.us * (1.0 if depth >= 3 else 1.2), bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
-            + (", ping-pong" if roles.ping_pong else ""),
+            + (", ping-pong" if roles.ping_pong else "")
+            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
         )  # fmt: skip
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], box_mn: Box, box_k: Box) -> BulkMove | None:
@@ -229,7 +251,11 @@ class _Search:
         base_l, base_s = 0, len(plan.l)
         modes = (*plan.l, *side, *plan.k)
         base_k = base_s + len(side)
-        box = [1] * len(plan.l) + cuts[0] + cuts[1]
+        # Slabs must start at whole periods of the swizzle; where rows do not come in eights, each is its own copy.
+        count_k = [1] * len(cuts[1])
+        if major == "k" and box_mn.size % 8:
+            count_k = [c * self.size // span if m == k_unit else c for m, c in enumerate(cuts[1])]
+        box = [1] * len(plan.l) + cuts[0] + [c // count for c, count in zip(cuts[1], count_k, strict=True)]
         order_s = [base_s + m for d in box_mn.dims for m in d.modes]
         order_k = [base_k + m for d in box_k.dims for m in d.modes]
         order = [*order_s, *order_k] if major == "k" else [*order_k, *order_s]
@@ -246,13 +272,16 @@ class _Search:
         )
         if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != span:
             return None
+        repeats = []
+        for m in (m for d in box_k.dims for m in d.modes if count_k[m] > 1):
+            at = made.modes[base_k + m]
+            repeats.append((at.dim, at.weight * (cuts[1][m] // count_k[m]), count_k[m]))
         slab = (box_mn.size if major == "k" else box_k.size) * span
-        several = made.slab_bytes * made.slabs > slab
-        if several and ((box_mn.size % 8) if major == "k" else (box_k.size % 8)):
-            return None  # slabs must start at multiples of the swizzle's period
+        if not repeats and made.slab_bytes * made.slabs > slab and major == "mn" and box_k.size % 8:
+            return None
         if made.slabs > 1 and sum(d.box > 1 for d in (box_k if major == "k" else box_mn).dims) > 1:
             return None  # the slabs' order would not be the other tensors'
-        return BulkMove(major, made)
+        return BulkMove(major, made, repeats=tuple(repeats), pitch=_up(box_mn.size, 8) * span if repeats else 0)
 
 
 def _cut_of(box: Box) -> list[int]:
@@ -327,11 +356,16 @@ def _split(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, s
     return Side(cut, (*modes[:unit], *halves, *modes[unit + 1 :]), Split(group, unit, inner))
 
 
-def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int) -> TmaMap | None:
-    """The tensor map that stores a tile of D, dimensions by D's strides."""
+def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) -> TmaMap | None:
+    """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
     modes = (*plan.l, *plan.m, *plan.n)
     box = [1] * len(plan.l) + _cut_of(box_m) + _cut_of(box_n)
-    order = sorted(range(len(modes)), key=lambda i: (box[i] == 1, modes[i].strides[D]))
+    first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
+    dims = {"m": box_m.dims, "n": box_n.dims}
+    staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
+    order = staged + sorted(
+        (i for i in range(len(modes)) if i not in staged), key=lambda i: (box[i] == 1, modes[i].strides[D])
+    )
     made = tma_map(
         [s.extent for s in modes],
         [s.strides[D] for s in modes],
@@ -339,8 +373,10 @@ def _d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int) -> TmaMap | None:
         box,
         order=order,
         base_alignment=plan.contraction.d.alignment,
+        span=stage.span,
+        row=stage.row,
     )
-    if isinstance(made, Refusal) or made.base_offset or made.slabs > 1:
+    if isinstance(made, Refusal) or made.base_offset or (made.slabs > 1 and not stage.row):
         return None
     return made
 

@@ -107,12 +107,12 @@ def more_warps(tile: Tile, family: str) -> Tile | None:
     """The tile with as many warps as it can have, at most 8, or None where it has them."""
     step_m, step_n = (16, 8) if family == "sm80" else (4, 8)
     ways = [
-        (wm * wn, wm, wn)
+        (wm * wn, -(tile.m // wm + tile.n // wn), wm, wn)  # near squares read the least shared memory
         for wm in (1, 2, 4, 8)
         for wn in (1, 2, 4, 8)
         if wm * wn <= 8 and tile.m % (wm * step_m) == 0 and tile.n % (wn * step_n) == 0
     ]
-    count, wm, wn = max(ways)
+    count, _, wm, wn = max(ways)
     return Tile(tile.m, tile.n, tile.k, (wm, wn)) if count > tile.warps[0] * tile.warps[1] else None
 
 
@@ -166,23 +166,23 @@ def register_estimate(schedule: Schedule) -> int:
     above `REGISTER_LIMIT` and little else does. Accesses weigh most: an offset, an address and a predicate each.
     """
     m, n, k = schedule.block
-    threads = 32 * schedule.warps[0] * schedule.warps[1]
+    threads, batches = schedule.threads, schedule.batches
     size = schedule.item_bytes
     words = max(size, 4) // 4
     tm, tn = m // schedule.warps[0], n // schedule.warps[1]
     tensor_cores = schedule.family == "sm80"
     fragments = (tm + tn) / 2 if tensor_cores else (tm / 4 + tn / 8) * max(1, 8 // size) * words
-    need = 48 + m * n * words / threads + 0.13 * fragments
+    need = 48 + m * n * batches * words / threads + 0.13 * fragments
     box = schedule.box_k
     ragged = not schedule.k_table and any(d.box > 1 and not box.divides(i) for i, d in enumerate(box.dims))
     for access, side in ((schedule.a, m), (schedule.b, n)):
         if access is not None:
-            per = -(-side * k // (access.vector * threads))
-            held = 0 if access.asynchronous else max(1.0, access.vector * size / 4) + 0.9 * access.vector
-            each = 4.2 + held
-            if access.vector == 1 and not access.asynchronous:
-                each = 6.1 if ragged else 3.6
-            need += each * per + (9 if access.prefix > 1 else 0)
+            per = -(-side * batches * k // (access.vector * threads))
+            each = 4.2
+            if not access.asynchronous:  # offset, vector, and a place for each element in half a register
+                each = 2.5 + max(1.0, access.vector * size / 4) + 0.5 * access.vector
+                each += 0.5 if ragged or schedule.k_table else 0
+            need += each * per
     if tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
         need += 60
     return int(need)
@@ -194,11 +194,11 @@ def check_limits(schedule: Schedule, facts: ArchFacts) -> None:
         raise ScheduleError(
             f"shared memory: {schedule.smem_bytes} bytes needed, {facts.arch} gives a block {facts.smem_per_block}"
         )
-    if 32 * schedule.warps[0] * schedule.warps[1] > 1024:
+    if schedule.threads > 1024:
         raise ScheduleError("threads: more than 1024 in a block")
     for name, access, side in (("A", schedule.a, schedule.block[0]), ("B", schedule.b, schedule.block[1])):
         if access is not None:
-            per = -(-side * schedule.block[2] // (access.vector * 32 * schedule.warps[0] * schedule.warps[1]))
+            per = -(-side * schedule.batches * schedule.block[2] // (access.vector * schedule.threads))
             if per > ACCESS_LIMIT:
                 raise ScheduleError(f"accesses: {per} a thread to load operand {name}, the limit is {ACCESS_LIMIT}")
     registers = register_estimate(schedule)

@@ -178,6 +178,11 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
         wanted = {f"m_{x}" for x in ("tile", "ok", "a", "d", "c")} | {f"n_{x}" for x in ("tile", "ok", "b", "d", "c")}
         wanted |= {"l_tile", "d_unpack"}
         wanted |= {"k_entry"} if schedule.k_table else {"k_tile", "k_a", "k_b", "k_ok", "k_coord"}
+        assert schedule.a is not None
+        assert schedule.b is not None
+        if schedule.batch is not None:
+            wanted |= {f"l_{x}" for x in ("ok", "a", "b", "d", "c")}
+        wanted |= {f"walk_{x}" for x, w in (("a", schedule.a), ("b", schedule.b)) if not w.asynchronous}
         assert functions == wanted
         assert kernel.source.entries == ("gett_tiled", "gett_reduce")[: 1 + (schedule.split_k > 1)]
         assert text.count("__global__") == len(kernel.source.entries) == len(kernel.launches)
@@ -186,9 +191,10 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
         values = dict(zip(named, struct.unpack_from(f"<{len(named)}i", launch.params, 80), strict=True))
         assert values["extent_k"] == plan.extent_k == schedule.box_k.volume
         assert (values["tiles_m"], values["tiles_n"]) == (schedule.box_m.tiles, schedule.box_n.tiles)
-        tiles = values["tiles_m"] * values["tiles_n"] * plan.extent_l
+        batches = plan.extent_l if schedule.batch is None else schedule.batch.box.tiles
+        tiles = values["tiles_m"] * values["tiles_n"] * batches
         assert launch.grid == (tiles * values["split_k"], 1, 1)
-        assert launch.block == (32 * math.prod(schedule.warps), 1, 1)
+        assert launch.block == (schedule.threads, 1, 1)
         slices, per = values["split_k"], values["k_tiles_per_slice"]
         assert (slices - 1) * per < values["k_tiles"] <= slices * per  # every slice has work, none is left out
         assert {(s, at) for s, at, _ in launch.scalars} == {("alpha", ALPHA), ("beta", BETA)}

@@ -119,7 +119,7 @@ def test_the_selection_meets_every_kind_of_kernel() -> None:
     ):  # fmt: skip
         assert {j.arch for j, text in texts if what in text} == {"sm_80", "sm_90a"}, what
     ways = [w for j in JOBS for w in (j.schedule.a, j.schedule.b) if w is not None]
-    assert any(w.prefix > 1 for w in ways)
+    assert any(w.walk and w.vector > 1 for w in ways)
     assert any(w.vector == 1 and not w.asynchronous for w in ways)
     elements = {line.removeprefix("  typedef ").removesuffix(" Element;") for _, text in texts
                 for line in text.splitlines() if line.endswith(" Element;")}  # fmt: skip
@@ -156,7 +156,7 @@ def test_the_compiler_lays_the_argument_out_as_it_is_packed(dtype: str, wide: bo
 def test_shared_memory_is_what_the_schedule_reserves() -> None:
     """The template's own account equals the schedule's, to the byte, where K is not split."""
     sources = {}
-    for i, case in enumerate(TILED[::3]):
+    for i, case in enumerate(TILED[::2]):
         plan = make_gemm_plan(case.contraction(("float16", "complex64", "int8")[i % 3], with_c=Layout()))
         whole = [s for s in candidates(plan, "sm_80") if s.split_k == 1]
         for s in whole[:1]:

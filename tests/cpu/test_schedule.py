@@ -52,7 +52,7 @@ def group_boxes(plan: GemmPlan, s: Schedule) -> list[tuple[Box, tuple[int, ...],
 
 def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
     facts = arch_facts(s.arch)
-    threads = 32 * math.prod(s.warps)
+    threads = s.threads
     assert s.smem_bytes <= facts.smem_per_block
     assert 32 <= threads <= 1024
     assert register_estimate(s) <= REGISTER_LIMIT
@@ -68,7 +68,7 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
     assert s.block[2] % step == 0
     assert s.num_stages >= 2
     for access, side in ((s.a, s.block[0]), (s.b, s.block[1])):
-        assert side * s.block[2] <= ACCESS_LIMIT * access.vector * threads
+        assert side * s.batches * s.block[2] <= ACCESS_LIMIT * access.vector * threads
     assert s.workspace_bytes <= WORKSPACE_LIMIT
     if s.split_k > 1:
         acc = itemsize(accumulator(plan.contraction.dtype))
@@ -82,9 +82,10 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
     c = plan.contraction
     element = itemsize(accumulator(c.dtype)) if c.c is not None else itemsize(c.d.dtype)
     pitch = -(-s.block[1] * element // 16) * 16 + 16
-    offsets = 8 * (s.block[0] + s.block[1]) * (2 if c.c is not None else 1)
+    rows = s.block[0] * s.batches
+    offsets = 8 * (rows + s.block[1]) * (2 if c.c is not None else 1)
     table = (s.num_stages + 1) * 16 * s.block[2] if s.k_table else 0
-    assert s.smem_bytes == max(stages, s.block[0] * pitch) + table + offsets
+    assert s.smem_bytes == max(stages, rows * pitch) + table + offsets
     if not s.k_table:
         ragged = [d for i, d in enumerate(s.box_k.dims) if d.box > 1 and not s.box_k.divides(i)]
         assert len(ragged) <= 1
@@ -123,9 +124,10 @@ def test_every_access_is_legal_and_right(case: Case) -> None:
             walk = Walk(plan, s)
             last = {"m": s.box_m.tiles - 1, "n": s.box_n.tiles - 1, "k": s.box_k.tiles - 1}
             for m, n, k in {(0, 0, 0), (last["m"], last["n"], last["k"]), (last["m"], 0, last["k"] // 2)}:
-                assert walk.check_loads("a", m, k) > 0
-                assert walk.check_loads("b", n, k) > 0
-                assert walk.check_stores(m, n) > 0
+                batch = s.batch.box.tiles - 1 if s.batch is not None and m else 0
+                assert walk.check_loads("a", m, k, batch) > 0
+                assert walk.check_loads("b", n, k, batch) > 0
+                assert walk.check_stores(m, n, batch) > 0
 
 
 def test_the_cases_meet_every_path_of_the_kernels() -> None:
@@ -139,10 +141,12 @@ def test_the_cases_meet_every_path_of_the_kernels() -> None:
                 for w in (s.a, s.b):
                     met.add((s.family, w.major, "copied" if w.asynchronous else "through registers"))
                     met.add((s.family, "vectors" if w.vector > 1 else "elements"))
-                    met |= {(s.family, "transposed by a prefix")} if w.prefix > 1 else set()
-                    holes = w.prefix > 1 and w.vector_group == "k" and s.box_k.size < s.block[2]
+                    met |= {(s.family, "walked vectors")} if w.walk and w.vector > 1 else set()
+                    met |= {(s.family, "turned")} if w.walk and w.major != w.vector_group else set()
+                    holes = w.walk and s.box_k.size < s.block[2]
                     met |= {("holes",)} if holes else set()
                 met.add((s.family, "table" if s.k_table else "boxed"))
+                met |= {("batches", w.vector_group == "l") for w in (s.a, s.b) if s.batch is not None}
                 met.add((s.family, "split" if s.split_k > 1 else "whole"))
                 met.add(("store", s.vector_d > 1))
                 met.add(("ragged k", any(d.box > 1 and not s.box_k.divides(i) for i, d in enumerate(s.box_k.dims))))
@@ -153,8 +157,17 @@ def test_the_cases_meet_every_path_of_the_kernels() -> None:
     hows = ("copied", "through registers")
     ways = {(f, major, how) for f in ("sm80", "simt") for major in ("k", "mn") for how in hows}
     wanted = ways | {(f, x) for f in ("sm80", "simt") for x in (
-        "vectors", "elements", "transposed by a prefix", "table", "boxed", "split", "whole")}  # fmt: skip
-    wanted |= {("holes",), ("batch",), ("store", True), ("store", False), ("ragged k", True), ("ragged k", False)}
+        "vectors", "elements", "walked vectors", "table", "boxed", "split", "whole")}  # fmt: skip
+    wanted |= {
+        ("batches", True),
+        ("batches", False),
+        ("holes",),
+        ("batch",),
+        ("store", True),
+        ("store", False),
+        ("ragged k", True),
+        ("ragged k", False),
+    }
     wanted |= {("flat", "m"), ("flat", "n"), ("swapped", True), ("swapped", False)}
     assert wanted - met == set()
 

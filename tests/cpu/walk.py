@@ -1,7 +1,7 @@
 """Walks the accesses of a tiled kernel one by one: what each vector reads, where it lands, what is stored.
 
-Follows `load.cuh` and `epilogue.cuh` in Python, on the index functions of a schedule, and checks every access against
-`Box.coordinates` and the plan's strides. Knows no values, only element numbers.
+Follows `load.cuh`, `walk.cuh` and `epilogue.cuh` in Python, on the index functions of a schedule, and checks every
+access against `Box.coordinates` and the plan's strides. Knows no values, only element numbers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from gett.codegen.index import ParamTable
 from gett.codegen.render import strides_of
-from gett.codegen.render_tiled import flattened_k
-from gett.codegen.tiles import GroupIndex, d_order, d_unpack, group_index, k_box_index, k_table_index
+from gett.codegen.render_common import store_order
+from gett.codegen.render_tiled import flattened_k, unpack_d, walk_function
+from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.records import Access, Schedule
 from layouts.box import Box
@@ -34,6 +35,10 @@ class Walk:
         block_m, block_n, block_k = schedule.block
         self.m = group_index("m", schedule.box_m, block_m, strides_of(plan, plan.m, {"a": A, "d": D}), table)
         self.n = group_index("n", schedule.box_n, block_n, strides_of(plan, plan.n, {"b": B, "d": D}), table)
+        self.l: GroupIndex | None = None
+        if schedule.batch is not None:
+            strides = strides_of(plan, plan.l, {"a": A, "b": B, "d": D})
+            self.l = group_index("l", schedule.batch.box, schedule.batches, strides, table)
         modes = flattened_k(plan, schedule) if schedule.k_table else plan.k
         both = strides_of(plan, modes, {"a": A, "b": B})
         if schedule.k_table:
@@ -43,15 +48,28 @@ class Walk:
 
     def along(self, group: str, tensor: str, tile: int) -> list[int | None]:
         """Offset of every index of a tile of M or N, from the functions; None where they say that it is padding."""
-        index: GroupIndex = self.m if group == "m" else self.n
+        index = {"m": self.m, "n": self.n, "l": self.l}[group]
+        assert index is not None
         origin = index.tile.evaluate(tile=tile)
         env = {f"t.{name}": x for name, x in origin.items()}
         f = next(f for f in index.offsets if f.name == f"{group}_{tensor}")
-        block = self.schedule.block[0 if group == "m" else 1]
+        block = self.schedule.batches if group == "l" else self.schedule.block[0 if group == "m" else 1]
         return [
             origin[tensor] + f.evaluate(local=i, **env)[""] if index.ok.evaluate(local=i, **env)[""] else None
             for i in range(block)
         ]
+
+    def tall(self, group: str, tensor: str, tile: int, tile_l: int) -> list[int | None]:
+        """Offsets of every row of a tile that holds several batches, one above the other."""
+        rows = self.along(group, tensor, tile)
+        if self.schedule.batch is None:
+            return rows
+        batches = self.along("l", tensor, tile_l)
+        number = {"a": A, "b": B, "d": D}[tensor]
+        size = itemsize(self.plan.contraction.dtype if tensor != "d" else self.plan.contraction.d.dtype)
+        box = self.schedule.batch.box
+        assert batches == [element_offset(box, tile_l, i, self.plan.l, number, size) for i in range(box.size)]
+        return [None if x is None or y is None else x + y for x in batches for y in rows]
 
     def along_k(self, tensor: str, tile: int) -> list[int | None]:
         """Offset of every index of a tile of K."""
@@ -70,7 +88,7 @@ class Walk:
             for k in range(block)
         ]
 
-    def check_loads(self, tensor: str, tile_mn: int, tile_k: int) -> int:
+    def check_loads(self, tensor: str, tile_mn: int, tile_k: int, tile_l: int = 0) -> int:
         """Check each access of one operand for one k-tile; returns how many there are."""
         s, plan = self.schedule, self.plan
         group, modes, box = ("m", plan.m, s.box_m) if tensor == "a" else ("n", plan.n, s.box_n)
@@ -84,8 +102,9 @@ class Walk:
         assert mns == [element_offset(box, tile_mn, i, modes, number, size) for i in range(block_mn)]
         assert ks == [element_offset(s.box_k, tile_k, i, plan.k, number, size) for i in range(block_k)]
 
+        mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
-        accesses = self._accesses(access, s.box_k.size if access.vector_group == "k" else box.size, block_mn, block_k)
+        accesses = self._accesses(access, s, box, block_mn)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -102,32 +121,26 @@ class Walk:
                 assert at[0] % (access.vector * size) == 0
                 assert access.vector * size in (4, 8, 16)
         # What no access writes is zeroed beforehand, and so must be padding.
-        for mn in range(block_mn):
+        for mn in range(block_mn * s.batches):
             for k in range(block_k):
                 assert (mn, k) in landed or mns[mn] is None or ks[k] is None
         return len(accesses)
 
     @staticmethod
-    def _accesses(access: Access, box_along: int, block_mn: int, block_k: int) -> list[list[tuple[int, int]]]:
-        """The (mn, k) of the elements of each access, as the loader numbers them."""
+    def _accesses(access: Access, s: Schedule, box_mn: Box, block_mn: int) -> list[list[tuple[int, int]]]:
+        """The (mn, k) of the elements of each access, as the loaders number them."""
         vec, along_k = access.vector, access.vector_group == "k"
-        length = box_along if access.prefix > 1 else block_k if along_k else block_mn
-        across = block_mn if along_k else block_k
+        if not access.asynchronous:
+            (walk,) = walk_function(access, s, box_mn, block_mn, "a")
+            total = box_mn.size * s.box_k.size * s.batches
+            assert total % vec == 0
+            at = [walk.evaluate(i=i) for i in range(total)]
+            return [[(x["m"], x["n"]) for x in at[i : i + vec]] for i in range(0, total, vec)]
+        rows, block_k = block_mn * s.batches, s.block[2]
+        length, across = (block_k, rows) if along_k else (rows, block_k)
         assert length % vec == 0
-        out = []
-        for v in range(length // vec * across):
-            a = v % (length // vec)
-            if access.prefix == 1:
-                start = a * vec
-            else:
-                units = access.unit_box // vec
-                unit, rest = a % units, a // units
-                high, low = divmod(rest, access.prefix)
-                start = low + access.prefix * (unit * vec + access.unit_box * high)
-            line = [start + j * access.prefix for j in range(vec)]
-            other = v // (length // vec)
-            out.append([(other, x) if along_k else (x, other) for x in line])
-        return out
+        lines = [range(a, a + vec) for a in range(0, length, vec)]
+        return [[(other, x) if along_k else (x, other) for x in line] for other in range(across) for line in lines]
 
     @staticmethod
     def _check_vector(offsets: Sequence[int | None], width: int, alignment: int, size: int) -> None:
@@ -138,22 +151,26 @@ class Walk:
         assert list(offsets) == [first + j for j in range(len(offsets))], "a vector's elements are not neighbours"
         assert math.gcd(alignment, first * size) % width == 0 or width <= size, "a vector is misaligned"
 
-    def check_stores(self, tile_m: int, tile_n: int) -> int:
+    def check_stores(self, tile_m: int, tile_n: int, tile_l: int = 0) -> int:
         """Check each store of one tile of D; returns how many there are."""
         s, plan = self.schedule, self.plan
         size = itemsize(plan.contraction.d.dtype)
         rows, columns = self.along("m", "d", tile_m), self.along("n", "d", tile_n)
         assert rows == [element_offset(s.box_m, tile_m, i, plan.m, D, size) for i in range(s.block[0])]
         assert columns == [element_offset(s.box_n, tile_n, i, plan.n, D, size) for i in range(s.block[1])]
-        strides = {"m": [x.strides[D] for x in plan.m], "n": [x.strides[D] for x in plan.n]}
-        order = d_order(s.box_m, s.box_n, strides)
-        unpack = d_unpack(s.box_m, s.box_n, order)
-        total = s.box_m.size * s.box_n.size
+        rows = self.tall("m", "d", tile_m, tile_l)
+        order = store_order(plan, s)
+        unpack = unpack_d(s, order)
+        total = s.box_m.size * s.box_n.size * s.batches
         assert total % s.vector_d == 0
         step = {"m": 0, "n": 0}
         if order:
             group, i = order[0]
-            step[group] = math.prod(d.box for d in (s.box_m if group == "m" else s.box_n).dims[:i])
+            if group == "l":
+                assert s.batch is not None
+                step["m"] = s.block[0] * math.prod(d.box for d in s.batch.box.dims[:i])
+            else:
+                step[group] = math.prod(d.box for d in (s.box_m if group == "m" else s.box_n).dims[:i])
         stored: set[tuple[int, int]] = set()
         for i in range(0, total, s.vector_d):
             at = unpack.evaluate(i=i)
@@ -164,5 +181,6 @@ class Walk:
                 offsets.append(None if row is None or column is None else row + column)
             self._check_vector(offsets, s.vector_d * size, plan.contraction.d.alignment, size)
             stored.update(places)
-        assert stored == {(m, n) for m in range(s.box_m.size) for n in range(s.box_n.size)}
+        every = {(m, n) for m in range(s.box_m.size) for n in range(s.box_n.size)}
+        assert stored == {(s.block[0] * x + m, n) for x in range(s.batches) for m, n in every}
         return total // s.vector_d

@@ -45,10 +45,10 @@ def problems() -> list[Problem]:
 
 
 def chosen(problem: Problem) -> list[Schedule]:
-    """The first candidate, and the first of every other family and of split K and the table."""
-    picked: dict[tuple[str, bool, bool], Schedule] = {}
+    """The first candidate, and the first of every other family and of split K, the table and several batches."""
+    picked: dict[tuple[str, bool, bool, bool], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
-        picked.setdefault((s.family, s.split_k > 1, s.k_table), s)
+        picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None), s)
     return list(picked.values())
 
 

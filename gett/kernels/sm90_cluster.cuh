@@ -1,0 +1,67 @@
+// Blocks of a Hopper kernel that share operands. kClusterM x kClusterN neighbouring tiles are worked on by one cluster:
+// the blocks of a row need the same A, those of a column the same B, so each fetches a part of it and the copy engine
+// writes that part to all of them. Owns who shares what, the walk over the tiles, and the barriers across blocks.
+//
+// A stage is filled by several blocks, so a block's `empty` barrier waits for the warpgroups of the whole cluster. All
+// blocks of a cluster do the same k-tiles in the same order; where tiles do not suffice, the surplus block runs along
+// and stores nothing. A box's coordinates past the last tile are harmless: copies stay inside the tensor or read zeros.
+#pragma once
+#include "gett/raster.cuh"
+#include "gett/sm90_ptx.cuh"
+
+namespace gett {
+
+// What a block fetches of a shared operand, and for whom (bits of `mask` are ranks in the cluster).
+struct Share { uint32 part, mask; };
+
+template <class Traits> struct Cluster {
+  static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
+  int m_, n_;
+
+  GETT_DEVICE Cluster() : m_(0), n_(0) {
+    if constexpr (kSize > 1) {
+      const int rank = cluster_rank();
+      m_ = rank % kM;
+      n_ = rank / kM;
+    }
+  }
+  GETT_DEVICE Share share_a() const {
+    uint32 row = 0;
+#pragma unroll
+    for (int j = 0; j < kN; ++j) row |= 1u << (j * kM);
+    return {uint32(n_), row << m_};
+  }
+  GETT_DEVICE Share share_b() const { return {uint32(m_), ((1u << kM) - 1) << (n_ * kM)}; }
+
+  // All blocks' barriers are ready; or nobody will touch another's shared memory any more.
+  static GETT_DEVICE void sync() {
+    if constexpr (kSize > 1) cluster_sync(); else __syncthreads();
+  }
+  static GETT_DEVICE void finish() {
+    if constexpr (kSize > 1) cluster_sync();
+  }
+
+  // A warpgroup has read a stage: whoever writes to this block's copy of it may go on.
+  static GETT_DEVICE void release(uint32 bar, int lane) {
+    if constexpr (kSize > 1) {
+      if (lane < kSize) barrier_arrive_at(bar, lane);
+    } else {
+      if (lane == 0) barrier_arrive(bar);
+    }
+  }
+
+  static GETT_DEVICE int first() { return blockIdx.x / kSize; }
+  static GETT_DEVICE int step() { return gridDim.x / kSize; }
+  template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
+    if constexpr (kSize == 1) return locate_tile(p, t);
+    struct { int tiles_m, tiles_n, group_m, split_k; } const q = {
+        (p.tiles_m + kM - 1) / kM, (p.tiles_n + kN - 1) / kN, p.group_m, p.split_k};
+    const TileId id = locate_tile(q, t);
+    return {id.m * kM + m_, id.n * kN + n_, id.l, id.slice};
+  }
+  template <class Params> static GETT_DEVICE bool exists(const Params& p, const TileId& id) {
+    return (kM == 1 || id.m < p.tiles_m) && (kN == 1 || id.n < p.tiles_n);
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,112 @@
+// From global to shared memory through registers: for operands whose elements lie too odd for asynchronous copies.
+//
+// A tile is read in the operand's own memory order, whatever the tile's order is, so that the lanes of a warp share
+// lines: Index::walk_a (walk_b) turns a position of that walk into (mn, k). Where each element goes in shared memory is
+// worked out once a block. Vectors wait in registers while the tensor cores work; then they are stored element by
+// element, which transposes whatever needs it.
+#pragma once
+#include "gett/common.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, bool kIsA> struct WalkLoader {
+  typedef typename Traits::Element Element;
+  typedef typename Traits::Params Params;
+  typedef typename Traits::template Way<kIsA> Way;
+  static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
+  static constexpr int kBlockK = Traits::kBlockK;
+  static constexpr int kVec = Way::kVec, kE = sizeof(Element);
+  static constexpr int kTotal = Way::kWalked / kVec;
+  static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
+  static constexpr bool kEven = kTotal % Traits::kThreads == 0;
+  static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
+  static constexpr bool kHoles = Way::kHoles;
+  static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;  // k of an access decides at each k-tile
+  static constexpr int kPlaces = kPer * kVec;
+  static_assert(kPer <= 32, "too many accesses a thread");
+  static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
+
+  const Element* base_;
+  typename Traits::Offset offset_[kPer];
+  uint32 valid_;
+  uint32 place_[(kPlaces + 1) / 2];           // element number within the stage, two to a register
+  uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];     // k, or its coordinate along K's ragged dimension
+  Vec<Element, kVec> held_[kPer];
+
+  static GETT_DEVICE MN walk(const Params& p, int i) {
+    if constexpr (kIsA) return Index::walk_a(p, i);
+    else return Index::walk_b(p, i);
+  }
+  GETT_DEVICE uint32 place(int i) const { return i & 1 ? place_[i / 2] >> 16 : place_[i / 2] & 0xffff; }
+  GETT_DEVICE int k_of(int i) const { return int(i & 1 ? k_[i / 2] >> 16 : k_[i / 2] & 0xffff); }
+
+  template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
+    base_ = base;
+    valid_ = 0;
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      const int v = thread + i * Traits::kThreads;
+      const bool in = kEven || v < kTotal;
+#pragma unroll
+      for (int j = 0; j < kVec; ++j) {
+        const MN at = walk(p, (in ? v : 0) * kVec + j);
+        const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m, q = i * kVec + j;
+        const uint32 to = Way::Layout::address(row, column * kE) / kE;
+        place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
+        if (j) continue;
+        bool ok = in;
+        long long from = 0;
+        if constexpr (kIsA) {
+          ok = ok && Index::m_ok(p, tile, at.m);
+          from = Index::m_a(p, tile, at.m);
+          if constexpr (!Traits::kKTable) from += Index::k_a(p, at.n);
+        } else {
+          ok = ok && Index::n_ok(p, tile, at.m);
+          from = Index::n_b(p, tile, at.m);
+          if constexpr (!Traits::kKTable) from += Index::k_b(p, at.n);
+        }
+        if constexpr (kNeedK) {
+          uint32 k = uint32(at.n);
+          if constexpr (!Traits::kKTable) k = uint32(Index::k_coord(p, at.n));
+          k_[i / 2] = i & 1 ? k_[i / 2] | k << 16 : k;
+        }
+        offset_[i] = typename Traits::Offset(ok ? from : 0);
+        valid_ |= uint32(ok) << i;
+      }
+    }
+  }
+
+  // Loads one k-tile into registers; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
+  template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32, int) {
+    const Element* base = base_;
+    if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      bool ok = (valid_ >> i) & 1;
+      const Element* from = base + offset_[i];
+      if constexpr (Traits::kKTable) {
+        const long long step = kIsA ? where[k_of(i)].x : where[k_of(i)].y;
+        ok = ok && step != kInvalid;
+        from += ok ? step : 0;
+      } else if constexpr (Traits::kKRagged) {
+        ok = ok && k_of(i) < where.rem;
+      }
+#pragma unroll
+      for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+      if (ok) held_[i] = Vec<Element, kVec>::load(from);
+    }
+  }
+
+  // Stores what `fetch` left in registers.
+  GETT_DEVICE void put(char* stage, int thread) const {
+    Element* const to = reinterpret_cast<Element*>(stage);
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
+#pragma unroll
+      for (int j = 0; j < kVec; ++j) to[place(i * kVec + j)] = held_[i].x[j];
+    }
+  }
+};
+
+}  // namespace gett
