@@ -209,8 +209,9 @@ def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> li
     texts = [
         _struct("Place", outputs),
         place.to_cpp(),
-        "  static GETT_DEVICE void store(const Params& p, int tile_m, int tile_n, int l, gett::uint32 from) {\n"
-        "    const Place t = place(p, tile_m, tile_n, l);\n" + "\n".join(calls) + "\n  }",
+        "  static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from) {\n"
+        + "\n".join(calls)
+        + "\n  }",
     ]
     return texts
 

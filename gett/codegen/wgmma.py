@@ -28,7 +28,7 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
 
 
 def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
-    """A C++ struct `Wgmma` with `mma(acc, a, b)`: acc += A * B on 64 x n x 16, operands by descriptor.
+    """A C++ struct `Wgmma` with `mma(acc, a, b, keep)`: acc = A * B, or acc += A * B to keep, on 64 x n x 16.
 
     Args:
         dtype: dtype of the operands; products are summed in float32.
@@ -43,12 +43,13 @@ def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     turned = f"{int(a_major != 'k')}, {int(b_major != 'k')}"
     return f"""struct Wgmma {{
-  static GETT_DEVICE void mma(float (&d)[{count}], gett::uint64 a, gett::uint64 b) {{
+  static GETT_DEVICE void mma(float (&d)[{count}], gett::uint64 a, gett::uint64 b, bool keep) {{
     asm volatile(
+        "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 2}, 0;\\n"
         "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{registers}}}, %{count}, %{count + 1}, "
-        "1, 1, 1, {turned};\\n"
+        "keep, 1, 1, {turned};\\n}}\\n"
         : {outputs}
-        : "l"(a), "l"(b));
+        : "l"(a), "l"(b), "r"(int(keep)));
   }}
 }};
 """

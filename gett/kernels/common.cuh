@@ -163,6 +163,19 @@ template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from, bo
 GETT_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Pending> GETT_DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
 
+// Launches that overlap (from sm_90 on): the first lets the next start once all its blocks run, and the next waits here
+// until the first has ended and its writes can be seen.
+GETT_DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+GETT_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // A tile in shared memory: rows of kPitch bytes whose 16-byte chunks are permuted by the row number.
 template <int Pitch, int Mask, int Shift> struct Smem {
   static constexpr int kPitch = Pitch;

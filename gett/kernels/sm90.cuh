@@ -42,7 +42,8 @@ template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1>
     return s * kStep * kSpan + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
-    return kFixed | uint64(((tile + at(block, s)) & 0x3ffff) >> 4);
+    const uint32 low = uint32(kFixed) + (tile >> 4) + uint32(at(block, s)) / 16;  // `tile` is below 2**18
+    return (kFixed >> 32 << 32) | low;
   }
 };
 
@@ -63,7 +64,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kOffsets = Traits::kSplit || Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
   static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
-  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + 2 * Traits::kStages * 8;
+  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + (2 * Traits::kStages + kStorers) * 8;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   static GETT_DEVICE void run(const Params& p) {
@@ -71,6 +72,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const uint32 start = (smem_address(raw) + 1023) & ~1023u;
     char* const smem = raw + (start - smem_address(raw));
     const uint32 full = start + Traits::kStages * kStageBytes + kStoreBytes, empty = full + Traits::kStages * 8;
+    const uint32 free = empty + Traits::kStages * 8;  // staging buffers
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -78,12 +80,20 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         barrier_init(full + s * 8, 1);
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
+      for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
       barrier_fence();
     }
     Group::sync();
     if (thread < 128) {
       registers_down<Traits::kProducerRegs>();
       if (thread == 0) produce(p, start, full, empty);
+      if constexpr (Traits::kStoreBox) {  // one more warp for each tile that is staged at a time
+        const int warp = thread >> 5;
+        if (warp >= 1 && warp <= kStorers) {
+          const uint32 staged = start + Traits::kStages * kStageBytes + (warp - 1) * (kStoreBytes / kStorers);
+          Epilogue<Traits, Index>::send(p, staged, free + (warp - 1) * 8, warp - 1, thread & 31);
+        }
+      }
     } else {
       registers_up<Traits::kConsumerRegs>();
       consume(p, smem, start, full, empty, thread - 128);
@@ -116,8 +126,10 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const int group = thread >> 7, lane = thread & 127;
     const int block = Traits::kPingPong ? 0 : group * kMi;
     char* const store = smem + Traits::kStages * kStageBytes + (Traits::kPingPong ? group : 0) * (kStoreBytes / kStorers);
-    Epilogue<Traits, Index> epilogue(store, Traits::kPingPong ? lane : thread, group);
+    Epilogue<Traits, Index> epilogue(store, empty + (Traits::kStages + (Traits::kPingPong ? group : 0)) * 8,
+                                     Traits::kPingPong ? lane : thread, group);
     const Group blocks;
+    const uint32 tiles = start & 0x3ffff;  // for descriptors: in a cluster, addresses have the block's rank above
     int stage = 0, turn = 0;
     uint32 phase = 0;
     // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
@@ -127,7 +139,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       if (group == 1) named_arrive(kOrder, 256);
     }
     for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
-      const TileId id = blocks.locate(p, t);
+      // Where the tile lies is nobody's concern here if a warp of its own sends it off.
+      const TileId id = Traits::kStoreBox ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
@@ -136,22 +149,24 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         continue;
       }
       Acc acc[kMi][kN / 2];
+      if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
 #pragma unroll
-      for (int i = 0; i < kMi; ++i)
+        for (int i = 0; i < kMi; ++i)
 #pragma unroll
-        for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+          for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+      }
       epilogue.prepare(p, id);
       if constexpr (Traits::kPingPong) named_barrier(kOrder + group, 256);
       int released = -1;
       for (int kt = first; kt < last; ++kt) {
         barrier_wait(full + stage * 8, phase);
-        const uint32 a = start + stage * kStageBytes, b = a + TileA::kBytes;
+        const uint32 a = tiles + stage * kStageBytes, b = a + TileA::kBytes;
         wgmma_fence();
 #pragma unroll
         for (int s = 0; s < kSteps; ++s)
 #pragma unroll
           for (int i = 0; i < kMi; ++i)
-            Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s));
+            Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
         wgmma_commit();
         wgmma_wait<1>();
         if (released >= 0) Group::release(empty + released * 8, lane);
@@ -173,7 +188,6 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         epilogue.store(p, id, acc, block, lane);
       }
     }
-    if constexpr (!Traits::kSplit) epilogue.finish();
   }
 
   // Accumulators of a warpgroup: lane 4g + t of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and + 1.

@@ -35,7 +35,12 @@ template <class Traits> struct Cluster {
 
   // All blocks' barriers are ready; or nobody will touch another's shared memory any more.
   static GETT_DEVICE void sync() {
-    if constexpr (kSize > 1) cluster_sync(); else __syncthreads();
+    if constexpr (kSize > 1) {
+      __syncthreads();
+      cluster_meet();
+    } else {
+      __syncthreads();
+    }
   }
   static GETT_DEVICE void finish() {
     if constexpr (kSize > 1) cluster_sync();

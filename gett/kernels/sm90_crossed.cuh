@@ -73,20 +73,21 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging + kOffsets;
   static constexpr int kLoaded = kRows * Batch::kRowBytes;
   static constexpr int kBytesA = ((kLoaded > kStaging ? kLoaded : kStaging) + 1023) / 1024 * 1024;
-  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 16 * (kSlots + 1);
+  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 16 * (kSlots + 2);
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMi == 1, "tiles of crossed units");
   static_assert(kSpanB == 32 || kSpanB == 64, "k2 in runs of 16 or 32");
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
 
-  struct Bars { uint32 full, empty, full_a, empty_a; };
+  // `free`: the staging buffer may be written, or, being A's place too, loaded.
+  struct Bars { uint32 full, empty, full_a, empty_a, free; };
 
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u, slabs = start + kBytesA;
     const uint32 full = slabs + kSlots * kSlab, full_a = full + 16 * kSlots;
-    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8};
+    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8, full_a + 16};
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -96,6 +97,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       }
       barrier_init(bars.full_a, 1);
       barrier_init(bars.empty_a, kGroups * 4);
+      barrier_init(bars.free, 1);
       barrier_fence();
     }
     __syncthreads();
@@ -103,6 +105,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
       registers_down<Traits::kProducerRegs>();
       if (thread == 0) produce_b(p, slabs, bars);
       if (thread == 32) produce_a(p, start, bars);
+      if constexpr (Traits::kStoreBox) {
+        if (thread >> 5 == 2) Epilogue<Traits, Index>::send(p, start, bars.free, 0, thread & 31);
+      }
     } else {
       registers_up<Traits::kConsumerRegs>();
       consume(p, raw + (start - smem_address(raw)), start, slabs, bars, thread - 128);
@@ -114,10 +119,11 @@ template <class Traits, class Index, class Mma> struct Crossed {
   }
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
-    uint32 phase = 1;
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
+    uint32 phase = 1, phase_free = 0;
+    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
+      if constexpr (Traits::kStoreBox) barrier_wait(bars.free, phase_free);  // the tile before has left
       for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt, phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
         barrier_wait(bars.empty_a, phase);
@@ -158,7 +164,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 slabs, const Bars& bars, int thread) {
     const int group = thread >> 7, lane = thread & 127;
     Batch batch(group, lane);
-    Epilogue<Traits, Index> epilogue(smem, thread, group);
+    Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
     uint32 phase = 0, phase_a = 0;
     int slot = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
@@ -171,7 +177,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
       batch.fetch(start, 0);
       int before = -1;  // a slab that is still being read
       for (int kt = first; kt < last; ++kt) {
-        const bool again = Traits::kSplit || kt + 1 < last;  // the last k-tile's place is D's staging buffer first
+        // D is staged where the last k-tile was: the next tile's A waits for the sender, or for those who store.
+        const bool again = Traits::kSplit || Traits::kStoreBox || kt + 1 < last;
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
 #pragma unroll
@@ -212,16 +219,15 @@ template <class Traits, class Index, class Mma> struct Crossed {
           Vec<Acc, 2>{{acc[0][j], acc[0][j + 1]}}.store(to + (row + (j & 2) * 4) * kN + j / 4 * 8 + column);
       } else {
         epilogue.prepare(p, id);
+        if constexpr (Traits::kStoreBox) epilogue.sync();  // both warpgroups have read A
         epilogue.store(p, id, acc, group, lane);
-        if constexpr (Traits::kStoreBox) {
-          if (thread == 0) store_wait_read<0>();
+        if constexpr (!Traits::kStoreBox) {
+          async_fence();
+          epilogue.sync();
+          leave(bars.empty_a, lane);
         }
-        async_fence();
-        epilogue.sync();
-        leave(bars.empty_a, lane);
       }
     }
-    if constexpr (!Traits::kSplit) epilogue.finish();
   }
 };
 

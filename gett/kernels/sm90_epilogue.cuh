@@ -3,7 +3,7 @@
 // else as vectors through the offset tables of epilogue.cuh, from rows padded so that fragments meet no conflicts.
 #pragma once
 #include "gett/epilogue.cuh"
-#include "gett/raster.cuh"
+#include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
 
 namespace gett {
@@ -33,14 +33,16 @@ template <class Traits, class Index> struct Epilogue {
   typedef typename Staging<Traits>::Element Element;
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
+  static constexpr int kReady = 12;  // named barriers: the staging buffer is written
   static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
 
   char* base_;
   int thread_, barrier_;
+  uint32 free_, phase_ = 0;  // the barrier by which the sender says that the staging buffer may be written
   Offsets<Traits> offsets_;
 
-  GETT_DEVICE Epilogue(char* base, int thread, int group)
-      : base_(base), thread_(thread), barrier_(1 + (Traits::kPingPong ? group : 0)),
+  GETT_DEVICE Epilogue(char* base, uint32 free, int thread, int group)
+      : base_(base), thread_(thread), barrier_(1 + (Traits::kPingPong ? group : 0)), free_(free),
         offsets_{reinterpret_cast<long long*>(base + kStaging)} {}
 
   GETT_DEVICE void sync() const { named_barrier(barrier_, kThreads); }
@@ -55,19 +57,19 @@ template <class Traits, class Index> struct Epilogue {
 
   GETT_DEVICE void store(const Params& p, const TileId& id, const Acc (&acc)[kMi][kN / 2], int block, int lane) {
     if constexpr (Traits::kStoreBox) {
-      if (thread_ == 0) store_wait_read<0>();
-      sync();
+      const int group = Traits::kPingPong ? barrier_ - 1 : 0;
+      // Each warpgroup for itself: one that is ahead stores while another still multiplies.
+      barrier_wait(free_, phase_);
+      phase_ ^= 1;
       if constexpr (Traits::kPut == kPutElements) {
         put(p, acc, block, lane);
+      } else if (is_one(p.alpha)) {
+        Fragments<Traits, Index, false>(p, smem_address(base_), block, lane).put(acc);
       } else {
-        Fragments<Traits, Index>(p, smem_address(base_), block, lane).put(acc);
+        Fragments<Traits, Index, true>(p, smem_address(base_), block, lane).put(acc);
       }
       async_fence();
-      sync();
-      if (thread_ == 0) {
-        Index::store(p, id.m, id.n, id.l, smem_address(base_));
-        store_commit();
-      }
+      named_arrive(kReady + group, kThreads + 32);
     } else {
       put(p, acc, block, lane);
       sync();
@@ -79,10 +81,27 @@ template <class Traits, class Index> struct Epilogue {
     }
   }
 
-  GETT_DEVICE void finish() const {
-    if constexpr (Traits::kStoreBox) {
-      if (thread_ == 0) store_wait();
+  // A warp of the producer's group: sends off the staged tiles of `group`, one after the other. Consumers only write
+  // them, and never work out where a tile lies.
+  static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
+    int turn = 0;
+    const Cluster<Traits> blocks;
+    for (int t = blocks.first(); t < p.tiles; t += blocks.step(), ++turn) {
+      if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
+      if (lane == 0) {
+        store_wait_read<0>();
+        barrier_arrive(free);
+      }
+      __syncwarp();
+      const TileId id = blocks.locate(p, t);
+      const auto place = Index::place(p, id.m, id.n, id.l);
+      named_barrier(kReady + group, kThreads + 32);
+      if (lane == 0 && blocks.exists(p, id)) {
+        Index::store(p, place, staged);
+        store_commit();
+      }
     }
+    if (lane == 0) store_wait();
   }
 
   // Writes the fragments to their places in D's order; rows and columns of the padding stay out.

@@ -11,7 +11,6 @@ GETT_DEVICE void barrier_init(uint32 bar, int arrivals) {
 }
 GETT_DEVICE void barrier_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async;" ::: "memory");
 }
 GETT_DEVICE void barrier_expect(uint32 bar, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
@@ -38,6 +37,10 @@ GETT_DEVICE uint32 cluster_rank() {
 }
 GETT_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// For what `barrier_fence` has released.
+GETT_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 // Arrives at the barrier that block `rank` of the cluster has at this block's `bar`. Orders no ordinary accesses of
 // this thread for the other block: a release at the cluster's scope would wait for all of the thread's memory traffic.
@@ -133,7 +136,8 @@ GETT_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" :::
 template <int Pending> GETT_DEVICE void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
-GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// Before a block ends: its shared memory has been read. That the writes have landed is the end of the grid's business.
+GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Makes ordinary writes to shared memory visible to the copy engine and the tensor cores.
 GETT_DEVICE void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

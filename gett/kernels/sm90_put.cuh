@@ -23,6 +23,13 @@ GETT_DEVICE void store_turned(uint32 at, uint32 a, uint32 b) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
 }
 
+GETT_DEVICE uint32 pack_pair(float low, float high, half_t) {
+  uint32 y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low)); return y;
+}
+GETT_DEVICE uint32 pack_pair(float low, float high, bhalf_t) {
+  uint32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low)); return y;
+}
+
 // Rows of the accumulators and rows of M's box: chunks of kChunk rows of a block are kMi chunks apart.
 template <class Traits> struct BoxRows {
   static constexpr int kPer = 64 / Traits::kChunk;
@@ -33,7 +40,8 @@ template <class Traits> struct BoxRows {
   }
 };
 
-template <class Traits, class Index> struct Fragments {
+// kScaled: whether products are multiplied by alpha.
+template <class Traits, class Index, bool kScaled> struct Fragments {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef typename Traits::ElementD Element;
@@ -56,10 +64,7 @@ template <class Traits, class Index> struct Fragments {
     return base_ + (byte ^ (((byte >> 7) & (Traits::kSpanD / 16 - 1)) << 4));
   }
   GETT_DEVICE uint32 pack(Acc x, Acc y) const {
-    Vec<Element, 2> v;
-    v.x[0] = convert<Element>(scaled<Traits>(p_, x));
-    v.x[1] = convert<Element>(scaled<Traits>(p_, y));
-    return reinterpret_cast<const uint32&>(v);
+    return pack_pair(kScaled ? multiply(p_.alpha, x) : x, kScaled ? multiply(p_.alpha, y) : y, Element());
   }
   // Place of column 8 * j + c, c below 8 and not known when compiling.
   GETT_DEVICE int column(int j, int c) const {

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
-from gett.schedule.cluster import cluster_tiles
+from gett.schedule.cluster import CLUSTERS, cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
 from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
 from gett.schedule.records import Split, StageSteps
@@ -24,7 +24,7 @@ FILL_US = 1.5  # first tile's way through an empty pipeline
 TENSOR_EFFICIENCY = 0.86  # of the peak at the sustained clock
 SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
-ROW_CLOCKS = 1.6  # a row of a box takes the copy engine at least that
+ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes
 VECTOR_SLOTS = 34.0  # instructions of a warp for one store of vectors, look-ups included
 
 
@@ -171,7 +171,7 @@ class Sm90Model:
         # Blocks that no tile is left for run along with their cluster.
         wide = math.prod(shape.cluster)
         tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
-        blocks_at_once = facts.sm_count // wide * wide
+        at_once = facts.sm_count // wide * wide
         clocks_us = facts.clock_ghz * 1e3
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
@@ -179,16 +179,19 @@ class Sm90Model:
         read, filled = (rows / 64) * (64 + bn), shape.m.box.size + shape.n.box.size
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
-        drawn = shape.m.box.size / shape.cluster[1] + shape.n.box.size / shape.cluster[0]
-        l2_clocks = drawn * bk * self.size / L2_BYTES_PER_CLOCK
-        row_clocks = ROW_CLOCKS * sum(
-            self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        l2_clocks = sum(
+            self.copy_clocks(t, s, shape.k) / c
+            for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
-        per_k = max(math_clocks, smem_clocks, l2_clocks, row_clocks)
+        limits = {
+            "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
+        }  # fmt: skip
+        slowest = max(limits, key=lambda name: limits[name])
+        per_k = limits[slowest] * CLUSTERS[shape.cluster]
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
-            waves = math.ceil(blocks / blocks_at_once)
+            waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split)
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             loop = steps * per_k + 200
@@ -197,12 +200,12 @@ class Sm90Model:
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
             if best is None or us < best.us:
-                best = Estimate(us, self.bound(memory, busy, per_k, math_clocks, tail, loop), split)
+                best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
         assert best is not None
         return best
 
-    def rows(self, tensor: int, side: Side, box_k: Box) -> float:
-        """Rows that the copy engine moves for one k-tile of an operand."""
+    def copy_clocks(self, tensor: int, side: Side, box_k: Box) -> float:
+        """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
         unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
         if unit_k is not None:
             cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
@@ -211,16 +214,15 @@ class Sm90Model:
             cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
         run = cut * self.size
         span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
-        return side.box.size * box_k.size * self.size / span
+        moved = side.box.size * box_k.size * self.size
+        return max(moved / L2_BYTES_PER_CLOCK, moved / span * ROW_CLOCKS if span < 64 else 0.0)
 
     @staticmethod
-    def bound(memory: float, busy: float, per_k: float, math_clocks: float, tail: float, loop: float) -> str:
+    def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:
         """What takes longest, in words."""
         if memory >= busy:
             return "DRAM"
-        if tail > loop:
-            return "stores"
-        return "tensor cores" if per_k == math_clocks else "L2"
+        return "stores" if tail > loop else slowest
 
 
 def _order(m: Side, n: Side) -> list[tuple[str, int]]:

@@ -146,7 +146,7 @@ class _CrossedSearch:
             store = _up(staged, ALIGN if steps.span > 16 else 128) + offsets
         first = _up(max(block[0] * block[2] * self.size, store), ALIGN)
         slab = _up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
-        slots = min(SLOTS, (self.facts.smem_per_block - ALIGN - first - 16) // (slab + 16))
+        slots = min(SLOTS, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
         if slots < 4:
             return None
         crossed = Crossed(unit_a, unit_b, PAUSE)
@@ -155,7 +155,7 @@ class _CrossedSearch:
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
             group_m=max(1, min(8, box_m.tiles)),
-            smem_bytes=ALIGN + first + slots * slab + 16 * (slots + 1), item_bytes=self.size,
+            smem_bytes=ALIGN + first + slots * slab + 16 * (slots + 2), item_bytes=self.size,
             exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, (1, 1), crossed),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,

@@ -24,6 +24,7 @@ class Access:
         smem: Row pitch and swizzle.
         walk: The tiled dimensions, (group, position in its box), in the order of the operand's memory, in which a tile
             is read through registers; empty for `cp.async`.
+        served: How often a warp's store of one element is served on such a walk: its bank conflicts.
     """
 
     major: str
@@ -32,6 +33,7 @@ class Access:
     vector_group: str
     smem: SmemLayout
     walk: tuple[tuple[str, int], ...] = ()
+    served: int = 1
 
 
 @dataclass(frozen=True, slots=True)

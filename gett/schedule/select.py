@@ -10,7 +10,7 @@ from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import Shape, estimate, traffic_us
+from gett.schedule.cost import estimate, traffic_us
 from gett.schedule.crossed import crossed_candidates
 from gett.schedule.records import Access, Batch, Schedule
 from gett.schedule.sm90 import sm90_candidates
@@ -21,6 +21,7 @@ from gett.schedule.space import (
     check_limits,
     family_of,
     more_warps,
+    register_estimate,
     roomy_tiles,
     stages_for,
     tiles,
@@ -176,23 +177,21 @@ class _Search:
         table_bytes = tile.k * 16 if k_table else 0
         asynchronous = a.asynchronous and b.asynchronous
         depth = stages_for(facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, asynchronous)
-        vectors = (a.vector, b.vector, vector_d(plan, box_m, box_n, cut))
         tables = (depth + 1) * table_bytes
         smem = max(depth * stage_in, stage_out) + tables + offsets
-        shape = Shape(
-            self.family, (tile.m, tile.n, tile.k), tile.warps, box_m, box_n, box_k, k_table, vectors,
-            not asynchronous, smem, batch,
-        )  # fmt: skip
-        best = estimate(plan, shape, facts)
-        count = box_m.tiles * box_n.tiles * (cut.tiles if cut is not None else plan.extent_l)
-        split, workspace = bounded_split(best.split_k, tile.m * tile.n * acc, count, box_k.tiles)
         schedule = Schedule(
-            family=self.family, arch=facts.arch, block=shape.block, warps=tile.warps, num_stages=depth,
-            box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b, vector_d=vectors[2],
-            split_k=split, group_m=_group_m(box_m, box_n), smem_bytes=smem, item_bytes=itemsize(c.dtype),
-            workspace_bytes=workspace, batch=batch, estimate_us=best.us, bound=best.bound,
+            family=self.family, arch=facts.arch, block=(tile.m, tile.n, tile.k), warps=tile.warps, num_stages=depth,
+            box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b,
+            vector_d=vector_d(plan, box_m, box_n, cut), group_m=_group_m(box_m, box_n), smem_bytes=smem,
+            item_bytes=itemsize(c.dtype), batch=batch,
         )  # fmt: skip
         check_limits(schedule, facts)
+        best = estimate(plan, schedule, register_estimate(schedule), facts)
+        count = box_m.tiles * box_n.tiles * (cut.tiles if cut is not None else plan.extent_l)
+        split, workspace = bounded_split(best.split_k, tile.m * tile.n * acc, count, box_k.tiles)
+        schedule = replace(
+            schedule, split_k=split, workspace_bytes=workspace, estimate_us=best.us, bound=best.bound
+        )  # fmt: skip
         return replace(schedule, reason=_reason(schedule, plan))
 
 

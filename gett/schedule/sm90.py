@@ -14,7 +14,7 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cluster import CLUSTERS, share
+from gett.schedule.cluster import SHARING, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
@@ -126,13 +126,13 @@ class _Search:
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]):
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
-                            for cluster in CLUSTERS:
-                                if any(
-                                    t < c for t, c in zip((m_side.box.tiles, n_side.box.tiles), cluster, strict=True)
-                                ):
-                                    continue
-                                shared = replace(choice, cluster=cluster)
-                                yield self.model.estimate(self.shape(shared)).us, shared
+                            alone = self.model.estimate(self.shape(choice))
+                            yield alone.us, choice
+                            # Sharing costs a little everywhere and relieves L2 alone.
+                            for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
+                                if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
+                                    shared = replace(choice, cluster=cluster)
+                                    yield self.model.estimate(self.shape(shared)).us, shared
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
@@ -219,7 +219,7 @@ class _Search:
             staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
             staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
             store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
-        fixed = ALIGN + store + 2 * 8 * 8
+        fixed = ALIGN + store + (2 * 8 + 2) * 8  # barriers of at most 8 stages and 2 staging buffers
         depth = min(8, (self.facts.smem_per_block - fixed) // stage)
         if depth < 2:
             return None
