@@ -25,6 +25,7 @@ TENSOR_EFFICIENCY = 0.86  # of the peak at the sustained clock
 SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
 ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes
+SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 VECTOR_SLOTS = 34.0  # instructions of a warp for one store of vectors, look-ups included
 
 
@@ -180,7 +181,7 @@ class Sm90Model:
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
         l2_clocks = sum(
-            self.copy_clocks(t, s, shape.k) / c
+            self.copy_clocks(t, s, shape.k, c)
             for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
         limits = {
@@ -204,7 +205,7 @@ class Sm90Model:
         assert best is not None
         return best
 
-    def copy_clocks(self, tensor: int, side: Side, box_k: Box) -> float:
+    def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
         """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
         unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
         if unit_k is not None:
@@ -215,7 +216,9 @@ class Sm90Model:
         run = cut * self.size
         span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
         moved = side.box.size * box_k.size * self.size
-        return max(moved / L2_BYTES_PER_CLOCK, moved / span * ROW_CLOCKS if span < 64 else 0.0)
+        if span >= 64:
+            return moved / L2_BYTES_PER_CLOCK / shared
+        return moved / span * ROW_CLOCKS / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
 
     @staticmethod
     def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:
