@@ -26,8 +26,11 @@ SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
 ROW_CLOCKS = 2.4  # a row of a box takes the copy engine at least that
 STORED_ROW_CLOCKS = 2.0
+LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
+CUT_ROWS = 3.0  # a row that ends in zeros takes as long as so many more
+# Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
-VECTOR_SLOTS = 34.0  # instructions of a warp for one store of vectors, look-ups included
+VECTOR_SLOTS = 80.0  # instructions of a warp for one store of vectors, look-ups included
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ class Sm90Model:
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
+            us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
         assert best is not None
@@ -234,10 +238,13 @@ class Sm90Model:
         return max(moved / L2_BYTES_PER_CLOCK, rows * ROW_CLOCKS if moved < 64 * rows else 0.0)
 
     def rows(self, tensor: int, side: Side, box_k: Box) -> float:
-        """Rows that the copy engine moves for one k-tile of an operand."""
+        """Rows that the copy engine moves for one k-tile of an operand, those that pass K's end counted as several."""
+        late = 1.0
         unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
         if unit_k is not None:
             cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
+            extent = self.plan.k[unit_k].extent
+            late += CUT_ROWS / -(-extent // cut) if extent % cut else 0.0
         else:
             unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)
             cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
@@ -245,7 +252,7 @@ class Sm90Model:
             return side.box.size // side.run * box_k.size
         run = cut * self.size
         span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
-        return side.box.size * box_k.size * self.size / span
+        return late * side.box.size * box_k.size * self.size / span
 
     @staticmethod
     def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:
