@@ -34,6 +34,8 @@ template <class Traits, class Index> struct Epilogue {
   typedef typename Staging<Traits>::Element Element;
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
+  // A warp of the producer's group sends staged tiles off, unless all of them gather.
+  static constexpr bool kSender = Traits::kStoreBox && !Traits::kGather;
   static constexpr int kReady = 12;  // named barriers: the staging buffer is written
   static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
 
@@ -60,8 +62,13 @@ template <class Traits, class Index> struct Epilogue {
     if constexpr (Traits::kStoreBox) {
       const int group = Traits::kPingPong ? barrier_ - 1 : 0;
       // Each warpgroup for itself: one that is ahead stores while another still multiplies.
-      barrier_wait(free_, phase_);
-      phase_ ^= 1;
+      if constexpr (kSender) {
+        barrier_wait(free_, phase_);
+        phase_ ^= 1;
+      } else {
+        if (thread_ == 0) store_wait_read<0>();
+        sync();
+      }
       if constexpr (Traits::kPut == kPutElements) {
         put(p, acc, block, lane);
       } else if (is_one(p.alpha)) {
@@ -70,7 +77,15 @@ template <class Traits, class Index> struct Epilogue {
         Fragments<Traits, Index, true>(p, smem_address(base_), block, lane).put(acc);
       }
       async_fence();
-      named_arrive(kReady + group, kThreads + 32);
+      if constexpr (kSender) {
+        named_arrive(kReady + group, kThreads + 32);
+      } else {
+        sync();
+        if (thread_ == 0) {
+          Index::store(p, Index::place(p, id.m, id.n, id.l), smem_address(base_));
+          store_commit();
+        }
+      }
     } else {
       put(p, acc, block, lane);
       sync();
@@ -79,6 +94,12 @@ template <class Traits, class Index> struct Epilogue {
       if constexpr (Traits::kHasC) c = p.c + lt.c;
       const Staging<Traits> staged{reinterpret_cast<const Element*>(base_)};
       store_tile<Traits, Index>(p, p.d + lt.d, c, offsets_, staged, thread_, kThreads);
+    }
+  }
+
+  GETT_DEVICE void finish() const {
+    if constexpr (Traits::kStoreBox && !kSender) {
+      if (thread_ == 0) store_wait();
     }
   }
 
