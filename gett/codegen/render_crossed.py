@@ -19,6 +19,8 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     roles = schedule.roles
     assert roles is not None
     assert roles.crossed is not None
+    assert roles.a is not None
+    assert roles.b is not None
     piece = roles.a.map.transaction_bytes
     traits = (
         f"  static constexpr int kPieces = {roles.a.copies}, kPieceBytes = {piece};\n"
@@ -32,6 +34,8 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
     """Coordinates of the boxes, the copy of a k-tile of A, that of slab `s` of B, and that of a tile of D."""
     crossed = roles.crossed
     assert crossed is not None
+    assert roles.a is not None
+    assert roles.b is not None
     body: list[Statement] = []
     at = {
         "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],

@@ -161,7 +161,7 @@ class _CrossedSearch:
             group_m=max(1, min(8, box_m.tiles)),
             smem_bytes=ALIGN + first + slots * slab + 16 * (slots + 2), item_bytes=self.size,
             exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, (1, 1), crossed),
+            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, crossed=crossed),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes, "
             "A through registers",
