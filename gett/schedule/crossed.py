@@ -27,6 +27,7 @@ PIECES = 8  # most copies of a tile of A
 PAUSE = 0  # clocks between them
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
+WIDEST_WITH_C = 192  # columns; wider tiles that add C run out of registers
 ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
 
 
@@ -64,9 +65,10 @@ class _CrossedSearch:
         if unit_a is None or unit_b is None or unit_a == unit_b:
             return
         rows = 64 * GROUPS
+        widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
         for depth, width in SHAPES:
             box_k = self.k_box(unit_a, unit_b, depth, width)
-            for n in sorted({w for w in WIDTHS if w <= _up(self.plan.extent_n, 32)}, reverse=True):
+            for n in (w for w in WIDTHS if w <= min(widest, _up(self.plan.extent_n, 32))):
                 for m_side in self.plain.boxes("m", rows, None):
                     for n_side in self.plain.boxes("n", n, None):
                         choice = _Choice(m_side, n_side, box_k)
@@ -146,7 +148,9 @@ class _CrossedSearch:
             store = _up(staged, ALIGN if steps.span > 16 else 128) + offsets
         first = _up(max(block[0] * block[2] * self.size, store), ALIGN)
         slab = _up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
-        slots = min(SLOTS, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
+        # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
+        ahead = SLOTS if split == 1 else self.depth_width(box_k)[0] // 4
+        slots = min(ahead, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
         if slots < 4:
             return None
         crossed = Crossed(unit_a, unit_b, PAUSE)
