@@ -56,8 +56,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kE = sizeof(typename Traits::Element);
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kRows = Traits::kBlockM;  // of one tile
-  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
-  typedef Operand<typename Traits::WayB, Traits::kBoxN, 8, Traits::kBlockK, kE> TileB;
+  typedef Operand<typename Traits::WayA, Traits::kRowsA, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
+  typedef Operand<typename Traits::WayB, Traits::kRowsB, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
@@ -94,8 +94,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       if constexpr (Traits::kGather) {
         char* const ring = smem + Traits::kStages * kStageBytes + kStoreBytes + kBarrierBytes;
         GatherProducer<Traits, Index>::run(p, ring, start, kStageBytes, TileA::kBytes, full, empty, thread);
-      } else if (thread == 0) {
-        produce(p, start, full, empty);
+      } else if (thread < 32) {
+        produce(p, start, full, empty, thread);
       }
       if constexpr (Out::kSender) {  // one more warp for each tile that is staged at a time
         const int warp = thread >> 5;
@@ -115,18 +115,23 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     return min((slice + 1) * p.k_tiles_per_slice, p.k_tiles);
   }
 
-  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty) {
-    int stage = 0;
+  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty, int lane) {
+    int stage = 0, turn = 0;
     const Group group;
     uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
-    for (int t = Group::first(); t < p.tiles; t += Group::step()) {
-      const TileId id = group.locate(p, t);
-      const auto at = Index::boxes(p, id.m, id.n, id.l);
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
+    Ahead<Traits, typename Index::Boxes> ahead;
+    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
+      const auto at = from_lane(ahead.found_, turn % 32);
+      const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, ahead.id_.slice, turn % 32) : 0;
+      for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
         barrier_wait(empty + stage * 8, phase);
         const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
-        barrier_expect(bar, Traits::kTransactionBytes);
-        Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
+        if (lane == 0) {
+          barrier_expect(bar, Traits::kTransactionBytes);
+          Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
+        }
+        __syncwarp();
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
     }
@@ -188,7 +193,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
 #pragma unroll
       for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
       if (released >= 0) Group::release(empty + released * 8, lane);
-      if (!Group::exists(p, id)) continue;
+      if (!Out::kSender && !Group::exists(p, id)) continue;
       if constexpr (Traits::kSplit) {
         const long long tiles = (long long)p.tiles_m * p.tiles_n;
         const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;

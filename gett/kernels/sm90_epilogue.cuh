@@ -5,6 +5,7 @@
 #include "gett/epilogue.cuh"
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
+#include "gett/sm90_walk.cuh"
 
 namespace gett {
 
@@ -15,6 +16,7 @@ template <class Traits> struct Staging {
   static constexpr int kAlign = Traits::kSpanD > 16 ? 1024 : 128;  // the swizzle's period
   static constexpr int kBatch = Traits::kVecD * sizeof(Element) > 16 ? 2 : 4;
   const Element* base_;
+  GETT_DEVICE Element one(const MNAt& from, int e) const { return base_[from.at + e]; }
   template <int kV> GETT_DEVICE void get(const MNAt& at, Element (&x)[kV]) const {
     if constexpr (kV * sizeof(Element) <= 16) {
       const auto v = Vec<Element, kV>::load(base_ + at.at);
@@ -106,18 +108,20 @@ template <class Traits, class Index> struct Epilogue {
   // them, and never work out where a tile lies.
   static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
-    const Cluster<Traits> blocks;
-    for (int t = blocks.first(); t < p.tiles; t += blocks.step(), ++turn) {
+    Ahead<Traits, typename Index::Place> ahead;
+    for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
+      const auto place = from_lane(ahead.found_, turn % 32);
+      // A surplus block of a cluster stages what is no tile, and nobody takes it away.
+      const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
       if (lane == 0) {
-        store_wait_read<0>();
+        store_wait_read<0>();  // the previous tile has left
         barrier_arrive(free);
       }
       __syncwarp();
-      const TileId id = blocks.locate(p, t);
-      const auto place = Index::place(p, id.m, id.n, id.l);
       named_barrier(kReady + group, kThreads + 32);
-      if (lane == 0 && blocks.exists(p, id)) {
+      if (lane == 0 && exists) {
         Index::store(p, place, staged);
         store_commit();
       }

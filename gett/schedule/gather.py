@@ -191,7 +191,8 @@ class _Search:
         """The tensor map of an operand, None where there is none."""
         if any(len(d.modes) > 1 and d.box > 1 for d in (*box.dims, *box_k.dims)):
             return None
-        return self.maps.move(self.plan, tensor, self.plan.m if tensor == A else self.plan.n, box, box_k)
+        modes = self.plan.m if tensor == A else self.plan.n
+        return self.maps.move(self.plan, tensor, modes, Side(box, modes, None), box_k)
 
     def gather(self, tensor: int, box: Box, box_k: Box) -> Gather | None:
         """The pieces of an operand."""
