@@ -238,17 +238,15 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
-def _rows(way: BulkMove | Gather, size: int) -> int:
+def _run(move: BulkMove | None) -> tuple[int, int]:
+    """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
+    return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
+
+
+def _rows(move: BulkMove | None, size: int) -> int:
     """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
-    if isinstance(way, Gather) or not way.run:
-        return size
-    return size // way.run * (way.map.span // way.map.itemsize)
-
-
-def _pads(way: BulkMove | Gather) -> str:
-    """Which rows of A's chunks are the box's."""
-    run, chunk = (0, 1) if isinstance(way, Gather) else (way.run, way.map.span // way.map.itemsize)
-    return f"static constexpr int kPadRun = {run}, kPadChunk = {chunk};"
+    run, chunk = _run(move)
+    return size // run * chunk if run else size
 
 
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
@@ -287,8 +285,8 @@ def _traits(
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
-  static constexpr int kRowsA = {_rows(roles.way("a"), box_m.size)}, kRowsB = {_rows(roles.way("b"), box_n.size)};
-  {_pads(roles.way("a"))}
+  static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
+  static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}
   struct WayB {_way(roles.way("b"))}
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};

@@ -13,8 +13,9 @@ from gett.schedule.records import BulkMove
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
-# The copy engine takes one copy after the other: behind a long store, loads wait while the stages run dry.
-STORE_BYTES = 8192
+# The copy engine takes one copy after the other: behind a long store, loads wait while the stages run dry. Short ones
+# are not worth a cut.
+STORE_BYTES, LONG_BYTES = 8192, 32768
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[i
     """The box of one copy of a staged tile of D; (byte of the tile, first coordinates) of each copy."""
     box, pieces = list(made.box), [(0,) * made.rank]
     size = made.slab_bytes
-    for dim in range(made.rank - 1, 0, -1):
+    for dim in range(made.rank - 1, 0, -1) if size * made.slabs > LONG_BYTES else ():
         fits = [n for n in range(1, box[dim] + 1) if box[dim] % n == 0 and size // n % (8 * max(made.span, CHUNK)) == 0]
         n = next((n for n in fits if size // n <= STORE_BYTES), max(fits, default=1))
         box[dim] //= n
