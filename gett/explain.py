@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gett.frontend.contraction import Operand
 from gett.plan import GemmPlan, itemsize
 from gett.schedule.realize import realize
-from gett.schedule.records import Access, Gather, Schedule
+from gett.schedule.records import Access, BulkMove, Gather, Schedule
 from gett.schedule.stream_records import output_modes
 from layouts.box import Box
 from layouts.modes import Strided
@@ -175,7 +175,10 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         if isinstance(move, Gather):
             facts.append((f"load {name}", f"gathered in pieces of {move.run} elements, {move.major}-major"))
         elif move is not None:
-            facts.append((f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map)}"))
+            shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
+            facts.append(
+                (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
+            )
         elif access is not None and operand is not None:
             facts.append((f"load {name}", _describe_access(access, itemsize(operand.dtype))))
     if roles is not None and roles.d is not None:
@@ -216,7 +219,9 @@ def _describe_warps(schedule: Schedule) -> str:
     roles = schedule.roles
     gathers = roles.gather_a is not None or roles.gather_b is not None
     fetch = _count(roles.producers, "gathering warpgroup") if gathers else "1 producer"
-    return f"{fetch} and {_count(roles.consumers, 'consumer warpgroup')}{kind}"
+    m, n = roles.cluster
+    shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
+    return f"{fetch} and {_count(roles.consumers, 'consumer warpgroup')}{kind}{shared}"
 
 
 def _describe_box(gemm: GemmPlan, modes: Sequence[Strided], box: Box, block: int) -> str:
@@ -238,9 +243,10 @@ def _describe_access(access: Access, size: int) -> str:
     return f"{_at_a_time(access.vector, size)}, {how}, {access.major}-major in shared memory{turned}"
 
 
-def _describe_map(tensor_map: TmaMap) -> str:
+def _describe_map(tensor_map: TmaMap, move: BulkMove | None = None) -> str:
     box = " x ".join(map(str, tensor_map.box))
-    return f"box {box}, {_count(tensor_map.slabs, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
+    copies = tensor_map.slabs if move is None else move.copies
+    return f"box {box}, {_count(copies, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
 
 
 def _at_a_time(elements: int, size: int) -> str:

@@ -160,6 +160,14 @@ template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from, bo
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
   }
 }
+// Copies Bytes without a condition.
+template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from) {
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
+  }
+}
 GETT_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Pending> GETT_DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
 

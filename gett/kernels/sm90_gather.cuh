@@ -68,8 +68,8 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   static constexpr int kSegments = kInner / kRun, kPieces = kRows * kSegments;
   static constexpr int kPer = (kPieces + kWarps - 1) / kWarps;  // pieces of a warp
   static constexpr int kOut = kRun * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
-  // A lane shifts kGroup neighbouring chunks, so that most of what it reads serves twice. Pieces lie an odd number of
-  // chunks apart and in neighbouring rows: neither its reads nor its writes meet bank conflicts.
+  // A lane shifts kGroup neighbouring chunks, so that most of what it reads serves twice. Neighbouring lanes have
+  // neighbouring pieces, an odd number of chunks apart and in neighbouring rows: no bank conflicts either way.
   static constexpr int kGroup = kOut % 4 == 0 ? 4 : kOut % 2 == 0 ? 2 : 1, kGroups = kOut / kGroup;
   static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kGroups + 31) / 32;
   static constexpr int kRingBytes = kPer * kIn * 16;            // of a warp and k-tile
@@ -146,7 +146,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
 #pragma unroll
     for (int i = 0; i < kStores; ++i) {
       const uint32 at = lane + 32 * i;
-      if (at < kPer * kGroups) skip_[i / 8] |= uint32(table[at / kGroups] & 7) << i % 8 * 4;
+      if (at < kPer * kGroups) skip_[i / 8] |= uint32(table[at % kPer] & 7) << i % 8 * 4;
     }
   }
   // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands are zeros.
@@ -154,13 +154,14 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
                          int warp, int lane) const {
     const uint32 skip = uint32(uint64(from)) / kE;
+    asm volatile("" : "+r"(lane));  // places are worked out again for each k-tile: registers are scarcer than clocks
 #pragma unroll
     for (int i = 0; i < kStores; ++i) {
-      const uint32 at = lane + 32 * i, first = at % kGroups * kGroup;
-      const int piece = warp * kPer + int(at / kGroups);
+      const uint32 at = lane + 32 * i, first = at / kPer * kGroup;
+      const int piece = warp * kPer + int(at % kPer);
       if (kPer * kGroups % 32 && i == kStores - 1 && at >= kPer * kGroups) continue;
       if (kPer * kWarps != kPieces && piece >= kPieces) continue;
-      const uint32 in = ring + (at / kGroups * kIn + first) * 16;
+      const uint32 in = ring + (at % kPer * kIn + first) * 16;
       Chunk x[kGroup + 1];
 #pragma unroll
       for (int j = 0; j <= kGroup; ++j) x[j] = load_chunk(in + j * 16);

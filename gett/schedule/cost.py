@@ -19,23 +19,25 @@ from layouts.box import Box, TileDim
 from layouts.modes import Strided
 
 LAUNCH_US = 2.5
-REDUCE_US = 5.0  # fitted: the second launch of split-K
-REDUCE_SLOWDOWN = 2.4  # fitted: partial sums against L2's rate ...
-REDUCE_TURNED = 2.1  # ... and once more where D does not run along N
-SYNC_CLOCKS = 40.0
-COPY_LATENCY = 2580.0  # fitted: clocks of a copy, spread over the stages in flight
-LOAD_LATENCY = 700.0  # fitted: of a load through registers, one k-tile in flight
-COPY_BYTES = {16: 76.0, 8: 57.0, 4: 29.0}  # fitted: bytes per clock of asynchronous copies by their width
-LOAD_CLOCKS, STORE_CLOCKS = 5.6, 2.4  # fitted: a warp's load, and its store of one element to shared memory
-SMEM_BYTES = 103.0  # fitted: bytes per clock that fragments are read at
-L2_BYTES = 50.0  # fitted: bytes per clock and multiprocessor of an H200, at its share of L2's rate
-ISSUE = 2.4  # fitted: instructions per clock
-TENSOR_SHARE = {"float16": 0.44, "bfloat16": 0.44, "tf32": 0.44, "float64": 0.8}  # of the rate of mma.sync, fitted
+REDUCE_US = 2.8  # fitted: the second launch of split-K
+REDUCE_SLOWDOWN = 5.8  # fitted: partial sums against L2's rate ...
+REDUCE_TURNED = 1.07  # ... and once more where D does not run along N
+SYNC_CLOCKS = 85.0  # fitted: of a k-tile, whatever it holds
+COPY_LATENCY = 1300.0  # fitted: clocks of a copy, spread over the stages in flight
+LOAD_LATENCY = 515.0  # fitted: of a load through registers, one k-tile in flight
+ACCESS_CLOCKS, PRODUCT_CLOCKS = 24.0, 10.0  # fitted: of a thread's accesses and a warp's products, one after the other
+COPY_BYTES = {16: 93.0, 8: 54.0, 4: 16.0}  # fitted: bytes per clock of asynchronous copies by their width
+LOAD_CLOCKS, STORE_CLOCKS = 2.5, 2.5  # fitted: a warp's load, and its store of one element to shared memory
+SMEM_BYTES = 127.0  # bytes per clock that fragments are read at
+L2_BYTES = 60.0  # fitted: bytes per clock and multiprocessor of an H200, at its share of L2's rate
+ISSUE = 4.3  # fitted: instructions per clock
+TENSOR_SHARE = {"float16": 0.81, "bfloat16": 0.81, "tf32": 0.81, "float64": 0.9}  # of the rate of mma.sync, fitted
 SIMT_SHARE = ((2048, 0.75), (1024, 0.6), (512, 0.45), (0, 0.3))  # of the rate, by a warp's outputs
-OVERLAP = 2.7  # fitted: exponent of the norm in which the units' clocks add up
-TABLE_SLOWDOWN = 1.45  # fitted: a flattened K
-BLOCK_CLOCKS = 4200.0  # fitted: fill and drain of a block's pipeline
-DRAM_SHARE = 0.7  # of the copy-speed time; what is read again comes from L2
+OVERLAP = 2.3  # fitted: exponent of the norm in which the units' clocks add up
+TABLE_SLOWDOWN = 1.34  # fitted: a flattened K
+BLOCK_CLOCKS = 5500.0  # fitted: fill and drain of a block's pipeline
+READ_SHARE = 0.55  # of the copy-speed time of A and B; what is read again comes from L2
+STAGED_CLOCKS = 3.8  # fitted: a warp's outputs on their way through shared memory
 H200_L2 = 6.9 / (132 * 1.83)  # TB/s per multiprocessor and GHz, the scale of L2_BYTES
 
 
@@ -114,13 +116,13 @@ def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFact
         blocks = tiles * split
         steps = -(-s.box_k.tiles // split)
         vector = 2 if split > 1 else s.vector_d
-        tail = outputs / 32 * (0.4 + 8 / vector) + outputs * 0.04 * (2 if split > 1 else cost_d)
+        tail = outputs / 32 * (STAGED_CLOCKS + 8 / vector) + outputs * 0.014 * (2 if split > 1 else cost_d)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
         clocks = waves * (steps * max(per_sm * tile.busy, tile.latency) + tile.start / per_sm + per_sm * tail)
         if left:
             beside = -(-left // facts.sm_count)
             clocks += steps * max(beside * tile.busy, tile.latency) + tile.start + beside * tail
-        memory = (read + (written if split == 1 else 0)) * DRAM_SHARE / facts.dram_tbps * 1e-6
+        memory = (read * READ_SHARE + (written if split == 1 else 0)) / facts.dram_tbps * 1e-6
         memory /= min(1.0, blocks / facts.sm_count)
         main = ((clocks / us) ** 4 + memory**4) ** 0.25
         reduce = 0.0
@@ -162,28 +164,31 @@ def _tile_clocks(plan: GemmPlan, s: Schedule, costs: tuple[float, float], facts:
         warp_tile = bm * bn // math.prod(s.warps) * (2 if c.dtype.startswith("complex") else 1)
         rate = next(share for least, share in SIMT_SHARE if warp_tile >= least)
         math_clocks, fragments = products / (facts.fma_lanes[c.dtype] * rate) / few, 0.0
-    moved = issued = stored = fetched = start = 0.0
+    assert s.a is not None
+    assert s.b is not None
+    moved = issued = stored = fetched = accesses = 0.0
     for access, box, cost in ((s.a, s.box_m, costs[0]), (s.b, s.box_n, costs[1])):
-        assert access is not None
         elements = box.size * s.batches * s.box_k.size
         fetched += elements * size * cost
-        start += elements / access.vector / 32 * 5
+        accesses += elements / access.vector
         issued += elements / access.vector / 32 * (8 if access.asynchronous else 7)
         if access.asynchronous:
             moved += elements * size / COPY_BYTES[access.vector * size] + elements * size / 128
         else:
             stored += _walk_clocks(elements, access, size)
             issued += elements / 32 * 3
+    ragged = any(d.box > 1 and not s.box_k.divides(i) for i, d in enumerate(s.box_k.dims))
+    issued *= 1.3 if s.k_table else 1.1 if ragged else 1.0
     issued += products / 2048 + fragments / 2
     l2 = fetched / (L2_BYTES * facts.l2_tbps / (facts.sm_count * facts.clock_ghz) / H200_L2)
-    units = {"arithmetic": math_clocks, "loads": moved + stored + fragments, "issue": issued / ISSUE / few, "L2": l2}
+    units = {"arithmetic": math_clocks, "loads": moved + stored + fragments, "issue": issued / ISSUE, "L2": l2}
     busy = sum(u**OVERLAP for u in units.values()) ** (1 / OVERLAP) * (TABLE_SLOWDOWN if s.k_table else 1.0)
-    if stored:
-        latency = LOAD_LATENCY + stored + SYNC_CLOCKS
-    else:
-        latency = max(COPY_LATENCY / (s.num_stages - 1), math_clocks) + SYNC_CLOCKS
+    chain = products / 2048 / warps * PRODUCT_CLOCKS + accesses / s.threads * ACCESS_CLOCKS
+    latency = SYNC_CLOCKS + chain + (LOAD_LATENCY + stored if stored else 0.0)
+    if s.a.asynchronous or s.b.asynchronous:
+        latency = max(latency, COPY_LATENCY / (s.num_stages - 1))
     bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
-    return _Tile(busy, latency, BLOCK_CLOCKS + start, bound)
+    return _Tile(busy, latency, BLOCK_CLOCKS + accesses / 32 * 5, bound)
 
 
 def _walk_clocks(elements: float, access: Access, size: int) -> float:
@@ -203,7 +208,7 @@ def _volume(modes: tuple[Strided, ...], tensor: int) -> int:
 def _resident(s: Schedule, registers: int, facts: ArchFacts) -> int:
     """Blocks that an SM holds at a time."""
     by_smem = facts.smem_per_sm // (s.smem_bytes + 1024)
-    each = -(-min(255, int(0.82 * registers) + 4) // 8) * 8  # fitted
+    each = -(-min(255, int(0.76 * registers) + 5) // 8) * 8  # fitted
     by_registers = facts.regs_per_sm // (each * s.threads)
     return max(1, min(by_smem, by_registers, facts.threads_per_sm // s.threads, facts.blocks_per_sm))
 

@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US, Estimate
-from gett.schedule.cost_sm90 import FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, Sm90Shape, Staging, _splits
+from gett.schedule.cost_sm90 import (
+    FILL_US,
+    L2_BYTES_PER_CLOCK,
+    SMEM_BYTES_PER_CLOCK,
+    Sm90Model,
+    Sm90Shape,
+    Staging,
+    _splits,
+)
 
 CHUNK = 16
-COPY_CLOCKS = 0.16  # of a chunk from global memory into the ring
-SHIFT_CLOCKS = 0.40  # of a chunk out of the ring (two reads) into its place
+# What a piece takes of the way from L2, whoever asks: measured with pieces of 32 to 64 elements that start anywhere.
+PIECE_CLOCKS, ELEMENT_CLOCKS = 2.4, 5.4 / 64
+COPY_CLOCKS = 0.14  # of shared memory for a chunk that comes into the ring
+SHIFT_CLOCKS = 0.31  # of shared memory for a chunk that goes from the ring into its place
 STEP_CLOCKS = 420.0  # of a k-tile at least: barriers, addresses
 TILE_CLOCKS = 1500.0  # offsets of a tile's pieces
 
@@ -50,19 +60,22 @@ class GatherModel:
         return self.bulk.staging(shape)
 
     def clocks(self, shape: GatherShape) -> tuple[float, float]:
-        """Clocks of a k-tile: of the tensor cores, and of everything that shared memory serves."""
+        """Clocks of a k-tile: of the tensor cores, and of the slowest of what feeds them."""
         _, bn, bk = shape.block
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / self.facts.tensor_lanes[self.plan.contraction.dtype]
         served = (rows / 64) * (64 + bn) * bk * self.size / SMEM_BYTES_PER_CLOCK
+        drawn = 0.0
         for side, run in ((shape.m, shape.runs[0]), (shape.n, shape.runs[1])):
             elements = side.box.size * bk
             if run:
                 pieces = pieces_of(side.box.size, bk, run)
+                drawn += pieces * (PIECE_CLOCKS + run * ELEMENT_CLOCKS)
                 served += pieces * (chunk_bytes(run) / CHUNK * COPY_CLOCKS + run / 8 * SHIFT_CLOCKS)
             else:
+                drawn += elements * self.size / L2_BYTES_PER_CLOCK
                 served += elements * self.size / SMEM_BYTES_PER_CLOCK
-        return math_clocks, max(served, STEP_CLOCKS)
+        return math_clocks, max(served, drawn, STEP_CLOCKS)
 
     def estimate(self, shape: GatherShape) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""

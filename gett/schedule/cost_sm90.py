@@ -26,6 +26,7 @@ SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
 ROW_CLOCKS = 2.4  # a row of a box takes the copy engine at least that
 STORED_ROW_CLOCKS = 2.0
+SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 CUT_ROWS = 3.0  # a row that ends in zeros takes as long as so many more
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
@@ -203,7 +204,7 @@ class Sm90Model:
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
         l2_clocks = sum(
-            self.copy_clocks(t, s, shape.k) / c
+            self.copy_clocks(t, s, shape.k, c)
             for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
         # One engine moves the rows of loads and of stores.
@@ -239,11 +240,14 @@ class Sm90Model:
         assert best is not None
         return best
 
-    def copy_clocks(self, tensor: int, side: Side, box_k: Box) -> float:
+    def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
         """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
         moved = side.box.size * box_k.size * self.size
         rows = self.rows(tensor, side, box_k)
-        return max(moved / L2_BYTES_PER_CLOCK, rows * ROW_CLOCKS if moved < 64 * rows else 0.0)
+        if moved >= 64 * rows:
+            return moved / L2_BYTES_PER_CLOCK / shared
+        short = max(moved / L2_BYTES_PER_CLOCK, rows * ROW_CLOCKS)
+        return short / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
 
     def rows(self, tensor: int, side: Side, box_k: Box) -> float:
         """Rows that the copy engine moves for one k-tile of an operand, those that pass K's end counted as several."""

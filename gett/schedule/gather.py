@@ -28,6 +28,7 @@ ROLES = (Roles(2, 1, False), Roles(2, 2, False), Roles(2, 1, True))
 PRODUCERS = 2  # warpgroups that gather
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 REACH = 1 << 30  # elements that the kernel's offsets span
+LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
 
@@ -200,7 +201,7 @@ class _Search:
         lead = inner.dims[0]
         if lead.modes != (k_unit if k_unit is not None else self.mn_unit[tensor],) or lead.box % 8:
             return None
-        run = max(r for r in range(8, 65, 8) if lead.box % r == 0)
+        run = max(r for r in range(8, LONGEST + 1, 8) if lead.box % r == 0)
         # The epilogue knows an MN-major tile's chunks by the box of its unit-stride mode, as tensor maps cut them.
         length = inner.size if major == "k" else lead.box
         span = next(s for s in (128, 64, 32, 16) if length * self.size % s == 0)
