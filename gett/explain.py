@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gett.frontend.contraction import Operand
 from gett.plan import GemmPlan, itemsize
 from gett.schedule.realize import realize
-from gett.schedule.records import Access, Schedule
+from gett.schedule.records import Access, BulkMove, Gather, Schedule
 from gett.schedule.stream_records import output_modes
 from layouts.box import Box
 from layouts.modes import Strided
@@ -169,11 +169,16 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         facts.append(("", "offsets along K come from a table"))
     roles = schedule.roles
     for name, operand, access, move in (
-        ("A", real.a, schedule.a, roles.a if roles else None),
-        ("B", real.b, schedule.b, roles.b if roles else None),
+        ("A", real.a, schedule.a, roles.way("a") if roles else None),
+        ("B", real.b, schedule.b, roles.way("b") if roles else None),
     ):
-        if move is not None:
-            facts.append((f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map)}"))
+        if isinstance(move, Gather):
+            facts.append((f"load {name}", f"gathered in pieces of {move.run} elements, {move.major}-major"))
+        elif move is not None:
+            shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
+            facts.append(
+                (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
+            )
         elif access is not None and operand is not None:
             facts.append((f"load {name}", _describe_access(access, itemsize(operand.dtype))))
     if roles is not None and roles.d is not None:
@@ -211,7 +216,12 @@ def _describe_warps(schedule: Schedule) -> str:
         groups = f" for each of {schedule.batch.warps} groups of batches" if schedule.batch is not None else ""
         return f"{rows} x {columns} warps{groups}"
     kind = " in ping-pong" if schedule.roles.ping_pong else ""
-    return f"1 producer and {_count(schedule.roles.consumers, 'consumer warpgroup')}{kind}"
+    roles = schedule.roles
+    gathers = roles.gather_a is not None or roles.gather_b is not None
+    fetch = _count(roles.producers, "gathering warpgroup") if gathers else "1 producer"
+    m, n = roles.cluster
+    shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
+    return f"{fetch} and {_count(roles.consumers, 'consumer warpgroup')}{kind}{shared}"
 
 
 def _describe_box(gemm: GemmPlan, modes: Sequence[Strided], box: Box, block: int) -> str:
@@ -233,9 +243,10 @@ def _describe_access(access: Access, size: int) -> str:
     return f"{_at_a_time(access.vector, size)}, {how}, {access.major}-major in shared memory{turned}"
 
 
-def _describe_map(tensor_map: TmaMap) -> str:
+def _describe_map(tensor_map: TmaMap, move: BulkMove | None = None) -> str:
     box = " x ".join(map(str, tensor_map.box))
-    return f"box {box}, {_count(tensor_map.slabs, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
+    copies = tensor_map.slabs if move is None else move.copies
+    return f"box {box}, {_count(copies, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
 
 
 def _at_a_time(elements: int, size: int) -> str:

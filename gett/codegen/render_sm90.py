@@ -6,6 +6,8 @@ Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from gett.codegen.index import ONE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
@@ -19,7 +21,8 @@ from gett.codegen.render_common import (
     store_order,
     strides_of,
 )
-from gett.codegen.stage_copies import stage_copies
+from gett.codegen.render_gather import gather_index, gather_way, gathered, reach, registers
+from gett.codegen.stage_copies import stage_copies, store_pieces
 from gett.codegen.tiles import (
     Statement,
     batch_index,
@@ -33,58 +36,94 @@ from gett.codegen.tiles import (
 from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
 from gett.schedule.cluster import cluster_tiles, part_box
-from gett.schedule.records import BulkMove, Schedule, WarpRoles
+from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
 DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
 PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of sm90_put.cuh
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
-L2_PROMOTION = 2  # 128 bytes
+L2_PROMOTION = 2  # 128 bytes; 1 is 64
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+
+
+Copies = Callable[[GemmPlan, Schedule, WarpRoles, ParamTable], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A main loop: its header, its class, and what it takes of generated text.
+
+    `copies` gives the functions that issue the loads, `traits` further members of `Traits`, `wgmma` the instruction.
+    `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
+    """
+
+    header: str
+    kernel: str
+    copies: Copies
+    wgmma: str
+    traits: str = ""
+    thrifty: bool = False
 
 
 def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a realized plan under a Hopper schedule."""
     roles = schedule.roles
     assert roles is not None
+    wgmma = wgmma_struct(plan.contraction.dtype, schedule.block[1], roles.way("a").major, roles.way("b").major)
+    return render_pipeline(plan, schedule, Pipeline("sm90", "Sm90", _copies, wgmma))
+
+
+def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
+    """The kernel of a realized plan around a hand-written main loop."""
+    roles = schedule.roles
+    assert roles is not None
     contraction = plan.contraction
     table = ParamTable()
     has_c = contraction.c is not None
     out = {"d": D, **({"c": C} if has_c else {})}
-    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, out), table)
-    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, out), table)
-    batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, out), table)
+    found = gathered(roles)
+    tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
+    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, tensors_m), table)
+    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, tensors_n), table)
+    batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, {**found, **out}), table)
     order = store_order(plan, schedule)
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": roles.stage.m, "n": roles.stage.n}
     index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
     cut = roles.stage.cut
     index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
-    index += _copies(plan, schedule, roles, table)
+    index += pipeline.copies(plan, schedule, roles, table)
+    if found:
+        k_struct, k = gather_index(plan, schedule, strides_of(plan, plan.k, found), table)
+        index += [k_struct, *(f.to_cpp() for f in k)]
     tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
     size = math.prod(roles.cluster)
     walks = cluster_tiles(schedule.box_m.tiles, schedule.box_n.tiles, roles.cluster) * plan.extent_l * schedule.split_k
     names = {**named_counts(plan, schedule), "tiles": walks}
+    names |= {f"reach_{name}": reach(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
-    roles_maps = {"a": roles.a.map, "b": roles.b.map, **({"d": roles.d} if roles.d is not None else {})}
+    roles_maps = {name: move.map for name, move in (("a", roles.a), ("b", roles.b)) if move is not None}
+    if roles.d is not None:
+        roles_maps["d"] = roles.d
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(roles_maps))
     packed = pack_params(names, table, len(roles_maps))
     offsets = map_offsets(names, table, len(roles_maps))
     dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
     shares = {"a": roles.a, "b": roles.b}
     maps = tuple(
-        (role, offset, _spec(made, dtypes[role], shares.get(role)))
+        (role, offset, _spec(made, dtypes[role], shares.get(role), pipeline.thrifty))
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
-    wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.a.major, roles.b.major)
     body = "\n".join(index)
-    threads = 128 * (roles.consumers + 1)
+    threads = 128 * (roles.consumers + roles.producers)
     text = (
-        f'#include "gett/sm90.cuh"\n\n{params}\n{_traits(plan, schedule, roles, order, dtype_c)}\n'
-        f"struct Index {{\n{body}\n}};\n\n{wgmma}\ntypedef gett::Sm90<Traits, Index, Wgmma> Kernel;\n\n"
+        f'#include "gett/{pipeline.header}.cuh"\n\n{params}\n'
+        f"{_traits(plan, schedule, roles, order, dtype_c, pipeline.traits)}\n"
+        f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
@@ -92,9 +131,10 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
 
 
-def _spec(made: TmaMap, dtype: str, move: BulkMove | None) -> TensorMapSpec:
-    box = made.box if move is None else part_box(move)
-    return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], L2_PROMOTION)
+def _spec(made: TmaMap, dtype: str, move: BulkMove | None, thrifty: bool) -> TensorMapSpec:
+    box = store_pieces(made)[0] if move is None else part_box(move)
+    promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
+    return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], promotion)
 
 
 def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
@@ -111,6 +151,8 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     k_outputs: list[tuple[str, Expr]] = []
     calls: list[str] = []
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
+        if move is None:
+            continue
         fixed = _coordinates(move.map, [*at["l"], *at[side], *(ZERO for _ in plan.k)])
         moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
@@ -129,7 +171,7 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     )
     if roles.d is not None:
         texts += _store(roles.d, body, at)
-    held = ["a", "b", *(["d"] if roles.d is not None else [])]
+    held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
     fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
     texts.append(f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}")
     return texts
@@ -171,10 +213,9 @@ def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> li
     outputs = [(f"d{i}", x) for i, x in enumerate(coords)]
     place = Function("place", ("tile_m", "tile_n", "l"), tuple(body), tuple(outputs), "Place")
     calls = []
-    for slab in range(made.slabs):
-        first = f" + {slab * made.box[0]}" if slab else ""
-        names = ", ".join(f"t.d{i}{first if i == 0 else ''}" for i in range(made.rank))
-        calls.append(f"    gett::store_box(&p.map_d, from + {slab * made.slab_bytes}, {names});")
+    for start, first in store_pieces(made)[1]:
+        names = ", ".join(f"t.d{i}{f' + {x}' if x else ''}" for i, x in enumerate(first))
+        calls.append(f"    gett::store_box(&p.map_d, from + {start}, {names});")
     texts = [
         _struct("Place", outputs),
         place.to_cpp(),
@@ -197,6 +238,17 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
+def _run(move: BulkMove | None) -> tuple[int, int]:
+    """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
+    return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
+
+
+def _rows(move: BulkMove | None, size: int) -> int:
+    """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
+    run, chunk = _run(move)
+    return size // run * chunk if run else size
+
+
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
     if not order or order[0][0] != "n":
@@ -204,17 +256,18 @@ def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     return max(1, math.prod(d.box for d in schedule.box_n.dims[: order[0][1]]) // 8)
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str) -> str:
+def _traits(
+    plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, more: str
+) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
     cut = roles.stage.cut
     whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
-    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b))
-
-    def way(major: str, span: int) -> str:
-        return f"{{ static constexpr bool kMajorK = {cpp_bool(major == 'k')}; static constexpr int kSpan = {span}; }};"
+    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b) if m is not None)
+    gathers = bool(gathered(roles))
+    regs = registers(roles, schedule.block[1]) if gathers else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
 
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
@@ -222,7 +275,9 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
-  static constexpr int kProducerRegs = {PRODUCER_REGISTERS}, kConsumerRegs = {CONSUMER_REGISTERS};
+  static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
+  static constexpr bool kGather = {cpp_bool(gathers)};
+  static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
   static constexpr int kTransactionBytes = {transaction};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
@@ -230,7 +285,22 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
-  struct WayA {way(roles.a.major, roles.a.map.span)}
-  struct WayB {way(roles.b.major, roles.b.map.span)}
-}};
+  static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
+  static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
+  struct WayA {_way(roles.way("a"))}
+  struct WayB {_way(roles.way("b"))}
+  template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
+  template <int I> struct Pick<false, I> {{ typedef WayB type; }};
+  template <bool IsA> using Way = typename Pick<IsA>::type;
+{more}}};
 """
+
+
+def _way(way: BulkMove | Gather) -> str:
+    """Members of the struct that describes an operand's way."""
+    if isinstance(way, Gather):
+        return gather_way(way)
+    return (
+        f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
+        f"static constexpr int kSpan = {way.map.span}; }};"
+    )

@@ -1,12 +1,69 @@
 """The copies that fill an operand's tile of a stage: slab by slab, whole or the block's part of what its cluster needs.
 
-Owns the statements inside the generated `Index::load`. Knows tensor maps and shares, no pipeline.
+Owns the statements inside the generated `Index::load`, and how a staged tile of D is cut into copies. Knows tensor maps
+and shares, no pipeline.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gett.schedule.cluster import part_box
 from gett.schedule.records import BulkMove
+from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
+
+# The copy engine takes one copy after the other: behind a long store, loads wait while the stages run dry. Short ones
+# are not worth a cut.
+STORE_BYTES, LONG_BYTES = 8192, 32768
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy of a tile.
+
+    Attributes:
+        start: Byte of the tile in shared memory where it begins.
+        first: Coordinates in the map, relative to the tile's.
+        part_bytes, part_step: What a block's part of a divided box adds to `start` and to the divided coordinate.
+        whose: Part of the cluster that issues it, or None: all do (each its part), or each in its turn.
+    """
+
+    start: int
+    first: tuple[int, ...]
+    part_bytes: int = 0
+    part_step: int = 0
+    whose: int | None = None
+
+
+def copies(move: BulkMove) -> list[Copy]:
+    """The copies of one tile, in the order in which they are issued."""
+    out = []
+    for i, (start, first) in enumerate(_slabs(move)):
+        if move.divided is not None:
+            # The divided dimension is the outermost, so a part is one piece of the slab.
+            step = part_box(move)[move.divided]
+            out.append(Copy(start, first, move.map.slab_bytes // move.shared, step))
+        else:
+            even = move.shared > 1 and move.copies % move.shared == 0
+            out.append(Copy(start, first, whose=i % move.shared if even else None))
+    return out
+
+
+def _slabs(move: BulkMove) -> list[tuple[int, tuple[int, ...]]]:
+    """Place in shared memory and first coordinates of each copy of the map's box."""
+    made = move.map
+    if not move.repeats:
+        rest = (0,) * (made.rank - 1)
+        return [(slab * made.slab_bytes, (slab * made.box[0], *rest)) for slab in range(made.slabs)]
+    out = []
+    for i in range(move.copies):
+        first, at = [0] * made.rank, i
+        for dim, step, count in move.repeats:
+            first[dim] += at % count * step
+            at //= count
+        out.append((i * move.pitch, tuple(first)))
+    return out
 
 
 def stage_copies(name: str, move: BulkMove) -> list[str]:
@@ -15,37 +72,39 @@ def stage_copies(name: str, move: BulkMove) -> list[str]:
     In scope are its place `<name>` in shared memory, `bar`, `share_<name>`, `tile_k`, and the coordinates: `t.<name>0`
     ... of the tile and `k.<name>0` ... of the k-tile.
     """
-    made = move.map
+    part = f"int(share_{name}.part)"
     calls = []
-    for i, (start, first) in enumerate(_copies(move)):
-        coords = [f"t.{name}{d} + k.{name}{d}{f' + {x}' if x else ''}" for d, x in enumerate(first)]
-        to = f"{name} + {start}" if start else name
+    for copy in copies(move):
+        coords = [f"t.{name}{d} + k.{name}{d}{f' + {x}' if x else ''}" for d, x in enumerate(copy.first)]
+        to = f"{name} + {copy.start}" if copy.start else name
         if move.divided is not None:
-            # The divided dimension is the outermost, so a part is one piece of the slab.
-            to += f" + int(share_{name}.part) * {made.slab_bytes // move.shared}"
-            coords[move.divided] += f" + int(share_{name}.part) * {part_box(move)[move.divided]}"
+            to += f" + {part} * {copy.part_bytes}"
+            coords[move.divided] += f" + {part} * {copy.part_step}"
         if move.shared == 1:
             calls.append(f"    gett::load_box({to}, &p.map_{name}, bar, {', '.join(coords)});")
             continue
         turn = ""
         if move.divided is None:
-            whose = f"{i % move.shared}" if move.copies % move.shared == 0 else f"tile_k % {move.shared}"
-            turn = f"    if (int(share_{name}.part) == {whose})\n  "
+            whose = f"tile_k % {move.shared}" if copy.whose is None else str(copy.whose)
+            turn = f"    if ({part} == {whose})\n  "
         calls.append(f"{turn}    gett::spread_box({to}, &p.map_{name}, bar, share_{name}.mask, {', '.join(coords)});")
     return calls
 
 
-def _copies(move: BulkMove) -> list[tuple[int, list[int]]]:
-    """Place in shared memory and first coordinates of each copy of a tile."""
-    made = move.map
-    if not move.repeats:
-        rest = [0] * (made.rank - 1)
-        return [(slab * made.slab_bytes, [slab * made.box[0], *rest]) for slab in range(made.slabs)]
+def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[int, ...]]]]:
+    """The box of one copy of a staged tile of D; (byte of the tile, first coordinates) of each copy."""
+    box, pieces = list(made.box), [(0,) * made.rank]
+    size = made.slab_bytes
+    for dim in range(made.rank - 1, 0, -1) if size * made.slabs > LONG_BYTES else ():
+        fits = [n for n in range(1, box[dim] + 1) if box[dim] % n == 0 and size // n % (8 * max(made.span, CHUNK)) == 0]
+        n = next((n for n in fits if size // n <= STORE_BYTES), max(fits, default=1))
+        box[dim] //= n
+        size //= n
+        pieces = [(*p[:dim], i * box[dim], *p[dim + 1 :]) for p in pieces for i in range(n)]
+        if box[dim] > 1 or size <= STORE_BYTES:
+            break  # what lies further in is no longer in one piece
     out = []
-    for i in range(move.copies):
-        first, rest_i = [0] * made.rank, i
-        for dim, step, count in move.repeats:
-            first[dim] += rest_i % count * step
-            rest_i //= count
-        out.append((i * move.pitch, first))
-    return out
+    for slab in range(made.slabs):
+        for i, first in enumerate(pieces):
+            out.append((slab * made.slab_bytes + i * size, (slab * made.box[0], *first[1:])))
+    return tuple(box), out

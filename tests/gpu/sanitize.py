@@ -20,12 +20,14 @@ from gett.runtime.device import require_cupy
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.cases import DENSE, Case, by_name
+from tests.clusters import clustered
 from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
 
 K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
 MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
 ODD = Case("odd", "ik,kj->ij", {"i": 37, "j": 41, "k": 43})
 CROSSED = replace(by_name("crossed-units"), extents={"m": 40, "n": 33, "k": 24, "l": 16})
+CROSSED_LONG = Case("crossed-long", "lik,jkl->ji", {"i": 24, "j": 16, "k": 64, "l": 96})
 TABLE = replace(by_name("primes"), extents={"a": 3, "b": 5, "c": 7, "d": 5, "e": 5, "f": 3})
 SPLIT = replace(by_name("huge-k"), extents={"k": 1500, "i": 16, "j": 24})
 BATCH = replace(by_name("batch-unit-stride"), extents={"l": 3, "i": 9, "j": 11, "k": 7})
@@ -33,23 +35,29 @@ STREAMS = (
     Case("gemv", "ij,j->i", {"i": 33, "j": 70}), Case("outer", "i,j->ji", {"i": 33, "j": 21}),
     Case("dot", "ij,ji->", {"i": 17, "j": 19}), Case("hadamard", "ij,ji->ij", {"i": 17, "j": 19}),
 )  # fmt: skip
-SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, TABLE, SPLIT, BATCH)
+GATHERED = (
+    Case("gathered", "ik,kj->ij", {"i": 133, "j": 75, "k": 101}),
+    Case("gathered-b", "ik,kj->ij", {"i": 72, "j": 75, "k": 40}),
+    Case("gathered-split", "lki,kjl->ji", {"i": 21, "j": 35, "k": 53, "l": 37}),
+)
+SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, CROSSED_LONG, TABLE, SPLIT, BATCH)
 
 
 def problems() -> list[Problem]:
     """Each case in a dtype of each family, some with C."""
-    out = [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
+    out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
 def chosen(problem: Problem) -> list[Schedule]:
-    """The first candidate, and the first of every other family and of split K, the table and several batches."""
+    """The first candidate, the first of every other family and of split K, the table and several batches; clusters."""
     picked: dict[tuple[str, bool, bool, bool], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
         picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None), s)
-    return list(picked.values())
+    shared = [clustered(s, shape) for s in picked.values() if s.roles is not None for shape in ((2, 1), (1, 2))]
+    return [*picked.values(), *shared]
 
 
 def main() -> int:
