@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gett.frontend.contraction import Operand
 from gett.plan import GemmPlan, itemsize
 from gett.schedule.realize import realize
-from gett.schedule.records import Access, BulkMove, Schedule
+from gett.schedule.records import Access, BulkMove, Gather, Schedule
 from gett.schedule.stream_records import output_modes
 from layouts.box import Box
 from layouts.modes import Strided
@@ -169,10 +169,12 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         facts.append(("", "offsets along K come from a table"))
     roles = schedule.roles
     for name, operand, access, move in (
-        ("A", real.a, schedule.a, roles.a if roles else None),
-        ("B", real.b, schedule.b, roles.b if roles else None),
+        ("A", real.a, schedule.a, roles.way("a") if roles else None),
+        ("B", real.b, schedule.b, roles.way("b") if roles else None),
     ):
-        if move is not None:
+        if isinstance(move, Gather):
+            facts.append((f"load {name}", f"gathered in pieces of {move.run} elements, {move.major}-major"))
+        elif move is not None:
             shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
             facts.append(
                 (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
@@ -214,9 +216,12 @@ def _describe_warps(schedule: Schedule) -> str:
         groups = f" for each of {schedule.batch.warps} groups of batches" if schedule.batch is not None else ""
         return f"{rows} x {columns} warps{groups}"
     kind = " in ping-pong" if schedule.roles.ping_pong else ""
-    m, n = schedule.roles.cluster
+    roles = schedule.roles
+    gathers = roles.gather_a is not None or roles.gather_b is not None
+    fetch = _count(roles.producers, "gathering warpgroup") if gathers else "1 producer"
+    m, n = roles.cluster
     shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
-    return f"1 producer and {_count(schedule.roles.consumers, 'consumer warpgroup')}{kind}{shared}"
+    return f"{fetch} and {_count(roles.consumers, 'consumer warpgroup')}{kind}{shared}"
 
 
 def _describe_box(gemm: GemmPlan, modes: Sequence[Strided], box: Box, block: int) -> str:

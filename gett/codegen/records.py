@@ -51,6 +51,8 @@ class Launch:
             swap) and `workspace`.
         maps: (role, byte offset, descriptor) of 128-byte tensor-map slots.
         scalars: (`"alpha"` or `"beta"`, byte offset, NumPy dtype name in which the kernel takes it).
+        overlaps: Whether its blocks may start while the launch before it ends; the kernel itself waits for the results
+            of that launch (`griddepcontrol.wait`, from sm_90 on).
     """
 
     entry: str
@@ -61,6 +63,7 @@ class Launch:
     pointers: tuple[tuple[str, int], ...]
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = ()
     scalars: tuple[tuple[str, int, str], ...] = ()
+    overlaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from gett.codegen.render_common import (
     store_order,
     strides_of,
 )
+from gett.codegen.render_gather import gather_index, gather_way, gathered, reach, registers
 from gett.codegen.stage_copies import stage_copies, store_pieces
 from gett.codegen.tiles import (
     Statement,
@@ -33,7 +34,7 @@ from gett.codegen.tiles import (
 from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
 from gett.schedule.cluster import cluster_tiles, part_box
-from gett.schedule.records import BulkMove, Schedule, WarpRoles
+from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -52,9 +53,11 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     table = ParamTable()
     has_c = contraction.c is not None
     out = {"d": D, **({"c": C} if has_c else {})}
-    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, out), table)
-    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, out), table)
-    batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, out), table)
+    found = gathered(roles)
+    tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
+    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, tensors_m), table)
+    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, tensors_n), table)
+    batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, {**found, **out}), table)
     order = store_order(plan, schedule)
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": roles.stage.m, "n": roles.stage.n}
@@ -62,14 +65,20 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     cut = roles.stage.cut
     index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
     index += _copies(plan, schedule, roles, table)
+    if found:
+        k_struct, k = gather_index(plan, schedule, strides_of(plan, plan.k, found), table)
+        index += [k_struct, *(f.to_cpp() for f in k)]
     tiles = schedule.box_m.tiles * schedule.box_n.tiles * plan.extent_l
     size = math.prod(roles.cluster)
     walks = cluster_tiles(schedule.box_m.tiles, schedule.box_n.tiles, roles.cluster) * plan.extent_l * schedule.split_k
     names = {**named_counts(plan, schedule), "tiles": walks}
+    names |= {f"reach_{name}": reach(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
-    roles_maps = {"a": roles.a.map, "b": roles.b.map, **({"d": roles.d} if roles.d is not None else {})}
+    roles_maps = {name: move.map for name, move in (("a", roles.a), ("b", roles.b)) if move is not None}
+    if roles.d is not None:
+        roles_maps["d"] = roles.d
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(roles_maps))
     packed = pack_params(names, table, len(roles_maps))
     offsets = map_offsets(names, table, len(roles_maps))
@@ -79,9 +88,9 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
         (role, offset, _spec(made, dtypes[role], shares.get(role)))
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
-    wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.a.major, roles.b.major)
+    wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.way("a").major, roles.way("b").major)
     body = "\n".join(index)
-    threads = 128 * (roles.consumers + 1)
+    threads = 128 * (roles.consumers + roles.producers)
     text = (
         f'#include "gett/sm90.cuh"\n\n{params}\n{_traits(plan, schedule, roles, order, dtype_c)}\n'
         f"struct Index {{\n{body}\n}};\n\n{wgmma}\ntypedef gett::Sm90<Traits, Index, Wgmma> Kernel;\n\n"
@@ -111,6 +120,8 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     k_outputs: list[tuple[str, Expr]] = []
     calls: list[str] = []
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
+        if move is None:
+            continue
         fixed = _coordinates(move.map, [*at["l"], *at[side], *(ZERO for _ in plan.k)])
         moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
@@ -129,7 +140,7 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     )
     if roles.d is not None:
         texts += _store(roles.d, body, at)
-    held = ["a", "b", *(["d"] if roles.d is not None else [])]
+    held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
     fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
     texts.append(f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}")
     return texts
@@ -196,6 +207,19 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
+def _rows(way: BulkMove | Gather, size: int) -> int:
+    """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
+    if isinstance(way, Gather) or not way.run:
+        return size
+    return size // way.run * (way.map.span // way.map.itemsize)
+
+
+def _pads(way: BulkMove | Gather) -> str:
+    """Which rows of A's chunks are the box's."""
+    run, chunk = (0, 1) if isinstance(way, Gather) else (way.run, way.map.span // way.map.itemsize)
+    return f"static constexpr int kPadRun = {run}, kPadChunk = {chunk};"
+
+
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
     if not order or order[0][0] != "n":
@@ -210,10 +234,9 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
     whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
-    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b))
-
-    def way(major: str, span: int) -> str:
-        return f"{{ static constexpr bool kMajorK = {cpp_bool(major == 'k')}; static constexpr int kSpan = {span}; }};"
+    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b) if m is not None)
+    gathers = bool(gathered(roles))
+    regs = registers(roles, schedule.block[1]) if gathers else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
 
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
@@ -221,7 +244,9 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
-  static constexpr int kProducerRegs = {PRODUCER_REGISTERS}, kConsumerRegs = {CONSUMER_REGISTERS};
+  static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
+  static constexpr bool kGather = {cpp_bool(gathers)};
+  static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
   static constexpr int kTransactionBytes = {transaction};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
@@ -229,7 +254,22 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
-  struct WayA {way(roles.a.major, roles.a.map.span)}
-  struct WayB {way(roles.b.major, roles.b.map.span)}
+  static constexpr int kRowsA = {_rows(roles.way("a"), box_m.size)}, kRowsB = {_rows(roles.way("b"), box_n.size)};
+  {_pads(roles.way("a"))}
+  struct WayA {_way(roles.way("a"))}
+  struct WayB {_way(roles.way("b"))}
+  template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
+  template <int I> struct Pick<false, I> {{ typedef WayB type; }};
+  template <bool IsA> using Way = typename Pick<IsA>::type;
 }};
 """
+
+
+def _way(way: BulkMove | Gather) -> str:
+    """Members of the struct that describes an operand's way."""
+    if isinstance(way, Gather):
+        return gather_way(way)
+    return (
+        f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
+        f"static constexpr int kSpan = {way.map.span}; }};"
+    )

@@ -26,7 +26,7 @@ from gett.codegen.tiles import (
     k_box_index,
     k_table_index,
 )
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.plan import A, B, C, D, GemmPlan
 from gett.schedule.records import Access, Schedule
 from layouts.box import Box
 from layouts.modes import Strided
@@ -124,10 +124,14 @@ def walk_function(access: Access, schedule: Schedule, box: Box, block: int, name
 
 def _way(access: Access, schedule: Schedule, box_mn: Box) -> str:
     s = access.smem
+    row = False  # whether the elements of a vector are neighbours in a shared-memory row
+    if access.walk and access.walk[0][0] == access.major:
+        box, i = schedule.box_k if access.major == "k" else box_mn, access.walk[0][1]
+        row = all(d.box == 1 for d in box.dims[:i]) and box.dims[i].box % access.vector == 0
     return (
         f"{{\n    static constexpr bool kMajorK = {cpp_bool(access.major == 'k')}, "
         f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)}, "
-        f"kHoles = {cpp_bool(schedule.box_k.size < schedule.block[2])};\n"
+        f"kHoles = {cpp_bool(schedule.box_k.size < schedule.block[2])}, kRow = {cpp_bool(row)};\n"
         f"    static constexpr int kVec = {access.vector}, "
         f"kWalked = {schedule.box_k.size * box_mn.size * schedule.batches};\n"
         f"    typedef gett::Smem<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
@@ -140,7 +144,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     ragged = any(d.box > 1 and not schedule.box_k.divides(i) for i, d in enumerate(schedule.box_k.dims))
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
-  typedef {"long long" if _span(plan) >= 2**31 else "int"} Offset;
+  typedef {_offset_type(plan)} Offset;
   static constexpr int kWarpsM = {schedule.warps[0]}, kWarpsN = {schedule.warps[1]};
   static constexpr int kThreads = {schedule.threads}, kBatch = {schedule.batches};
   static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
@@ -154,8 +158,10 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
 """
 
 
-def _span(plan: GemmPlan) -> int:
-    """Largest distance in elements between two elements of A, and of B."""
-    size = itemsize(plan.contraction.dtype)
+def _offset_type(plan: GemmPlan) -> str:
+    """What holds a distance in bytes between two elements of A, or of B: without a sign it joins addresses for free."""
     groups = (plan.l, plan.m, plan.n, plan.k)
-    return max(sum(abs(s.strides[t]) * (s.extent - 1) for g in groups for s in g) // size for t in (A, B))
+    spans = [sum(abs(s.strides[t]) * (s.extent - 1) for g in groups for s in g) for t in (A, B)]
+    if all(s.strides[t] >= 0 for g in groups for s in g for t in (A, B)) and max(spans) < 2**32:
+        return "gett::uint32"
+    return "int" if max(spans) < 2**31 else "long long"

@@ -160,8 +160,29 @@ template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from, bo
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(n) : "memory");
   }
 }
+// Copies Bytes without a condition.
+template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from) {
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
+  }
+}
 GETT_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Pending> GETT_DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
+
+// Launches that overlap (from sm_90 on): the first lets the next start once all its blocks run, and the next waits here
+// until the first has ended and its writes can be seen.
+GETT_DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+GETT_DEVICE void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // A tile in shared memory: rows of kPitch bytes whose 16-byte chunks are permuted by the row number.
 template <int Pitch, int Mask, int Shift> struct Smem {

@@ -20,11 +20,14 @@ template <class Traits, class Index, bool kIsA> struct Loader {
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
   static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
-  static constexpr bool kHoles = false;
+  // Where nothing changes from k-tile to k-tile, padding is not copied: along K it is zeroed once, and in the free
+  // group it ends in rows of the result that nobody stores.
+  static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
+  static constexpr bool kHoles = kFixed && Way::kHoles;
   static_assert(kPer <= 32, "too many accesses a thread");
 
   const Element* base_;
-  typename Traits::Offset offset_[kPer];  // 32 bits where the operand's span allows, to spare registers
+  typename Traits::Offset offset_[kPer];  // bytes; in 32 bits where the operand's span allows
   uint32 valid_;
 
   // Lanes follow the unit-stride mode first, so that a warp's accesses join into long runs.
@@ -50,25 +53,9 @@ template <class Traits, class Index, bool kIsA> struct Loader {
         if constexpr (!Traits::kKTable) at += Index::k_b(p, k);
       }
       if constexpr (!Traits::kKTable) ok = ok && Index::k_ok(p, k);
-      offset_[i] = typename Traits::Offset(ok ? at : 0);
+      offset_[i] = typename Traits::Offset(ok ? at * int(sizeof(Element)) : 0);
       valid_ |= uint32(ok) << i;
     }
-  }
-
-  // `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
-  template <class KTile> GETT_DEVICE const Element* locate(const Params& p, const KTile& where, int i, int thread, bool& ok) {
-    const int k = k_of(thread + i * Traits::kThreads);
-    ok = (valid_ >> i) & 1;
-    long long at = offset_[i];
-    if constexpr (Traits::kKTable) {
-      const long long step = kIsA ? where[k].x : where[k].y;
-      ok = ok && step != kInvalid;
-      at += ok ? step : 0;
-    } else {
-      if constexpr (Traits::kKRagged) ok = ok && Index::k_coord(p, k) < where.rem;
-      at += kIsA ? where.a : where.b;
-    }
-    return base_ + (ok ? at : 0);
   }
 
   static GETT_DEVICE uint32 smem_at(int mn, int k) {
@@ -76,15 +63,30 @@ template <class Traits, class Index, bool kIsA> struct Loader {
     return Way::Layout::address(row, column * int(sizeof(Element)));
   }
 
-  // Issues the copies of one k-tile.
+  // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
   template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32 stage, int thread) {
+    const Element* base = base_;
+    if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
       if (!kEven && v >= kTotal) continue;
-      bool ok;
-      const Element* from = locate(p, where, i, thread, ok);
-      copy_async<kVec * int(sizeof(Element))>(stage + smem_at(mn_of(v), k_of(v)), from, ok);
+      bool ok = (valid_ >> i) & 1;
+      const uint32 to = stage + smem_at(mn_of(v), k_of(v));
+      const char* from = reinterpret_cast<const char*>(base) + offset_[i];
+      if constexpr (kFixed) {
+        if (ok) copy_async<kVec * int(sizeof(Element))>(to, from);
+      } else {
+        const int k = k_of(v);
+        if constexpr (Traits::kKTable) {
+          const long long step = kIsA ? where[k].x : where[k].y;
+          ok = ok && step != kInvalid;
+          from += ok ? step * int(sizeof(Element)) : 0;
+        } else {
+          ok = ok && Index::k_coord(p, k) < where.rem;
+        }
+        copy_async<kVec * int(sizeof(Element))>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
+      }
     }
   }
   GETT_DEVICE void put(char*, int) const {}

@@ -28,6 +28,8 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   const auto at = Index::d_unpack(p, (i < kCount ? i : 0) * kV);
   const bool ok = i < kCount && Index::m_ok(p, mt, at.m) && Index::n_ok(p, nt, at.n);
 
+  wait_for_previous();
+
   Acc x[kV];
 #pragma unroll
   for (int j = 0; j < kV; ++j) x[j] = zero<Acc>();

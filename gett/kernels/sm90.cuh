@@ -9,6 +9,7 @@
 #pragma once
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
+#include "gett/sm90_gather.cuh"
 
 namespace gett {
 
@@ -51,20 +52,23 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef Cluster<Traits> Group;
+  typedef Epilogue<Traits, Index> Out;
   static constexpr int kE = sizeof(typename Traits::Element);
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kRows = Traits::kBlockM;  // of one tile
-  typedef Operand<typename Traits::WayA, Traits::kBoxM, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
-  typedef Operand<typename Traits::WayB, Traits::kBoxN, 8, Traits::kBlockK, kE> TileB;
+  typedef Operand<typename Traits::WayA, Traits::kRowsA, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
+  typedef Operand<typename Traits::WayB, Traits::kRowsB, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
   static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
   static constexpr int kConsumersPerTile = Traits::kPingPong ? 1 : Traits::kConsumers;
   static constexpr int kOffsets = Traits::kSplit || Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
-  static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging;
+  static constexpr int kStaging = Traits::kSplit ? 0 : Out::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
-  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + (2 * Traits::kStages + kStorers) * 8;
+  static constexpr int kBarrierBytes = (2 * Traits::kStages + 2) * 8;  // of stages and of two staging buffers
+  typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
+  static constexpr int kSmemBytes = 1024 + Traits::kStages * kStageBytes + kStoreBytes + kBarrierBytes + Needs::kBytes;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   static GETT_DEVICE void run(const Params& p) {
@@ -77,26 +81,32 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     if (thread == 0) {
       Index::prefetch(p);
       for (int s = 0; s < Traits::kStages; ++s) {
-        barrier_init(full + s * 8, 1);
+        barrier_init(full + s * 8, Needs::kArrivals);
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
       barrier_fence();
     }
     Group::sync();
-    if (thread < 128) {
+    constexpr int kProducers = 128 * Traits::kProducers;
+    if (thread < kProducers) {
       registers_down<Traits::kProducerRegs>();
-      if (thread == 0) produce(p, start, full, empty);
-      if constexpr (Traits::kStoreBox) {  // one more warp for each tile that is staged at a time
+      if constexpr (Traits::kGather) {
+        char* const ring = smem + Traits::kStages * kStageBytes + kStoreBytes + kBarrierBytes;
+        GatherProducer<Traits, Index>::run(p, ring, start, kStageBytes, TileA::kBytes, full, empty, thread);
+      } else if (thread < 32) {
+        produce(p, start, full, empty, thread);
+      }
+      if constexpr (Out::kSender) {  // one more warp for each tile that is staged at a time
         const int warp = thread >> 5;
         if (warp >= 1 && warp <= kStorers) {
           const uint32 staged = start + Traits::kStages * kStageBytes + (warp - 1) * (kStoreBytes / kStorers);
-          Epilogue<Traits, Index>::send(p, staged, free + (warp - 1) * 8, warp - 1, thread & 31);
+          Out::send(p, staged, free + (warp - 1) * 8, warp - 1, thread & 31);
         }
       }
     } else {
       registers_up<Traits::kConsumerRegs>();
-      consume(p, smem, start, full, empty, thread - 128);
+      consume(p, smem, start, full, empty, thread - kProducers);
     }
     Group::finish();  // the others may still write here
   }
@@ -105,18 +115,23 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     return min((slice + 1) * p.k_tiles_per_slice, p.k_tiles);
   }
 
-  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty) {
-    int stage = 0;
+  static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty, int lane) {
+    int stage = 0, turn = 0;
     const Group group;
     uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
-    for (int t = Group::first(); t < p.tiles; t += Group::step()) {
-      const TileId id = group.locate(p, t);
-      const auto at = Index::boxes(p, id.m, id.n, id.l);
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
+    Ahead<Traits, typename Index::Boxes> ahead;
+    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
+      const auto at = from_lane(ahead.found_, turn % 32);
+      const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, ahead.id_.slice, turn % 32) : 0;
+      for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
         barrier_wait(empty + stage * 8, phase);
         const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
-        barrier_expect(bar, Traits::kTransactionBytes);
-        Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
+        if (lane == 0) {
+          barrier_expect(bar, Traits::kTransactionBytes);
+          Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
+        }
+        __syncwarp();
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
     }
@@ -126,8 +141,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     const int group = thread >> 7, lane = thread & 127;
     const int block = Traits::kPingPong ? 0 : group * kMi;
     char* const store = smem + Traits::kStages * kStageBytes + (Traits::kPingPong ? group : 0) * (kStoreBytes / kStorers);
-    Epilogue<Traits, Index> epilogue(store, empty + (Traits::kStages + (Traits::kPingPong ? group : 0)) * 8,
-                                     Traits::kPingPong ? lane : thread, group);
+    Out epilogue(store, empty + (Traits::kStages + (Traits::kPingPong ? group : 0)) * 8,
+                 Traits::kPingPong ? lane : thread, group);
     const Group blocks;
     const uint32 tiles = start & 0x3ffff;  // for descriptors: in a cluster, addresses have the block's rank above
     int stage = 0, turn = 0;
@@ -140,7 +155,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     }
     for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
       // Where the tile lies is nobody's concern here if a warp of its own sends it off.
-      const TileId id = Traits::kStoreBox ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
+      const TileId id = Out::kSender ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
@@ -178,7 +193,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
 #pragma unroll
       for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
       if (released >= 0) Group::release(empty + released * 8, lane);
-      if (!Group::exists(p, id)) continue;
+      if (!Traits::kStoreBox && !Group::exists(p, id)) continue;
       if constexpr (Traits::kSplit) {
         const long long tiles = (long long)p.tiles_m * p.tiles_n;
         const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
@@ -188,6 +203,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         epilogue.store(p, id, acc, block, lane);
       }
     }
+    if constexpr (!Traits::kSplit) epilogue.finish();
   }
 
   // Accumulators of a warpgroup: lane 4g + t of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and + 1.

@@ -5,6 +5,7 @@
 #include "gett/epilogue.cuh"
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
+#include "gett/sm90_walk.cuh"
 
 namespace gett {
 
@@ -33,6 +34,8 @@ template <class Traits, class Index> struct Epilogue {
   typedef typename Staging<Traits>::Element Element;
   static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
+  // A warp of the producer's group sends staged tiles off, unless all of them gather.
+  static constexpr bool kSender = Traits::kStoreBox && !Traits::kGather;
   static constexpr int kReady = 12;  // named barriers: the staging buffer is written
   static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
 
@@ -59,8 +62,13 @@ template <class Traits, class Index> struct Epilogue {
     if constexpr (Traits::kStoreBox) {
       const int group = Traits::kPingPong ? barrier_ - 1 : 0;
       // Each warpgroup for itself: one that is ahead stores while another still multiplies.
-      barrier_wait(free_, phase_);
-      phase_ ^= 1;
+      if constexpr (kSender) {
+        barrier_wait(free_, phase_);
+        phase_ ^= 1;
+      } else {
+        if (thread_ == 0) store_wait_read<0>();
+        sync();
+      }
       if constexpr (Traits::kPut == kPutElements) {
         put(p, acc, block, lane);
       } else if (is_one(p.alpha)) {
@@ -69,7 +77,15 @@ template <class Traits, class Index> struct Epilogue {
         Fragments<Traits, Index, true>(p, smem_address(base_), block, lane).put(acc);
       }
       async_fence();
-      named_arrive(kReady + group, kThreads + 32);
+      if constexpr (kSender) {
+        named_arrive(kReady + group, kThreads + 32);
+      } else {
+        sync();
+        if (thread_ == 0) {
+          Index::store(p, Index::place(p, id.m, id.n, id.l), smem_address(base_));
+          store_commit();
+        }
+      }
     } else {
       put(p, acc, block, lane);
       sync();
@@ -81,22 +97,30 @@ template <class Traits, class Index> struct Epilogue {
     }
   }
 
+  GETT_DEVICE void finish() const {
+    if constexpr (Traits::kStoreBox && !kSender) {
+      if (thread_ == 0) store_wait();
+    }
+  }
+
   // A warp of the producer's group: sends off the staged tiles of `group`, one after the other. Consumers only write
   // them, and never work out where a tile lies.
   static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
-    const Cluster<Traits> blocks;
-    for (int t = blocks.first(); t < p.tiles; t += blocks.step(), ++turn) {
+    Ahead<Traits, typename Index::Place> ahead;
+    for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
+      ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
+      const auto place = from_lane(ahead.found_, turn % 32);
+      // A surplus block of a cluster stages what is no tile, and nobody takes it away.
+      const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
       if (lane == 0) {
-        store_wait_read<0>();
+        store_wait_read<0>();  // the previous tile has left
         barrier_arrive(free);
       }
       __syncwarp();
-      const TileId id = blocks.locate(p, t);
-      const auto place = Index::place(p, id.m, id.n, id.l);
       named_barrier(kReady + group, kThreads + 32);
-      if (lane == 0 && blocks.exists(p, id)) {
+      if (lane == 0 && exists) {
         Index::store(p, place, staged);
         store_commit();
       }

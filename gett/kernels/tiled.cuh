@@ -65,6 +65,7 @@ template <class Traits, class Index, class Mma> struct Tiled {
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
+    if constexpr (Traits::kSplit) let_next_start();
     const TileId id = locate_tile(p, blockIdx.x);
     const auto lt = Index::l_tile(p, id.l);
     const auto nt = Index::n_tile(p, id.n);

@@ -22,12 +22,13 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
   static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
   static constexpr bool kHoles = Way::kHoles;
   static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;  // k of an access decides at each k-tile
-  static constexpr int kPlaces = kPer * kVec;
+  // A vector whose elements stay neighbours in a row is stored as one; else each element has a place.
+  static constexpr int kApart = Way::kRow ? 1 : kVec, kPlaces = kPer * kApart;
   static_assert(kPer <= 32, "too many accesses a thread");
   static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
 
   const Element* base_;
-  typename Traits::Offset offset_[kPer];
+  typename Traits::Offset offset_[kPer];  // bytes
   uint32 valid_;
   uint32 place_[(kPlaces + 1) / 2];           // element number within the stage, two to a register
   uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];     // k, or its coordinate along K's ragged dimension
@@ -45,12 +46,14 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
     valid_ = 0;
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
+#pragma unroll
+      for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
       const int v = thread + i * Traits::kThreads;
       const bool in = kEven || v < kTotal;
 #pragma unroll
-      for (int j = 0; j < kVec; ++j) {
+      for (int j = 0; j < kApart; ++j) {
         const MN at = walk(p, (in ? v : 0) * kVec + j);
-        const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m, q = i * kVec + j;
+        const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m, q = i * kApart + j;
         const uint32 to = Way::Layout::address(row, column * kE) / kE;
         place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
         if (j) continue;
@@ -70,7 +73,7 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
           if constexpr (!Traits::kKTable) k = uint32(Index::k_coord(p, at.n));
           k_[i / 2] = i & 1 ? k_[i / 2] | k << 16 : k;
         }
-        offset_[i] = typename Traits::Offset(ok ? from : 0);
+        offset_[i] = typename Traits::Offset(ok ? from * kE : 0);
         valid_ |= uint32(ok) << i;
       }
     }
@@ -83,16 +86,18 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       bool ok = (valid_ >> i) & 1;
-      const Element* from = base + offset_[i];
+      const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (Traits::kKTable) {
         const long long step = kIsA ? where[k_of(i)].x : where[k_of(i)].y;
         ok = ok && step != kInvalid;
-        from += ok ? step : 0;
+        from += ok ? step * kE : 0;
       } else if constexpr (Traits::kKRagged) {
         ok = ok && k_of(i) < where.rem;
       }
+      if constexpr (kNeedK) {  // else what was zero stays so
 #pragma unroll
-      for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+        for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+      }
       if (ok) held_[i] = Vec<Element, kVec>::load(from);
     }
   }
@@ -103,8 +108,12 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
+      if constexpr (Way::kRow) {
+        held_[i].store(to + place(i));
+      } else {
 #pragma unroll
-      for (int j = 0; j < kVec; ++j) to[place(i * kVec + j)] = held_[i].x[j];
+        for (int j = 0; j < kVec; ++j) to[place(i * kVec + j)] = held_[i].x[j];
+      }
     }
   }
 };

@@ -44,6 +44,20 @@ class LaunchConfig(ctypes.Structure):
     ]
 
 
+class LaunchAttribute(ctypes.Structure):
+    """`CUlaunchAttribute`, as far as it is used: a number, and a union whose first word is its value."""
+
+    _fields_ = [
+        ("number", ctypes.c_uint),
+        ("pad", ctypes.c_uint),
+        ("value", ctypes.c_int),
+        ("rest", ctypes.c_char * 60),
+    ]
+
+
+ATTRIBUTE_PROGRAMMATIC_SERIALIZATION = 6  # the launch may start before the one ahead of it in the stream has ended
+
+
 class DriverApi(Protocol):
     """What the runtime asks of a driver. All handles and addresses are integers.
 

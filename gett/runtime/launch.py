@@ -16,7 +16,7 @@ import numpy as np
 
 from gett.codegen.records import Kernel
 from gett.errors import DTypeError, OptionError
-from gett.runtime.driver import DriverApi, LaunchConfig
+from gett.runtime.driver import ATTRIBUTE_PROGRAMMATIC_SERIALIZATION, DriverApi, LaunchAttribute, LaunchConfig
 from gett.runtime.tensormap import MAP_BYTES, TensorMap
 
 ROLES = ("a", "b", "c", "d", "workspace")
@@ -53,10 +53,10 @@ class ArgumentBlock:
 
     def __init__(self, driver: DriverApi, kernel: Kernel, functions: Mapping[str, int]) -> None:
         launches = [launch for launch in kernel.launches if 0 not in launch.grid]
-        # Per launch: the struct, the configuration, the array of one argument pointer.
+        # Per launch: the struct, the configuration, the array of one argument pointer, one attribute.
         config_at = [_round_up(len(launch.params), 16) for launch in launches]
         argv_at = [at + _round_up(ctypes.sizeof(LaunchConfig), 16) for at in config_at]
-        sizes = [_round_up(at + 8, _ALIGN) for at in argv_at]
+        sizes = [_round_up(at + 8 + ctypes.sizeof(LaunchAttribute), _ALIGN) for at in argv_at]
         starts = [sum(sizes[:i]) for i in range(len(sizes))]
         raw = bytearray(sum(sizes) + _ALIGN)
         address = ctypes.addressof((ctypes.c_char * len(raw)).from_buffer(raw))
@@ -70,7 +70,11 @@ class ArgumentBlock:
         self._scalars: dict[str, list[tuple[int, np.dtype[np.generic]]]] = {"alpha": [], "beta": []}
         for launch, start, config, argv in zip(launches, starts, config_at, argv_at, strict=True):
             self._memory[start : start + len(launch.params)] = launch.params
-            record = LaunchConfig(*launch.grid, *launch.block, launch.smem_bytes, None, None, 0)
+            attribute = base + start + argv + 8 if launch.overlaps else None
+            record = LaunchConfig(*launch.grid, *launch.block, launch.smem_bytes, None, attribute, int(launch.overlaps))
+            if launch.overlaps:
+                value = bytes(LaunchAttribute(ATTRIBUTE_PROGRAMMATIC_SERIALIZATION, 0, 1))
+                self._memory[start + argv + 8 : start + argv + 8 + len(value)] = value
             self._memory[start + config : start + config + ctypes.sizeof(record)] = bytes(record)
             streams.append((start + config + LaunchConfig.stream.offset) // 8)
             self.words[(start + argv) // 8] = base + start

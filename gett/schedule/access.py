@@ -124,7 +124,7 @@ def plan_access(
     steps = tuple((x.group, x.box, first_step[x.group] * _before(x, boxes[x.group])) for x in lines)
     served = {major: _store_conflicts(steps, vector, size, major, tile(major)) for major in ("k", "mn")}
     best = min(served, key=lambda major: (served[major], major != group))
-    return Access(best, vector, False, group, tile(best), walk)
+    return Access(best, vector, False, group, tile(best), walk, max(1, served[best]))
 
 
 def _before(line: _Line, box: Box) -> int:

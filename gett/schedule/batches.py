@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.space import Tile
+from layouts.access import SECTOR
 
 COUNTS = (8, 16, 32)  # batches a block
 WARPS = 8
@@ -37,10 +38,14 @@ def wants_batches(plan: GemmPlan, family: str) -> bool:
 
 def batch_tiles(plan: GemmPlan) -> Iterator[BatchTile]:
     """Tiles worth considering; one warp makes all of a batch's tile, or a half or quarter of it."""
-    size = itemsize(plan.contraction.dtype)
+    c = plan.contraction
+    size, size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+    along_d = any(s.strides[D] == size_d and s.extent > 1 for s in plan.l)
     step_k = {2: 16, 4: 8, 8: 4}[size]
     for count in COUNTS:
         if count // 2 >= plan.extent_l and count != COUNTS[0]:
+            continue
+        if along_d and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
             continue
         for m in _sides(plan.extent_m, (16, 32, 64)):
             for n in _sides(plan.extent_n, (8, 16, 32, 64)):

@@ -24,18 +24,33 @@ FILL_US = 1.5  # first tile's way through an empty pipeline
 TENSOR_EFFICIENCY = 0.86  # of the peak at the sustained clock
 SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
-ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes
-SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
+# A row of a box takes the copy engine that long. Long loops find their data in L2: 576 rows take at most 768 clocks
+# there, rows of 32 or 16 bytes two each.
+ROW_CLOCKS, LONG_LOOP, LONG_LOOP_CLOCKS, LONG_LOOP_SHORT_CLOCKS = 2.4, 8, 1.3, 2.0
+STORED_ROW_CLOCKS = 2.0
+TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
+SHORT_GAIN = 0.7  # of what sharing gains where rows are longer than 32 bytes
 VECTOR_SLOTS = 34.0  # instructions of a warp for one store of vectors, look-ups included
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A box of M or N with the modes that it cuts, and the split that made them."""
+    """A box of M or N with the modes that it cuts, and the split that made them.
+
+    Where `run` is not 0, every chunk of an MN-major tile has room for `chunk` rows and holds only `run`: a run that is
+    no power of two travels in one row of the next wider swizzle.
+    """
 
     box: Box
     modes: tuple[Strided, ...]
     split: Split | None
+    run: int = 0
+    chunk: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile in shared memory."""
+        return self.box.size // self.run * self.chunk if self.run else self.box.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +85,7 @@ class Sm90Model:
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.costs: dict[tuple[int, Box, Box, int], float] = {}
-        self.stagings: dict[tuple[Box, Box, int, bool], Staging] = {}
+        self.stagings: dict[tuple[Side, Side, int, bool], Staging] = {}
 
     @cached_property
     def bytes(self) -> dict[int, int]:
@@ -101,7 +116,7 @@ class Sm90Model:
 
     def staging(self, shape: Sm90Shape) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor, in clocks."""
-        key = (shape.m.box, shape.n.box, shape.m_blocks, shape.ping_pong)
+        key = (shape.m, shape.n, shape.m_blocks, shape.ping_pong)
         if key in self.stagings:
             return self.stagings[key]
         order = _order(shape.m, shape.n)
@@ -146,7 +161,7 @@ class Sm90Model:
                 prefix *= d.box
             single = [side.modes[m] for d in side.box.dims if d.box == 1 for m in d.modes]
             if any(mode.extent > 1 and mode.strides[D] % 16 for mode in single):
-                return (), Rows(1, 1, 1, 1, 0), (0, 0)  # no tensor map steps along them
+                return (), Rows(1, 1, 1, 1, 0, 0), (0, 0)  # no tensor map steps along them
         found.sort(key=lambda d: d.step)
         chunk = 0
         if all(s.strides[A] != self.size for s in self.plan.k):
@@ -154,7 +169,9 @@ class Sm90Model:
             box = next((d.box for d in shape.m.box.dims if unit in d.modes), 1)
             chunk = next((s for s in (128, 64, 32, 16) if box * self.size % s == 0), 0) // self.size
         groups = 1 if shape.ping_pong else shape.consumers
-        rows = Rows(shape.m_blocks, groups, shape.m.box.size, shape.n.box.size, chunk)
+        if shape.m.run:
+            chunk = shape.m.chunk
+        rows = Rows(shape.m_blocks, groups, shape.m.box.size, shape.n.box.size, chunk, shape.m.run)
         return tuple(found), rows, (len(shape.m.box.dims), len(shape.n.box.dims))
 
     def estimate(self, shape: Sm90Shape) -> Estimate:
@@ -177,13 +194,18 @@ class Sm90Model:
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
         # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
-        read, filled = (rows / 64) * (64 + bn), shape.m.box.size + shape.n.box.size
+        read, filled = (rows / 64) * (64 + bn), shape.m.rows + shape.n.rows
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
         l2_clocks = sum(
             self.copy_clocks(t, s, shape.k, c)
             for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
+        # One engine moves the rows of loads and of stores.
+        row_clocks = (ROW_CLOCKS if k_tiles < LONG_LOOP else LONG_LOOP_CLOCKS) * sum(
+            self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        )
+        stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
         limits = {
             "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
         }  # fmt: skip
@@ -195,8 +217,11 @@ class Sm90Model:
             waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split)
             tail = staging.clocks if split == 1 else rows * bn / 32.0
-            loop = steps * per_k + 200
-            busy = waves * (max(loop, tail) + 0.1 * min(loop, tail) if shape.ping_pong else loop + tail) / clocks_us
+            loop = steps * per_k
+            # Taking turns, and a warpgroup's way from one product to the next when nothing else holds it up.
+            work = max(loop + TURN_CLOCKS, (loop + tail + CHAIN_CLOCKS) / 2) if shape.ping_pong else loop + tail + 500
+            work += 150.0 if wide > 1 else 0.0
+            busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
@@ -207,18 +232,26 @@ class Sm90Model:
 
     def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
         """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
+        moved = side.box.size * box_k.size * self.size
+        rows = self.rows(tensor, side, box_k)
+        if moved >= 64 * rows:
+            return moved / L2_BYTES_PER_CLOCK / shared
+        each = ROW_CLOCKS if box_k.tiles < LONG_LOOP else LONG_LOOP_SHORT_CLOCKS
+        return rows * each / (1 + (shared - 1) * SHORT_GAIN)  # what comes from others costs as well
+
+    def rows(self, tensor: int, side: Side, box_k: Box) -> float:
+        """Rows that the copy engine moves for one k-tile of an operand."""
         unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
         if unit_k is not None:
             cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
         else:
             unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)
             cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
+        if side.run and unit_k is None:
+            return side.box.size // side.run * box_k.size
         run = cut * self.size
         span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
-        moved = side.box.size * box_k.size * self.size
-        if span >= 64:
-            return moved / L2_BYTES_PER_CLOCK / shared
-        return moved / span * ROW_CLOCKS / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
+        return side.box.size * box_k.size * self.size / span
 
     @staticmethod
     def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:

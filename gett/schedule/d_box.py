@@ -55,6 +55,7 @@ class Rows:
         groups: Warpgroups that share a tile.
         box_m, box_n: Rows and columns of the tile that are not padding.
         chunk: Rows of one slab of an MN-major A, 0 where A is K-major.
+        run: Rows of each slab that hold something, 0 for all.
     """
 
     blocks: int
@@ -62,6 +63,7 @@ class Rows:
     box_m: int
     box_n: int
     chunk: int
+    run: int
 
     @property
     def all(self) -> int:
@@ -126,7 +128,9 @@ def _way(unit: Dim, rows: Rows) -> tuple[str, int, int]:
     if unit.prefix == 1:
         return ("turned", 8, 64) if unit.box % 8 == 0 else ("", 0, 64)
     v = math.gcd(unit.box, math.gcd(rows.blocks, 8))
-    if v > 1 and unit.prefix == 64:
+    if rows.run and rows.chunk < 64:
+        return "", 0, 64
+    if v > 1 and unit.prefix == (rows.run or 64):
         return "blocks", v, 64
     # A block takes chunks that are `blocks` apart, so that neighbours along D lie in one thread's registers.
     if v > 1 and 8 <= rows.chunk < 64 and unit.prefix == rows.chunk and rows.box_m == rows.all:
@@ -222,6 +226,8 @@ def _served(at: Callable[[int, int], int], dims: Sequence[Dim], rows: Rows, put:
     served: list[int] = []
 
     def row(x: int) -> int:
+        if rows.run:
+            return min(x, rows.run - 1)
         if chunk == 64:
             return x
         return (x // chunk * rows.blocks) * chunk + x % chunk

@@ -24,6 +24,7 @@ class Access:
         smem: Row pitch and swizzle.
         walk: The tiled dimensions, (group, position in its box), in the order of the operand's memory, in which a tile
             is read through registers; empty for `cp.async`.
+        served: How often a warp's store of one element is served on such a walk: its bank conflicts.
     """
 
     major: str
@@ -32,6 +33,7 @@ class Access:
     vector_group: str
     smem: SmemLayout
     walk: tuple[tuple[str, int], ...] = ()
+    served: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class BulkMove:
         repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
             fastest first; slabs whose rows are no whole periods of the swizzle cannot be one copy.
         pitch: Bytes from copy to copy.
+        run: Rows of each chunk of an MN-major tile that are loaded, where they are fewer than the swizzle's span
+            takes; 0 where chunks are full.
     """
 
     major: str
@@ -76,11 +80,27 @@ class BulkMove:
     divided: int | None = None
     repeats: tuple[tuple[int, int, int], ...] = ()
     pitch: int = 0
+    run: int = 0
 
     @property
     def copies(self) -> int:
         """Copies of a tile."""
         return self.map.slabs * math.prod(count for _, _, count in self.repeats)
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """An operand that warps bring in where no tensor map can: pieces of rows, shifted into place on the way.
+
+    Attributes:
+        major: Group of the unit-stride mode, `"k"` or `"mn"`: wgmma reads either.
+        run: Elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box.
+        span: Swizzle of the tile in shared memory, in bytes.
+    """
+
+    major: str
+    run: int
+    span: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +144,33 @@ class WarpRoles:
         consumers: Warpgroups that multiply.
         m_blocks: Blocks of 64 rows that each of them holds.
         ping_pong: Whether each works on tiles of its own.
-        a, b: How the operands arrive.
+        a, b: How the operands arrive by tensor map, None where they are gathered.
         d: Tensor map of D (modes l, m, n), or None where D is stored as vectors.
         stage: How a tile of D is staged.
         cluster: Neighbouring tiles along M and along N whose blocks share operands.
+        gather_a, gather_b: How the operands are gathered, None where a tensor map moves them.
+        producers: Warpgroups that fetch.
+        ring: K-tiles that gathered chunks wait in before they are shifted.
     """
 
     consumers: int
     m_blocks: int
     ping_pong: bool
-    a: BulkMove
-    b: BulkMove
+    a: BulkMove | None
+    b: BulkMove | None
     d: TmaMap | None
     stage: StageSteps
     cluster: tuple[int, int] = (1, 1)
+    gather_a: Gather | None = None
+    gather_b: Gather | None = None
+    producers: int = 1
+    ring: int = 0
+
+    def way(self, tensor: str) -> BulkMove | Gather:
+        """How operand `"a"` or `"b"` arrives."""
+        found = (self.a or self.gather_a) if tensor == "a" else (self.b or self.gather_b)
+        assert found is not None
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import Shape, estimate, traffic_us
+from gett.schedule.cost import Estimate, estimate, traffic_us
+from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Access, Batch, Schedule
 from gett.schedule.sm90 import sm90_candidates
 from gett.schedule.space import (
@@ -20,6 +21,7 @@ from gett.schedule.space import (
     check_limits,
     family_of,
     more_warps,
+    register_estimate,
     roomy_tiles,
     stages_for,
     tiles,
@@ -53,14 +55,19 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         return [stream_schedule(plan, facts)]
     search = _Search(plan, facts, family)
     found: dict[Schedule, None] = dict.fromkeys(sm90_candidates(plan, facts))
+    if not found:  # the general door, where tensor maps move nothing
+        found.update(dict.fromkeys(gather_candidates(plan, facts)))
     refused: ScheduleError | None = None
     for tile in tiles(plan, family):
-        # What goes through registers wants more threads to share it.
+        # What goes through registers wants more threads to share it, and few tiles more to hide latency.
         for attempt in filter(None, (tile, more_warps(tile, family))):
             try:
                 made = search.schedules(attempt)
                 found.update(dict.fromkeys(made))
-                if all(s.a is not None and s.a.asynchronous and s.b is not None and s.b.asynchronous for s in made):
+                copied = all(
+                    s.a is not None and s.a.asynchronous and s.b is not None and s.b.asynchronous for s in made
+                )
+                if copied and made[0].box_m.tiles * made[0].box_n.tiles * plan.extent_l > 2 * facts.sm_count:
                     break
             except ScheduleError as error:
                 refused = error
@@ -173,25 +180,24 @@ class _Search:
         offsets = (tile.m * batches + tile.n) * 8 * (2 if c.c is not None else 1)
         stage_in = a.smem.bytes + b.smem.bytes
         table_bytes = tile.k * 16 if k_table else 0
-        asynchronous = a.asynchronous and b.asynchronous
-        depth = stages_for(facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, asynchronous)
-        vectors = (a.vector, b.vector, vector_d(plan, box_m, box_n, cut))
-        tables = (depth + 1) * table_bytes
-        smem = max(depth * stage_in, stage_out) + tables + offsets
-        shape = Shape(
-            self.family, (tile.m, tile.n, tile.k), tile.warps, box_m, box_n, box_k, k_table, vectors,
-            not asynchronous, smem, batch,
-        )  # fmt: skip
-        best = estimate(plan, shape, facts)
+        copies = a.asynchronous or b.asynchronous
+        found: list[tuple[Estimate, Schedule]] = []
+        for depth in stages_for(facts, stage_in + table_bytes, offsets + table_bytes, stage_out, box_k.tiles, copies):
+            schedule = Schedule(
+                family=self.family, arch=facts.arch, block=(tile.m, tile.n, tile.k), warps=tile.warps, num_stages=depth,
+                box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b,
+                vector_d=vector_d(plan, box_m, box_n, cut), group_m=_group_m(box_m, box_n),
+                smem_bytes=max(depth * stage_in, stage_out) + (depth + 1) * table_bytes + offsets,
+                item_bytes=itemsize(c.dtype), batch=batch,
+            )  # fmt: skip
+            check_limits(schedule, facts)
+            found.append((estimate(plan, schedule, register_estimate(schedule), facts), schedule))
+        best, schedule = min(found, key=lambda x: x[0].us)
         count = box_m.tiles * box_n.tiles * (cut.tiles if cut is not None else plan.extent_l)
         split, workspace = bounded_split(best.split_k, tile.m * tile.n * acc, count, box_k.tiles)
-        schedule = Schedule(
-            family=self.family, arch=facts.arch, block=shape.block, warps=tile.warps, num_stages=depth,
-            box_m=box_m, box_n=box_n, box_k=box_k, k_table=k_table, a=a, b=b, vector_d=vectors[2],
-            split_k=split, group_m=_group_m(box_m, box_n), smem_bytes=smem, item_bytes=itemsize(c.dtype),
-            workspace_bytes=workspace, batch=batch, estimate_us=best.us, bound=best.bound,
+        schedule = replace(
+            schedule, split_k=split, workspace_bytes=workspace, estimate_us=best.us, bound=best.bound
         )  # fmt: skip
-        check_limits(schedule, facts)
         return replace(schedule, reason=_reason(schedule, plan))
 
 

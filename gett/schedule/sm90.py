@@ -160,10 +160,33 @@ class _Search:
                     at = next((d for d in box.dims if unit in d.modes), None)
                     if at is None or at.box * self.size % 16:
                         continue
-                cut = _split(group, modes, box, unit, self.size)
+                cut = _spare(group, modes, box, unit, self.size) or _split(group, modes, box, unit, self.size)
                 found.append(Side(box, modes, None) if cut is None else cut)
             self.cuts[group, block] = found[:2]
+            if group == "m" and (wide := self.spare_rows(block, unit)) is not None:
+                self.cuts[group, block].append(wide)
         return self.cuts[group, block]
+
+    def spare_rows(self, block: int, unit: int | None) -> Side | None:
+        """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row a chunk."""
+        modes = self.plan.m
+        if unit is None:
+            return None
+        run = modes[unit].extent * self.size
+        chunk = next((s // self.size for s in (32, 64, 128) if s >= run), 0)
+        if not chunk or run % 16 or chunk == modes[unit].extent or block % chunk:
+            return None
+        count, cut = block // chunk, {unit: modes[unit].extent}
+        # First D's unit mode, so that its runs are long, then what is nearest in A.
+        others = [m for m in range(len(modes)) if m != unit]
+        others.sort(key=lambda m: (modes[m].strides[D] != self.size_d, abs(modes[m].strides[A])))
+        for m in others:
+            cut[m] = max(x for x in range(1, count + 1) if modes[m].extent % x == 0)
+            count //= cut[m]
+        dims = [TileDim((m,), c) for m, c in cut.items() if c > 1]
+        ones = tuple(m for m in others if cut[m] == 1)
+        box = Box(tuple(s.extent for s in modes), (*dims, *((TileDim(ones, 1),) if ones else ())))
+        return Side(box, modes, None, modes[unit].extent, chunk)
 
     def k_boxes(self, lead: int | None) -> tuple[list[Box], list[Box]]:
         """Boxes of K whose size is a multiple of 16, the best and the shallowest.
@@ -196,8 +219,8 @@ class _Search:
         roles, box_m, box_n, box_k = choice.roles, choice.m.box, choice.n.box, choice.k
         splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        a = self.move(plan, A, plan.m, box_m, box_k)
-        b = self.move(plan, B, plan.n, box_n, box_k)
+        a = self.move(plan, A, plan.m, choice.m, box_k)
+        b = self.move(plan, B, plan.n, choice.n, box_k)
         if a is None or b is None:
             return None
         a, b = share(a, choice.cluster[1]), share(b, choice.cluster[0])
@@ -211,7 +234,8 @@ class _Search:
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
         stage = sum(
-            _up(_up(box.size, grain) * box_k.size * self.size, ALIGN) for box, grain in ((box_m, 64), (box_n, 8))
+            _up(_up(rows, grain) * box_k.size * self.size, ALIGN)
+            for rows, grain in ((choice.m.rows, 64), (choice.n.rows, 8))
         )
         store = 0
         if split == 1:
@@ -237,8 +261,9 @@ class _Search:
             + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
         )  # fmt: skip
 
-    def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], box_mn: Box, box_k: Box) -> BulkMove | None:
+    def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:
         """The tensor map of an operand, None where there is none."""
+        box_mn = cut.box
         operand = plan.a if tensor == A else plan.b
         assert operand is not None
         cuts = _cut_of(box_mn), _cut_of(box_k)
@@ -246,6 +271,9 @@ class _Search:
         major = "k" if k_unit is not None else "mn"
         inner = (cuts[1][k_unit] if k_unit is not None else cuts[0][mn_unit or 0]) * self.size
         span = next((s for s in (128, 64, 32, 16) if inner % s == 0), None)
+        run = cut.run if major == "mn" else 0
+        if run:
+            span = cut.chunk * self.size
         if span is None:
             return None
         base_l, base_s = 0, len(plan.l)
@@ -269,14 +297,17 @@ class _Search:
             unit=unit,
             base_alignment=operand.alignment,
             span=span,
+            row=run,
         )
-        if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != span:
+        if isinstance(made, Refusal) or made.base_offset or made.box[0] * self.size != (run * self.size or span):
             return None
         repeats = []
         for m in (m for d in box_k.dims for m in d.modes if count_k[m] > 1):
             at = made.modes[base_k + m]
             repeats.append((at.dim, at.weight * (cuts[1][m] // count_k[m]), count_k[m]))
         slab = (box_mn.size if major == "k" else box_k.size) * span
+        if run:
+            return None if box_k.size % 8 else BulkMove(major, made, run=run)
         if not repeats and made.slab_bytes * made.slabs > slab and major == "mn" and box_k.size % 8:
             return None
         if made.slabs > 1 and sum(d.box > 1 for d in (box_k if major == "k" else box_mn).dims) > 1:
@@ -318,6 +349,18 @@ def _factors(block: int, lead: int | None, others: Sequence[int], extents: Seque
             if (x > extents[others[0]] and x > 16) or (y > 1 and y > extents[others[1]]):
                 continue
             yield {**head, others[0]: x, **({others[1]: y} if y > 1 else {})}
+
+
+def _spare(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> Side | None:
+    """A box of N that is one short run of an MN-major operand: a row of a wider swizzle holds it."""
+    tiled = [d for d in box.dims if d.box > 1]
+    if group != "n" or unit is None or len(tiled) != 1 or unit not in tiled[0].modes:
+        return None
+    run = tiled[0].box * size
+    span = next((s for s in (32, 64, 128) if s >= run), 0)
+    if not span or span == run or run % 16 or tiled[0].box != modes[unit].extent:
+        return None
+    return Side(box, modes, None, tiled[0].box, span // size)
 
 
 def _split(group: str, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> Side | None:

@@ -116,8 +116,8 @@ def more_warps(tile: Tile, family: str) -> Tile | None:
     return Tile(tile.m, tile.n, tile.k, (wm, wn)) if count > tile.warps[0] * tile.warps[1] else None
 
 
-def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_tiles: int, asynchronous: bool) -> int:
-    """Pipeline depth: as deep as two blocks on an SM allow, at least 2.
+def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_tiles: int, copies: bool) -> list[int]:
+    """Pipeline depths worth trying, at least 2: as deep as two blocks on an SM allow, and as deep as one does.
 
     Args:
         facts: Of the GPU.
@@ -125,23 +125,23 @@ def stages_for(facts: ArchFacts, stage_bytes: int, fixed: int, floor: int, k_til
         fixed: Shared memory beside the stages.
         floor: Shared memory that the epilogue needs anyway.
         k_tiles: Length of the loop; deeper than that is waste.
-        asynchronous: Whether copies run on their own.
+        copies: Whether any operand is copied on its own; what goes through registers is one k-tile ahead at most.
 
     Raises:
         ScheduleError: Not even two stages fit.
     """
-    most = 5 if asynchronous else 3
+    most = min(5 if copies else 3, max(2, k_tiles))
     half = (facts.smem_per_sm - 2048) // 2
-    for room in (half, facts.smem_per_block):
-        depth = min(most, max(2, k_tiles), (room - fixed) // stage_bytes)
-        last = room == facts.smem_per_block
-        enough = depth >= 3 or (depth == 2 and (k_tiles <= 2 or not asynchronous or last))
-        if enough and (last or floor + fixed <= room):
-            return depth
-    raise ScheduleError(
-        f"two stages of {stage_bytes} bytes exceed the shared memory of a block "
-        f"({facts.smem_per_block} bytes on {facts.arch})"
-    )
+    depths = [min(most, (room - fixed) // stage_bytes) for room in (half, facts.smem_per_block)]
+    if floor + fixed > half:
+        depths = depths[1:]
+    found = sorted({d for d in depths if d >= 2})
+    if not found:
+        raise ScheduleError(
+            f"two stages of {stage_bytes} bytes exceed the shared memory of a block "
+            f"({facts.smem_per_block} bytes on {facts.arch})"
+        )
+    return found
 
 
 def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int) -> tuple[int, int]:

@@ -206,7 +206,7 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
 def test_the_same_text_serves_other_extents() -> None:
     texts, params = set(), set()
     for k in (4096, 4800):
-        plan = make_gemm_plan(Case("", "ij,jk->ik", {"i": 960, "j": k, "k": 1280}).contraction("float16"))
+        plan = make_gemm_plan(Case("", "ij,jk->ik", {"i": 3840, "j": k, "k": 5120}).contraction("float16"))
         kernel = render_kernel(plan, candidates(plan, "sm_80")[0])
         texts.add(kernel.source.text)
         params.add(kernel.launches[0].params)

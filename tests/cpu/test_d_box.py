@@ -99,6 +99,15 @@ def test_vectors_are_neighbours_in_the_staged_tile(way: str) -> None:
                 if y // step % stage.vector == 0
             ]
         else:
+            if roles.a.run:  # every block has one chunk with rows to spare
+                vectors = [
+                    [places_m[x + roles.a.run * (i + v)] for v in range(stage.vector)]
+                    for i in range(0, m.size // roles.a.run, stage.vector)
+                    for x in range(roles.a.run)
+                ]
+                assert roles.a.map.span == 128
+                check(vectors, stage.vector)
+                continue
             per, blocks = 64 // stage.chunk, roles.m_blocks
             rows = []
             for first in range(0, schedule.block[0] // 64, blocks):
@@ -111,9 +120,15 @@ def test_vectors_are_neighbours_in_the_staged_tile(way: str) -> None:
                         rows.append([w for w in where if w < m.size])
             assert sorted(w for r in rows for w in r) == list(range(m.size))
             vectors = [[places_m[w] for w in r] for r in rows if r]
-        for v in vectors:
-            assert v[0] % stage.vector == 0
-            assert v == list(range(v[0], v[0] + stage.vector))
+        check(vectors, stage.vector)
+
+
+def check(vectors: list[list[int]], width: int) -> None:
+    """Every vector is aligned and has neighbours only."""
+    assert vectors
+    for v in vectors:
+        assert v[0] % width == 0
+        assert v == list(range(v[0], v[0] + width))
 
 
 def run(function: Function, local: int) -> int:

@@ -21,7 +21,7 @@ from gett.plan import make_gemm_plan
 from gett.runtime import device as device_module
 from gett.runtime import driver as driver_module
 from gett.runtime.device import CupyHost, read_facts, require_cupy
-from gett.runtime.driver import ERROR_INVALID_CONTEXT, Driver, LaunchConfig, describe_error
+from gett.runtime.driver import ERROR_INVALID_CONTEXT, Driver, LaunchAttribute, LaunchConfig, describe_error
 from gett.runtime.executable import GpuExecutable, load_module, release_modules, runs_on
 from gett.runtime.tensormap import MAP_BYTES, TensorMap
 from gett.schedule.archs import ARCHS, arch_facts, arch_of
@@ -468,6 +468,11 @@ def test_launch_config_has_the_driver_layout():
     # CUlaunchConfig in cuda.h: seven 32-bit words, then stream and attributes at 8-byte boundaries, then a count.
     offsets = (LaunchConfig.stream.offset, LaunchConfig.attributes.offset, LaunchConfig.num_attributes.offset)
     assert (*offsets, ctypes.sizeof(LaunchConfig)) == (32, 40, 48, 56)
+
+
+def test_launch_attribute_has_the_driver_layout():
+    # CUlaunchAttribute in cuda.h: a number padded to 8 bytes, then a union of 64.
+    assert (LaunchAttribute.value.offset, ctypes.sizeof(LaunchAttribute)) == (8, 72)
 
 
 class FakeLibrary:

@@ -34,12 +34,17 @@ STREAMS = (
     Case("gemv", "ij,j->i", {"i": 33, "j": 70}), Case("outer", "i,j->ji", {"i": 33, "j": 21}),
     Case("dot", "ij,ji->", {"i": 17, "j": 19}), Case("hadamard", "ij,ji->ij", {"i": 17, "j": 19}),
 )  # fmt: skip
+GATHERED = (
+    Case("gathered", "ik,kj->ij", {"i": 133, "j": 75, "k": 101}),
+    Case("gathered-b", "ik,kj->ij", {"i": 72, "j": 75, "k": 40}),
+    Case("gathered-split", "lki,kjl->ji", {"i": 21, "j": 35, "k": 53, "l": 37}),
+)
 SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, TABLE, SPLIT, BATCH)
 
 
 def problems() -> list[Problem]:
     """Each case in a dtype of each family, some with C."""
-    out = [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
+    out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
     return out + [Problem(c, "float32") for c in STREAMS]

@@ -1,0 +1,110 @@
+"""What the general door of the Hopper family needs beyond tensor maps: offsets along K and the traits of its pieces.
+
+Owns the K side of the index (`gett/kernels/sm90_gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
+number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `room_a` says how many
+elements of a piece come before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.render_common import cpp_bool
+from gett.codegen.tiles import Statement, Strides, decode, let, local_coordinates
+from gett.plan import A, B, GemmPlan, itemsize
+from gett.schedule.records import Gather, Schedule, WarpRoles
+from layouts.box import Box
+
+REGISTERS = {96: (120, 136), 128: (96, 160)}
+"""Registers of a gathering and of a multiplying thread, two warpgroups each, by accumulators of the latter."""
+
+ROOM = const(1 << 20)  # more than any piece has
+
+
+def gathered(roles: WarpRoles) -> dict[str, int]:
+    """The operands that are gathered: name to position in `Strided.strides`."""
+    found = (("a", A, roles.gather_a), ("b", B, roles.gather_b))
+    return {name: tensor for name, tensor, way in found if way is not None}
+
+
+def registers(roles: WarpRoles, block_n: int) -> tuple[int, int]:
+    """Registers of a gathering thread and of a multiplying one."""
+    return REGISTERS[96 if roles.m_blocks * block_n // 2 <= 96 else 128]
+
+
+def reach(plan: GemmPlan, tensor: int) -> int:
+    """Elements from the operand's first to just behind its last."""
+    size = itemsize(plan.contraction.dtype)
+    groups = (plan.l, plan.m, plan.n, plan.k)
+    return 1 + sum(s.strides[tensor] * (s.extent - 1) for g in groups for s in g) // size
+
+
+def gather_index(
+    plan: GemmPlan, schedule: Schedule, tensors: Sequence[Strides], table: ParamTable
+) -> tuple[str, list[Function]]:
+    """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_<tensor>` and `room_<tensor>`."""
+    box = schedule.box_k
+    strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
+    extents = [table.divisor(e) for e in box.extents]
+    body: list[Statement] = []
+    base = {t.tensor: ZERO for t in tensors}
+    left: dict[int, Expr] = {}
+    rest = var("tile")
+    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
+        last = i == len(box.dims) - 1
+        at = rest if last and count > 1 else rest % table.divisor(count)
+        if not last:
+            rest = let(body, f"t{i}", rest // table.divisor(count))
+        origin = let(body, f"o{i}", at * const(d.box))
+        at_origin = decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
+        for t in tensors:
+            for x, m in zip(at_origin, d.modes, strict=True):
+                base[t.tensor] = base[t.tensor] + x * strides[t.tensor][m]
+        if d.box > 1 and not box.divides(i):
+            left[i] = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), origin))
+    outputs = (*base.items(), *((f"left{i}", x) for i, x in left.items()))
+    fields = [*(f"long long {t};" for t in base), *(f"int left{i};" for i in left)]
+    functions = [Function("k_tile", ("tile",), tuple(body), outputs, "KTile")]
+    whole = TRUE
+    for i in left:
+        whole = whole.both(const(box.dims[i].box - 1).less(var(f"k.left{i}")))
+    functions.append(Function("k_whole", (), (), (("", whole),), "bool", extra=", const KTile& k"))
+    for t in tensors:
+        functions += [_offset(box, t.tensor, strides[t.tensor]), _room(box, t, left)]
+    return f"  struct KTile {{ {' '.join(fields)} }};", functions
+
+
+def _offset(box: Box, tensor: str, strides: Sequence[Expr]) -> Function:
+    body: list[Statement] = []
+    total = ZERO
+    for d, c in zip(box.dims, local_coordinates(body, box, var("local")), strict=True):
+        if d.box > 1:
+            total = total + c * strides[d.modes[0]]
+    return Function(f"k_{tensor}", ("local",), tuple(body), (("", total),), "long long")
+
+
+def _room(box: Box, tensor: Strides, left: Mapping[int, Expr]) -> Function:
+    """Elements before K's end, from index `local` on along the operand's unit-stride mode."""
+    body: list[Statement] = []
+    coordinates = local_coordinates(body, box, var("local"))
+    inside, room = TRUE, ROOM
+    for i in left:
+        remaining = var(f"k.left{i}")
+        if tensor.values[box.dims[i].modes[0]] == 1:
+            room = remaining + Expr("mul", (const(-1), coordinates[i]))
+        else:
+            inside = inside.both(coordinates[i].less(remaining))
+    value = room if inside == TRUE else Expr("mul", (inside, room))
+    return Function(f"room_{tensor.tensor}", ("local",), tuple(body), (("", value),), "int", extra=", const KTile& k")
+
+
+def gather_way(way: Gather) -> str:
+    """Members of the struct that describes an operand's way."""
+    return (
+        f"{{ static constexpr bool kGather = true, kMajorK = {cpp_bool(way.major == 'k')}; "
+        f"static constexpr int kSpan = {way.span}, kRun = {way.run}; }};"
+    )
+
+
+__all__ = ["gather_index", "gather_way", "gathered", "reach", "registers"]

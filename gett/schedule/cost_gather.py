@@ -1,0 +1,111 @@
+"""The cost model of the general door: what copying, shifting and multiplying take of a multiprocessor's shared memory.
+
+Rates of `cost_sm90` where the two doors are alike; knows pieces and chunks, no tensor maps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost import LAUNCH_US, Estimate
+from gett.schedule.cost_sm90 import (
+    FILL_US,
+    L2_BYTES_PER_CLOCK,
+    SMEM_BYTES_PER_CLOCK,
+    Sm90Model,
+    Sm90Shape,
+    Staging,
+    _splits,
+)
+
+CHUNK = 16
+# What a piece takes of the way from L2, whoever asks: measured with pieces of 32 to 64 elements that start anywhere.
+PIECE_CLOCKS, ELEMENT_CLOCKS = 2.4, 5.4 / 64
+COPY_CLOCKS = 0.14  # of shared memory for a chunk that comes into the ring
+SHIFT_CLOCKS = 0.31  # of shared memory for a chunk that goes from the ring into its place
+STEP_CLOCKS = 420.0  # of a k-tile at least: barriers, addresses
+TILE_CLOCKS = 1500.0  # offsets of a tile's pieces
+
+
+@dataclass(frozen=True, slots=True)
+class GatherShape(Sm90Shape):
+    """What the model looks at; `runs` are elements of a piece of A and of B, 0 for an operand by tensor map."""
+
+    runs: tuple[int, int] = (0, 0)
+
+
+def pieces_of(side: int, block_k: int, run: int) -> int:
+    """Pieces of an operand's k-tile."""
+    return side * block_k // run
+
+
+def chunk_bytes(run: int) -> int:
+    """Bytes of the aligned chunks that cover a piece of 16-bit elements wherever it starts."""
+    return run * 2 + CHUNK
+
+
+class GatherModel:
+    """Estimates for one plan."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        self.plan, self.facts = plan, facts
+        self.size = itemsize(plan.contraction.dtype)
+        self.bulk = Sm90Model(plan, facts)
+
+    def staging(self, shape: GatherShape) -> Staging:
+        """How a tile of D is staged."""
+        return self.bulk.staging(shape)
+
+    def clocks(self, shape: GatherShape) -> tuple[float, float]:
+        """Clocks of a k-tile: of the tensor cores, and of the slowest of what feeds them."""
+        _, bn, bk = shape.block
+        rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
+        math_clocks = rows * bn * bk / self.facts.tensor_lanes[self.plan.contraction.dtype]
+        served = (rows / 64) * (64 + bn) * bk * self.size / SMEM_BYTES_PER_CLOCK
+        drawn = 0.0
+        for side, run in ((shape.m, shape.runs[0]), (shape.n, shape.runs[1])):
+            elements = side.box.size * bk
+            if run:
+                pieces = pieces_of(side.box.size, bk, run)
+                drawn += pieces * (PIECE_CLOCKS + run * ELEMENT_CLOCKS)
+                served += pieces * (chunk_bytes(run) / CHUNK * COPY_CLOCKS + run / 8 * SHIFT_CLOCKS)
+            else:
+                drawn += elements * self.size / L2_BYTES_PER_CLOCK
+                served += elements * self.size / SMEM_BYTES_PER_CLOCK
+        return math_clocks, max(served, drawn, STEP_CLOCKS)
+
+    def estimate(self, shape: GatherShape) -> Estimate:
+        """Expected microseconds, what bounds them, and the best split of K."""
+        plan, facts, bulk = self.plan, self.facts, self.bulk
+        staging = self.staging(shape)
+        of = bulk.bytes
+        memory = (
+            of[A] * bulk.cost(A, shape.m, shape.k, plan.k)
+            + of[B] * bulk.cost(B, shape.n, shape.k, plan.k)
+            + of[D] * bulk.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk)
+        ) / facts.dram_tbps * 1e-6  # fmt: skip
+        math_clocks, served = self.clocks(shape)
+        per_k = max(math_clocks / 0.86, served)
+        k_tiles = shape.k.tiles
+        tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
+        rows, bn = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers), shape.block[1]
+        best: Estimate | None = None
+        for split in _splits(k_tiles, tiles, facts.sm_count):
+            blocks = tiles * split
+            waves = math.ceil(blocks / facts.sm_count)
+            tail = staging.clocks if split == 1 else rows * bn / 32.0
+            loop = -(-k_tiles // split) * per_k
+            fetch = loop + TILE_CLOCKS
+            each = max(fetch, tail) + 0.2 * min(fetch, tail) if shape.ping_pong else max(fetch, loop + tail + 300)
+            busy = waves * each / (facts.clock_ghz * 1e3)
+            reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
+            dram = memory / min(1.0, blocks / facts.sm_count)
+            us = LAUNCH_US + 2 * FILL_US + max(dram, busy) + 0.2 * min(dram, busy) + reduce
+            if best is None or us < best.us:
+                bound = "DRAM" if dram >= busy else "stores" if tail > fetch else "gathering"
+                best = Estimate(us, bound, split)
+        assert best is not None
+        return best

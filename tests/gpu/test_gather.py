@@ -1,0 +1,73 @@
+"""The general door of the Hopper family on the GPU: exact with every candidate, and nothing leaks out of paddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gett.runtime.executable import build_executable
+from gett.schedule.archs import arch_facts
+from gett.schedule.gather import gather_candidates
+from gett.schedule.records import Schedule
+from tests.cases import DENSE, Case, to_host
+from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+
+CASES = (
+    Case("k-mn", "ik,kj->ij", {"i": 137, "j": 241, "k": 143}),
+    Case("mn-mn", "ki,kj->ij", {"i": 237, "j": 141, "k": 99}),
+    Case("k-k", "ik,jk->ij", {"i": 301, "j": 77, "k": 299}),
+    Case("short-unit", "kil,jkl->ij", {"i": 83, "j": 93, "k": 17, "l": 11}),
+    Case("one-aligned", "ik,kj->ij", {"i": 256, "j": 191, "k": 128}),
+    Case("split", "lki,kjl->ji", {"i": 45, "j": 91, "k": 81, "l": 97}),
+    Case("two-ragged", "imk,jmk->ij", {"i": 101, "j": 105, "k": 23, "m": 15}),
+    Case("batched", "lik,lkj->lij", {"l": 3, "i": 131, "j": 67, "k": 45}),
+    Case("many-modes", "aibk,bkcj->caji", {"a": 5, "i": 23, "b": 3, "k": 19, "c": 7, "j": 11}),
+)
+
+
+def schedules(problem: Problem) -> list[Schedule]:
+    if device_facts().arch != "sm_90a":
+        pytest.skip("the general door is Hopper's")
+    found = gather_candidates(gemm_plan(problem), arch_facts("sm_90a"), 24)
+    assert found, f"nothing for {problem}"
+    kinds: dict[tuple[object, ...], Schedule] = {}
+    for s in found:
+        assert s.roles is not None
+        kinds.setdefault((s.block, s.exchanged, s.split_k > 1, s.roles.ping_pong), s)
+    return list(kinds.values())[:8]
+
+
+@pytest.mark.parametrize("dtype", ["float16"])
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_every_kind_of_candidate_is_exact(cupy: Any, case: Case, dtype: str) -> None:
+    problem = Problem(case, dtype)
+    for s in schedules(problem):
+        run_case(cupy, problem, s)
+
+
+@pytest.mark.parametrize("case", [CASES[0], CASES[5], CASES[7]], ids=repr)
+def test_c_is_added(cupy: Any, case: Case) -> None:
+    problem = Problem(case, "float16", "ieee", DENSE)
+    for s in schedules(problem)[:2]:
+        run_case(cupy, problem, s, alpha=2, beta=3)
+
+
+@pytest.mark.parametrize("case", CASES[:3], ids=repr)
+def test_infinities_stay_in_their_rows_and_columns(cupy: Any, case: Case) -> None:
+    """A row of A and a column of B are NaN; they end where others' pieces, chunks and paddings begin."""
+    problem = Problem(case, "float16")
+    a, b = case.operands(cupy, "float16")
+    row, column = 17, 40
+    labels = case.labels
+    a[tuple(row if x == "i" else slice(None) for x in labels[0])] = np.nan
+    b[tuple(column if x == "j" else slice(None) for x in labels[1])] = np.nan
+    for s in schedules(problem)[:3]:
+        d, _ = case.result(cupy, "float16")
+        build_executable(gemm_plan(problem), None, s)(a, b, None, d)
+        bad = np.isnan(to_host(d).astype(np.float32))
+        wanted = np.zeros_like(bad)
+        wanted[row, :] = True
+        wanted[:, column] = True
+        np.testing.assert_array_equal(bad, wanted)
