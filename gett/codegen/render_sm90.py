@@ -6,6 +6,8 @@ Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from gett.codegen.index import ONE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
@@ -41,12 +43,39 @@ from layouts.tma import TmaMap
 DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
 PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of sm90_put.cuh
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
-L2_PROMOTION = 2  # 128 bytes
+L2_PROMOTION = 2  # 128 bytes; 1 is 64
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+
+
+Copies = Callable[[GemmPlan, Schedule, WarpRoles, ParamTable], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A main loop: its header, its class, and what it takes of generated text.
+
+    `copies` gives the functions that issue the loads, `traits` further members of `Traits`, `wgmma` the instruction.
+    `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
+    """
+
+    header: str
+    kernel: str
+    copies: Copies
+    wgmma: str
+    traits: str = ""
+    thrifty: bool = False
 
 
 def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a realized plan under a Hopper schedule."""
+    roles = schedule.roles
+    assert roles is not None
+    wgmma = wgmma_struct(plan.contraction.dtype, schedule.block[1], roles.way("a").major, roles.way("b").major)
+    return render_pipeline(plan, schedule, Pipeline("sm90", "Sm90", _copies, wgmma))
+
+
+def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
+    """The kernel of a realized plan around a hand-written main loop."""
     roles = schedule.roles
     assert roles is not None
     contraction = plan.contraction
@@ -64,7 +93,7 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index.append(d_unpack(schedule.box_m, schedule.box_n, order, steps).to_cpp())
     cut = roles.stage.cut
     index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
-    index += _copies(plan, schedule, roles, table)
+    index += pipeline.copies(plan, schedule, roles, table)
     if found:
         k_struct, k = gather_index(plan, schedule, strides_of(plan, plan.k, found), table)
         index += [k_struct, *(f.to_cpp() for f in k)]
@@ -85,15 +114,16 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
     shares = {"a": roles.a, "b": roles.b}
     maps = tuple(
-        (role, offset, _spec(made, dtypes[role], shares.get(role)))
+        (role, offset, _spec(made, dtypes[role], shares.get(role), pipeline.thrifty))
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
-    wgmma = wgmma_struct(contraction.dtype, schedule.block[1], roles.way("a").major, roles.way("b").major)
     body = "\n".join(index)
     threads = 128 * (roles.consumers + roles.producers)
     text = (
-        f'#include "gett/sm90.cuh"\n\n{params}\n{_traits(plan, schedule, roles, order, dtype_c)}\n'
-        f"struct Index {{\n{body}\n}};\n\n{wgmma}\ntypedef gett::Sm90<Traits, Index, Wgmma> Kernel;\n\n"
+        f'#include "gett/{pipeline.header}.cuh"\n\n{params}\n'
+        f"{_traits(plan, schedule, roles, order, dtype_c, pipeline.traits)}\n"
+        f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
@@ -101,9 +131,10 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
 
 
-def _spec(made: TmaMap, dtype: str, move: BulkMove | None) -> TensorMapSpec:
+def _spec(made: TmaMap, dtype: str, move: BulkMove | None, thrifty: bool) -> TensorMapSpec:
     box = store_pieces(made)[0] if move is None else part_box(move)
-    return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], L2_PROMOTION)
+    promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
+    return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], promotion)
 
 
 def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
@@ -207,17 +238,15 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
-def _rows(way: BulkMove | Gather, size: int) -> int:
+def _run(move: BulkMove | None) -> tuple[int, int]:
+    """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
+    return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
+
+
+def _rows(move: BulkMove | None, size: int) -> int:
     """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
-    if isinstance(way, Gather) or not way.run:
-        return size
-    return size // way.run * (way.map.span // way.map.itemsize)
-
-
-def _pads(way: BulkMove | Gather) -> str:
-    """Which rows of A's chunks are the box's."""
-    run, chunk = (0, 1) if isinstance(way, Gather) else (way.run, way.map.span // way.map.itemsize)
-    return f"static constexpr int kPadRun = {run}, kPadChunk = {chunk};"
+    run, chunk = _run(move)
+    return size // run * chunk if run else size
 
 
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
@@ -227,7 +256,9 @@ def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     return max(1, math.prod(d.box for d in schedule.box_n.dims[: order[0][1]]) // 8)
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str) -> str:
+def _traits(
+    plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, more: str
+) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
     cut = roles.stage.cut
@@ -254,14 +285,14 @@ def _traits(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tu
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
-  static constexpr int kRowsA = {_rows(roles.way("a"), box_m.size)}, kRowsB = {_rows(roles.way("b"), box_n.size)};
-  {_pads(roles.way("a"))}
+  static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
+  static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}
   struct WayB {_way(roles.way("b"))}
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
   template <int I> struct Pick<false, I> {{ typedef WayB type; }};
   template <bool IsA> using Way = typename Pick<IsA>::type;
-}};
+{more}}};
 """
 
 

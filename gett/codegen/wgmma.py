@@ -5,6 +5,28 @@ from __future__ import annotations
 KINDS = {"float16": "f16", "bfloat16": "bf16"}
 
 
+def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
+    """A C++ struct `Wgmma` with `mma(acc, a0, a1, a2, a3, b)`: as `wgmma_struct`, A's fragment in registers."""
+    assert n in range(8, 257, 8)
+    count = n // 2
+    kind = KINDS[dtype]
+    registers = ", ".join(f"%{i}" for i in range(count))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    fragment = ", ".join(f"%{count + i}" for i in range(4))
+    words = ", ".join(f"gett::uint32 a{i}" for i in range(4))
+    inputs = ", ".join(f'"r"(a{i})' for i in range(4))
+    return f"""struct Wgmma {{
+  static GETT_DEVICE void mma(float (&d)[{count}], {words}, gett::uint64 b) {{
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{registers}}}, {{{fragment}}}, %{count + 4}, "
+        "1, 1, 1, {int(b_major != "k")};\\n"
+        : {outputs}
+        : {inputs}, "l"(b));
+  }}
+}};
+"""
+
+
 def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
     """A C++ struct `Wgmma` with `mma(acc, a, b, keep)`: acc = A * B, or acc += A * B to keep, on 64 x n x 16.
 

@@ -193,7 +193,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
 #pragma unroll
       for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
       if (released >= 0) Group::release(empty + released * 8, lane);
-      if (!Traits::kStoreBox && !Group::exists(p, id)) continue;
+      if (!Out::kSender && !Group::exists(p, id)) continue;
       if constexpr (Traits::kSplit) {
         const long long tiles = (long long)p.tiles_m * p.tiles_n;
         const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;

@@ -24,13 +24,15 @@ FILL_US = 1.5  # first tile's way through an empty pipeline
 TENSOR_EFFICIENCY = 0.86  # of the peak at the sustained clock
 SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
-# A row of a box takes the copy engine that long. Long loops find their data in L2: 576 rows take at most 768 clocks
-# there, rows of 32 or 16 bytes two each.
-ROW_CLOCKS, LONG_LOOP, LONG_LOOP_CLOCKS, LONG_LOOP_SHORT_CLOCKS = 2.4, 8, 1.3, 2.0
+ROW_CLOCKS = 2.4  # a row of a box takes the copy engine at least that
 STORED_ROW_CLOCKS = 2.0
+SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
+LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
+CUT_ROWS = 3.0  # a row that ends in zeros takes as long as so many more
+# Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
-SHORT_GAIN = 0.7  # of what sharing gains where rows are longer than 32 bytes
-VECTOR_SLOTS = 34.0  # instructions of a warp for one store of vectors, look-ups included
+RUN_SLOTS = 160.0  # instructions of a warp for one vector of D's memory, put together from elements
+VECTOR_SLOTS = 80.0  # instructions of a warp for one store of vectors, look-ups included
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,10 @@ class Sm90Model:
             return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         vectors = elements / vector / 32 * (VECTOR_SLOTS / 4 + 4 * vector * self.size_d / 16)
+        if vector * self.size_d <= 4 and (row := _row(shape, order)) * self.size_d >= 64:
+            # Vectors of D's memory; two of a run are cut and go out element by element.
+            width = 16 // self.size_d
+            vectors = elements / width * (1.0 + 2.0 * width / row) / 32 * (RUN_SLOTS / 4 + 20)
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
         if not has_c and self.size_d == SIZE:
             boxed = box_stage(*self.dims(shape))
@@ -202,7 +208,7 @@ class Sm90Model:
             for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
         # One engine moves the rows of loads and of stores.
-        row_clocks = (ROW_CLOCKS if k_tiles < LONG_LOOP else LONG_LOOP_CLOCKS) * sum(
+        row_clocks = ROW_CLOCKS * sum(
             self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         )
         stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
@@ -224,7 +230,11 @@ class Sm90Model:
             busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
+            full = blocks // at_once * at_once
+            if 0 < full < blocks:  # the last blocks have the memory to themselves and cannot use it up
+                memory = memory * full / blocks + max(memory * (blocks - full) / blocks, busy / waves)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
+            us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
         assert best is not None
@@ -236,14 +246,17 @@ class Sm90Model:
         rows = self.rows(tensor, side, box_k)
         if moved >= 64 * rows:
             return moved / L2_BYTES_PER_CLOCK / shared
-        each = ROW_CLOCKS if box_k.tiles < LONG_LOOP else LONG_LOOP_SHORT_CLOCKS
-        return rows * each / (1 + (shared - 1) * SHORT_GAIN)  # what comes from others costs as well
+        short = max(moved / L2_BYTES_PER_CLOCK, rows * ROW_CLOCKS)
+        return short / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
 
     def rows(self, tensor: int, side: Side, box_k: Box) -> float:
-        """Rows that the copy engine moves for one k-tile of an operand."""
+        """Rows that the copy engine moves for one k-tile of an operand, those that pass K's end counted as several."""
+        late = 1.0
         unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
         if unit_k is not None:
             cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
+            extent = self.plan.k[unit_k].extent
+            late += CUT_ROWS / -(-extent // cut) if extent % cut else 0.0
         else:
             unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)
             cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
@@ -251,7 +264,7 @@ class Sm90Model:
             return side.box.size // side.run * box_k.size
         run = cut * self.size
         span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
-        return side.box.size * box_k.size * self.size / span
+        return late * side.box.size * box_k.size * self.size / span
 
     @staticmethod
     def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:
@@ -270,6 +283,13 @@ def _order(m: Side, n: Side) -> list[tuple[str, int]]:
         if d.box > 1
     ]
     return [(g, i) for _, g, i in sorted(dims)]
+
+
+def _row(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:
+    """Elements of D's fastest dimension in the tile, 1 where it is no single mode."""
+    group, i = order[0] if order else ("m", 0)
+    dims = (shape.m if group == "m" else shape.n).box.dims
+    return dims[i].box if order and len(dims[i].modes) == 1 else 1
 
 
 def _lead(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:

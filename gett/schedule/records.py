@@ -137,6 +137,20 @@ class StageSteps:
 
 
 @dataclass(frozen=True, slots=True)
+class Crossed:
+    """Units of A and B in two different contracted modes: A through registers, B in slabs of one `unit_a` each.
+
+    Attributes:
+        unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
+        pause: Clocks between the copies of a tile of A, so that B's get in between.
+    """
+
+    unit_a: int
+    unit_b: int
+    pause: int
+
+
+@dataclass(frozen=True, slots=True)
 class WarpRoles:
     """How the Hopper family divides a block.
 
@@ -151,6 +165,7 @@ class WarpRoles:
         gather_a, gather_b: How the operands are gathered, None where a tensor map moves them.
         producers: Warpgroups that fetch.
         ring: K-tiles that gathered chunks wait in before they are shifted.
+        crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
     """
 
     consumers: int
@@ -165,6 +180,7 @@ class WarpRoles:
     gather_b: Gather | None = None
     producers: int = 1
     ring: int = 0
+    crossed: Crossed | None = None
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

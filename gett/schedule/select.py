@@ -11,6 +11,7 @@ from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import Estimate, estimate, traffic_us
+from gett.schedule.crossed import crossed_candidates
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Access, Batch, Schedule
 from gett.schedule.sm90 import sm90_candidates
@@ -54,7 +55,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
 
         return [stream_schedule(plan, facts)]
     search = _Search(plan, facts, family)
-    found: dict[Schedule, None] = dict.fromkeys(sm90_candidates(plan, facts))
+    found: dict[Schedule, None] = dict.fromkeys((*sm90_candidates(plan, facts), *crossed_candidates(plan, facts)))
     if not found:  # the general door, where tensor maps move nothing
         found.update(dict.fromkeys(gather_candidates(plan, facts)))
     refused: ScheduleError | None = None

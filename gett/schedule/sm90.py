@@ -67,6 +67,7 @@ ROLES = (
     Roles(2, 2, True),
     Roles(2, 4, True),
 )
+IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
 
 
@@ -256,7 +257,10 @@ class _Search:
             roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up; of equals, many shallow ones start sooner.
-            estimate_us=best.us * (1.2 if depth < 3 else 1.01 if block[2] >= 128 else 1.0), bound=best.bound,
+            estimate_us=best.us
+            * (1.0 if depth >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
+            * (1.01 if block[2] >= 128 else 1.0),
+            bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
             + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),

@@ -27,6 +27,7 @@ K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
 MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
 ODD = Case("odd", "ik,kj->ij", {"i": 37, "j": 41, "k": 43})
 CROSSED = replace(by_name("crossed-units"), extents={"m": 40, "n": 33, "k": 24, "l": 16})
+CROSSED_LONG = Case("crossed-long", "lik,jkl->ji", {"i": 24, "j": 16, "k": 64, "l": 96})
 TABLE = replace(by_name("primes"), extents={"a": 3, "b": 5, "c": 7, "d": 5, "e": 5, "f": 3})
 SPLIT = replace(by_name("huge-k"), extents={"k": 1500, "i": 16, "j": 24})
 BATCH = replace(by_name("batch-unit-stride"), extents={"l": 3, "i": 9, "j": 11, "k": 7})
@@ -39,7 +40,7 @@ GATHERED = (
     Case("gathered-b", "ik,kj->ij", {"i": 72, "j": 75, "k": 40}),
     Case("gathered-split", "lki,kjl->ji", {"i": 21, "j": 35, "k": 53, "l": 37}),
 )
-SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, TABLE, SPLIT, BATCH)
+SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, CROSSED_LONG, TABLE, SPLIT, BATCH)
 
 
 def problems() -> list[Problem]:

@@ -10,8 +10,8 @@ from gett.runtime.device import require_cupy
 from gett.schedule.archs import arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
-from tests.cases import Case
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+from tests.cases import DENSE, Case
+from tests.gpu.support import Problem, device_facts, gemm_plan, run_case, schedules
 
 CASES = (
     Case("turned-slabs", "cabk,kj->cjba", {"c": 5, "a": 96, "b": 7, "k": 96, "j": 24}),
@@ -46,3 +46,23 @@ def test_staged_tiles_arrive_in_d(case: Case, dtype: str) -> None:
     for schedule in found(case) if dtype == "float16" else found(case)[:1]:
         run_case(cp, Problem(case, dtype), schedule)
         run_case(cp, Problem(case, dtype), schedule, alpha=2)
+
+
+RUNS = (
+    Case("runs-whole", "ap,sqp->sqa", {"a": 95, "p": 47, "s": 5, "q": 83}),
+    Case("runs-turned", "cabk,kj->cjba", {"c": 3, "a": 95, "b": 7, "k": 33, "j": 23}),
+    Case("runs-ragged", "ik,kj->ij", {"i": 137, "j": 333, "k": 43}),
+    Case("runs-batched", "lik,lkj->lij", {"l": 3, "i": 65, "j": 131, "k": 37}),
+)
+
+
+@pytest.mark.parametrize("case", RUNS, ids=lambda c: c.name)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8"])
+@pytest.mark.parametrize("with_c", [False, True])
+def test_runs_that_start_anywhere_are_stored_whole(case: Case, dtype: str, with_c: bool) -> None:
+    cp = require_cupy()
+    problem = Problem(case, dtype, "ieee", DENSE if with_c else None)
+    found = schedules(problem, 4)
+    assert any(s.vector_d * (1 if dtype == "int8" else 2) <= 4 for s in found)
+    for schedule in found:
+        run_case(cp, problem, schedule, **({"alpha": 2, "beta": 3} if with_c else {}))

@@ -1,0 +1,218 @@
+"""Schedules for crossed units: A's rows run along one contracted mode (k1), B's along another (k2).
+
+A tile's A goes through registers (`kernels/sm90_crossed.cuh`), 64 rows a warpgroup; k1 and k2 come in runs of 16 or 32.
+What limits it is the copy engine: it moves rows, and a row of 64 bytes takes no longer than one of 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gett.plan import A, B, GemmPlan
+from gett.schedule.access import unit_mode, vector_d
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost import LAUNCH_US
+from gett.schedule.cost_sm90 import FILL_US, Side, Sm90Shape
+from gett.schedule.realize import exchange, split_modes
+from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
+from gett.schedule.sm90 import ALIGN, TYPES, _cut_of, _d_map, _Search, _up
+from gett.schedule.space import bounded_split
+from layouts.box import Box, TileDim
+from layouts.tma import Refusal, tma_map
+
+GROUPS = 2  # warpgroups that multiply, 64 rows each
+SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
+PIECES = 8  # most copies of a tile of A
+PAUSE = 0  # clocks between them
+WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
+SLOTS = 16  # most slabs of B under way
+WIDEST_WITH_C = 192  # columns; wider tiles that add C run out of registers
+ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    m: Side
+    n: Side
+    k: Box
+
+
+def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 6) -> list[Schedule]:
+    """The most promising schedules for crossed units, best first; empty where the units are not crossed."""
+    if plan.contraction.dtype not in TYPES or facts.arch != "sm_90a" or plan.b is None or len(plan.k) < 2:
+        return []
+    found: dict[Schedule, None] = {}
+    for exchanged in (False, True):
+        search = _CrossedSearch(exchange(plan) if exchanged else plan, facts, exchanged)
+        ranked = sorted(search.choices(), key=lambda c: c[0])
+        found.update(dict.fromkeys(s for _, c in ranked[: 2 * limit] if (s := search.schedule(c)) is not None))
+    return sorted(found, key=lambda s: s.estimate_us)[:limit]
+
+
+class _CrossedSearch:
+    """The tiles of one assignment of roles to A and B."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
+        self.plan, self.facts, self.exchanged = plan, facts, exchanged
+        self.plain = _Search(plan, facts, exchanged)
+        self.size = self.plain.size
+        self.units = unit_mode(plan.k, A, self.size), unit_mode(plan.k, B, self.size)
+
+    def choices(self) -> Iterator[tuple[float, _Choice]]:
+        """Tiles with their expected times."""
+        unit_a, unit_b = self.units
+        if unit_a is None or unit_b is None or unit_a == unit_b:
+            return
+        rows = 64 * GROUPS
+        widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
+        for depth, width in SHAPES:
+            box_k = self.k_box(unit_a, unit_b, depth, width)
+            for n in (w for w in WIDTHS if w <= min(widest, _up(self.plan.extent_n, 32))):
+                for m_side in self.plain.boxes("m", rows, None):
+                    for n_side in self.plain.boxes("n", n, None):
+                        choice = _Choice(m_side, n_side, box_k)
+                        yield self.estimate(choice)[0], choice
+
+    def k_box(self, unit_a: int, unit_b: int, depth: int, width: int) -> Box:
+        """`depth` of A's unit times `width` of B's; tiles go first along the one with the shorter rows."""
+        extents = tuple(s.extent for s in self.plan.k)
+        rest = tuple(m for m in range(len(extents)) if m not in (unit_a, unit_b))
+        dims = tuple(sorted((TileDim((unit_b,), width), TileDim((unit_a,), depth)), key=lambda d: d.box))
+        return Box(extents, (*dims, *((TileDim(rest, 1),) if rest else ())))
+
+    def estimate(self, choice: _Choice) -> tuple[float, str, int]:
+        """Expected microseconds, what bounds them, and the slices of K."""
+        facts, plan = self.facts, self.plan
+        shape = self.shape(choice)
+        columns = shape.block[1]
+        depth, width = self.depth_width(choice.k)
+        math_clocks = 64 * GROUPS * columns * depth * width / facts.tensor_lanes[plan.contraction.dtype] / 0.88
+        rows_a, rows_b = choice.m.box.size * width, choice.n.box.size * depth
+        copy_clocks = (rows_a + rows_b) * ROW_CLOCKS
+        per_k = max(math_clocks, copy_clocks) + 0.1 * min(math_clocks, copy_clocks)
+        teams = facts.sm_count
+        tiles = choice.m.box.tiles * choice.n.box.tiles * plan.extent_l
+        best: tuple[float, str, int] | None = None
+        k_tiles = choice.k.tiles
+        for wish in {1, *((teams // tiles, 2 * teams // tiles) if tiles < teams else ())}:
+            split = max(1, min(wish, k_tiles // 2))
+            split = -(-k_tiles // -(-k_tiles // split))
+            steps = -(-k_tiles // split)
+            tail = self.plain.model.staging(shape).clocks if split == 1 else 64 * GROUPS * columns / 32.0
+            clocks = -(-tiles * split // teams) * (steps * per_k + tail + 2000)
+            busy = clocks / (facts.clock_ghz * 1e3)
+            dram = 1.3 * plan.bytes / facts.dram_tbps * 1e-6
+            blocks = tiles * split
+            reduce = LAUNCH_US + 2.0 * blocks * 64 * GROUPS * columns * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
+            us = LAUNCH_US + FILL_US + max(busy, dram) + 0.2 * min(busy, dram) + reduce
+            bound = "DRAM" if dram > busy else "tensor cores" if math_clocks > copy_clocks else "L2"
+            if best is None or us < best[0]:
+                best = us, bound, split
+        assert best is not None
+        return best
+
+    def depth_width(self, box_k: Box) -> tuple[int, int]:
+        """How much of k1 and of k2 a k-tile has."""
+        cut = _cut_of(box_k)
+        assert self.units[0] is not None
+        assert self.units[1] is not None
+        return cut[self.units[0]], cut[self.units[1]]
+
+    def shape(self, choice: _Choice) -> Sm90Shape:
+        """What the model of the plain pipeline sees of a choice."""
+        block = (64 * GROUPS, _up(choice.n.box.size, 8), choice.k.size)
+        return Sm90Shape(GROUPS, 1, False, block, choice.m, choice.n, choice.k)
+
+    def schedule(self, choice: _Choice) -> Schedule | None:
+        """The schedule of a choice, None where no tensor maps can do it or shared memory is short."""
+        box_m, box_n, box_k = choice.m.box, choice.n.box, choice.k
+        splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
+        plan = split_modes(self.plan, splits)
+        a, b = self.move(plan, A, box_m, box_k), self.move(plan, B, box_n, box_k)
+        unit_a, unit_b = self.units
+        if a is None or b is None or unit_a is None or unit_b is None:
+            return None
+        shape = self.shape(choice)
+        us, bound, wish = self.estimate(choice)
+        block, c = shape.block, plan.contraction
+        staging = self.plain.model.staging(shape)
+        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and wish == 1 else None
+        steps = staging.dense if d is not None else staging.padded
+        tiles = box_m.tiles * box_n.tiles * plan.extent_l
+        split, workspace = bounded_split(wish, block[0] * block[1] * 4, tiles, box_k.tiles)
+        store = 0
+        if split == 1:
+            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
+            staged = steps.elements * (4 if c.c is not None else self.plain.size_d) + (128 if steps.put else 0)
+            store = _up(staged, ALIGN if steps.span > 16 else 128) + offsets
+        first = _up(max(block[0] * block[2] * self.size, store), ALIGN)
+        slab = _up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
+        # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
+        ahead = SLOTS if split == 1 else self.depth_width(box_k)[0] // 4
+        slots = min(ahead, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
+        if slots < 4:
+            return None
+        crossed = Crossed(unit_a, unit_b, PAUSE)
+        return Schedule(
+            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (GROUPS + 1), 1), num_stages=slots,
+            box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
+            vector_d=vector_d(plan, box_m, box_n), split_k=split,
+            group_m=max(1, min(8, box_m.tiles)),
+            smem_bytes=ALIGN + first + slots * slab + 16 * (slots + 2), item_bytes=self.size,
+            exchanged=self.exchanged, splits=splits,
+            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, crossed=crossed),
+            blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,
+            reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes, "
+            "A through registers",
+        )  # fmt: skip
+
+    def move(self, plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box) -> BulkMove | None:
+        """The tensor map of a k-tile of A, [row][k2][k1], or of a slab of B, [n][k2]."""
+        operand, side = (plan.a, plan.m) if tensor == A else (plan.b, plan.n)
+        assert operand is not None
+        unit_a, unit_b = self.units
+        assert unit_a is not None
+        assert unit_b is not None
+        cut_k = _cut_of(box_k)
+        cut_depth = cut_k[unit_a]
+        if tensor == B:
+            cut_k[unit_a] = 1
+        unit, other = (unit_a, unit_b) if tensor == A else (unit_b, unit_a)
+        span = cut_k[unit] * self.size
+        modes = (*plan.l, *side, *plan.k)
+        base_s, base_k = len(plan.l), len(plan.l) + len(side)
+        order_s = [base_s + m for d in box_mn.dims for m in d.modes]
+        first = [base_k + unit, base_k + other] if tensor == A else [base_k + unit, *order_s, base_k + other]
+        order = [*first, *(i for i in (*order_s, *range(base_k, len(modes)), *range(base_s)) if i not in first)]
+        made = tma_map(
+            [s.extent for s in modes],
+            [s.strides[tensor] for s in modes],
+            self.size,
+            [1] * base_s + _cut_of(box_mn) + cut_k,
+            order=order,
+            unit=base_k + unit,
+            base_alignment=operand.alignment,
+            span=span,
+        )
+        if isinstance(made, Refusal) or made.base_offset or made.slabs > 1 or made.box[0] * self.size != span:
+            return None
+        step = made.modes[base_k + unit_a]
+        if tensor == B and plan.k[unit_a].extent % cut_depth:
+            # A slab past the end of k1 must read zeros: nothing slower may share its dimension of the map.
+            shared = [m.weight for i, m in enumerate(made.modes) if m.dim == step.dim and i != base_k + unit_a]
+            if step.weight <= 0 or any(w <= 0 or w >= step.weight for w in shared if w):
+                return None
+        return BulkMove("k", made) if step.weight > 0 else None
+
+
+def _in_pieces(move: BulkMove) -> BulkMove:
+    """A's copies in pieces along the slowest dimension of its box, so that B's get between them."""
+    made = move.map
+    slowest = max(i for i, b in enumerate(made.box) if b > 1)
+    if slowest < 2:  # k1 and k2 alone: a single row
+        return move
+    pieces = max(d for d in range(1, PIECES + 1) if made.box[slowest] % d == 0)
+    part = tuple(b // pieces if i == slowest else b for i, b in enumerate(made.box))
+    piece = replace(made, box=part)
+    return replace(move, map=piece, repeats=((slowest, part[slowest], pieces),), pitch=piece.slab_bytes)

@@ -1,0 +1,133 @@
+"""Crossed units on Hopper: which contractions get them, where fragments read A and B, and what compiles."""
+
+from __future__ import annotations
+
+import math
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from gett.codegen.render import render_kernel
+from gett.jit import compile_kernel, resources
+from gett.plan import GemmPlan, make_gemm_plan
+from gett.schedule.archs import arch_facts
+from gett.schedule.crossed import SHAPES, crossed_candidates
+from gett.schedule.realize import realize
+from gett.schedule.records import Schedule
+from gett.schedule.select import candidates
+from layouts.tma import TmaMap
+from tests.cases import Case, Layout, tccg
+
+LONG = Case("crossed-long", "lik,jkl->ji", {"i": 120, "j": 96, "k": 64, "l": 384})
+RAGGED = Case("crossed-ragged", "lnim,kmjn->lkji", {"i": 24, "j": 10, "k": 9, "l": 7, "m": 40, "n": 56})
+BATCHED = Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 32})
+
+
+def of(case: Case, dtype: str = "float16", with_c: bool = False) -> tuple[GemmPlan, list[Schedule]]:
+    plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None))
+    return plan, crossed_candidates(plan, arch_facts("sm_90a"), 60)
+
+
+def shape(s: Schedule) -> tuple[int, int]:
+    """Runs of A and of B."""
+    assert s.roles is not None
+    return s.roles.a.map.span // 2, s.roles.b.map.span // 2
+
+
+def test_only_crossed_units_get_them() -> None:
+    for case in tccg():
+        plan, found = of(case)
+        assert bool(found) == (case.name in ("ijkl-minl-njmk", "ij-kil-lkj")), case.name
+        if found:
+            assert next(s for s in candidates(plan, "sm_90a")).roles == found[0].roles
+
+
+@pytest.mark.parametrize("case", [LONG, RAGGED, BATCHED], ids=lambda c: c.name)
+def test_fragments_read_where_the_copies_write(case: Case) -> None:
+    """The kernel's address arithmetic against the images that the tensor maps make."""
+    rng = random.Random(3)
+    plan, found = of(case)
+    assert {shape(s) for s in found} == set(SHAPES)
+    for s in found:
+        real, roles = realize(plan, s), s.roles
+        assert roles is not None
+        assert roles.crossed is not None
+        depth, width = shape(s)
+        unit_a, unit_b = roles.crossed.unit_a, roles.crossed.unit_b
+        whole = list(roles.a.map.box)
+        for dim, _, count in roles.a.repeats:
+            whole[dim] *= count
+        image = replace(roles.a.map, box=tuple(whole))
+        for _ in range(40):
+            row, column, k1, k2 = (rng.randrange(x) for x in (s.box_m.size, s.box_n.size, depth, width))
+            at = row * width * 2 * depth + k2 * 2 * depth
+            assert image.smem_offset(place(real, s, row, k1, k2, "m", unit_a, unit_b)) == swizzled(at, k1, image), (
+                row,
+                k1,
+                k2,
+            )
+            slab = roles.b.map
+            assert slab.smem_offset(place(real, s, column, 0, k2, "n", unit_a, unit_b)) == swizzled(
+                column * 2 * width, k2, slab
+            )
+        rows = math.prod(whole[2:])
+        assert rows == s.box_m.size
+        assert roles.a.copies * roles.a.map.transaction_bytes == s.box_m.size * depth * width * 2
+        assert roles.a.pitch * roles.a.copies in (0, s.box_m.size * depth * width * 2)
+
+
+def place(plan: GemmPlan, s: Schedule, local: int, k1: int, k2: int, side: str, unit_a: int, unit_b: int) -> list[int]:
+    """Coordinate in an operand's modes l, m (n), k of a row and a pair of k, relative to the tile."""
+    box = s.box_m if side == "m" else s.box_n
+    at = [0] * len(box.extents)
+    for d in box.dims:
+        at[d.modes[0]] = local % d.box
+        local //= d.box
+    k = [0] * len(plan.k)
+    k[unit_a], k[unit_b] = k1, k2
+    return [0] * len(plan.l) + at + k
+
+
+def swizzled(at: int, element: int, made: TmaMap) -> int:
+    """As the kernel has it: the row's start swizzled, then the vector's place in the row exchanged by XOR."""
+    start = at ^ ((at >> 3) & ((made.span // 16 - 1) * 16))
+    return (start ^ (element // 8 * 16)) + element % 8 * 2
+
+
+def test_slabs_past_the_end_of_k1_are_refused_where_they_would_read_on() -> None:
+    """A slab of k1 past the end must read zeros: where k1 shares a dimension of the map, its extent must divide."""
+    for extents in ({"k": 40}, {"k": 48}):
+        case = replace(RAGGED, extents={**RAGGED.extents, "m": extents["k"], "n": 40})
+        plan, found = of(case)
+        for s in found:
+            real, roles = realize(plan, s), s.roles
+            assert roles is not None
+            assert roles.crossed is not None
+            depth = shape(s)[0]
+            made, mode = roles.b.map, len(real.l) + len(real.n) + roles.crossed.unit_a
+            extent = real.k[roles.crossed.unit_a].extent
+            for past in range(extent, -(-extent // depth) * depth):
+                coords = [0] * len(made.modes)
+                coords[mode] = past
+                assert made.element_offset(coords) is None
+
+
+def test_all_ways_compile() -> None:
+    jobs = []
+    for case, dtype, with_c in ((LONG, "float16", False), (RAGGED, "bfloat16", True), (RAGGED, "float16", False),
+                                (BATCHED, "float16", False)):  # fmt: skip
+        plan, found = of(case, dtype, with_c)
+        firsts: dict[tuple[object, ...], Schedule] = {}
+        for s in found:
+            assert s.roles is not None
+            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None), s)
+        jobs += [(s, render_kernel(plan, s)) for s in firsts.values()]
+    assert {shape(s) for s, _ in jobs} == set(SHAPES)
+    assert {s.split_k > 1 for s, _ in jobs} == {True, False}
+    assert {s.roles.d is None for s, _ in jobs if s.roles is not None} == {True, False}
+    texts = {k.source.text: k for _, k in jobs}
+    with ThreadPoolExecutor(2) as pool:
+        for found_in in pool.map(lambda k: resources(compile_kernel(k.source, "sm_90a")), texts.values()):
+            assert all(entry.local_bytes == 0 for entry in found_in.values())
