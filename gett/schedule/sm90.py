@@ -256,7 +256,10 @@ class _Search:
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
-            estimate_us=best.us * (1.0 if depth >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2),
+            # Two stages hold the loop up; of equals, many shallow ones start sooner.
+            estimate_us=best.us
+            * (1.0 if depth >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
+            * (1.01 if block[2] >= 128 else 1.0),
             bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
