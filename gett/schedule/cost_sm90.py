@@ -31,7 +31,6 @@ LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter 
 CUT_ROWS = 3.0  # a row that ends in zeros takes as long as so many more
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
-RUN_SLOTS = 160.0  # instructions of a warp for one vector of D's memory, put together from elements
 VECTOR_SLOTS = 80.0  # instructions of a warp for one store of vectors, look-ups included
 
 
@@ -141,10 +140,6 @@ class Sm90Model:
             return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         vectors = elements / vector / 32 * (VECTOR_SLOTS / 4 + 4 * vector * self.size_d / 16)
-        if vector * self.size_d <= 4 and (row := _row(shape, order)) * self.size_d >= 64:
-            # Vectors of D's memory; two of a run are cut and go out element by element.
-            width = 16 // self.size_d
-            vectors = elements / width * (1.0 + 2.0 * width / row) / 32 * (RUN_SLOTS / 4 + 20)
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
         if not has_c and self.size_d == SIZE:
             boxed = box_stage(*self.dims(shape))
@@ -283,13 +278,6 @@ def _order(m: Side, n: Side) -> list[tuple[str, int]]:
         if d.box > 1
     ]
     return [(g, i) for _, g, i in sorted(dims)]
-
-
-def _row(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:
-    """Elements of D's fastest dimension in the tile, 1 where it is no single mode."""
-    group, i = order[0] if order else ("m", 0)
-    dims = (shape.m if group == "m" else shape.n).box.dims
-    return dims[i].box if order and len(dims[i].modes) == 1 else 1
 
 
 def _lead(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:
