@@ -29,6 +29,9 @@ GETT_DEVICE void copy_chunk(uint32 to, const char* from, const char* end) {
   const int bytes = left >= 16 ? 16 : left <= 0 ? 0 : int(left);
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
+GETT_DEVICE void copy_chunk(uint32 to, const char* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 // The 16 bytes that begin `skip` (0 to 7) half-words into x, y.
 GETT_DEVICE Chunk shifted(const Chunk& x, const Chunk& y, uint32 skip) {
   uint32 w[7] = {x.w[0], x.w[1], x.w[2], x.w[3], y.w[0], y.w[1], y.w[2]};
@@ -68,17 +71,15 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   static constexpr int kSegments = kInner / kRun, kPieces = kRows * kSegments;
   static constexpr int kPer = (kPieces + kWarps - 1) / kWarps;  // pieces of a warp
   static constexpr int kOut = kRun * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
-  // A lane shifts kGroup neighbouring chunks, so that most of what it reads serves twice. Neighbouring lanes have
-  // neighbouring pieces, an odd number of chunks apart and in neighbouring rows: no bank conflicts either way.
-  static constexpr int kGroup = kOut % 4 == 0 ? 4 : kOut % 2 == 0 ? 2 : 1, kGroups = kOut / kGroup;
-  static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kGroups + 31) / 32;
+  static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kOut + 31) / 32;
   static constexpr int kRingBytes = kPer * kIn * 16;            // of a warp and k-tile
   static constexpr int kSlab = (kRows + 7) / 8 * 8 * Way::kSpan;
   static constexpr int kFar = 1 << 30;                          // an offset beyond every tensor's end
   static_assert(kE == 2 && kRun % 8 == 0 && kInner % kRun == 0, "pieces are whole chunks of 16-bit elements");
 
   int offset_[kLoads];              // elements from the tile's origin to the chunk
-  uint32 skip_[(kStores + 7) / 8];  // by group stored: its piece's offset modulo 8, four bits each
+  int top_;                         // the largest offset of a piece
+  uint32 skip_[(kStores + 7) / 8];  // by chunk stored: its piece's offset modulo 8, four bits each
 
   static GETT_DEVICE const char* base(const Params& p) {
     if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
@@ -89,8 +90,9 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   template <class KTile> static GETT_DEVICE int room(const Params& p, const KTile& k, int local) {
     if constexpr (kIsA) return Index::room_a(p, k, local); else return Index::room_b(p, k, local);
   }
-  static GETT_DEVICE int row(int piece) { return uint32(piece) % kRows; }
-  static GETT_DEVICE int inner(int piece) { return uint32(piece) / kRows * kRun; }
+  // Pieces of a row follow each other, so that a warp's copies touch as few lines as they can.
+  static GETT_DEVICE int row(int piece) { return uint32(piece) / kSegments; }
+  static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * kRun; }
   static GETT_DEVICE int mn_of(int piece) { return Way::kMajorK ? row(piece) : inner(piece); }
   static GETT_DEVICE int k_of(int piece) { return Way::kMajorK ? inner(piece) : row(piece); }
 
@@ -123,6 +125,10 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   }
 
   GETT_DEVICE void plan_loads(const int* table, int lane) {
+    int top = 0;
+#pragma unroll 1
+    for (int q = lane; q < kPer; q += 32) top = max(top, table[q]);
+    top_ = __reduce_max_sync(~0u, top);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const uint32 at = lane + 32 * i;
@@ -131,12 +137,19 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   }
   // Copies the chunks of one k-tile; `from` is the origin of tile and k-tile. Past the tensor nothing is read.
   GETT_DEVICE void load(const char* from, const char* end, uint32 ring, int lane) const {
+    if (from + (long long)(top_ + kIn * 8) * kE <= end) {
+      copy<false>(from, end, ring, lane);
+    } else {
+      copy<true>(from, end, ring, lane);
+    }
+  }
+  template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const uint32 at = lane + 32 * i;
       if (kPer * kIn % 32 && i == kLoads - 1 && at >= kPer * kIn) continue;
       const char* chunk = reinterpret_cast<const char*>(uint64(from + (long long)offset_[i] * kE) & ~15ull);
-      copy_chunk(ring + at * 16, chunk, end);
+      if (kEnds) copy_chunk(ring + at * 16, chunk, end); else copy_chunk(ring + at * 16, chunk);
     }
   }
 
@@ -146,7 +159,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
 #pragma unroll
     for (int i = 0; i < kStores; ++i) {
       const uint32 at = lane + 32 * i;
-      if (at < kPer * kGroups) skip_[i / 8] |= uint32(table[at % kPer] & 7) << i % 8 * 4;
+      if (at < kPer * kOut) skip_[i / 8] |= uint32(table[at / kOut] & 7) << i % 8 * 4;
     }
   }
   // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands are zeros.
@@ -154,25 +167,27 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
                          int warp, int lane) const {
     const uint32 skip = uint32(uint64(from)) / kE;
-    asm volatile("" : "+r"(lane));  // places are worked out again for each k-tile: registers are scarcer than clocks
+    constexpr int kBatch = 2;  // chunks on their way through a lane's registers
 #pragma unroll
-    for (int i = 0; i < kStores; ++i) {
-      const uint32 at = lane + 32 * i, first = at / kPer * kGroup;
-      const int piece = warp * kPer + int(at % kPer);
-      if (kPer * kGroups % 32 && i == kStores - 1 && at >= kPer * kGroups) continue;
-      if (kPer * kWarps != kPieces && piece >= kPieces) continue;
-      const uint32 in = ring + (at % kPer * kIn + first) * 16;
-      Chunk x[kGroup + 1];
+    for (int first = 0; first < kStores; first += kBatch) {
+      Chunk x[kBatch], y[kBatch];
 #pragma unroll
-      for (int j = 0; j <= kGroup; ++j) x[j] = load_chunk(in + j * 16);
-      const uint32 turns = skip + (skip_[i / 8] >> i % 8 * 4), line = row(piece);
-      const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
-      const int left = whole ? 0 : room(p, k, k_of(piece)) - int(first) * 8;
+      for (int j = 0; j < kBatch; ++j) {
+        const uint32 at = lane + 32 * (first + j), in = ring + (at / kOut * kIn + at % kOut) * 16;
+        if (first + j >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
+        x[j] = load_chunk(in);
+        y[j] = load_chunk(in + 16);
+      }
 #pragma unroll
-      for (int j = 0; j < kGroup; ++j) {
-        Chunk c = shifted(x[j], x[j + 1], turns & 7);
-        if (!whole) c = kept(c, left - j * 8);
-        const uint32 byte = inner(piece) * kE + (first + j) * 16;
+      for (int j = 0; j < kBatch; ++j) {
+        const uint32 i = first + j, at = lane + 32 * i, chunk = at % kOut;
+        const int piece = warp * kPer + int(at / kOut);
+        if (i >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
+        if (kPer * kWarps != kPieces && piece >= kPieces) continue;
+        Chunk c = shifted(x[j], y[j], (skip + (skip_[i / 8] >> i % 8 * 4)) & 7);
+        if (!whole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
+        const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
+        const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
         store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
       }
     }

@@ -102,11 +102,12 @@ class _Search:
         ]
         if min(lengths) < SHORTEST:
             return
+        widths = [w for w in WIDTHS if w < 2 * max(8, plan.extent_n)][:6]
         for box_k in self.k_boxes(next(iter(leads), None)):
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
-                for n in (w for w in WIDTHS if roles.takes(w) and w < 2 * max(8, plan.extent_n)):
+                for n in (w for w in widths if roles.takes(w)):
                     for box_m in self.boxes(A, roles.rows):
                         for box_n in self.boxes(B, n):
                             a, b = self.way(A, box_m, box_k), self.way(B, box_n, box_k)
