@@ -60,38 +60,6 @@ def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
     return order
 
 
-def _run(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> int:
-    """Elements of a run of D that is stored in vectors of D's memory, 0 where vectors of the tile are long enough.
-
-    A run is the tile's fastest dimension of D, joined with the next ones where a staged tile lies as D does.
-    """
-    size = itemsize(plan.contraction.d.dtype)
-    if not order or schedule.vector_d * size > 4 or size > 4:
-        return 0
-    roles = schedule.roles
-    if roles is not None and None in (roles.a, roles.b) and roles.m_blocks * schedule.block[1] > 224:
-        return 0  # two groups of producers leave the largest accumulators no register more
-    stage = roles.stage if roles is not None else None
-    strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
-    boxes = {"m": schedule.box_m, "n": schedule.box_n}
-    run = 0
-    for group, i in order:
-        if group not in boxes:  # a batch of the tile: the general way
-            return 0
-        dim = boxes[group].dims[i]
-        steps = () if stage is None else stage.m if group == "m" else stage.n
-        if (
-            len(dim.modes) > 1
-            or strides[group][dim.modes[0]] != max(run, 1)
-            or (run and (not steps or steps[i] != run))
-        ):
-            break
-        run = max(run, 1) * dim.box
-        if dim.box != boxes[group].dim_extent(i):
-            break
-    return run if run * size >= 64 else 0
-
-
 def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
     """Members of `Traits` that every GEMM kernel has: types, block, and what the epilogue asks."""
     c = plan.contraction
@@ -114,7 +82,6 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
   static constexpr int kSmemBytes = {schedule.smem_bytes};
   static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size * schedule.batches};
   static constexpr int kVecD = {schedule.vector_d};
-  static constexpr int kRunD = {_run(plan, schedule, order)};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
   static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
 

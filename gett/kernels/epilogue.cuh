@@ -4,7 +4,6 @@
 // costs two look-ups, not a decode of all modes.
 #pragma once
 #include "gett/common.cuh"
-#include "gett/store_runs.cuh"
 
 namespace gett {
 
@@ -59,10 +58,6 @@ template <class Traits> struct Stage {
     v.x[1] = convert<Element>(y);
     v.store(at(m, n));
   }
-  // Element `e` of the run from (m, n) along D's fastest dimension.
-  GETT_DEVICE Element one(const MN& from, int e) const {
-    return *reinterpret_cast<const Element*>(at(from.m + e * Traits::kStepM, from.n + e * Traits::kStepN));
-  }
   // kV elements from (m, n), one step of D's fastest dimension apart.
   template <int kV> GETT_DEVICE void get(const MN& at_tile, Element (&x)[kV]) const {
     const int m = at_tile.m, n = at_tile.n;
@@ -82,10 +77,6 @@ template <class Traits> struct Stage {
 template <class Traits, class Index, class Source>
 GETT_DEVICE void store_tile(const typename Traits::Params& p, typename Traits::ElementD* d, const typename Traits::ElementC* c,
                             const Offsets<Traits>& at, const Source& source, int first, int step) {
-  if constexpr (Traits::kRunD > 0) {
-    store_runs<Traits, Index>(p, d, c, at, source, first, step);
-    return;
-  }
   constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV;
   constexpr int kBatch = Source::kBatch;
   typedef typename Traits::Acc Acc;

@@ -16,7 +16,6 @@ template <class Traits> struct Staging {
   static constexpr int kAlign = Traits::kSpanD > 16 ? 1024 : 128;  // the swizzle's period
   static constexpr int kBatch = Traits::kVecD * sizeof(Element) > 16 ? 2 : 4;
   const Element* base_;
-  GETT_DEVICE Element one(const MNAt& from, int e) const { return base_[from.at + e]; }
   template <int kV> GETT_DEVICE void get(const MNAt& at, Element (&x)[kV]) const {
     if constexpr (kV * sizeof(Element) <= 16) {
       const auto v = Vec<Element, kV>::load(base_ + at.at);

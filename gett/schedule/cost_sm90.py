@@ -28,12 +28,12 @@ ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes takes the copy engine at least that
 MEMORY_ROW_CLOCKS = 2.4  # and any row that comes from memory, for as many as can be under way
 STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
+SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
-CUT_ROWS = 3.0  # a row that ends in zeros takes as long as so many more
+CUT_ROWS = 6.0  # a row that ends in zeros takes as long as so many more
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
-RUN_SLOTS = 160.0  # instructions of a warp for one vector of D's memory, put together from elements
-VECTOR_SLOTS = 80.0  # instructions of a warp for one store of vectors, look-ups included
+VECTOR_SLOTS, ELEMENT_SLOTS = 80.0, 34.0  # instructions of a warp for one store, look-ups included
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,8 @@ class Sm90Model:
             idle = shape.block[0] / shape.m.box.size
             return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
-        vectors = elements / vector / 32 * (VECTOR_SLOTS / 4 + 4 * vector * self.size_d / 16)
-        if vector * self.size_d <= 4 and (row := _row(shape, order)) * self.size_d >= 64:
-            # Vectors of D's memory; two of a run are cut and go out element by element.
-            width = 16 // self.size_d
-            vectors = elements / width * (1.0 + 2.0 * width / row) / 32 * (RUN_SLOTS / 4 + 20)
+        slots = VECTOR_SLOTS if vector > 1 else ELEMENT_SLOTS
+        vectors = elements / vector / 32 * (slots / 4 + 4 * vector * self.size_d / 16)
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
         if not has_c and self.size_d == SIZE:
             boxed = box_stage(*self.dims(shape))
@@ -207,7 +204,8 @@ class Sm90Model:
         loads = ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
         l2_clocks = sum(self.copy_clocks(t, s, shape.k, c) for t, s, c in loads)
         # One engine moves the rows of loads and of stores.
-        row_clocks = sum(self.engine_clocks(t, s, shape.k, c, k_tiles * tiles) for t, s, c in loads)
+        others = {A: shape.n.box.tiles, B: shape.m.box.tiles}
+        row_clocks = sum(self.engine_clocks(t, s, shape.k, c, others[t]) for t, s, c in loads)
         stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
         limits = {
             "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
@@ -227,10 +225,8 @@ class Sm90Model:
             busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
-            full = blocks // at_once * at_once
-            if 0 < full < blocks:  # the last blocks have the memory to themselves and cannot use it up
-                memory = memory * full / blocks + max(memory * (blocks - full) / blocks, busy / waves)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
+            us *= 1.0 + (SHALLOW * steps if bk == 16 else 0.0)
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
@@ -244,10 +240,13 @@ class Sm90Model:
             return rows * span / L2_BYTES_PER_CLOCK / shared
         return rows * ROW_CLOCKS / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
 
-    def engine_clocks(self, tensor: int, side: Side, box_k: Box, shared: int, count: int) -> float:
-        """What one of `count` k-tiles of an operand takes of the copy engine; rows out of memory take longer."""
+    def engine_clocks(self, tensor: int, side: Side, box_k: Box, shared: int, reads: int) -> float:
+        """What a k-tile that is read `reads` times takes of the copy engine; rows out of memory take longer.
+
+        So do the rows of its padding, which bring nothing.
+        """
         rows, _ = self.rows(tensor, side, box_k)
-        first = min(1.0, self.bytes[tensor] * shared / (count * side.box.size * box_k.size * self.size))
+        first = min(1.0, shared / reads)
         clocks = self.copy_clocks(tensor, side, box_k, shared)
         return clocks + first * max(0.0, rows / shared * MEMORY_ROW_CLOCKS - clocks)
 
@@ -288,13 +287,6 @@ def _order(m: Side, n: Side) -> list[tuple[str, int]]:
         if d.box > 1
     ]
     return [(g, i) for _, g, i in sorted(dims)]
-
-
-def _row(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:
-    """Elements of D's fastest dimension in the tile, 1 where it is no single mode."""
-    group, i = order[0] if order else ("m", 0)
-    dims = (shape.m if group == "m" else shape.n).box.dims
-    return dims[i].box if order and len(dims[i].modes) == 1 else 1
 
 
 def _lead(shape: Sm90Shape, order: list[tuple[str, int]]) -> int:

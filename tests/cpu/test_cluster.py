@@ -54,7 +54,8 @@ def read_at(move: BulkMove, rows: int, depth: int, row: int, k: int) -> int:
     if move.major == "k":
         slab, inside, line, pitch = 2 * k // span, 2 * k % span, row, -(-rows // 8) * 8
     else:
-        slab, inside, line, pitch = 2 * row // span, 2 * row % span, k, depth
+        chunk = move.run or span // 2  # rows that a chunk holds; it may have room for more
+        slab, inside, line, pitch = row // chunk, 2 * (row % chunk), k, depth
     return slab * pitch * span + swizzle_address(span, line * span + inside)
 
 
