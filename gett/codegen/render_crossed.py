@@ -24,7 +24,7 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     piece = roles.a.map.transaction_bytes
     traits = (
         f"  static constexpr int kPieces = {roles.a.copies}, kPieceBytes = {piece};\n"
-        f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes}, kPause = {roles.crossed.pause};\n"
+        f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
     return render_pipeline(plan, schedule, Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True))

@@ -13,14 +13,6 @@ GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4]) {
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
 }
 
-// Lets other work at the copy engine go first.
-GETT_DEVICE void pause(int clocks) {
-  uint32 from, now;
-  asm volatile("mov.u32 %0, %%clock;" : "=r"(from)::"memory");
-  do asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
-  while (int(now - from) < clocks);
-}
-
 // Fragments of a batch of A: 8 k1 times 32 k2, or 16 times 16. Lane 4g + t needs (k2 = 2t, 2t + 1) and (2t + 8, 2t + 9)
 // of rows g and g + 8: it reads vectors of eight k1 at two neighbouring k2 and joins their halves. Odd g read the odd
 // k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
@@ -129,10 +121,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
         barrier_wait(bars.empty_a, phase);
         barrier_expect(bars.full_a, Traits::kPieceBytes * Traits::kPieces);
         // In pieces, so that slabs of B get their turn.
-        for (int i = 0; i < Traits::kPieces; ++i) {
-          if (Traits::kPause > 0 && i > 0) pause(Traits::kPause);
+        for (int i = 0; i < Traits::kPieces; ++i)
           Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a);
-        }
       }
     }
   }

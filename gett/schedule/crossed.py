@@ -24,7 +24,6 @@ from layouts.tma import Refusal, tma_map
 GROUPS = 2  # warpgroups that multiply, 64 rows each
 SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
 PIECES = 8  # most copies of a tile of A
-PAUSE = 0  # clocks between them
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
 WIDEST_WITH_C = 224  # columns; wider tiles that add C run out of registers
@@ -153,7 +152,7 @@ class _CrossedSearch:
         slots = min(ahead, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
         if slots < 4:
             return None
-        crossed = Crossed(unit_a, unit_b, PAUSE)
+        crossed = Crossed(unit_a, unit_b)
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (GROUPS + 1), 1), num_stages=slots,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,

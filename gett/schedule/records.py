@@ -142,12 +142,10 @@ class Crossed:
 
     Attributes:
         unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
-        pause: Clocks between the copies of a tile of A, so that B's get in between.
     """
 
     unit_a: int
     unit_b: int
-    pause: int
 
 
 @dataclass(frozen=True, slots=True)
