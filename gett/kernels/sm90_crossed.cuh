@@ -161,7 +161,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
     if ((lane & 31) == 0) barrier_arrive(empty_a);
   }
 
-  static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 slabs, const Bars& bars, int thread) {
+  static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 slabs, const Bars& bars,
+                                  int thread) {
     const int group = thread >> 7, lane = thread & 127;
     Batch batch(group, lane);
     Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
@@ -220,7 +221,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
       } else {
         epilogue.prepare(p, id);
         if constexpr (Traits::kStoreBox) epilogue.sync();  // both warpgroups have read A
-        epilogue.store(p, id, acc, group, lane);
+        int place = lane;  // opaque: where elements go is worked out here, not kept through the main loop
+        asm volatile("" : "+r"(place));
+        epilogue.store(p, id, acc, group, place);
         if constexpr (!Traits::kStoreBox) {
           async_fence();
           epilogue.sync();

@@ -19,25 +19,25 @@ from layouts.box import Box, TileDim
 from layouts.modes import Strided
 
 LAUNCH_US = 2.5
-REDUCE_US = 2.8  # fitted: the second launch of split-K
-REDUCE_SLOWDOWN = 5.8  # fitted: partial sums against L2's rate ...
-REDUCE_TURNED = 1.07  # ... and once more where D does not run along N
-SYNC_CLOCKS = 85.0  # fitted: of a k-tile, whatever it holds
-COPY_LATENCY = 1300.0  # fitted: clocks of a copy, spread over the stages in flight
-LOAD_LATENCY = 515.0  # fitted: of a load through registers, one k-tile in flight
-ACCESS_CLOCKS, PRODUCT_CLOCKS = 24.0, 10.0  # fitted: of a thread's accesses and a warp's products, one after the other
-COPY_BYTES = {16: 93.0, 8: 54.0, 4: 16.0}  # fitted: bytes per clock of asynchronous copies by their width
-LOAD_CLOCKS, STORE_CLOCKS = 2.5, 2.5  # fitted: a warp's load, and its store of one element to shared memory
-SMEM_BYTES = 127.0  # bytes per clock that fragments are read at
-L2_BYTES = 60.0  # fitted: bytes per clock and multiprocessor of an H200, at its share of L2's rate
-ISSUE = 4.3  # fitted: instructions per clock
-TENSOR_SHARE = {"float16": 0.81, "bfloat16": 0.81, "tf32": 0.81, "float64": 0.9}  # of the rate of mma.sync, fitted
+REDUCE_US = 3.4  # fitted: the second launch of split-K
+REDUCE_SLOWDOWN = 5.9  # fitted: partial sums against L2's rate ...
+REDUCE_TURNED = 1.09  # ... and once more where D does not run along N
+SYNC_CLOCKS = 68.0  # fitted: of a k-tile, whatever it holds
+COPY_LATENCY = 1450.0  # fitted: clocks of a copy, spread over the stages in flight
+LOAD_LATENCY = 565.0  # fitted: of a load through registers, one k-tile in flight
+ACCESS_CLOCKS, PRODUCT_CLOCKS = 26.0, 12.0  # fitted: of a thread's accesses and a warp's products, one after the other
+COPY_BYTES = {16: 103.0, 8: 62.0, 4: 21.0}  # fitted: bytes per clock of asynchronous copies by their width
+LOAD_CLOCKS, STORE_CLOCKS = 2.4, 2.4  # fitted: a warp's load, and its store of one element to shared memory
+SMEM_BYTES = 98.0  # bytes per clock that fragments are read at
+L2_BYTES = 62.0  # fitted: bytes per clock and multiprocessor of an H200, at its share of L2's rate
+ISSUE = 3.7  # fitted: instructions per clock
+TENSOR_SHARE = {"float16": 0.77, "bfloat16": 0.77, "tf32": 0.77, "float64": 0.9}  # of the rate of mma.sync, fitted
 SIMT_SHARE = ((2048, 0.75), (1024, 0.6), (512, 0.45), (0, 0.3))  # of the rate, by a warp's outputs
 OVERLAP = 2.3  # fitted: exponent of the norm in which the units' clocks add up
-TABLE_SLOWDOWN = 1.34  # fitted: a flattened K
-BLOCK_CLOCKS = 5500.0  # fitted: fill and drain of a block's pipeline
-READ_SHARE = 0.55  # of the copy-speed time of A and B; what is read again comes from L2
-STAGED_CLOCKS = 3.8  # fitted: a warp's outputs on their way through shared memory
+TABLE_SLOWDOWN = 1.36  # fitted: a flattened K
+BLOCK_CLOCKS = 5700.0  # fitted: fill and drain of a block's pipeline
+READ_SHARE = 0.52  # of the copy-speed time of A and B; what is read again comes from L2
+STAGED_CLOCKS = 5.2  # fitted: a warp's outputs on their way through shared memory
 H200_L2 = 6.9 / (132 * 1.83)  # TB/s per multiprocessor and GHz, the scale of L2_BYTES
 
 
@@ -116,7 +116,7 @@ def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFact
         blocks = tiles * split
         steps = -(-s.box_k.tiles // split)
         vector = 2 if split > 1 else s.vector_d
-        tail = outputs / 32 * (STAGED_CLOCKS + 8 / vector) + outputs * 0.014 * (2 if split > 1 else cost_d)
+        tail = outputs / 32 * (STAGED_CLOCKS + 8 / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
         clocks = waves * (steps * max(per_sm * tile.busy, tile.latency) + tile.start / per_sm + per_sm * tail)
         if left:
@@ -208,7 +208,7 @@ def _volume(modes: tuple[Strided, ...], tensor: int) -> int:
 def _resident(s: Schedule, registers: int, facts: ArchFacts) -> int:
     """Blocks that an SM holds at a time."""
     by_smem = facts.smem_per_sm // (s.smem_bytes + 1024)
-    each = -(-min(255, int(0.76 * registers) + 5) // 8) * 8  # fitted
+    each = -(-min(255, int(0.81 * registers) + 1) // 8) * 8  # fitted
     by_registers = facts.regs_per_sm // (each * s.threads)
     return max(1, min(by_smem, by_registers, facts.threads_per_sm // s.threads, facts.blocks_per_sm))
 

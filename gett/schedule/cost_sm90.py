@@ -24,7 +24,8 @@ FILL_US = 1.5  # first tile's way through an empty pipeline
 TENSOR_EFFICIENCY = 0.86  # of the peak at the sustained clock
 SMEM_BYTES_PER_CLOCK = 128.0
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
-ROW_CLOCKS = 2.4  # a row of a box takes the copy engine at least that
+ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes takes the copy engine at least that
+MEMORY_ROW_CLOCKS = 2.4  # and any row that comes from memory, for as many as can be under way
 STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
@@ -203,14 +204,10 @@ class Sm90Model:
         read, filled = (rows / 64) * (64 + bn), shape.m.rows + shape.n.rows
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
-        l2_clocks = sum(
-            self.copy_clocks(t, s, shape.k, c)
-            for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
-        )
+        loads = ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        l2_clocks = sum(self.copy_clocks(t, s, shape.k, c) for t, s, c in loads)
         # One engine moves the rows of loads and of stores.
-        row_clocks = ROW_CLOCKS * sum(
-            self.rows(t, s, shape.k) / c for t, s, c in ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
-        )
+        row_clocks = sum(self.engine_clocks(t, s, shape.k, c, k_tiles * tiles) for t, s, c in loads)
         stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
         limits = {
             "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
@@ -242,15 +239,23 @@ class Sm90Model:
 
     def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
         """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
-        moved = side.box.size * box_k.size * self.size
-        rows = self.rows(tensor, side, box_k)
-        if moved >= 64 * rows:
-            return moved / L2_BYTES_PER_CLOCK / shared
-        short = max(moved / L2_BYTES_PER_CLOCK, rows * ROW_CLOCKS)
-        return short / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
+        rows, span = self.rows(tensor, side, box_k)
+        if span >= 64:
+            return rows * span / L2_BYTES_PER_CLOCK / shared
+        return rows * ROW_CLOCKS / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
 
-    def rows(self, tensor: int, side: Side, box_k: Box) -> float:
-        """Rows that the copy engine moves for one k-tile of an operand, those that pass K's end counted as several."""
+    def engine_clocks(self, tensor: int, side: Side, box_k: Box, shared: int, count: int) -> float:
+        """What one of `count` k-tiles of an operand takes of the copy engine; rows out of memory take longer."""
+        rows, _ = self.rows(tensor, side, box_k)
+        first = min(1.0, self.bytes[tensor] * shared / (count * side.box.size * box_k.size * self.size))
+        clocks = self.copy_clocks(tensor, side, box_k, shared)
+        return clocks + first * max(0.0, rows / shared * MEMORY_ROW_CLOCKS - clocks)
+
+    def rows(self, tensor: int, side: Side, box_k: Box) -> tuple[float, int]:
+        """Rows that the copy engine moves for one k-tile of an operand, and their bytes.
+
+        Those that pass K's end count as several.
+        """
         late = 1.0
         unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
         if unit_k is not None:
@@ -261,10 +266,10 @@ class Sm90Model:
             unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)
             cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
         if side.run and unit_k is None:
-            return side.box.size // side.run * box_k.size
+            return side.box.size // side.run * box_k.size, side.run * self.size
         run = cut * self.size
         span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
-        return late * side.box.size * box_k.size * self.size / span
+        return late * side.box.size * box_k.size * self.size / span, span
 
     @staticmethod
     def bound(memory: float, busy: float, tail: float, loop: float, slowest: str) -> str:

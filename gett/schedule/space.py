@@ -69,7 +69,7 @@ def _sides(extent: int, step: int, usual: tuple[int, ...]) -> list[int]:
     """Usual sides that are not twice too long, and the one that fits a short group."""
     fit = -(-extent // step) * step
     sides = {s for s in usual if s < 2 * fit or s == usual[0]}
-    if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0):
+    if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
         sides = {s for s in sides if s <= fit} | {fit}
     return sorted(sides)
 

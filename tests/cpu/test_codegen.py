@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gett.codegen.index import ParamTable
 from gett.codegen.params import ALPHA, BETA
 from gett.codegen.render import render_kernel, strides_of
+from gett.codegen.render_common import reduce_rows
 from gett.codegen.tiles import Strides, batch_index, d_order, d_unpack, group_index, k_box_index, k_table_index
 from gett.errors import DTypeError, ScheduleError
 from gett.plan import A, B, make_gemm_plan
@@ -246,3 +247,20 @@ def test_unknown_types_are_refused() -> None:
 
     with pytest.raises(DTypeError, match="dtype float128 is not supported on a GPU; supported: float16, bfloat16"):
         cpp_type("float128")
+
+
+def test_the_launch_that_adds_slices_shares_them_and_overlaps() -> None:
+    case = Case("", "ij,kj->ik", {"i": 64, "j": 1 << 18, "k": 64})
+    for arch, overlaps in (("sm_80", False), ("sm_90a", True)):
+        plan = make_gemm_plan(case.contraction("float16"))
+        schedule = next(s for s in candidates(plan, arch) if s.family == "sm80" and s.split_k >= 32)
+        first, second = render_kernel(plan, schedule).launches
+        assert (first.overlaps, second.overlaps) == (False, overlaps)
+        vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
+        tiles = schedule.box_m.tiles * schedule.box_n.tiles
+        rows = reduce_rows(schedule.split_k, tiles * vectors)
+        assert rows > 1
+        assert second.grid == (tiles, -(-vectors * rows // second.block[0]), 1)
+    assert reduce_rows(2, 100) == 1  # nothing to share
+    assert reduce_rows(1000, 1 << 20) == 1  # busy anyway
+    assert reduce_rows(10_000, 8) == 32

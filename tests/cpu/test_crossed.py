@@ -22,6 +22,7 @@ from tests.cases import Case, Layout, tccg
 
 LONG = Case("crossed-long", "lik,jkl->ji", {"i": 120, "j": 96, "k": 64, "l": 384})
 RAGGED = Case("crossed-ragged", "lnim,kmjn->lkji", {"i": 24, "j": 10, "k": 9, "l": 7, "m": 40, "n": 56})
+MANY = Case("crossed-many", "lnim,kmjn->lkji", {"i": 96, "j": 36, "k": 40, "l": 48, "m": 48, "n": 64})
 BATCHED = Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 32})
 
 
@@ -117,12 +118,14 @@ def test_slabs_past_the_end_of_k1_are_refused_where_they_would_read_on() -> None
 def test_all_ways_compile() -> None:
     jobs = []
     for case, dtype, with_c in ((LONG, "float16", False), (RAGGED, "bfloat16", True), (RAGGED, "float16", False),
-                                (BATCHED, "float16", False)):  # fmt: skip
+                                (BATCHED, "float16", False), (MANY, "float16", True)):  # fmt: skip
         plan, found = of(case, dtype, with_c)
         firsts: dict[tuple[object, ...], Schedule] = {}
         for s in found:
             assert s.roles is not None
             firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None), s)
+            if case is MANY and s.block[1] >= 192:  # registers are scarcest where wide tiles add C
+                firsts.setdefault((s.block[1], s.box_n.dims[0].box % 8 == 0), s)
         jobs += [(s, render_kernel(plan, s)) for s in firsts.values()]
     assert {shape(s) for s, _ in jobs} == set(SHAPES)
     assert {s.split_k > 1 for s, _ in jobs} == {True, False}

@@ -306,3 +306,28 @@ def test_traffic_and_roles_of_the_plan_are_used() -> None:
         assert len(units) == 1
         assert plan.extent_m * plan.extent_n * plan.extent_k * plan.extent_l == case.volume
         assert np.prod([x.extent for x in plan.k if x.strides[A] and x.strides[B]]) == plan.extent_k
+
+
+def test_batches_share_a_block_where_neighbours_belong_to_different_batches() -> None:
+    extents = {"l": 64, "i": 512, "j": 96, "k": 40}
+    s = select_schedule(plan_of(Case("", "ikl,kjl->ijl", extents), "float16"), "sm_80")
+    assert s.batch is not None
+    assert s.batches * 2 >= 32  # stores of whole sectors
+    assert s.vector_d == 8
+    assert s.b is not None
+    assert (s.a.vector_group, s.b.vector_group) == ("l", "l")
+    for sub in ("lik,lkj->lij", "ik,kj->ij"):  # batches far apart, or none
+        found = tiled(plan_of(Case("", sub, extents), "float16"), "sm_80")
+        assert all(x.batch is None for x in found)
+
+
+def test_vectors_run_on_from_mode_to_mode() -> None:
+    """7 x 8 elements that lie together make vectors of 8, though no mode has an extent that 8 divides but the outer."""
+    case = Case("", "iab,jba->ij", {"i": 512, "j": 512, "a": 64, "b": 7})
+    for s in tiled(plan_of(case, "float16"), "sm_80"):
+        assert s.b is not None
+        if not s.k_table and [d.box for d in s.box_k.dims] == [7, 8] and s.box_k.dims[0].modes == (0,):
+            assert max(s.a.vector, s.b.vector) == 8
+            break
+    else:
+        raise AssertionError("no box of 7 x 8 was tried")

@@ -31,6 +31,14 @@ CROSSED_LONG = Case("crossed-long", "lik,jkl->ji", {"i": 24, "j": 16, "k": 64, "
 TABLE = replace(by_name("primes"), extents={"a": 3, "b": 5, "c": 7, "d": 5, "e": 5, "f": 3})
 SPLIT = replace(by_name("huge-k"), extents={"k": 1500, "i": 16, "j": 24})
 BATCH = replace(by_name("batch-unit-stride"), extents={"l": 3, "i": 9, "j": 11, "k": 7})
+# Tiles of D by tensor map: in vectors from blocks of a thread's rows, by stmatrix, from its columns; then runs of D
+# that start anywhere.
+STAGED = (
+    Case("staged-blocks", "cabkd,kj->dcjba", {"c": 2, "a": 48, "b": 2, "k": 36, "d": 48, "j": 24}),
+    Case("staged-turned", "cabk,kj->cjba", {"c": 2, "a": 96, "b": 3, "k": 48, "j": 24}),
+    Case("staged-columns", "amji,cbkm->kjicba", {"a": 24, "m": 24, "j": 2, "i": 24, "c": 2, "b": 12, "k": 3}),
+    Case("runs", "ap,qp->qa", {"a": 95, "p": 47, "q": 83}),
+)
 STREAMS = (
     Case("gemv", "ij,j->i", {"i": 33, "j": 70}), Case("outer", "i,j->ji", {"i": 33, "j": 21}),
     Case("dot", "ij,ji->", {"i": 17, "j": 19}), Case("hadamard", "ij,ji->ij", {"i": 17, "j": 19}),
@@ -48,6 +56,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
+    out += [Problem(c, "float16") for c in STAGED]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 

@@ -37,15 +37,14 @@ def found(case: Case) -> list[Schedule]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_staged_tiles_arrive_in_d(case: Case, dtype: str) -> None:
+def test_staged_tiles_arrive_in_d(case: Case) -> None:
     cp = require_cupy()
     if device_facts().arch != "sm_90a":
         pytest.skip("tensor maps and wgmma are Hopper's")
     assert found(case)
-    for schedule in found(case) if dtype == "float16" else found(case)[:1]:
-        run_case(cp, Problem(case, dtype), schedule)
-        run_case(cp, Problem(case, dtype), schedule, alpha=2)
+    for schedule in found(case):
+        run_case(cp, Problem(case, "float16"), schedule)
+        run_case(cp, Problem(case, "float16"), schedule, alpha=2)
 
 
 RUNS = (
@@ -57,7 +56,7 @@ RUNS = (
 
 
 @pytest.mark.parametrize("case", RUNS, ids=lambda c: c.name)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
 @pytest.mark.parametrize("with_c", [False, True])
 def test_runs_that_start_anywhere_are_stored_whole(case: Case, dtype: str, with_c: bool) -> None:
     cp = require_cupy()
