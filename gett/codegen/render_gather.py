@@ -16,7 +16,7 @@ from gett.plan import A, B, GemmPlan, itemsize
 from gett.schedule.records import Gather, Schedule, WarpRoles
 from layouts.box import Box
 
-REGISTERS = {96: (120, 136), 128: (96, 160)}
+REGISTERS = {96: (112, 144), 128: (96, 160)}
 """Registers of a gathering and of a multiplying thread, two warpgroups each, by accumulators of the latter."""
 
 ROOM = const(1 << 20)  # more than any piece has

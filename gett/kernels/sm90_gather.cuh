@@ -144,6 +144,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
     }
   }
   template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
+    if constexpr (kEnds) asm volatile("" : "+r"(lane));
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const uint32 at = lane + 32 * i;
@@ -167,7 +168,18 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
                          int warp, int lane) const {
     const uint32 skip = uint32(uint64(from)) / kE;
-    constexpr int kBatch = 2;  // chunks on their way through a lane's registers
+    if (whole) {
+      shift<true>(p, k, skip, ring, tile, warp, lane);
+    } else {
+      shift<false>(p, k, skip, ring, tile, warp, lane);
+    }
+  }
+  template <bool kWhole, class KTile>
+  GETT_DEVICE void shift(const Params& p, const KTile& k, uint32 skip, uint32 ring, uint32 tile, int warp,
+                         int lane) const {
+    // Where registers are scarcer than clocks, places are worked out again for each k-tile.
+    if constexpr (!kWhole || Traits::kProducerRegs < 120) asm volatile("" : "+r"(lane));
+    constexpr int kBatch = kWhole ? 2 : 1;  // chunks on their way through a lane's registers
 #pragma unroll
     for (int first = 0; first < kStores; first += kBatch) {
       Chunk x[kBatch], y[kBatch];
@@ -185,7 +197,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
         if (i >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
         if (kPer * kWarps != kPieces && piece >= kPieces) continue;
         Chunk c = shifted(x[j], y[j], (skip + (skip_[i / 8] >> i % 8 * 4)) & 7);
-        if (!whole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
+        if (!kWhole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
         const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
         const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
         store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);

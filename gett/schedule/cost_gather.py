@@ -23,7 +23,7 @@ from gett.schedule.cost_sm90 import (
 
 CHUNK = 16
 # What a piece takes from L2 to its place; fitted to measured kernels with pieces that start anywhere.
-PIECE_CLOCKS, ELEMENT_CLOCKS = 3.4, 7.5 / 64
+PIECE_CLOCKS, ELEMENT_CLOCKS = 2.4, 7.5 / 64
 COPY_CLOCKS = 0.14  # of shared memory for a chunk that comes into the ring
 SHIFT_CLOCKS = 0.31  # of shared memory for a chunk that goes from the ring into its place
 STEP_CLOCKS = 420.0  # of a k-tile at least: barriers, addresses
