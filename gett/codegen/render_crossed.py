@@ -5,10 +5,10 @@ The pipeline is hand-written in `gett/kernels/sm90_crossed.cuh`; the rest of the
 
 from __future__ import annotations
 
-from gett.codegen.index import ZERO, Function, ParamTable, var
+from gett.codegen.index import ParamTable
+from gett.codegen.map_places import prefetch, tile_places
 from gett.codegen.records import Kernel
-from gett.codegen.render_sm90 import Pipeline, _coordinates, _origins, _store, _struct, render_pipeline
-from gett.codegen.tiles import Statement, decode
+from gett.codegen.render_sm90 import Pipeline, render_pipeline
 from gett.codegen.wgmma import wgmma_registers_struct
 from gett.plan import GemmPlan
 from gett.schedule.records import Schedule, WarpRoles
@@ -40,24 +40,12 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
     assert crossed is not None
     assert roles.a is not None
     assert roles.b is not None
-    body: list[Statement] = []
-    at = {
-        "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],
-        "m": _origins(body, schedule.box_m, "m", table),
-        "n": _origins(body, schedule.box_n, "n", table),
-    }
-    k_body: list[Statement] = []
-    at_k = _origins(k_body, schedule.box_k, "k", table)
+    places = tile_places(plan, schedule, table)
     texts: list[str] = []
-    inputs = ("tile_m", "tile_n", "l")
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
-        fixed = _coordinates(move.map, [*at["l"], *at[side], *(ZERO for _ in plan.k)])
-        moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
-        for what, args, statements, found in (("boxes", inputs, body, fixed), ("k_boxes", ("tile_k",), k_body, moving)):
-            outputs = [(f"x{i}", x) for i, x in enumerate(found)]
-            kind = f"{'K' if what == 'k_boxes' else ''}Boxes{name.upper()}"
-            function = Function(f"{what}_{name}", args, tuple(statements), tuple(outputs), kind)
-            texts += [_struct(kind, outputs), function.to_cpp()]
+        fixed, moving = ([(f"x{i}", x) for i, x in enumerate(found)] for found in places.coordinates(move.map, side))
+        texts += places.fixed(f"boxes_{name}", fixed, f"Boxes{name.upper()}")
+        texts += places.moving(f"k_boxes_{name}", moving, f"KBoxes{name.upper()}")
     start = [f"t.x{i} + k.x{i}" for i in range(roles.a.map.rank)]
     for dim, step, _ in roles.a.repeats:
         start[dim] += f" + piece * {step}"
@@ -72,9 +60,4 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
         "  static GETT_DEVICE void load_b(const Params& p, const BoxesB& t, const KBoxesB& k, int s, gett::uint32 to, "
         f"gett::uint32 bar) {{\n    gett::load_box(to, &p.map_b, bar, {', '.join(moved)});\n  }}"
     )
-    if roles.d is not None:
-        texts += _store(roles.d, body, at)
-    held = ["a", "b", *(["d"] if roles.d is not None else [])]
-    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
-    texts.append(f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}")
-    return texts
+    return [*texts, *places.store(roles.d), prefetch(roles)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.render_common import cpp_bool
-from gett.codegen.tiles import Statement, Strides, decode, let, local_coordinates
+from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
 from gett.plan import A, B, GemmPlan, itemsize
 from gett.schedule.records import Gather, Schedule, WarpRoles
 from layouts.box import Box
@@ -50,14 +50,8 @@ def gather_index(
     body: list[Statement] = []
     base = {t.tensor: ZERO for t in tensors}
     left: dict[int, Expr] = {}
-    rest = var("tile")
-    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
-        last = i == len(box.dims) - 1
-        at = rest if last and count > 1 else rest % table.divisor(count)
-        if not last:
-            rest = let(body, f"t{i}", rest // table.divisor(count))
-        origin = let(body, f"o{i}", at * const(d.box))
-        at_origin = decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
+    for i, origin, at_origin in tile_origins(body, box, var("tile"), extents.__getitem__, table):
+        d = box.dims[i]
         for t in tensors:
             for x, m in zip(at_origin, d.modes, strict=True):
                 base[t.tensor] = base[t.tensor] + x * strides[t.tensor][m]

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gett.codegen.index import ONE, ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.map_places import prefetch, tile_places
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
 from gett.codegen.render_common import (
@@ -27,9 +28,7 @@ from gett.codegen.tiles import (
     Statement,
     batch_index,
     d_unpack,
-    decode,
     group_index,
-    let,
     local_coordinates,
     scaled,
 )
@@ -141,29 +140,18 @@ def _spec(made: TmaMap, dtype: str, move: BulkMove | None, thrifty: bool) -> Ten
 
 def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:
     """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
-    body: list[Statement] = []
-    at = {
-        "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],
-        "m": _origins(body, schedule.box_m, "m", table),
-        "n": _origins(body, schedule.box_n, "n", table),
-    }
-    k_body: list[Statement] = []
-    at_k = _origins(k_body, schedule.box_k, "k", table)
+    places = tile_places(plan, schedule, table)
     outputs: list[tuple[str, Expr]] = []
     k_outputs: list[tuple[str, Expr]] = []
     calls: list[str] = []
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
         if move is None:
             continue
-        fixed = _coordinates(move.map, [*at["l"], *at[side], *(ZERO for _ in plan.k)])
-        moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
+        fixed, moving = places.coordinates(move.map, side)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
         k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
         calls += stage_copies(name, move)
-    inputs = ("tile_m", "tile_n", "l")
-    texts = [_struct("Boxes", outputs), Function("boxes", inputs, tuple(body), tuple(outputs), "Boxes").to_cpp()]
-    k_boxes = Function("k_boxes", ("tile_k",), tuple(k_body), tuple(k_outputs), "KBoxes")
-    texts += [_struct("KBoxes", k_outputs), k_boxes.to_cpp()]
+    texts = [*places.fixed("boxes", outputs, "Boxes"), *places.moving("k_boxes", k_outputs, "KBoxes")]
     head = "static GETT_DEVICE void load(const Params& p, const Boxes& t, int tile_k, "
     texts.append(
         f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
@@ -171,61 +159,7 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         + "\n".join(calls)
         + "\n  }"
     )
-    if roles.d is not None:
-        texts += _store(roles.d, body, at)
-    held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
-    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
-    texts.append(f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}")
-    return texts
-
-
-def _struct(name: str, members: list[tuple[str, Expr]]) -> str:
-    return f"  struct {name} {{ {' '.join(f'int {m};' for m, _ in members)} }};"
-
-
-def _origins(body: list[Statement], box: Box, group: str, table: ParamTable) -> list[Expr]:
-    """Coordinate of each mode at the origin of tile `tile_<group>`."""
-    out: list[Expr] = [ZERO] * len(box.extents)
-    rest = var(f"tile_{group}")
-    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
-        last = i == len(box.dims) - 1
-        tiles = ONE if last and count > 1 else table.divisor(count)
-        at = rest if last and count > 1 else rest % tiles
-        if not last:
-            rest = let(body, f"{group}t{i}", rest // tiles)
-        origin = let(body, f"{group}o{i}", at * const(d.box))
-        modes = decode(body, origin, [table.divisor(box.extents[m]) for m in d.modes], f"{group}x{i}")
-        for m, x in zip(d.modes, modes, strict=True):
-            out[m] = x
-    return out
-
-
-def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
-    """Coordinates of the map from those of the modes."""
-    out = [ZERO] * made.rank
-    for x, mode in zip(coordinates, made.modes, strict=True):
-        if mode.weight:
-            out[mode.dim] = out[mode.dim] + scaled(x, mode.weight)
-    return out
-
-
-def _store(made: TmaMap, body: list[Statement], at: dict[str, list[Expr]]) -> list[str]:
-    """The copy of a staged tile to D."""
-    coords = _coordinates(made, [*at["l"], *at["m"], *at["n"]])
-    outputs = [(f"d{i}", x) for i, x in enumerate(coords)]
-    place = Function("place", ("tile_m", "tile_n", "l"), tuple(body), tuple(outputs), "Place")
-    calls = []
-    for start, first in store_pieces(made)[1]:
-        names = ", ".join(f"t.d{i}{f' + {x}' if x else ''}" for i, x in enumerate(first))
-        calls.append(f"    gett::store_box(&p.map_d, from + {start}, {names});")
-    texts = [
-        _struct("Place", outputs),
-        place.to_cpp(),
-        "  static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from) {\n"
-        + "\n".join(calls)
-        + "\n  }",
-    ]
-    return texts
+    return [*texts, *places.store(roles.d), prefetch(roles)]
 
 
 def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:

@@ -7,7 +7,7 @@ kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
@@ -156,6 +156,30 @@ def batch_index(extents: Sequence[int], tensors: Sequence[Strides], table: Param
     return f"  struct LTile {{ {fields} }};", Function("l_tile", ("l",), tuple(body), outputs, "LTile")
 
 
+def tile_origins(
+    body: list[Statement], box: Box, tile: Expr, extent: Callable[[int], Expr], table: ParamTable, prefix: str = ""
+) -> Iterator[tuple[int, Expr, list[Expr]]]:
+    """Where tile number `tile` begins: (dimension, origin along it, coordinates of its modes), dimension by dimension.
+
+    Args:
+        body: Takes the statements.
+        box: How the group is cut.
+        tile: The tile's number, fastest dimension first.
+        extent: Divisor of a mode's extent.
+        table: Takes the counts of tiles.
+        prefix: Of the names in the body.
+    """
+    rest = tile
+    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
+        last = i == len(box.dims) - 1
+        tiles = None if last and count > 1 else table.divisor(count)
+        at = rest if tiles is None else rest % tiles
+        if tiles is not None and not last:
+            rest = let(body, f"{prefix}t{i}", rest // tiles)
+        origin = let(body, f"{prefix}o{i}", at * const(d.box))
+        yield i, origin, decode(body, origin, [extent(m) for m in d.modes], f"{prefix}x{i}")
+
+
 def k_box_index(box: Box, block: int, tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
     """K cut into boxes: one uniform offset per k-tile, and offsets of the index in the tile that never change.
 
@@ -165,14 +189,9 @@ def k_box_index(box: Box, block: int, tensors: Sequence[Strides], table: ParamTa
     strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
     body: list[Statement] = []
     base = {t.tensor: ZERO for t in tensors}
-    rest, rem, ragged = var("tile"), const(1 << 30), -1
-    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
-        last = i == len(box.dims) - 1
-        at = rest if last and count > 1 else rest % table.divisor(count)
-        if not last:
-            rest = let(body, f"t{i}", rest // table.divisor(count))
-        origin = let(body, f"o{i}", at * const(d.box))
-        at_origin = decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
+    rem, ragged = const(1 << 30), -1
+    for i, origin, at_origin in tile_origins(body, box, var("tile"), extents.__getitem__, table):
+        d = box.dims[i]
         for t in tensors:
             base[t.tensor] = base[t.tensor] + _dot(at_origin, [strides[t.tensor][m] for m in d.modes])
         if d.box > 1 and not box.divides(i):

@@ -1,0 +1,103 @@
+"""Coordinates of tensor maps for a tile and a k-tile, and what every Hopper pipeline has of them in `Index`.
+
+Owns `place` and `store` of a staged tile of D, and `prefetch`; what the copies of a stage look like is the pipeline's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gett.codegen.index import ZERO, Expr, Function, ParamTable, var
+from gett.codegen.stage_copies import store_pieces
+from gett.codegen.tiles import Statement, decode, scaled, tile_origins
+from gett.plan import GemmPlan
+from gett.schedule.records import Schedule, WarpRoles
+from layouts.box import Box
+from layouts.tma import TmaMap
+
+Outputs = Sequence[tuple[str, Expr]]
+INPUTS = ("tile_m", "tile_n", "l")
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlaces:
+    """Coordinate of each mode at the origin of a tile (`at`, by group) and of a k-tile, with their statements."""
+
+    body: tuple[Statement, ...]
+    at: dict[str, list[Expr]]
+    k_body: tuple[Statement, ...]
+    at_k: list[Expr]
+
+    def coordinates(self, made: TmaMap, side: str) -> tuple[list[Expr], list[Expr]]:
+        """Coordinates of an operand's map: what the tile gives, and what the k-tile adds."""
+        tile = [*self.at["l"], *self.at[side]]
+        fixed = _coordinates(made, [*tile, *(ZERO for _ in self.at_k)])
+        return fixed, _coordinates(made, [ZERO for _ in tile] + self.at_k)
+
+    def fixed(self, name: str, outputs: Outputs, kind: str) -> list[str]:
+        """The struct `kind` and the function `name` of a tile that fills it."""
+        return [_struct(kind, outputs), Function(name, INPUTS, self.body, tuple(outputs), kind).to_cpp()]
+
+    def moving(self, name: str, outputs: Outputs, kind: str) -> list[str]:
+        """The struct `kind` and the function `name` of a k-tile that fills it."""
+        return [_struct(kind, outputs), Function(name, ("tile_k",), self.k_body, tuple(outputs), kind).to_cpp()]
+
+    def store(self, made: TmaMap | None) -> list[str]:
+        """The copies of a staged tile to D; nothing where no map stores it."""
+        if made is None:
+            return []
+        coords = _coordinates(made, [*self.at["l"], *self.at["m"], *self.at["n"]])
+        calls = []
+        for start, first in store_pieces(made)[1]:
+            names = ", ".join(f"t.d{i}{f' + {x}' if x else ''}" for i, x in enumerate(first))
+            calls.append(f"    gett::store_box(&p.map_d, from + {start}, {names});")
+        return [
+            *self.fixed("place", [(f"d{i}", x) for i, x in enumerate(coords)], "Place"),
+            "  static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from) {\n"
+            + "\n".join(calls)
+            + "\n  }",
+        ]
+
+
+def tile_places(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TilePlaces:
+    """Where the tiles of a realized plan begin."""
+    body: list[Statement] = []
+    at = {
+        "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],
+        "m": _origins(body, schedule.box_m, "m", table),
+        "n": _origins(body, schedule.box_n, "n", table),
+    }
+    k_body: list[Statement] = []
+    at_k = _origins(k_body, schedule.box_k, "k", table)
+    return TilePlaces(tuple(body), at, tuple(k_body), at_k)
+
+
+def prefetch(roles: WarpRoles) -> str:
+    """The function that fetches the tensor maps themselves."""
+    held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
+    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
+    return f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}"
+
+
+def _origins(body: list[Statement], box: Box, group: str, table: ParamTable) -> list[Expr]:
+    """Coordinate of each mode at the origin of tile `tile_<group>`."""
+    out: list[Expr] = [ZERO] * len(box.extents)
+    found = tile_origins(body, box, var(f"tile_{group}"), lambda m: table.divisor(box.extents[m]), table, group)
+    for i, _, coordinates in found:
+        for m, x in zip(box.dims[i].modes, coordinates, strict=True):
+            out[m] = x
+    return out
+
+
+def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
+    """Coordinates of the map from those of the modes."""
+    out = [ZERO] * made.rank
+    for x, mode in zip(coordinates, made.modes, strict=True):
+        if mode.weight:
+            out[mode.dim] = out[mode.dim] + scaled(x, mode.weight)
+    return out
+
+
+def _struct(name: str, members: Outputs) -> str:
+    return f"  struct {name} {{ {' '.join(f'int {m};' for m, _ in members)} }};"
