@@ -37,6 +37,7 @@ from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
 from gett.schedule.cluster import cluster_tiles, part_box
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
+from gett.schedule.tails import held
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -251,6 +252,12 @@ def _rows(move: BulkMove | None, size: int) -> int:
     return size // run * chunk if run else size
 
 
+def _held(plan: GemmPlan, schedule: Schedule, move: BulkMove | None) -> int:
+    """K of each tile that an operand's copies write; where that is less than the block's, the rest stays zero."""
+    deep = schedule.block[2]
+    return held(move, len(plan.k)) if move is not None and schedule.box_k.size < deep else deep
+
+
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
     if not order or order[0][0] != "n":
@@ -275,6 +282,7 @@ def _traits(
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
+  static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
   static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};

@@ -10,6 +10,7 @@
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
 #include "gett/sm90_gather.cuh"
+#include "gett/sm90_tail.cuh"
 
 namespace gett {
 
@@ -21,8 +22,11 @@ namespace gett {
 // other start at chunks one after the other.
 template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1> struct Operand {
   static constexpr int kBlocks = (kRows + 63) / 64;
-  static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kBlockK * kE + 1023) / 1024 * 1024;
   static constexpr int kSpan = Way::kSpan;
+  static constexpr bool kMajorK = Way::kMajorK;
+  // Bytes of a row's k; K-major rows are whole spans, though wgmma may not read all of the last.
+  static constexpr int kDeep = Way::kMajorK ? (kBlockK * kE + kSpan - 1) / kSpan * kSpan : kBlockK * kE;
+  static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kDeep + 1023) / 1024 * 1024;
   static constexpr int kStep = 32 / kE;  // k of one instruction
   static constexpr int kSlab = (Way::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSpan;
   // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
@@ -59,6 +63,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   typedef Operand<typename Traits::WayA, Traits::kRowsA, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
   typedef Operand<typename Traits::WayB, Traits::kRowsB, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+  typedef TileTail<TileA, Traits::kRowsA, Traits::kHeldA, Traits::kBlockK, kE> TailA;
+  typedef TileTail<TileB, Traits::kRowsB, Traits::kHeldB, Traits::kBlockK, kE> TailB;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
   static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
@@ -144,6 +150,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     Out epilogue(store, empty + (Traits::kStages + (Traits::kPingPong ? group : 0)) * 8,
                  Traits::kPingPong ? lane : thread, group);
     const Group blocks;
+    if constexpr (TailA::kCount + TailB::kCount > 0)
+      clear_tails<TailA, TailB, Traits::kStages, kStageBytes, TileA::kBytes, 128 * Traits::kConsumers>(start, thread);
     const uint32 tiles = start & 0x3ffff;  // for descriptors: in a cluster, addresses have the block's rank above
     int stage = 0, turn = 0;
     uint32 phase = 0;
