@@ -86,14 +86,14 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
     plain = False
     for _, _, search, choice in choices:
         full = choice.k.size % STEP == 0
-        if len(found) >= limit and (plain or not full):
-            continue
+        if not (plain or full) and len(found) == limit - 1:
+            continue  # the last place is for one that fills its k-tiles, for whoever measures
         schedule = search.schedule(choice)
         if schedule is not None:
             found[schedule] = None
             plain |= full
-        if len(found) >= limit and plain:
-            break  # one at least fills its k-tiles, for whoever measures
+        if len(found) == limit:
+            break
     return sorted(found, key=lambda s: s.estimate_us)
 
 

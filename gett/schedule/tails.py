@@ -52,6 +52,8 @@ def tail_boxes(extents: tuple[int, ...], lead: int | None, size: int) -> list[Bo
     beside = [m for m in range(len(extents)) if m != longest and extents[m] > 1] if lead is None else []
     whole = math.prod(extents[m] for m in beside)
     count = math.prod(extents)
+    if (count if lead is None else extents[lead]) % STEP == 0:
+        return []  # full k-tiles divide it
     found = []
     for parts in range(1, extents[longest] + 1):
         cut = extents[longest] // parts

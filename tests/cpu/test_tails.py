@@ -223,6 +223,7 @@ def test_boxes_divide_k() -> None:
             assert lead is None or box.size % 8 == 0
     assert [b.size for b in tail_boxes((84,), None, 2)] == [84, 42, 28, 14]
     assert not tail_boxes((64,), None, 2)
+    assert not tail_boxes((48,), 0, 2), "full k-tiles divide it"
     assert not tail_boxes((23,), 0, 2)
     assert not tail_boxes((7056,), None, 2)
 
