@@ -89,8 +89,10 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
                 refused = error
     if not found:
         raise refused or ScheduleError(f"no {family} tile fits extents {plan.extent_m} x {plan.extent_n}")
-    hopper = any(s.family == "sm90" for s in found)
-    return sorted(found, key=lambda s: s.estimate_us * (TILED_EXCESS if hopper and s.family != "sm90" else 1.0))
+    if any(s.family == "sm90" for s in found):
+        made = [s if s.family == "sm90" else replace(s, estimate_us=s.estimate_us * TILED_EXCESS) for s in found]
+        return sorted(made, key=lambda s: s.estimate_us)
+    return sorted(found, key=lambda s: s.estimate_us)
 
 
 class _Search:
