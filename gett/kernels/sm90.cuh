@@ -133,7 +133,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
         barrier_wait(empty + stage * 8, phase);
         const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
-        if (lane == 0) {
+        if (elected()) {
           barrier_expect(bar, Traits::kTransactionBytes);
           Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
         }

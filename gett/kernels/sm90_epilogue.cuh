@@ -114,18 +114,18 @@ template <class Traits, class Index> struct Epilogue {
       const auto place = from_lane(ahead.found_, turn % 32);
       // A surplus block of a cluster stages what is no tile, and nobody takes it away.
       const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
-      if (lane == 0) {
+      if (elected()) {  // always the same thread, so that it waits for its own stores
         store_wait_read<0>();  // the previous tile has left
         barrier_arrive(free);
       }
       __syncwarp();
       named_barrier(kReady + group, kThreads + 32);
-      if (lane == 0 && exists) {
+      if (exists && elected()) {
         Index::store(p, place, staged);
         store_commit();
       }
     }
-    if (lane == 0) store_wait();
+    if (elected()) store_wait();
   }
 
   // Writes the fragments to their places in D's order; rows and columns of the padding stay out.
