@@ -30,7 +30,7 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
-COPY_CLOCKS = 48.0  # the thread that issues copies needs about that long for each (counted, not measured)
+COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
 PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
 CUT_ROWS = 6.0  # a row that ends in zeros takes as long as so many more
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
