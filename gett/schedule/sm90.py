@@ -86,7 +86,7 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
     plain = False
     for _, _, search, choice in choices:
         full = choice.k.size % STEP == 0
-        if not (plain or full) and len(found) == limit - 1:
+        if limit > 1 and not (plain or full) and len(found) == limit - 1:
             continue  # the last place is for one that fills its k-tiles, for whoever measures
         schedule = search.schedule(choice)
         if schedule is not None:
