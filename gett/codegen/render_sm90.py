@@ -302,5 +302,5 @@ def _way(way: BulkMove | Gather) -> str:
         return gather_way(way)
     return (
         f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.map.span}; }};"
+        f"static constexpr int kSpan = {way.map.span}, kWide = 0; }};"
     )

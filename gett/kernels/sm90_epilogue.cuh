@@ -131,6 +131,8 @@ template <class Traits, class Index> struct Epilogue {
   // Writes the fragments to their places in D's order; rows and columns of the padding stay out.
   GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane) const {
     Element* const to = reinterpret_cast<Element*>(base_);
+    // Beside gathering threads registers are scarce: places are worked out here, not kept through the main loop.
+    if constexpr (Traits::kGather && !Traits::kColumnsBy8) asm volatile("" : "+r"(lane));
     const int row = (lane >> 5) * 16 + ((lane & 31) >> 2), column = (lane & 3) * 2;
 #pragma unroll
     for (int i = 0; i < kMi; ++i)

@@ -96,11 +96,14 @@ class Gather:
         major: Group of the unit-stride mode, `"k"` or `"mn"`: wgmma reads either.
         run: Elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box.
         span: Swizzle of the tile in shared memory, in bytes.
+        wide: Where the units of A and B are two contracted modes and the tile's K follows the other operand's: elements
+            of that mode in a tile, eight of which are turned at a time; 0 otherwise.
     """
 
     major: str
     run: int
     span: int
+    wide: int = 0
 
 
 @dataclass(frozen=True, slots=True)
