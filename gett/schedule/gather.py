@@ -31,7 +31,7 @@ PRODUCERS = 2  # warpgroups that gather
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 REACH = 1 << 30  # elements that the kernel's offsets span
 LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
-CROSSED = ((16, 8), (8, 16), (8, 8), (16, 16), (32, 8))  # of B's unit and of A's in a tile, where they differ
+CROSSED = ((16, 8), (8, 16), (8, 8))  # of B's unit and of A's in a tile, where they differ
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
 
