@@ -164,7 +164,9 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         continue;
       }
       Acc acc[kMi][kN / 2];
-      if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
+      // A slice may be empty; else the first product overwrites. Zeros also end the life of the tile before, whose
+      // registers an epilogue that stores rows needs.
+      if constexpr (Traits::kSplit || Traits::kRowD > 0) {
 #pragma unroll
         for (int i = 0; i < kMi; ++i)
 #pragma unroll

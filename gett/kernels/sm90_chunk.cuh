@@ -32,6 +32,15 @@ GETT_DEVICE void store_global(void* to, const Chunk& c) {
                ::"l"(to), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
 }
 
+GETT_DEVICE uint32 load_half(uint32 at) {
+  uint16 x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at) : "memory");
+  return x;
+}
+GETT_DEVICE void store_half(void* to, uint32 x) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(uint16(x)) : "memory");
+}
+
 // The 16 bytes that begin `skip` (0 to 7) half-words into x, y.
 GETT_DEVICE Chunk shifted(const Chunk& x, const Chunk& y, uint32 skip) {
   uint32 w[7] = {x.w[0], x.w[1], x.w[2], x.w[3], y.w[0], y.w[1], y.w[2]};

@@ -6,12 +6,13 @@ Rates of `cost_sm90` where the two doors are alike; knows pieces and chunks, no 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US, Estimate
 from gett.schedule.cost_sm90 import (
+    ELEMENT_SLOTS,
     FILL_US,
     L2_BYTES_PER_CLOCK,
     SMEM_BYTES_PER_CLOCK,
@@ -21,6 +22,7 @@ from gett.schedule.cost_sm90 import (
     _splits,
 )
 from gett.schedule.records import Gather
+from gett.schedule.rows import row_clocks, row_length
 
 CHUNK = 16
 # What a piece takes from L2 to its place; fitted to measured kernels with pieces that start anywhere.
@@ -108,6 +110,12 @@ class GatherModel:
         k_tiles = shape.k.tiles
         tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
         rows, bn = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers), shape.block[1]
+        row = row_length(plan, shape.m.box, shape.n.box) if not staging.bulk else 0
+        if row:  # instead of element by element
+            elements = shape.m.box.size * shape.n.box.size
+            by_element = elements / 32 * (ELEMENT_SLOTS / 4 + 4 * bulk.size_d / 16)
+            clocks = staging.clocks - by_element + row_clocks(elements, row)
+            staging = replace(staging, clocks=max(clocks, 250.0))
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split

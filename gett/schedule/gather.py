@@ -10,7 +10,7 @@ Where the units of A and B are two contracted modes, K's box has some of each: B
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
@@ -23,12 +23,14 @@ from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.sm90 import ALIGN, TYPES, Roles, _d_map
 from gett.schedule.sm90 import _Search as _BulkSearch
+from gett.schedule.rows import row_length
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 
 ROLES = (Roles(2, 1, False), Roles(2, 2, False), Roles(2, 1, True))
 PRODUCERS = 2  # warpgroups that gather
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
+OTHERS, BY_ELEMENT = 2, 1.2  # schedules that store D element by element as well, and how much longer they take
 REACH = 1 << 30  # elements that the kernel's offsets span
 LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
 CROSSED = ((16, 8), (8, 16), (8, 8))  # of B's unit and of A's in a tile, where they differ
@@ -63,7 +65,16 @@ def gather_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[
             out[schedule] = None
         if len(out) == limit:
             break
-    return list(out)
+    # D element by element, the older way, stays to be measured.
+    others = [_by_element(s) for s in out if s.roles is not None and s.roles.rows][:OTHERS]
+    return [*out, *others]
+
+
+def _by_element(schedule: Schedule) -> Schedule:
+    """The schedule without rows of D."""
+    assert schedule.roles is not None
+    roles = replace(schedule.roles, rows=0)
+    return replace(schedule, roles=roles, estimate_us=schedule.estimate_us * BY_ELEMENT)
 
 
 def _addressable(plan: GemmPlan) -> bool:
@@ -264,16 +275,18 @@ class _Search:
         # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.
         stages, depth = max(depths, key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]))
         a, b = choice.ways
+        vector = vector_d(plan, box_m, box_n)
+        rows = row_length(plan, box_m, box_n) if d is None and split == 1 and vector == 1 else 0
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + PRODUCERS), 1),
             num_stages=stages, box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
-            vector_d=vector_d(plan, box_m, box_n), split_k=split, group_m=max(1, min(8, box_m.tiles)),
+            vector_d=vector, split_k=split, group_m=max(1, min(8, box_m.tiles)),
             smem_bytes=fixed + stages * stage + depth * ring, item_bytes=self.size, exchanged=self.exchanged,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong,
                 a if isinstance(a, BulkMove) else None, b if isinstance(b, BulkMove) else None, d, steps,
                 gather_a=a if isinstance(a, Gather) else None, gather_b=b if isinstance(b, Gather) else None,
-                producers=PRODUCERS, ring=depth,
+                producers=PRODUCERS, ring=depth, rows=rows,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             estimate_us=best.us * (SINGLE if depth == 1 else 1.0), bound=best.bound,

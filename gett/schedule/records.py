@@ -167,6 +167,7 @@ class WarpRoles:
         producers: Warpgroups that fetch.
         ring: K-tiles that gathered chunks wait in before they are shifted.
         crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
+        rows: Elements of D's rows, where a tile without a tensor map leaves row by row; 0: in vectors.
     """
 
     consumers: int
@@ -182,6 +183,7 @@ class WarpRoles:
     producers: int = 1
     ring: int = 0
     crossed: Crossed | None = None
+    rows: int = 0
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

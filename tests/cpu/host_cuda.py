@@ -32,6 +32,8 @@ GETT_DEVICE void store_global(void* to, const Chunk& c) {
   if (uint64(to) % 16) { printf("a chunk goes to %p\\n", to); exit(1); }
   memcpy(to, &c, 16);
 }
+GETT_DEVICE uint32 load_half(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
+GETT_DEVICE void store_half(void* to, uint32 x) { memcpy(to, &x, 2); }
 """
 PRELUDE = """
 #include <cstdio>
