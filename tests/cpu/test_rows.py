@@ -13,6 +13,7 @@ import pytest
 from gett.codegen.render import render_kernel
 from gett.codegen.render_common import store_order
 from gett.codegen.tiles import d_unpack
+from gett.explain import explain_gemm
 from gett.jit import compile_kernel, resources
 from gett.plan import D, GemmPlan, make_gemm_plan
 from gett.schedule.archs import arch_facts
@@ -141,6 +142,12 @@ def test_the_older_way_stays_among_the_candidates() -> None:
         plan = make_gemm_plan(case.contraction("float16"))
         found = gather_candidates(plan, arch_facts("sm_90a"))
         assert {bool(s.roles.rows) for s in found if s.roles is not None} == {True, False}
+
+
+def test_the_explanation_says_how_d_is_stored() -> None:
+    plan, found = of(CASES[0])
+    assert found[0].roles is not None
+    assert f"rows of {found[0].roles.rows} elements" in explain_gemm(plan, found[0])
 
 
 def test_schedules_survive_json() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.explain import explain_gemm
 from gett.jit import compile_kernel, resources
 from gett.plan import A, B, GemmPlan, make_gemm_plan
 from gett.schedule.archs import arch_facts
@@ -22,7 +23,7 @@ from gett.schedule.records import Gather, Schedule
 from gett.tune.codec import decode, encode
 from layouts.box import Box
 from layouts.swizzle import swizzle_address
-from tests.cases import Case
+from tests.cases import DENSE, Case
 from tests.cpu.host_cuda import chunk_header, header, run_host
 
 TILES = 0x40000
@@ -194,15 +195,21 @@ def test_schedules_survive_json() -> None:
             assert decode(Schedule, json.loads(json.dumps(encode(s)))) == s
 
 
+def test_the_explanation_says_that_a_is_turned() -> None:
+    plan, found = of(CASES[0])
+    assert "side by side turned" in explain_gemm(plan, found[0])
+
+
 def test_all_shapes_compile_without_spills() -> None:
     jobs = {}
-    for case, dtype in ((CASES[2], "float16"), (CASES[3], "bfloat16")):
-        plan, found = of(case, dtype)
+    for case, dtype, c in ((CASES[2], "float16", None), (CASES[3], "bfloat16", None), (CASES[1], "float16", DENSE)):
+        plan = make_gemm_plan(case.contraction(dtype, with_c=c))
+        found = gather_candidates(plan, arch_facts("sm_90a"), 40)
         for s in kinds(found):
             if not s.exchanged:
                 assert s.roles is not None
-                jobs[widths(s), s.num_stages > 1, s.split_k > 1] = render_kernel(plan, s)
-    assert {shape for shape, _, _ in jobs} == set(CROSSED)
+                jobs[widths(s), s.num_stages > 1, s.split_k > 1, c] = render_kernel(plan, s)
+    assert {key[0] for key in jobs} == set(CROSSED)
     with ThreadPoolExecutor(2) as pool:
         for entries in pool.map(lambda k: resources(compile_kernel(k.source, "sm_90a")), jobs.values()):
             assert all(entry.local_bytes == 0 for entry in entries.values())
