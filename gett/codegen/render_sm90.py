@@ -241,7 +241,7 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
 
 
 def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> str:
-    """How many elements D has from a tile's origin on along its fastest dimension; at least a row's where it divides."""
+    """Elements that D has from a tile's origin on along its fastest dimension; a row's or more where that divides."""
     group, i = lead
     box = schedule.box_m if group == "m" else schedule.box_n
     left = const(box.dims[i].box)
