@@ -20,7 +20,7 @@ from gett.runtime.device import require_cupy
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.cases import DENSE, Case, by_name
-from tests.clusters import clustered
+from tests.clusters import can_share, clustered
 from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
 
 K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
@@ -67,8 +67,8 @@ def chosen(problem: Problem) -> list[Schedule]:
     picked: dict[tuple[str, bool, bool, bool], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
         picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None), s)
-    shared = [clustered(s, shape) for s in picked.values() if s.roles is not None for shape in ((2, 1), (1, 2))]
-    return [*picked.values(), *shared]
+    boxed = [s for s in picked.values() if s.roles is not None and can_share(s.roles)]
+    return [*picked.values(), *(clustered(s, shape) for s in boxed for shape in ((2, 1), (1, 2)))]
 
 
 def main() -> int:
