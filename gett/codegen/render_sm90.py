@@ -255,6 +255,13 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
     return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"
 
 
+def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
+    """Whether a row of the tile may end where the next begins: tiles take D's fastest dimension whole."""
+    group, i = order[0] if order else ("m", 0)
+    box = schedule.box_m if group == "m" else schedule.box_n
+    return len(order) > 1 and box.tiles_per_dim[i] == 1
+
+
 def _run(move: BulkMove | None) -> tuple[int, int]:
     """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
     return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
@@ -303,6 +310,7 @@ def _traits(
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
   static constexpr int kRowD = {roles.rows};
+  static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
   static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
   static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}

@@ -33,7 +33,7 @@ def row_length(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
 
 def row_clocks(elements: int, row: int) -> float:
     """What storing a tile row by row takes of a multiprocessor."""
-    chunks = row // 8
+    chunks = row // 16 * 2
     lanes = 8 if chunks <= 8 else 16 if chunks <= 16 else 32
     passes = elements / row * lanes / 32 * -(-chunks // lanes)
     return passes * (PASS_SLOTS / 4 + PASS_CLOCKS)

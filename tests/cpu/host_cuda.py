@@ -18,6 +18,12 @@ KERNELS = Path(gett.__file__ or "").parent / "kernels"
 FIRST = "struct Chunk { uint32 w[4]; };"
 PURE = "// The 16 bytes that begin"
 STUBS = """
+// Memory is zero before, and what is stored is not.
+static void once(void* to) {
+  uint16 before;
+  memcpy(&before, to, 2);
+  if (before) { printf("stored twice: %p\\n", to); exit(1); }
+}
 static char shared_memory[1 << 20];
 GETT_DEVICE Chunk load_chunk(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
 GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
@@ -30,10 +36,14 @@ GETT_DEVICE void copy_chunk(uint32 to, const char* from, const char* end) {
 GETT_DEVICE void copy_chunk(uint32 to, const char* from) { memcpy(shared_memory + to, from, 16); }
 GETT_DEVICE void store_global(void* to, const Chunk& c) {
   if (uint64(to) % 16) { printf("a chunk goes to %p\\n", to); exit(1); }
+  for (int i = 0; i < 8; ++i) once((char*)to + 2 * i);
   memcpy(to, &c, 16);
 }
 GETT_DEVICE uint32 load_half(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
-GETT_DEVICE void store_half(void* to, uint32 x) { memcpy(to, &x, 2); }
+GETT_DEVICE void store_half(void* to, uint32 x) {
+  once(to);
+  memcpy(to, &x, 2);
+}
 """
 PRELUDE = """
 #include <cstdio>

@@ -124,6 +124,17 @@ def test_rows_of_all_lengths_are_tried() -> None:
         assert any(low <= x <= high for x in lengths), sorted(lengths)
 
 
+def test_rows_join_where_tiles_take_them_whole() -> None:
+    joined = {
+        case.name: {"kRowsJoin = true" in render_kernel(plan, s).source.text for s in kinds(found, 3)}
+        for case in CASES
+        for plan, found in [of(case)]
+    }
+    assert True in joined["rows-whole"]
+    assert True in joined["rows-short"]
+    assert joined["rows-n"] == {False}
+
+
 def test_a_row_is_what_lies_together_in_d() -> None:
     plan = make_gemm_plan(Case("x", "ak,kcb->abc", {"a": 33, "b": 35, "c": 37, "k": 11}).contraction("float16"))
     strides = [x.strides[D] for x in plan.n]
