@@ -97,6 +97,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     cut = roles.stage.cut
     index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
     index += pipeline.copies(plan, schedule, roles, table)
+    if roles.rows:
+        index.append(_rows_left(schedule, order[0], table))
     if found:
         k_struct, k = gather_index(plan, schedule, strides_of(plan, plan.k, found), table)
         index += [k_struct, *(f.to_cpp() for f in k)]
@@ -241,6 +243,26 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
+def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> str:
+    """Elements that D has from a tile's origin on along its fastest dimension; a row's or more where that divides."""
+    group, i = lead
+    box = schedule.box_m if group == "m" else schedule.box_n
+    left = const(box.dims[i].box)
+    body = ""
+    if not box.divides(i) or len(box.dims[i].modes) > 1:
+        body = f"    const {group.upper()}Tile t = {group}_tile(p, tile_{group});\n"
+        left = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), var(f"t.o{i}")))
+    head = "static GETT_DEVICE int d_left(const Params& p, int tile_m, int tile_n)"
+    return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"
+
+
+def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
+    """Whether a row of the tile may end where the next begins: tiles take D's fastest dimension whole."""
+    group, i = order[0] if order else ("m", 0)
+    box = schedule.box_m if group == "m" else schedule.box_n
+    return len(order) > 1 and box.tiles_per_dim[i] == 1
+
+
 def _run(move: BulkMove | None) -> tuple[int, int]:
     """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
     return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
@@ -295,6 +317,8 @@ def _traits(
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
+  static constexpr int kRowD = {roles.rows};
+  static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
   static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
   static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}
@@ -312,5 +336,5 @@ def _way(way: BulkMove | Gather) -> str:
         return gather_way(way)
     return (
         f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.map.span}; }};"
+        f"static constexpr int kSpan = {way.map.span}, kWide = 0; }};"
     )

@@ -172,7 +172,9 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         continue;
       }
       Acc acc[kMi][kN / 2];
-      if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
+      // A slice may be empty; else the first product overwrites. Zeros also end the life of the tile before, whose
+      // registers an epilogue that stores rows needs.
+      if constexpr (Traits::kSplit || Traits::kRowD > 0) {
 #pragma unroll
         for (int i = 0; i < kMi; ++i)
 #pragma unroll
@@ -191,9 +193,12 @@ template <class Traits, class Index, class Mma> struct Sm90 {
           for (int i = 0; i < kMi; ++i)
             Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
         wgmma_commit();
-        wgmma_wait<1>();
+        // A stage is given back when the next one's products are under way; a single one at once.
+        constexpr int kUnderWay = Traits::kStages > 1 ? 1 : 0;
+        wgmma_wait<kUnderWay>();
+        if (!kUnderWay) released = stage;
         if (released >= 0) Group::release(empty + released * 8, lane);
-        released = stage;
+        released = kUnderWay ? stage : -1;
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
       if constexpr (Traits::kPingPong) named_arrive(kOrder + (group ^ 1), 256);

@@ -53,6 +53,8 @@ GATHERED = (
     Case("gathered", "ik,kj->ij", {"i": 133, "j": 75, "k": 101}),
     Case("gathered-b", "ik,kj->ij", {"i": 72, "j": 75, "k": 40}),
     Case("gathered-split", "lki,kjl->ji", {"i": 21, "j": 35, "k": 53, "l": 37}),
+    Case("gathered-turned", "lik,jkl->ji", {"i": 45, "j": 37, "k": 27, "l": 19}),
+    Case("gathered-rows", "bq,srqa->srba", {"b": 23, "q": 29, "s": 3, "r": 5, "a": 45}),
 )
 SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, CROSSED_LONG, TABLE, SPLIT, BATCH)
 
