@@ -173,7 +173,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         ("B", real.b, schedule.b, roles.way("b") if roles else None),
     ):
         if isinstance(move, Gather):
-            facts.append((f"load {name}", f"gathered in pieces of {move.run} elements, {move.major}-major"))
+            turned = f", {move.wide} of them side by side turned" if move.wide else ""
+            facts.append((f"load {name}", f"gathered in pieces of {move.run} elements, {move.major}-major{turned}"))
         elif move is not None:
             shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
             facts.append(
@@ -183,6 +184,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
             facts.append((f"load {name}", _describe_access(access, itemsize(operand.dtype))))
     if roles is not None and roles.d is not None:
         facts.append(("store D", f"by tensor map, {_describe_map(roles.d)}"))
+    elif roles is not None and roles.rows:
+        facts.append(("store D", f"rows of {roles.rows} elements, in aligned chunks of 16 bytes and single elements"))
     else:
         facts.append(("store D", _at_a_time(schedule.vector_d, itemsize(gemm.contraction.d.dtype))))
     return [*facts, _split_fact(schedule)]

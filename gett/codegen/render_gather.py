@@ -97,7 +97,7 @@ def gather_way(way: Gather) -> str:
     """Members of the struct that describes an operand's way."""
     return (
         f"{{ static constexpr bool kGather = true, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.span}, kRun = {way.run}; }};"
+        f"static constexpr int kSpan = {way.span}, kRun = {way.run}, kWide = {way.wide}; }};"
     )
 
 

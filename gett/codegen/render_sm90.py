@@ -36,6 +36,7 @@ from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
 from gett.schedule.cluster import cluster_tiles, part_box
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
+from gett.schedule.tails import held
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -95,6 +96,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     cut = roles.stage.cut
     index += [stage_place(g, box, steps[g], cut).to_cpp() for g, box in (("m", schedule.box_m), ("n", schedule.box_n))]
     index += pipeline.copies(plan, schedule, roles, table)
+    if roles.rows:
+        index.append(_rows_left(schedule, order[0], table))
     if found:
         k_struct, k = gather_index(plan, schedule, strides_of(plan, plan.k, found), table)
         index += [k_struct, *(f.to_cpp() for f in k)]
@@ -174,6 +177,26 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
     return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
+def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> str:
+    """Elements that D has from a tile's origin on along its fastest dimension; a row's or more where that divides."""
+    group, i = lead
+    box = schedule.box_m if group == "m" else schedule.box_n
+    left = const(box.dims[i].box)
+    body = ""
+    if not box.divides(i) or len(box.dims[i].modes) > 1:
+        body = f"    const {group.upper()}Tile t = {group}_tile(p, tile_{group});\n"
+        left = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), var(f"t.o{i}")))
+    head = "static GETT_DEVICE int d_left(const Params& p, int tile_m, int tile_n)"
+    return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"
+
+
+def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
+    """Whether a row of the tile may end where the next begins: tiles take D's fastest dimension whole."""
+    group, i = order[0] if order else ("m", 0)
+    box = schedule.box_m if group == "m" else schedule.box_n
+    return len(order) > 1 and box.tiles_per_dim[i] == 1
+
+
 def _run(move: BulkMove | None) -> tuple[int, int]:
     """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
     return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
@@ -183,6 +206,12 @@ def _rows(move: BulkMove | None, size: int) -> int:
     """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
     run, chunk = _run(move)
     return size // run * chunk if run else size
+
+
+def _held(plan: GemmPlan, schedule: Schedule, move: BulkMove | None) -> int:
+    """K of each tile that an operand's copies write; where that is less than the block's, the rest stays zero."""
+    deep = schedule.block[2]
+    return held(move, len(plan.k)) if move is not None and schedule.box_k.size < deep else deep
 
 
 def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
@@ -209,6 +238,7 @@ def _traits(
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
+  static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
   static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
@@ -221,6 +251,8 @@ def _traits(
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
+  static constexpr int kRowD = {roles.rows};
+  static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
   static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
   static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}
@@ -238,5 +270,5 @@ def _way(way: BulkMove | Gather) -> str:
         return gather_way(way)
     return (
         f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.map.span}; }};"
+        f"static constexpr int kSpan = {way.map.span}, kWide = 0; }};"
     )

@@ -16,6 +16,7 @@ from layouts.tma import TmaMap
 # The copy engine takes one copy after the other: behind a long store, loads wait while the stages run dry. Short ones
 # are not worth a cut.
 STORE_BYTES, LONG_BYTES = 8192, 32768
+LOOPED = 8  # more copies of a tile are a loop: one after the other, their places would take registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ def stage_copies(name: str, move: BulkMove) -> list[str]:
     ... of the tile and `k.<name>0` ... of the k-tile.
     """
     part = f"int(share_{name}.part)"
+    if move.repeats and move.divided is None and move.copies > LOOPED:
+        return _loop(name, move, part)
     calls = []
     for copy in copies(move):
         coords = [f"t.{name}{d} + k.{name}{d}{f' + {x}' if x else ''}" for d, x in enumerate(copy.first)]
@@ -89,6 +92,26 @@ def stage_copies(name: str, move: BulkMove) -> list[str]:
             turn = f"    if ({part} == {whose})\n  "
         calls.append(f"{turn}    gett::spread_box({to}, &p.map_{name}, bar, share_{name}.mask, {', '.join(coords)});")
     return calls
+
+
+def _loop(name: str, move: BulkMove, part: str) -> list[str]:
+    """Statements that issue the copies of `move.repeats`, the first of them fastest."""
+    coords = [f"t.{name}{d} + k.{name}{d}" for d in range(move.map.rank)]
+    to, heads, number, flat = name, [], [], 1
+    for i, (dim, step, count) in enumerate(move.repeats):
+        heads.append(f"#pragma unroll 1\n    for (int i{i} = 0; i{i} < {count}; ++i{i})")
+        coords[dim] += f" + i{i} * {step}"
+        to += f" + i{i} * {flat * move.pitch}"
+        number.append(f"i{i} * {flat}")
+        flat *= count
+    call = f"gett::load_box({to}, &p.map_{name}, bar, {', '.join(coords)});"
+    if move.shared > 1:
+        turn = f"({' + '.join(number)})" if move.copies % move.shared == 0 else "tile_k"
+        call = (
+            f"if ({part} == {turn} % {move.shared})\n"
+            f"        gett::spread_box({to}, &p.map_{name}, bar, share_{name}.mask, {', '.join(coords)});"
+        )
+    return [*reversed(heads), f"      {call}"]
 
 
 def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[int, ...]]]]:

@@ -10,6 +10,7 @@
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
 #include "gett/sm90_gather.cuh"
+#include "gett/sm90_tail.cuh"
 
 namespace gett {
 
@@ -21,8 +22,11 @@ namespace gett {
 // other start at chunks one after the other.
 template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1> struct Operand {
   static constexpr int kBlocks = (kRows + 63) / 64;
-  static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kBlockK * kE + 1023) / 1024 * 1024;
   static constexpr int kSpan = Way::kSpan;
+  static constexpr bool kMajorK = Way::kMajorK;
+  // Bytes of a row's k; K-major rows are whole spans, though wgmma may not read all of the last.
+  static constexpr int kDeep = Way::kMajorK ? (kBlockK * kE + kSpan - 1) / kSpan * kSpan : kBlockK * kE;
+  static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kDeep + 1023) / 1024 * 1024;
   static constexpr int kStep = 32 / kE;  // k of one instruction
   static constexpr int kSlab = (Way::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSpan;
   // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
@@ -59,6 +63,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   typedef Operand<typename Traits::WayA, Traits::kRowsA, 64, Traits::kBlockK, kE, (Traits::kChunk < 64 ? kMi : 1)> TileA;
   typedef Operand<typename Traits::WayB, Traits::kRowsB, 8, Traits::kBlockK, kE> TileB;
   static constexpr int kStageBytes = TileA::kBytes + TileB::kBytes;
+  typedef TileTail<TileA, Traits::kRowsA, Traits::kHeldA, Traits::kBlockK, kE> TailA;
+  typedef TileTail<TileB, Traits::kRowsB, Traits::kHeldB, Traits::kBlockK, kE> TailB;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
   static constexpr int kOrder = 4;  // named barriers of the warpgroups' turns
   static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
@@ -127,7 +133,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
         barrier_wait(empty + stage * 8, phase);
         const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
-        if (lane == 0) {
+        if (elected()) {
           barrier_expect(bar, Traits::kTransactionBytes);
           Index::load(p, at, kt, to, to + TileA::kBytes, bar, group.share_a(), group.share_b());
         }
@@ -144,6 +150,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     Out epilogue(store, empty + (Traits::kStages + (Traits::kPingPong ? group : 0)) * 8,
                  Traits::kPingPong ? lane : thread, group);
     const Group blocks;
+    if constexpr (TailA::kCount + TailB::kCount > 0)
+      clear_tails<TailA, TailB, Traits::kStages, kStageBytes, TileA::kBytes, 128 * Traits::kConsumers>(start, thread);
     const uint32 tiles = start & 0x3ffff;  // for descriptors: in a cluster, addresses have the block's rank above
     int stage = 0, turn = 0;
     uint32 phase = 0;
@@ -164,7 +172,9 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         continue;
       }
       Acc acc[kMi][kN / 2];
-      if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
+      // A slice may be empty; else the first product overwrites. Zeros also end the life of the tile before, whose
+      // registers an epilogue that stores rows needs.
+      if constexpr (Traits::kSplit || Traits::kRowD > 0) {
 #pragma unroll
         for (int i = 0; i < kMi; ++i)
 #pragma unroll
@@ -183,9 +193,12 @@ template <class Traits, class Index, class Mma> struct Sm90 {
           for (int i = 0; i < kMi; ++i)
             Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
         wgmma_commit();
-        wgmma_wait<1>();
+        // A stage is given back when the next one's products are under way; a single one at once.
+        constexpr int kUnderWay = Traits::kStages > 1 ? 1 : 0;
+        wgmma_wait<kUnderWay>();
+        if (!kUnderWay) released = stage;
         if (released >= 0) Group::release(empty + released * 8, lane);
-        released = stage;
+        released = kUnderWay ? stage : -1;
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
       }
       if constexpr (Traits::kPingPong) named_arrive(kOrder + (group ^ 1), 256);

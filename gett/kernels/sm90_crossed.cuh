@@ -95,8 +95,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
     __syncthreads();
     if (thread < 128) {
       registers_down<Traits::kProducerRegs>();
-      if (thread == 0) produce_b(p, slabs, bars);
-      if (thread == 32) produce_a(p, start, bars);
+      if (thread < 32 && elected()) produce_b(p, slabs, bars);
+      if (thread >> 5 == 1 && elected()) produce_a(p, start, bars);
       if constexpr (Traits::kStoreBox) {
         if (thread >> 5 == 2) Epilogue<Traits, Index>::send(p, start, bars.free, 0, thread & 31);
       }

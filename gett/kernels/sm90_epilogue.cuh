@@ -5,6 +5,7 @@
 #include "gett/epilogue.cuh"
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
+#include "gett/sm90_rows.cuh"
 #include "gett/sm90_walk.cuh"
 
 namespace gett {
@@ -90,6 +91,13 @@ template <class Traits, class Index> struct Epilogue {
       put(p, acc, block, lane);
       sync();
       const auto lt = Index::l_tile(p, id.l);
+      if constexpr (Traits::kRowD > 0) {
+        int m = id.m, n = id.n;  // opaque: found anew, not kept through the main loop
+        asm volatile("" : "+r"(m), "+r"(n));
+        const int length = min(Traits::kRowD, Index::d_left(p, m, n));
+        store_rows<Traits, Index>(p, p.d + lt.d, offsets_, smem_address(base_), length, thread_, kThreads);
+        return;
+      }
       const typename Traits::ElementC* c = nullptr;
       if constexpr (Traits::kHasC) c = p.c + lt.c;
       const Staging<Traits> staged{reinterpret_cast<const Element*>(base_)};
@@ -114,23 +122,25 @@ template <class Traits, class Index> struct Epilogue {
       const auto place = from_lane(ahead.found_, turn % 32);
       // A surplus block of a cluster stages what is no tile, and nobody takes it away.
       const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
-      if (lane == 0) {
+      if (elected()) {  // always the same thread, so that it waits for its own stores
         store_wait_read<0>();  // the previous tile has left
         barrier_arrive(free);
       }
       __syncwarp();
       named_barrier(kReady + group, kThreads + 32);
-      if (lane == 0 && exists) {
+      if (exists && elected()) {
         Index::store(p, place, staged);
         store_commit();
       }
     }
-    if (lane == 0) store_wait();
+    if (elected()) store_wait();
   }
 
   // Writes the fragments to their places in D's order; rows and columns of the padding stay out.
   GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane) const {
     Element* const to = reinterpret_cast<Element*>(base_);
+    // Beside gathering threads registers are scarce: places are worked out here, not kept through the main loop.
+    if constexpr (Traits::kGather && !Traits::kColumnsBy8) asm volatile("" : "+r"(lane));
     const int row = (lane >> 5) * 16 + ((lane & 31) >> 2), column = (lane & 3) * 2;
 #pragma unroll
     for (int i = 0; i < kMi; ++i)

@@ -8,208 +8,19 @@
 // Knows pieces and chunks; what lies where is said by the generated Index, what is multiplied by sm90.cuh.
 #pragma once
 #include "gett/sm90_cluster.cuh"
+#include "gett/sm90_turn.cuh"
 
 namespace gett {
 
-struct Chunk { uint32 w[4]; };
-
-GETT_DEVICE Chunk load_chunk(uint32 at) {
-  Chunk c;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(c.w[0]), "=r"(c.w[1]), "=r"(c.w[2]), "=r"(c.w[3]) : "r"(at) : "memory");
-  return c;
-}
-GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-               ::"r"(at), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
-}
-// Copies 16 bytes; of what lies behind `end` nothing is read, and zeros are written.
-GETT_DEVICE void copy_chunk(uint32 to, const char* from, const char* end) {
-  const long long left = end - from;
-  const int bytes = left >= 16 ? 16 : left <= 0 ? 0 : int(left);
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-GETT_DEVICE void copy_chunk(uint32 to, const char* from) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-// The 16 bytes that begin `skip` (0 to 7) half-words into x, y.
-GETT_DEVICE Chunk shifted(const Chunk& x, const Chunk& y, uint32 skip) {
-  uint32 w[7] = {x.w[0], x.w[1], x.w[2], x.w[3], y.w[0], y.w[1], y.w[2]};
-  const uint32 last = skip & 4 ? y.w[3] : y.w[1];
-  const bool four = skip & 4, two = skip & 2;
-#pragma unroll
-  for (int i = 0; i < 5; ++i) w[i] = four ? w[i + 2] : w[i];
-  w[5] = last;
-#pragma unroll
-  for (int i = 0; i < 5; ++i) w[i] = two ? w[i + 1] : w[i];
-  const uint32 bits = (skip & 1) * 16;
-  Chunk out;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) out.w[i] = __funnelshift_r(w[i], w[i + 1], bits);
-  return out;
-}
-// The first `count` half-words; zeros behind them.
-GETT_DEVICE Chunk kept(Chunk c, int count) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int n = count - 2 * i;
-    c.w[i] = n >= 2 ? c.w[i] : n == 1 ? c.w[i] & 0xffffu : 0u;
-  }
-  return c;
-}
-
-// The pieces of one gathered operand that one warp brings in for a k-tile.
-template <class Traits, class Index, bool kIsA> struct Pieces {
-  typedef typename Traits::Params Params;
-  typedef typename Traits::Element Element;
-  typedef typename Traits::template Way<kIsA> Way;
-  static constexpr int kE = sizeof(Element), kRun = Way::kRun;
-  static constexpr int kWarps = 4 * Traits::kProducers;
-  static constexpr int kBox = kIsA ? Traits::kBoxM : Traits::kBoxN;
-  static constexpr int kRows = Way::kMajorK ? kBox : Traits::kBlockK;
-  static constexpr int kInner = Way::kMajorK ? Traits::kBlockK : kBox;
-  static constexpr int kSegments = kInner / kRun, kPieces = kRows * kSegments;
-  static constexpr int kPer = (kPieces + kWarps - 1) / kWarps;  // pieces of a warp
-  static constexpr int kOut = kRun * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
-  static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kOut + 31) / 32;
-  static constexpr int kRingBytes = kPer * kIn * 16;            // of a warp and k-tile
-  static constexpr int kSlab = (kRows + 7) / 8 * 8 * Way::kSpan;
-  static constexpr int kFar = 1 << 30;                          // an offset beyond every tensor's end
-  static_assert(kE == 2 && kRun % 8 == 0 && kInner % kRun == 0, "pieces are whole chunks of 16-bit elements");
-
-  int offset_[kLoads];              // elements from the tile's origin to the chunk
-  int top_;                         // the largest offset of a piece
-  uint32 skip_[(kStores + 7) / 8];  // by chunk stored: its piece's offset modulo 8, four bits each
-
-  static GETT_DEVICE const char* base(const Params& p) {
-    if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
-  }
-  static GETT_DEVICE const char* end(const Params& p) {
-    if constexpr (kIsA) return base(p) + (long long)p.reach_a * kE; else return base(p) + (long long)p.reach_b * kE;
-  }
-  template <class KTile> static GETT_DEVICE int room(const Params& p, const KTile& k, int local) {
-    if constexpr (kIsA) return Index::room_a(p, k, local); else return Index::room_b(p, k, local);
-  }
-  // Pieces of a row follow each other, so that a warp's copies touch as few lines as they can.
-  static GETT_DEVICE int row(int piece) { return uint32(piece) / kSegments; }
-  static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * kRun; }
-  static GETT_DEVICE int mn_of(int piece) { return Way::kMajorK ? row(piece) : inner(piece); }
-  static GETT_DEVICE int k_of(int piece) { return Way::kMajorK ? inner(piece) : row(piece); }
-
-  // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
-  static GETT_DEVICE long long tabulate(const Params& p, const TileId& id, int* table, int warp, int lane) {
-    const auto l = Index::l_tile(p, id.l);
-    long long origin;
-    __syncwarp();
-    if constexpr (kIsA) {
-      const auto t = Index::m_tile(p, id.m);
-      origin = (l.a + t.a) * kE;
-#pragma unroll 1
-      for (int q = lane; q < kPer; q += 32) {
-        const int piece = warp * kPer + q, mn = mn_of(piece);
-        const bool ok = piece < kPieces && Index::m_ok(p, t, mn);
-        table[q] = ok ? int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece))) : kFar;
-      }
-    } else {
-      const auto t = Index::n_tile(p, id.n);
-      origin = (l.b + t.b) * kE;
-#pragma unroll 1
-      for (int q = lane; q < kPer; q += 32) {
-        const int piece = warp * kPer + q, mn = mn_of(piece);
-        const bool ok = piece < kPieces && Index::n_ok(p, t, mn);
-        table[q] = ok ? int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece))) : kFar;
-      }
-    }
-    __syncwarp();
-    return origin;
-  }
-
-  GETT_DEVICE void plan_loads(const int* table, int lane) {
-    int top = 0;
-#pragma unroll 1
-    for (int q = lane; q < kPer; q += 32) top = max(top, table[q]);
-    top_ = __reduce_max_sync(~0u, top);
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const uint32 at = lane + 32 * i;
-      offset_[i] = at < kPer * kIn ? table[at / kIn] + int(at % kIn) * 8 : kFar;
-    }
-  }
-  // Copies the chunks of one k-tile; `from` is the origin of tile and k-tile. Past the tensor nothing is read.
-  GETT_DEVICE void load(const char* from, const char* end, uint32 ring, int lane) const {
-    if (from + (long long)(top_ + kIn * 8) * kE <= end) {
-      copy<false>(from, end, ring, lane);
-    } else {
-      copy<true>(from, end, ring, lane);
-    }
-  }
-  template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
-    if constexpr (kEnds) asm volatile("" : "+r"(lane));
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const uint32 at = lane + 32 * i;
-      if (kPer * kIn % 32 && i == kLoads - 1 && at >= kPer * kIn) continue;
-      const char* chunk = reinterpret_cast<const char*>(uint64(from + (long long)offset_[i] * kE) & ~15ull);
-      if (kEnds) copy_chunk(ring + at * 16, chunk, end); else copy_chunk(ring + at * 16, chunk);
-    }
-  }
-
-  GETT_DEVICE void plan_stores(const int* table, int lane) {
-#pragma unroll
-    for (int i = 0; i < (kStores + 7) / 8; ++i) skip_[i] = 0;
-#pragma unroll
-    for (int i = 0; i < kStores; ++i) {
-      const uint32 at = lane + 32 * i;
-      if (at < kPer * kOut) skip_[i / 8] |= uint32(table[at / kOut] & 7) << i % 8 * 4;
-    }
-  }
-  // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands are zeros.
-  template <class KTile>
-  GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
-                         int warp, int lane) const {
-    const uint32 skip = uint32(uint64(from)) / kE;
-    if (whole) {
-      shift<true>(p, k, skip, ring, tile, warp, lane);
-    } else {
-      shift<false>(p, k, skip, ring, tile, warp, lane);
-    }
-  }
-  template <bool kWhole, class KTile>
-  GETT_DEVICE void shift(const Params& p, const KTile& k, uint32 skip, uint32 ring, uint32 tile, int warp,
-                         int lane) const {
-    // Where registers are scarcer than clocks, places are worked out again for each k-tile.
-    if constexpr (!kWhole || Traits::kProducerRegs < 120) asm volatile("" : "+r"(lane));
-    constexpr int kBatch = kWhole ? 2 : 1;  // chunks on their way through a lane's registers
-#pragma unroll
-    for (int first = 0; first < kStores; first += kBatch) {
-      Chunk x[kBatch], y[kBatch];
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        const uint32 at = lane + 32 * (first + j), in = ring + (at / kOut * kIn + at % kOut) * 16;
-        if (first + j >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
-        x[j] = load_chunk(in);
-        y[j] = load_chunk(in + 16);
-      }
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        const uint32 i = first + j, at = lane + 32 * i, chunk = at % kOut;
-        const int piece = warp * kPer + int(at / kOut);
-        if (i >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
-        if (kPer * kWarps != kPieces && piece >= kPieces) continue;
-        Chunk c = shifted(x[j], y[j], (skip + (skip_[i / 8] >> i % 8 * 4)) & 7);
-        if (!kWhole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
-        const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
-        const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
-        store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
-      }
-    }
-  }
-};
-
 // An operand that a tensor map moves has no pieces.
 struct NoPieces { static constexpr int kPer = 0, kRingBytes = 0; };
-template <bool kGather, class P> struct PiecesOf { typedef P type; };
-template <class P> struct PiecesOf<false, P> { typedef NoPieces type; };
+template <class Traits, class Index, bool kIsA, bool kGather, bool kTurned> struct PiecesOf { typedef NoPieces type; };
+template <class Traits, class Index, bool kIsA> struct PiecesOf<Traits, Index, kIsA, true, false> {
+  typedef Pieces<Traits, Index, kIsA> type;
+};
+template <class Traits, class Index, bool kIsA> struct PiecesOf<Traits, Index, kIsA, true, true> {
+  typedef TurnedPieces<Traits, Index, kIsA> type;
+};
 
 // Walks the k-tiles of a block's tiles.
 template <class Params> struct Walk {
@@ -236,8 +47,8 @@ template <class Traits, class Index> struct GatherProducer {
   typedef typename Traits::Params Params;
   typedef typename Traits::template Way<true> WayA;
   typedef typename Traits::template Way<false> WayB;
-  typedef typename PiecesOf<WayA::kGather, Pieces<Traits, Index, true>>::type PiecesA;
-  typedef typename PiecesOf<WayB::kGather, Pieces<Traits, Index, false>>::type PiecesB;
+  typedef typename PiecesOf<Traits, Index, true, WayA::kGather, (WayA::kWide > 0)>::type PiecesA;
+  typedef typename PiecesOf<Traits, Index, false, WayB::kGather, (WayB::kWide > 0)>::type PiecesB;
   static constexpr int kWarps = 4 * Traits::kProducers, kDepth = Traits::kRing;
   static constexpr int kRingA = PiecesA::kRingBytes, kRingB = PiecesB::kRingBytes;
   static constexpr int kTable = PiecesA::kPer + PiecesB::kPer;

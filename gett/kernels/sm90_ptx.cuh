@@ -53,6 +53,18 @@ GETT_DEVICE void barrier_arrive_at(uint32 bar, uint32 rank) {
       "}\n" ::"r"(bar), "r"(rank) : "memory");
 }
 
+// True in one thread of a whole warp. The compiler knows that it is one, and issues copies without asking each time.
+GETT_DEVICE bool elected() {
+  uint32 is;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "elect.sync _|p, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n" : "=r"(is));
+  return is != 0;
+}
+
 template <int Count> GETT_DEVICE void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
 template <int Count> GETT_DEVICE void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
 

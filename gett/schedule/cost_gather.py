@@ -6,12 +6,13 @@ Rates of `cost_sm90` where the two doors are alike; knows pieces and chunks, no 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US, Estimate
 from gett.schedule.cost_sm90 import (
+    ELEMENT_SLOTS,
     FILL_US,
     L2_BYTES_PER_CLOCK,
     SMEM_BYTES_PER_CLOCK,
@@ -20,12 +21,16 @@ from gett.schedule.cost_sm90 import (
     Staging,
     _splits,
 )
+from gett.schedule.records import Gather
+from gett.schedule.rows import row_clocks, row_length
 
 CHUNK = 16
 # What a piece takes from L2 to its place; fitted to measured kernels with pieces that start anywhere.
 PIECE_CLOCKS, ELEMENT_CLOCKS = 2.4, 7.5 / 64
 COPY_CLOCKS = 0.14  # of shared memory for a chunk that comes into the ring
 SHIFT_CLOCKS = 0.31  # of shared memory for a chunk that goes from the ring into its place
+TURN_CLOCKS = 0.5  # of the gathering warps for a chunk that is turned on that way
+SINGLE = 1.25  # times as long where a k-tile's copies start only when the one before has left the ring
 STEP_CLOCKS = 420.0  # of a k-tile at least: barriers, addresses
 TILE_CLOCKS = 1500.0  # offsets of a tile's pieces
 
@@ -35,6 +40,7 @@ class GatherShape(Sm90Shape):
     """What the model looks at; `runs` are elements of a piece of A and of B, 0 for an operand by tensor map."""
 
     runs: tuple[int, int] = (0, 0)
+    turned: bool = False  # pieces of A
 
 
 def pieces_of(side: int, block_k: int, run: int) -> int:
@@ -45,6 +51,17 @@ def pieces_of(side: int, block_k: int, run: int) -> int:
 def chunk_bytes(run: int) -> int:
     """Bytes of the aligned chunks that cover a piece of 16-bit elements wherever it starts."""
     return run * 2 + CHUNK
+
+
+def warp_pieces(side: int, block_k: int, way: Gather, warps: int) -> int:
+    """Pieces of a k-tile that each of the warps brings in, as `kernels/sm90_pieces.cuh` has them."""
+    step = 8 if way.wide else 1
+    return -(-pieces_of(side, block_k, way.run) // (step * warps)) * step
+
+
+def ring_bytes(pieces: int, way: Gather) -> int:
+    """What a warp's pieces of a k-tile take of its ring; turned ones have gaps that part their banks."""
+    return (8 * (pieces // 8 | 1) if way.wide else pieces) * chunk_bytes(way.run)
 
 
 class GatherModel:
@@ -72,6 +89,7 @@ class GatherModel:
                 pieces = pieces_of(side.box.size, bk, run)
                 drawn += pieces * (PIECE_CLOCKS + run * ELEMENT_CLOCKS)
                 served += pieces * (chunk_bytes(run) / CHUNK * COPY_CLOCKS + run / 8 * SHIFT_CLOCKS)
+                served += pieces * run / 8 * TURN_CLOCKS if shape.turned and side is shape.m else 0.0
             else:
                 drawn += elements * self.size / L2_BYTES_PER_CLOCK
                 served += elements * self.size / SMEM_BYTES_PER_CLOCK
@@ -92,6 +110,12 @@ class GatherModel:
         k_tiles = shape.k.tiles
         tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
         rows, bn = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers), shape.block[1]
+        row = row_length(plan, shape.m.box, shape.n.box) if not staging.bulk else 0
+        if row:  # instead of element by element
+            elements = shape.m.box.size * shape.n.box.size
+            by_element = elements / 32 * (ELEMENT_SLOTS / 4 + 4 * bulk.size_d / 16)
+            clocks = staging.clocks - by_element + row_clocks(elements, row)
+            staging = replace(staging, clocks=max(clocks, 250.0))
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split

@@ -30,6 +30,8 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
+COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
+PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
 CUT_ROWS = 6.0  # a row that ends in zeros takes as long as so many more
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
@@ -58,7 +60,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Sm90Shape:
-    """What the model looks at."""
+    """What the model looks at.
+
+    `filled` is set where `k` has a tail (see tails.py) that copies of an MN-major operand fill with zeros themselves:
+    their box of K.
+    """
 
     consumers: int
     m_blocks: int
@@ -68,6 +74,7 @@ class Sm90Shape:
     n: Side
     k: Box
     cluster: tuple[int, int] = (1, 1)
+    filled: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +206,14 @@ class Sm90Model:
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
         # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
         read, filled = (rows / 64) * (64 + bn), shape.m.rows + shape.n.rows
-        smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
+        passed = read * bk + filled * shape.k.size
+        smem_clocks = passed * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
         loads = ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
-        l2_clocks = sum(self.copy_clocks(t, s, shape.k, c) for t, s, c in loads)
+        l2_clocks = sum(self.copy_clocks(t, s, self.box_of(t, shape), c) for t, s, c in loads)
         # One engine moves the rows of loads and of stores.
         others = {A: shape.n.box.tiles, B: shape.m.box.tiles}
-        row_clocks = sum(self.engine_clocks(t, s, shape.k, c, others[t]) for t, s, c in loads)
+        row_clocks = sum(self.engine_clocks(t, s, self.box_of(t, shape), c, others[t]) for t, s, c in loads)
         stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
         limits = {
             "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
@@ -233,6 +241,11 @@ class Sm90Model:
         assert best is not None
         return best
 
+    def box_of(self, tensor: int, shape: Sm90Shape) -> Box:
+        """The box of K that an operand's copies take."""
+        major_k = any(s.strides[tensor] == self.size for s in self.plan.k)
+        return shape.k if shape.filled is None or major_k else shape.filled
+
     def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
         """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
         rows, span = self.rows(tensor, side, box_k)
@@ -248,6 +261,8 @@ class Sm90Model:
         rows, _ = self.rows(tensor, side, box_k)
         first = min(1.0, shared / reads)
         clocks = self.copy_clocks(tensor, side, box_k, shared)
+        if box_k.size % 16 and all(s.strides[tensor] != self.size for s in self.plan.k):
+            clocks = max(clocks, rows / box_k.size / shared * COPY_CLOCKS)  # a copy for each chunk (tails.py)
         return clocks + first * max(0.0, rows / shared * MEMORY_ROW_CLOCKS - clocks)
 
     def rows(self, tensor: int, side: Side, box_k: Box) -> tuple[float, int]:
@@ -260,6 +275,8 @@ class Sm90Model:
         if unit_k is not None:
             cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
             extent = self.plan.k[unit_k].extent
+            if box_k.size % 16:  # one row holds a tile's k, and only they are moved
+                return side.box.size * (PART_ROWS if cut > 8 else 1.0), cut * self.size
             late += CUT_ROWS / -(-extent // cut) if extent % cut else 0.0
         else:
             unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)

@@ -3,22 +3,25 @@
 A row may start anywhere and end anywhere; what must lie together is a piece of the unit-stride mode, a multiple of 8
 elements. Boxes may be longer than a short mode (the rest is zeros) and, but for that mode, flattened. An operand that a
 tensor map can move under the chosen boxes still goes by it.
+
+Where the units of A and B are two contracted modes, K's box has some of each: B's rows are the tile's, A's are turned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import traffic_us
-from gett.schedule.cost_gather import GatherModel, GatherShape, chunk_bytes, pieces_of
+from gett.schedule.cost_gather import SINGLE, GatherModel, GatherShape, ring_bytes, warp_pieces
 from gett.schedule.cost_sm90 import Side
 from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
+from gett.schedule.rows import row_length
 from gett.schedule.sm90 import ALIGN, TYPES, Roles, _d_map
 from gett.schedule.sm90 import _Search as _BulkSearch
 from gett.schedule.space import bounded_split
@@ -27,8 +30,10 @@ from layouts.box import Box, TileDim
 ROLES = (Roles(2, 1, False), Roles(2, 2, False), Roles(2, 1, True))
 PRODUCERS = 2  # warpgroups that gather
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
+OTHERS, BY_ELEMENT = 2, 1.2  # schedules that store D element by element as well, and how much longer they take
 REACH = 1 << 30  # elements that the kernel's offsets span
 LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
+CROSSED = ((16, 8), (8, 16), (8, 8))  # of B's unit and of A's in a tile, where they differ
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
 
@@ -60,7 +65,16 @@ def gather_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[
             out[schedule] = None
         if len(out) == limit:
             break
-    return list(out)
+    # D element by element, the older way, stays to be measured.
+    others = [_by_element(s) for s in out if s.roles is not None and s.roles.rows][:OTHERS]
+    return [*out, *others]
+
+
+def _by_element(schedule: Schedule) -> Schedule:
+    """The schedule without rows of D."""
+    assert schedule.roles is not None
+    roles = replace(schedule.roles, rows=0)
+    return replace(schedule, roles=roles, estimate_us=schedule.estimate_us * BY_ELEMENT)
 
 
 def _addressable(plan: GemmPlan) -> bool:
@@ -84,6 +98,7 @@ class _Search:
         self.model = GatherModel(plan, facts)
         self.maps = _BulkSearch(plan, facts, exchanged)
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
+        self.crossed = None not in self.k_unit.values() and self.k_unit[A] != self.k_unit[B]
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.cuts: dict[tuple[int, int], list[Box]] = {}
         self.moves: dict[tuple[int, Box, Box], BulkMove | Gather | None] = {}
@@ -92,7 +107,7 @@ class _Search:
         """Every combination of tile and boxes, with its expected time."""
         plan = self.plan
         leads = {u for u in self.k_unit.values() if u is not None}
-        if len(leads) > 1 or any(self.k_unit[t] is None and self.mn_unit[t] is None for t in (A, B)):
+        if any(self.k_unit[t] is None and self.mn_unit[t] is None for t in (A, B)):
             return
         lengths = [plan.k[u].extent for u in leads]
         lengths += [
@@ -103,7 +118,7 @@ class _Search:
         if min(lengths) < SHORTEST:
             return
         widths = [w for w in WIDTHS if w < 2 * max(8, plan.extent_n)][:6]
-        for box_k in self.k_boxes(next(iter(leads), None)):
+        for box_k in self.crossed_boxes() if self.crossed else self.k_boxes(next(iter(leads), None)):
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
@@ -124,8 +139,9 @@ class _Search:
         block = (roles.rows, -(-box_n.size // 8) * 8, box_k.size)
         sides = Side(box_m, self.plan.m, None), Side(box_n, self.plan.n, None)
         return GatherShape(
-            roles.consumers, roles.m_blocks, roles.ping_pong, block, *sides, box_k, runs=(runs[0], runs[1])
-        )
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, *sides, box_k,
+            runs=(runs[0], runs[1]), turned=self.crossed,
+        )  # fmt: skip
 
     def boxes(self, tensor: int, block: int) -> list[Box]:
         """Boxes of M or N; where the operand's unit stride is here, that mode leads in whole chunks."""
@@ -180,11 +196,23 @@ class _Search:
                     found[box] = waste * (1 + 2 / first if lead is not None else 1.0) * (1 + 8 / block)
         return sorted(found, key=lambda b: found[b])[:3]
 
+    def crossed_boxes(self) -> list[Box]:
+        """Boxes of K with B's unit first and A's second; walks go along B's rows first."""
+        first, second = self.k_unit[B], self.k_unit[A]
+        assert first is not None
+        assert second is not None
+        extents = tuple(s.extent for s in self.plan.k)
+        rest = tuple(m for m in range(len(extents)) if m not in (first, second))
+        shapes = [s for s in CROSSED if s[0] < extents[first] + 8 and s[1] < extents[second] + 8]
+        ends = (TileDim(rest, 1),) if rest else ()
+        return [Box(extents, (TileDim((first,), w), TileDim((second,), d), *ends)) for w, d in shapes]
+
     def way(self, tensor: int, box: Box, box_k: Box) -> BulkMove | Gather | None:
         """By tensor map where one can, else gathered; None where the tile would not lie as wgmma wants it."""
         key = (tensor, box, box_k)
         if key not in self.moves:
-            self.moves[key] = self.bulk(tensor, box, box_k) or self.gather(tensor, box, box_k)
+            bulk = None if self.crossed else self.bulk(tensor, box, box_k)
+            self.moves[key] = bulk or self.gather(tensor, box, box_k)
         return self.moves[key]
 
     def bulk(self, tensor: int, box: Box, box_k: Box) -> BulkMove | None:
@@ -199,14 +227,15 @@ class _Search:
         k_unit = self.k_unit[tensor]
         major = "k" if k_unit is not None else "mn"
         inner = box_k if major == "k" else box
-        lead = inner.dims[0]
+        turned = self.crossed and tensor == A
+        lead = inner.dims[1 if turned else 0]
         if lead.modes != (k_unit if k_unit is not None else self.mn_unit[tensor],) or lead.box % 8:
             return None
         run = max(r for r in range(8, LONGEST + 1, 8) if lead.box % r == 0)
         # The epilogue knows an MN-major tile's chunks by the box of its unit-stride mode, as tensor maps cut them.
         length = inner.size if major == "k" else lead.box
         span = next(s for s in (128, 64, 32, 16) if length * self.size % s == 0)
-        return Gather(major, run, span)
+        return Gather(major, run, span, box_k.dims[0].box if turned else 0)
 
     def schedule(self, choice: _Choice) -> Schedule | None:
         """The schedule of a choice, or None where shared memory does not hold it."""
@@ -232,33 +261,39 @@ class _Search:
         ring = tables = 0
         for way, box in zip(choice.ways, (box_m, box_n), strict=True):
             if isinstance(way, Gather):
-                per = -(-pieces_of(box.size, box_k.size, way.run) // warps)
-                ring += warps * per * chunk_bytes(way.run)
+                per = warp_pieces(box.size, box_k.size, way, warps)
+                ring += warps * ring_bytes(per, way)
                 tables += 8 * per
         fixed = ALIGN + store + (2 * 8 + 2) * 8 + warps * _up(tables, 16)
         room = self.facts.smem_per_block - fixed
         mixed = not all(isinstance(w, Gather) for w in choice.ways)
-        depths = [(s, r) for s in (4, 3, 2) for r in (4, 3, 2) if s * stage + r * ring <= room and s >= 2 + mixed]
+        fewest = 1 if self.crossed else 2  # k-tiles of crossed units are deep
+        counts = range(4, fewest - 1, -1)
+        depths = [(s, r) for s in counts for r in counts if s * stage + r * ring <= room and s >= fewest + mixed]
         if not depths:
             return None
         # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.
         stages, depth = max(depths, key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]))
         a, b = choice.ways
+        vector = vector_d(plan, box_m, box_n)
+        rows = row_length(plan, box_m, box_n) if d is None and split == 1 and vector == 1 else 0
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + PRODUCERS), 1),
             num_stages=stages, box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
-            vector_d=vector_d(plan, box_m, box_n), split_k=split, group_m=max(1, min(8, box_m.tiles)),
+            vector_d=vector, split_k=split, group_m=max(1, min(8, box_m.tiles)),
             smem_bytes=fixed + stages * stage + depth * ring, item_bytes=self.size, exchanged=self.exchanged,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong,
                 a if isinstance(a, BulkMove) else None, b if isinstance(b, BulkMove) else None, d, steps,
                 gather_a=a if isinstance(a, Gather) else None, gather_b=b if isinstance(b, Gather) else None,
-                producers=PRODUCERS, ring=depth,
+                producers=PRODUCERS, ring=depth, rows=rows,
             ),
-            blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=best.us, bound=best.bound,
+            blocks=self.facts.sm_count, workspace_bytes=workspace,
+            estimate_us=best.us * (SINGLE if depth == 1 else 1.0), bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, "
             + ("one operand" if mixed else "operands")
             + " gathered"
+            + (", A turned" if self.crossed else "")
             + (", ping-pong" if roles.ping_pong else ""),
         )  # fmt: skip
 

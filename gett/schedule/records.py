@@ -96,11 +96,14 @@ class Gather:
         major: Group of the unit-stride mode, `"k"` or `"mn"`: wgmma reads either.
         run: Elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box.
         span: Swizzle of the tile in shared memory, in bytes.
+        wide: Where the units of A and B are two contracted modes and the tile's K follows the other operand's: elements
+            of that mode in a tile, eight of which are turned at a time; 0 otherwise.
     """
 
     major: str
     run: int
     span: int
+    wide: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,7 @@ class WarpRoles:
         producers: Warpgroups that fetch.
         ring: K-tiles that gathered chunks wait in before they are shifted.
         crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
+        rows: Elements of D's rows, where a tile without a tensor map leaves row by row; 0: in vectors.
     """
 
     consumers: int
@@ -179,6 +183,7 @@ class WarpRoles:
     producers: int = 1
     ring: int = 0
     crossed: Crossed | None = None
+    rows: int = 0
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

@@ -20,6 +20,7 @@ from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
 from gett.schedule.space import bounded_split
+from gett.schedule.tails import STEP, depth, filled_box, row_bytes, tail_boxes, tail_move
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.tma import Refusal, TmaMap, tma_map
@@ -56,6 +57,7 @@ class _Choice:
     n: Side
     k: Box
     cluster: tuple[int, int] = (1, 1)
+    filled: Box | None = None
 
 
 ROLES = (
@@ -81,10 +83,15 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
         choices += [(us, i, search, choice) for i, (us, choice) in enumerate(search.choices())]
     choices.sort(key=lambda c: c[:2])
     found: dict[Schedule, None] = {}
+    plain = False
     for _, _, search, choice in choices:
+        full = choice.k.size % STEP == 0
+        if limit > 1 and not (plain or full) and len(found) == limit - 1:
+            continue  # the last place is for one that fills its k-tiles, for whoever measures
         schedule = search.schedule(choice)
         if schedule is not None:
             found[schedule] = None
+            plain |= full
         if len(found) == limit:
             break
     return sorted(found, key=lambda s: s.estimate_us)
@@ -115,7 +122,8 @@ class _Search:
             return
         sides = _sides(plan.extent_n)
         boxes_k, shallow = self.k_boxes(next(iter(leads), None))
-        for box_k in (*boxes_k, *shallow):
+        tails = tail_boxes(tuple(s.extent for s in plan.k), next(iter(leads), None), self.size)
+        for box_k in (*boxes_k, *tails, *shallow):
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
@@ -129,6 +137,9 @@ class _Search:
                             choice = _Choice(roles, m_side, n_side, box_k)
                             alone = self.model.estimate(self.shape(choice))
                             yield alone.us, choice
+                            if (filled := filled_box(plan, box_k, self.size)) is not None:
+                                other = replace(choice, filled=filled)
+                                yield self.model.estimate(self.shape(other)).us, other
                             # Sharing costs a little everywhere and relieves L2 alone.
                             for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
                                 if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
@@ -138,10 +149,11 @@ class _Search:
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
         roles = choice.roles
-        block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
+        block = (roles.rows, _up(choice.n.box.size, 8), depth(choice.k))
         return Sm90Shape(
-            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster
-        )
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
+            choice.filled,
+        )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
         """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""
@@ -220,13 +232,13 @@ class _Search:
         roles, box_m, box_n, box_k = choice.roles, choice.m.box, choice.n.box, choice.k
         splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        a = self.move(plan, A, plan.m, choice.m, box_k)
-        b = self.move(plan, B, plan.n, choice.n, box_k)
+        shape = self.shape(choice)
+        a = self.move(plan, A, plan.m, choice.m, self.model.box_of(A, shape))
+        b = self.move(plan, B, plan.n, choice.n, self.model.box_of(B, shape))
         if a is None or b is None:
             return None
         a, b = share(a, choice.cluster[1]), share(b, choice.cluster[0])
         c = plan.contraction
-        shape = self.shape(choice)
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
         d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
@@ -235,8 +247,8 @@ class _Search:
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
         stage = sum(
-            _up(_up(rows, grain) * box_k.size * self.size, ALIGN)
-            for rows, grain in ((choice.m.rows, 64), (choice.n.rows, 8))
+            _up(_up(rows, grain) * row_bytes(move, block[2], self.size), ALIGN)
+            for rows, grain, move in ((choice.m.rows, 64, a), (choice.n.rows, 8, b))
         )
         store = 0
         if split == 1:
@@ -245,29 +257,31 @@ class _Search:
             staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
             store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
         fixed = ALIGN + store + (2 * 8 + 2) * 8  # barriers of at most 8 stages and 2 staging buffers
-        depth = min(8, (self.facts.smem_per_block - fixed) // stage)
-        if depth < 2:
+        stages = min(8, (self.facts.smem_per_block - fixed) // stage)
+        if stages < 2:
             return None
         return Schedule(
-            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=depth,
+            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=stages,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + depth * stage,
+            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + stages * stage,
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up; of equals, many shallow ones start sooner.
             estimate_us=best.us
-            * (1.0 if depth >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
+            * (1.0 if stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
             * (1.01 if block[2] >= 128 else 1.0),
             bound=best.bound,
-            reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
+            reason=f"{tiles} tiles of {block[0]} x {block[1]}, {box_k.size} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
             + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
         )  # fmt: skip
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:
         """The tensor map of an operand, None where there is none."""
+        if box_k.size % STEP:
+            return tail_move(plan, tensor, side, cut, box_k, self.size)
         box_mn = cut.box
         operand = plan.a if tensor == A else plan.b
         assert operand is not None

@@ -38,14 +38,14 @@ def found() -> tuple[tuple[GemmPlan, Schedule], ...]:
     return tuple(out.values())
 
 
-def moves() -> Iterator[tuple[BulkMove, Box, Box]]:
-    """Operands, alone and shared, with the boxes of their rows and of K."""
+def moves() -> Iterator[tuple[BulkMove, Box, Box, int]]:
+    """Operands, alone and shared, with the boxes of their rows and of K, and the depth of a k-tile."""
     for _, schedule in found():
         for shape in ((1, 1), *SHAPES):
             roles = clustered(schedule, shape).roles
             assert roles is not None
-            yield roles.a, schedule.box_m, schedule.box_k
-            yield roles.b, schedule.box_n, schedule.box_k
+            yield roles.a, schedule.box_m, schedule.box_k, schedule.block[2]
+            yield roles.b, schedule.box_n, schedule.box_k, schedule.block[2]
 
 
 def read_at(move: BulkMove, rows: int, depth: int, row: int, k: int) -> int:
@@ -96,13 +96,13 @@ def places(move: BulkMove, at: tuple[int, ...], tile_k: int) -> list[int]:
 def test_every_element_arrives_once_where_it_is_read() -> None:
     rng = random.Random(3)
     ways = set()
-    for move, rows, box_k in moves():
+    for move, rows, box_k, deep in moves():
         ways.add((move.shared > 1, move.divided is None, move.copies > 1, bool(move.repeats)))
         fixed = len(move.map.modes) - len(rows.extents) - len(box_k.extents)
         for _ in range(12):
             row, k = rng.randrange(rows.size), rng.randrange(box_k.size)
             at = move.map.coordinates([0] * fixed + coordinates(rows, row) + coordinates(box_k, k))
-            wanted = read_at(move, rows.size, box_k.size, row, k)
+            wanted = read_at(move, rows.size, deep, row, k)
             for tile_k in (0, 1):
                 assert places(move, at, tile_k) == [wanted], (move, row, k)
     assert {w[:2] for w in ways} == {(False, True), (True, True), (True, False)}
@@ -110,7 +110,7 @@ def test_every_element_arrives_once_where_it_is_read() -> None:
 
 
 def test_parts_are_the_whole() -> None:
-    for move, _, _ in moves():
+    for move, _, _, _ in moves():
         size = 1
         for b in part_box(move):
             size *= b

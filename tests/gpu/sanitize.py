@@ -39,6 +39,12 @@ STAGED = (
     Case("staged-columns", "amji,cbkm->kjicba", {"a": 24, "m": 24, "j": 2, "i": 24, "c": 2, "b": 12, "k": 3}),
     Case("runs", "ap,qp->qa", {"a": 95, "p": 47, "q": 83}),
 )
+# K tails: K-major and MN-major, chunks by themselves and whole; chunks with rows to spare.
+TAILED = (
+    Case("tail-mixed", "bki,cak->icba", {"b": 3, "i": 24, "c": 16, "a": 5, "k": 24}),
+    Case("tail-rows", "mk,nk->mn", {"m": 72, "n": 40, "k": 56}),
+    Case("tail-spare", "cabkd,kj->dcjba", {"c": 2, "a": 48, "b": 2, "k": 12, "d": 16, "j": 24}),
+)
 STREAMS = (
     Case("gemv", "ij,j->i", {"i": 33, "j": 70}), Case("outer", "i,j->ji", {"i": 33, "j": 21}),
     Case("dot", "ij,ji->", {"i": 17, "j": 19}), Case("hadamard", "ij,ji->ij", {"i": 17, "j": 19}),
@@ -47,6 +53,8 @@ GATHERED = (
     Case("gathered", "ik,kj->ij", {"i": 133, "j": 75, "k": 101}),
     Case("gathered-b", "ik,kj->ij", {"i": 72, "j": 75, "k": 40}),
     Case("gathered-split", "lki,kjl->ji", {"i": 21, "j": 35, "k": 53, "l": 37}),
+    Case("gathered-turned", "lik,jkl->ji", {"i": 45, "j": 37, "k": 27, "l": 19}),
+    Case("gathered-rows", "bq,srqa->srba", {"b": 23, "q": 29, "s": 3, "r": 5, "a": 45}),
 )
 SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, CROSSED_LONG, TABLE, SPLIT, BATCH)
 
@@ -56,15 +64,16 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in STAGED]
+    out += [Problem(c, "float16") for c in (*STAGED, *TAILED)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
 def chosen(problem: Problem) -> list[Schedule]:
     """The first candidate, the first of every other family and of split K, the table and several batches; clusters."""
-    picked: dict[tuple[str, bool, bool, bool], Schedule] = {}
+    picked: dict[tuple[object, ...], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
-        picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None), s)
+        tail = s.roles is not None and s.box_k.size < s.block[2]
+        picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None, tail), s)
     boxed = [s for s in picked.values() if s.roles is not None and can_share(s.roles)]
     return [*picked.values(), *(clustered(s, shape) for s in boxed for shape in ((2, 1), (1, 2)))]
 

@@ -1,0 +1,90 @@
+"""Misaligned operands whose units are crossed, and D that leaves row by row: every shape, exactly."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gett.codegen.render import render_kernel
+from gett.errors import PoorKernelError
+from gett.jit import compile_kernel
+from gett.runtime.executable import build_executable
+from gett.schedule.archs import arch_facts
+from gett.schedule.gather import gather_candidates
+from gett.schedule.records import Schedule
+from tests.cases import DENSE, Case, Layout, to_host
+from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+
+TURNED = (
+    Case("turned", "lik,jkl->ji", {"i": 45, "j": 37, "k": 29, "l": 27}),
+    Case("turned-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 71, "n": 47, "k": 33, "l": 31}),
+    Case("turned-wide", "lik,jkl->ji", {"i": 301, "j": 283, "k": 61, "l": 59}),
+    Case("turned-many", "lnim,kmjn->lkji", {"i": 71, "j": 41, "k": 29, "l": 27, "m": 41, "n": 55}),
+    Case("turned-third", "lrik,jkrl->ji", {"i": 45, "j": 37, "k": 19, "l": 17, "r": 5}),
+)
+ROWS = (
+    Case("rows-n", "ik,kj->ij", {"i": 301, "j": 411, "k": 99}),
+    Case("rows-whole", "bq,srqa->srba", {"b": 83, "q": 95, "s": 9, "r": 11, "a": 95}),
+    Case("rows-flat", "cmji,bakm->kjicba", {"c": 23, "m": 23, "j": 19, "i": 19, "b": 23, "a": 23, "k": 3}),
+    Case("rows-m", "cr,srba->scba", {"c": 83, "r": 95, "s": 7, "b": 11, "a": 95}),
+    Case("rows-short", "lki,kjl->ji", {"i": 25, "j": 16335, "k": 51, "l": 11}),
+    Case("rows-gaps", "ik,kj->ij", {"i": 131, "j": 211, "k": 99}, d=Layout(steps=(2, 1), offset=3)),
+)
+
+
+def ways(problem: Problem) -> list[Schedule]:
+    """A schedule of each shape of the k-tile, length of rows, roles and depth of the pipeline."""
+    if device_facts().arch != "sm_90a":
+        pytest.skip("the general door is Hopper's")
+    found: dict[tuple[object, ...], Schedule] = {}
+    for s in gather_candidates(gemm_plan(problem), arch_facts("sm_90a"), 60):
+        r = s.roles
+        assert r is not None
+        assert r.gather_a is not None
+        key = (r.gather_a.wide, r.gather_a.run if r.gather_a.wide else 0, r.rows, s.exchanged, s.num_stages == 1)
+        found.setdefault((*key, s.split_k > 1, r.ping_pong), s)
+    return list(found.values())[:10]
+
+
+def compiles_well(problem: Problem, schedule: Schedule) -> bool:
+    """Whether registers suffice; plans go on to the next candidate where they do not."""
+    try:
+        compile_kernel(render_kernel(gemm_plan(problem), schedule).source, schedule.arch)
+    except PoorKernelError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("case", [*TURNED, *ROWS], ids=repr)
+def test_every_way_is_exact(cupy: Any, case: Case) -> None:
+    problem, added = Problem(case, "float16"), Problem(case, "float16", "ieee", DENSE)
+    jobs = [*((problem, s) for s in ways(problem)), *((added, s) for s in ways(added)[:2])]
+    assert any(s.roles.gather_a.wide for _, s in jobs if s.roles and s.roles.gather_a) == (case in TURNED)
+    assert case in TURNED or {bool(s.roles.rows) for _, s in jobs if s.roles} == {True, False}
+    with ThreadPoolExecutor() as pool:
+        good = [
+            job for job, compiles in zip(jobs, pool.map(lambda j: compiles_well(*j), jobs), strict=True) if compiles
+        ]
+    assert len(good) >= len(jobs) - 3
+    for p, s in good:
+        run_case(cupy, p, s, **({"alpha": 2, "beta": 3} if p is added else {}))
+
+
+@pytest.mark.parametrize("case", [TURNED[0], TURNED[2], ROWS[0]], ids=repr)
+def test_infinities_stay_in_their_rows_and_columns(cupy: Any, case: Case) -> None:
+    """A row of A and a column of B are NaN; they end where others' pieces, chunks and paddings begin."""
+    problem = Problem(case, "float16")
+    a, b = case.operands(cupy, "float16")
+    a[tuple(17 if x == "i" else slice(None) for x in case.labels[0])] = np.nan
+    b[tuple(30 if x == "j" else slice(None) for x in case.labels[1])] = np.nan
+    for s in [s for s in ways(problem)[:6] if compiles_well(problem, s)]:
+        d, _ = case.result(cupy, "float16")
+        build_executable(gemm_plan(problem), None, s)(a, b, None, d)
+        bad = np.isnan(to_host(d).astype(np.float32))
+        wanted = np.zeros_like(bad)
+        wanted[tuple(17 if x == "i" else slice(None) for x in case.labels[2])] = True
+        wanted[tuple(30 if x == "j" else slice(None) for x in case.labels[2])] = True
+        np.testing.assert_array_equal(bad, wanted)
