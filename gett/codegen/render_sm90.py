@@ -150,6 +150,7 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     outputs: list[tuple[str, Expr]] = []
     k_outputs: list[tuple[str, Expr]] = []
     calls: list[str] = []
+    kept: list[str] = []
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
         if move is None:
             continue
@@ -157,7 +158,10 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         moving = _coordinates(move.map, [ZERO for _ in (*at["l"], *at[side])] + at_k)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
         k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
-        calls += stage_copies(name, move)
+        if roles.resident == name:
+            kept += stage_copies(name, move)
+        else:
+            calls += stage_copies(name, move)
     inputs = ("tile_m", "tile_n", "l")
     texts = [_struct("Boxes", outputs), Function("boxes", inputs, tuple(body), tuple(outputs), "Boxes").to_cpp()]
     k_boxes = Function("k_boxes", ("tile_k",), tuple(k_body), tuple(k_outputs), "KBoxes")
@@ -169,6 +173,13 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         + "\n".join(calls)
         + "\n  }"
     )
+    if kept:
+        texts.append(
+            "  static GETT_DEVICE void load_kept(const Params& p, const Boxes& t, int tile_k, "
+            f"gett::uint32 {roles.resident},\n      gett::uint32 bar) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
+            + "\n".join(kept)
+            + "\n  }"
+        )
     if roles.d is not None:
         texts += _store(roles.d, body, at)
     held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
@@ -265,7 +276,10 @@ def _traits(
     whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
-    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b) if m is not None)
+    moves = {name: m for name, m in (("a", roles.a), ("b", roles.b)) if m is not None}
+    bytes_of = {name: m.map.transaction_bytes * m.copies for name, m in moves.items()}
+    kept = bytes_of.pop(roles.resident, 0)
+    keep_tiles = schedule.box_k.tiles if roles.resident else 0
     gathers = bool(gathered(roles))
     regs = registers(roles, schedule.block[1]) if gathers else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
 
@@ -278,7 +292,9 @@ def _traits(
   static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
   static constexpr bool kGather = {cpp_bool(gathers)};
   static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
-  static constexpr int kTransactionBytes = {transaction};
+  static constexpr int kTransactionBytes = {sum(bytes_of.values())};
+  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")};
+  static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};

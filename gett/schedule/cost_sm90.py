@@ -68,6 +68,7 @@ class Sm90Shape:
     n: Side
     k: Box
     cluster: tuple[int, int] = (1, 1)
+    resident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +199,12 @@ class Sm90Model:
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
         # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
-        read, filled = (rows / 64) * (64 + bn), shape.m.rows + shape.n.rows
+        filled = sum(s.rows for name, s in (("a", shape.m), ("b", shape.n)) if name != shape.resident)
+        read = (rows / 64) * (64 + bn)
         smem_clocks = (read + filled) * bk * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
-        loads = ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        both = (("a", A, shape.m, shape.cluster[1]), ("b", B, shape.n, shape.cluster[0]))
+        loads = [(t, s, c) for name, t, s, c in both if name != shape.resident]
         l2_clocks = sum(self.copy_clocks(t, s, shape.k, c) for t, s, c in loads)
         # One engine moves the rows of loads and of stores.
         others = {A: shape.n.box.tiles, B: shape.m.box.tiles}

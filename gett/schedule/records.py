@@ -164,6 +164,8 @@ class WarpRoles:
         producers: Warpgroups that fetch.
         ring: K-tiles that gathered chunks wait in before they are shifted.
         crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
+        resident: The operand (`"a"` or `"b"`) that a block fetches once, whole, and keeps in shared memory of its own;
+            stages then hold the other. Empty where both come with every k-tile.
     """
 
     consumers: int
@@ -179,6 +181,7 @@ class WarpRoles:
     producers: int = 1
     ring: int = 0
     crossed: Crossed | None = None
+    resident: str = ""
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

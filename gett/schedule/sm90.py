@@ -19,6 +19,7 @@ from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
+from gett.schedule.resident import kept_bytes, may_stay, staged_bytes
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
@@ -56,6 +57,7 @@ class _Choice:
     n: Side
     k: Box
     cluster: tuple[int, int] = (1, 1)
+    resident: str = ""
 
 
 ROLES = (
@@ -68,6 +70,7 @@ ROLES = (
     Roles(2, 4, True),
 )
 IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
+RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
 
 
@@ -81,10 +84,14 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
         choices += [(us, i, search, choice) for i, (us, choice) in enumerate(search.choices())]
     choices.sort(key=lambda c: c[:2])
     found: dict[Schedule, None] = {}
+    stay = 0
     for _, _, search, choice in choices:
+        if choice.resident and stay >= limit * RESIDENT // 12:
+            continue  # who measures wants to see the others as well
         schedule = search.schedule(choice)
         if schedule is not None:
             found[schedule] = None
+            stay += bool(choice.resident)
         if len(found) == limit:
             break
     return sorted(found, key=lambda s: s.estimate_us)
@@ -129,19 +136,32 @@ class _Search:
                             choice = _Choice(roles, m_side, n_side, box_k)
                             alone = self.model.estimate(self.shape(choice))
                             yield alone.us, choice
+                            for stays in self.resident(choice):
+                                yield self.model.estimate(self.shape(stays)).us, stays
                             # Sharing costs a little everywhere and relieves L2 alone.
                             for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
                                 if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
                                     shared = replace(choice, cluster=cluster)
                                     yield self.model.estimate(self.shape(shared)).us, shared
 
+    def resident(self, choice: _Choice) -> list[_Choice]:
+        """The same tile with a small operand that stays in shared memory."""
+        sides = (("a", A, choice.m, choice.n), ("b", B, choice.n, choice.m))
+        limits = choice.k, self.size, self.facts.sm_count
+        return [
+            replace(choice, resident=name)
+            for name, tensor, kept, other in sides
+            if may_stay(self.plan, tensor, kept, other, *limits)
+        ][:1]
+
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
         roles = choice.roles
         block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
         return Sm90Shape(
-            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster
-        )
+            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
+            choice.resident,
+        )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
         """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""
@@ -234,10 +254,8 @@ class _Search:
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
-        stage = sum(
-            _up(_up(rows, grain) * box_k.size * self.size, ALIGN)
-            for rows, grain in ((choice.m.rows, 64), (choice.n.rows, 8))
-        )
+        rows = choice.m.rows, choice.n.rows
+        stage = staged_bytes(choice.resident, rows, box_k, self.size)
         store = 0
         if split == 1:
             offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
@@ -245,7 +263,13 @@ class _Search:
             staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
             store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
         fixed = ALIGN + store + (2 * 8 + 2) * 8  # barriers of at most 8 stages and 2 staging buffers
-        depth = min(8, (self.facts.smem_per_block - fixed) // stage)
+        room = self.facts.smem_per_block - fixed
+        if choice.resident:
+            kept = kept_bytes(choice.resident, rows["ab".index(choice.resident)], box_k, self.size)
+            if (room - kept - 8) // stage < min(8, room // staged_bytes("", rows, box_k, self.size)):
+                return None  # what stays must not cost a stage
+            room, fixed = room - kept - 8, fixed + kept + 8
+        depth = min(8, room // stage)
         if depth < 2:
             return None
         return Schedule(
@@ -254,7 +278,10 @@ class _Search:
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
             group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + depth * stage,
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
+            roles=WarpRoles(
+                roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster,
+                resident=choice.resident,
+            ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up; of equals, many shallow ones start sooner.
             estimate_us=best.us
@@ -263,7 +290,8 @@ class _Search:
             bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
-            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
+            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else "")
+            + (f", {choice.resident.upper()} resident" if choice.resident else ""),
         )  # fmt: skip
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:

@@ -22,6 +22,8 @@ from gett.schedule.select import candidates
 from tests.cases import DENSE, Case, by_name
 from tests.clusters import clustered
 from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
+from tests.resident import CASES as RESIDENT
+from tests.resident import resident
 
 K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
 MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
@@ -56,7 +58,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in STAGED]
+    out += [Problem(c, "float16") for c in (*STAGED, *RESIDENT)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
@@ -65,8 +67,10 @@ def chosen(problem: Problem) -> list[Schedule]:
     picked: dict[tuple[str, bool, bool, bool], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
         picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None), s)
+    # Extents of these tests make several tiles only on few multiprocessors.
+    stays = resident(gemm_plan(problem), device_facts().planning)[:3] if problem.case in RESIDENT else []
     shared = [clustered(s, shape) for s in picked.values() if s.roles is not None for shape in ((2, 1), (1, 2))]
-    return [*picked.values(), *shared]
+    return [*picked.values(), *shared, *stays]
 
 
 def main() -> int:
