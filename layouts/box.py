@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,11 @@ class TileDim:
             raise ValueError(f"a tile dimension needs modes and a box of at least 1, got {self}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Box:
     """A box over a group of modes: tile dimensions in the order of the tile's index, fastest first.
+
+    A search asks each of some thousand boxes for the same few numbers, and for its hash, over and over: they are kept.
 
     Attributes:
         extents: Extent of each mode of the group.
@@ -46,26 +49,38 @@ class Box:
         if seen != list(range(len(self.extents))):
             raise ValueError(f"tile dimensions {self.dims} do not cover modes of extents {self.extents} once each")
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.extents, self.dims))
+
+    @cached_property
+    def dim_extents(self) -> tuple[int, ...]:
+        """Extent of each flattened dimension."""
+        return tuple(math.prod(self.extents[m] for m in d.modes) for d in self.dims)
+
     def dim_extent(self, i: int) -> int:
         """Extent of the flattened dimension `i`."""
-        return math.prod(self.extents[m] for m in self.dims[i].modes)
+        return self.dim_extents[i]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Elements in one tile."""
         return math.prod(d.box for d in self.dims)
 
-    @property
+    @cached_property
     def tiles_per_dim(self) -> tuple[int, ...]:
         """Number of tiles along each dimension, the last one possibly ragged."""
-        return tuple(-(-self.dim_extent(i) // d.box) for i, d in enumerate(self.dims))
+        return tuple(-(-e // d.box) for e, d in zip(self.dim_extents, self.dims, strict=True))
 
-    @property
+    @cached_property
     def tiles(self) -> int:
         """Number of tiles over the whole group."""
         return math.prod(self.tiles_per_dim)
 
-    @property
+    @cached_property
     def volume(self) -> int:
         """Elements of the whole group."""
         return math.prod(self.extents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gett.schedule.cluster import share
-from gett.schedule.records import Schedule
+from gett.schedule.records import Schedule, WarpRoles
 from tests.cases import Case
 
 SHAPES = ((2, 1), (1, 2), (2, 2))
@@ -18,6 +18,11 @@ CASES = (
     Case("uneven-rows", "njmi,kmln->lkji", {"i": 32, "j": 6, "k": 21, "l": 12, "m": 6, "n": 96}),
     Case("one-tile", "mk,kn->mn", {"m": 64, "k": 512, "n": 64}),
 )
+
+
+def can_share(roles: WarpRoles) -> bool:
+    """Whether the kernel of these roles knows clusters: tensor maps move both operands, along one order of K."""
+    return roles.a is not None and roles.b is not None and roles.crossed is None
 
 
 def clustered(schedule: Schedule, cluster: tuple[int, int]) -> Schedule:

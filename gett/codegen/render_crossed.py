@@ -13,6 +13,9 @@ from gett.codegen.wgmma import wgmma_registers_struct
 from gett.plan import GemmPlan
 from gett.schedule.records import Schedule, WarpRoles
 
+REGISTERS = (56, 224)
+"""Registers of a producing and of a multiplying thread: three warps of the former hold coordinates of many modes."""
+
 
 def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a realized plan whose operands' units are two different contracted modes."""
@@ -27,7 +30,8 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
-    return render_pipeline(plan, schedule, Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True))
+    pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True, REGISTERS)
+    return render_pipeline(plan, schedule, pipeline)
 
 
 def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTable) -> list[str]:

@@ -55,7 +55,8 @@ class Pipeline:
     """A main loop: its header, its class, and what it takes of generated text.
 
     `copies` gives the functions that issue the loads, `traits` further members of `Traits`, `wgmma` the instruction.
-    `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
+    `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon. `registers`: of a
+    producing and of a multiplying thread, where nothing is gathered.
     """
 
     header: str
@@ -64,6 +65,7 @@ class Pipeline:
     wgmma: str
     traits: str = ""
     thrifty: bool = False
+    registers: tuple[int, int] = (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
 
 
 def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
@@ -121,7 +123,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     threads = 128 * (roles.consumers + roles.producers)
     text = (
         f'#include "gett/{pipeline.header}.cuh"\n\n{params}\n'
-        f"{_traits(plan, schedule, roles, order, dtype_c, pipeline.traits)}\n"
+        f"{_traits(plan, schedule, roles, order, dtype_c, pipeline)}\n"
         f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', size)}"
@@ -268,7 +270,7 @@ def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
 
 
 def _traits(
-    plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, more: str
+    plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, pipeline: Pipeline
 ) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
@@ -281,7 +283,7 @@ def _traits(
     kept = bytes_of.pop(roles.resident, 0)
     keep_tiles = schedule.box_k.tiles if roles.resident else 0
     gathers = bool(gathered(roles))
-    regs = registers(roles, schedule.block[1]) if gathers else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
+    regs = registers(roles, schedule.block[1]) if gathers else pipeline.registers
 
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
@@ -308,7 +310,7 @@ def _traits(
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
   template <int I> struct Pick<false, I> {{ typedef WayB type; }};
   template <bool IsA> using Way = typename Pick<IsA>::type;
-{more}}};
+{pipeline.traits}}};
 """
 
 

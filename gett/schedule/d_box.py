@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -95,7 +95,7 @@ def box_stage(dims: tuple[Dim, ...], rows: Rows, counts: tuple[int, int]) -> tup
                 break
             steps, cut = _steps(dims[:inner], order, row)
             at = _Place(dims, steps, cut, span)
-            wave = _served(at, dims, rows, put, vector, chunk)
+            wave = _served(at, rows, put, vector, chunk)
             clocks = _clocks(wave, rows, put, vector)
             if best is None or clocks < best[1] * 0.999:
                 by = dict(zip(((d.group, d.at) for d in dims), steps, strict=True))
@@ -211,16 +211,21 @@ class _Place:
             piece, far = (d.box, 0) if cut is None or whole else cut[2:]
             self.parts[d.group].append((d.prefix, d.box, piece, s, far))
 
-    def __call__(self, m: int, n: int) -> int:
+    def part(self, group: str, x: int) -> int:
+        """What index `x` of a group adds, in elements, before the swizzle."""
         total = 0
-        for x, group in ((m, "m"), (n, "n")):
-            for prefix, box, piece, step, far in self.parts[group]:
-                c = x // prefix % box
-                total += c % piece * step + c // piece * far
-        return swizzle_address(self.span, total * SIZE)
+        for prefix, box, piece, step, far in self.parts[group]:
+            c = x // prefix % box
+            total += c % piece * step + c // piece * far
+        return total
+
+    def all(self, m: Sequence[int], n: Sequence[int]) -> list[int]:
+        """Bytes of all pairs, `n` fastest."""
+        columns = [self.part("n", x) for x in n]
+        return [swizzle_address(self.span, (row + c) * SIZE) for row in (self.part("m", x) for x in m) for c in columns]
 
 
-def _served(at: Callable[[int, int], int], dims: Sequence[Dim], rows: Rows, put: str, vector: int, chunk: int) -> float:
+def _served(at: _Place, rows: Rows, put: str, vector: int, chunk: int) -> float:
     """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
     width = vector * SIZE
     served: list[int] = []
@@ -232,14 +237,14 @@ def _served(at: Callable[[int, int], int], dims: Sequence[Dim], rows: Rows, put:
             return x
         return (x // chunk * rows.blocks) * chunk + x % chunk
 
-    for j in range(min(2, -(-rows.box_n // 8))):
+    eight = [row(g) for g in range(8)]
+    for j in range(0, min(16, rows.box_n), 8):
         if put == "rows":
-            served += replays([at(row(g), 8 * j) for g in range(8)], 16)
+            served += replays(at.all(eight, [j]), 16)
         elif put == "turned":
-            served += replays([at(0, 8 * j + c) for c in range(8)], 16)
+            served += replays(at.all([0], range(j, j + 8)), 16)
         else:
-            lanes = [at(row(lane >> 2), 8 * j + 2 * (lane & 3)) for lane in range(32)]
-            served += replays(lanes, width)
+            served += replays(at.all(eight, range(j, j + 8, 2)), width)
     return sum(served) / len(served)
 
 

@@ -71,7 +71,8 @@ def _conflicts(
     m: tuple[int, ...], n: tuple[int, ...], steps_m: tuple[int, ...], steps_n: tuple[int, ...], size: int
 ) -> int:
     paired = pairs(n, steps_n)
-    at = [(_place(lane >> 2, m, steps_m) + _place(2 * (lane & 3), n, steps_n)) * size for lane in range(32)]
+    columns = [_place(2 * t, n, steps_n) for t in range(4)]
+    at = [(row + column) * size for row in (_place(g, m, steps_m) for g in range(8)) for column in columns]
     return max(replays(at, size * (2 if paired else 1)))
 
 

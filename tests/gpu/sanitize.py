@@ -20,7 +20,7 @@ from gett.runtime.device import require_cupy
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.cases import DENSE, Case, by_name
-from tests.clusters import clustered
+from tests.clusters import can_share, clustered
 from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
 from tests.resident import CASES as RESIDENT
 from tests.resident import resident
@@ -67,9 +67,11 @@ def chosen(problem: Problem) -> list[Schedule]:
     picked: dict[tuple[str, bool, bool, bool], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
         picked.setdefault((s.family, s.split_k > 1, s.k_table, s.batch is not None), s)
+    boxed = [s for s in picked.values() if s.roles is not None and can_share(s.roles)]
+    shared = [clustered(s, shape) for s in boxed for shape in ((2, 1), (1, 2))]
     # Extents of these tests make several tiles only on few multiprocessors.
-    stays = resident(gemm_plan(problem), device_facts().planning)[:3] if problem.case in RESIDENT else []
-    shared = [clustered(s, shape) for s in picked.values() if s.roles is not None for shape in ((2, 1), (1, 2))]
+    planning = device_facts().planning
+    stays = resident(gemm_plan(problem), planning)[:3] if problem.case in RESIDENT else []
     return [*picked.values(), *shared, *stays]
 
 
