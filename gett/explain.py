@@ -157,8 +157,11 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
     for split in schedule.splits:
         facts.append(("", f"a mode of {split.group.upper()} is cut in two, the inner part {split.inner} long"))
+    parts = schedule.roles.parts if schedule.roles is not None else 1
+    if parts > 1:
+        facts.append(("", f"a tile of D is made in {parts} parts of {m} x {n}, staged one after the other"))
     for name, modes, box, block in (
-        ("M", real.m, schedule.box_m, m),
+        ("M", real.m, schedule.box_m, m * parts),
         ("N", real.n, schedule.box_n, n),
         ("K", real.k, schedule.box_k, k),
     ):

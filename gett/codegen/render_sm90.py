@@ -182,12 +182,23 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
             + "\n".join(kept)
             + "\n  }"
         )
+    if roles.parts > 1:
+        texts.append(_next_part(plan, schedule, roles))
     if roles.d is not None:
         texts += _store(roles.d, body, at)
     held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
     fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
     texts.append(f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}")
     return texts
+
+
+def _next_part(plan: GemmPlan, schedule: Schedule, roles: WarpRoles) -> str:
+    """Moves the coordinates of A's copies to the next part of a tile of D."""
+    assert roles.a is not None
+    last = max((d for d in schedule.box_m.dims if d.box > 1), key=schedule.box_m.dims.index)
+    mode = roles.a.map.modes[len(plan.l) + last.modes[0]]
+    step = mode.weight * (last.box // roles.parts)
+    return f"  static GETT_DEVICE void next_part(Boxes& t) {{ t.a{mode.dim} += {step}; }}"
 
 
 def _struct(name: str, members: list[tuple[str, Expr]]) -> str:
@@ -273,6 +284,7 @@ def _traits(
     plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, pipeline: Pipeline
 ) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
+    part_m = box_m.size // roles.parts
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
     cut = roles.stage.cut
     whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
@@ -287,7 +299,7 @@ def _traits(
 
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
-  static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
+  static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
@@ -303,7 +315,7 @@ def _traits(
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
   static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
   static constexpr int kSpanD = {roles.stage.span};
-  static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
+  static constexpr int kRowsA = {_rows(roles.a, part_m)}, kRowsB = {_rows(roles.b, box_n.size)};
   static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}
   struct WayB {_way(roles.way("b"))}

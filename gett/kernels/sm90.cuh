@@ -9,6 +9,9 @@
 //
 // An operand that is small and the same for every tile may stay (kKeepTiles): it is fetched once, whole, behind the
 // stages, which then hold the other operand alone.
+//
+// A tile of D may be made in kParts parts, neighbours along the last dimension of M's box: the accumulators of one are
+// staged, then those of the next, and the whole leaves at once, in rows longer than the accumulators would allow.
 #pragma once
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
@@ -83,6 +86,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kBarrierBytes = (2 * Traits::kStages + 2 + (kKeepTiles > 0)) * 8;
   typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
   static constexpr int kSmemBytes = 1024 + kStore + kStoreBytes + kBarrierBytes + Needs::kBytes;
+  static_assert(Traits::kParts == 1 || (Out::kSender && !Traits::kPingPong && !Traits::kSplit), "parts are staged together");
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   static GETT_DEVICE void run(const Params& p) {
@@ -151,17 +155,23 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     Ahead<Traits, typename Index::Boxes> ahead;
     for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
-      const auto at = from_lane(ahead.found_, turn % 32);
+      auto at = from_lane(ahead.found_, turn % 32);
       const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, ahead.id_.slice, turn % 32) : 0;
-      for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
-        barrier_wait(empty + stage * 8, phase);
-        const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
-        if (lane == 0) {
-          barrier_expect(bar, Traits::kTransactionBytes);
-          Index::load(p, at, kt, to, to + kStageA, bar, group.share_a(), group.share_b());
+#pragma unroll 1
+      for (int part = 0; part < Traits::kParts; ++part) {
+        if constexpr (Traits::kParts > 1) {
+          if (part > 0) Index::next_part(at);
         }
-        __syncwarp();
-        if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
+        for (int kt = slice * p.k_tiles_per_slice; kt < slice_end(p, slice); ++kt) {
+          barrier_wait(empty + stage * 8, phase);
+          const uint32 bar = full + stage * 8, to = start + stage * kStageBytes;
+          if (lane == 0) {
+            barrier_expect(bar, Traits::kTransactionBytes);
+            Index::load(p, at, kt, to, to + kStageA, bar, group.share_a(), group.share_b());
+          }
+          __syncwarp();
+          if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
+        }
       }
     }
   }
@@ -193,45 +203,48 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         stage = ahead % Traits::kStages;
         continue;
       }
-      Acc acc[kMi][kN / 2];
-      if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
-#pragma unroll
-        for (int i = 0; i < kMi; ++i)
-#pragma unroll
-          for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
-      }
-      epilogue.prepare(p, id);
-      if constexpr (Traits::kPingPong) named_barrier(kOrder + group, 256);
-      int released = -1;
-      for (int kt = first; kt < last; ++kt) {
-        barrier_wait(full + stage * 8, phase);
-        const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + kt * kKeepPitch;
-        const uint32 a = kKeepA ? kept : at, b = kKeepB ? kept : at + kStageA;
-        wgmma_fence();
-#pragma unroll
-        for (int s = 0; s < kSteps; ++s)
+#pragma unroll 1
+      for (int part = 0; part < Traits::kParts; ++part) {
+        Acc acc[kMi][kN / 2];
+        if constexpr (Traits::kSplit) {  // a slice may be empty; else the first product overwrites
 #pragma unroll
           for (int i = 0; i < kMi; ++i)
-            Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (released >= 0) Group::release(empty + released * 8, lane);
-        released = stage;
-        if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
-      }
-      if constexpr (Traits::kPingPong) named_arrive(kOrder + (group ^ 1), 256);
-      wgmma_wait<0>();
 #pragma unroll
-      for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
-      if (released >= 0) Group::release(empty + released * 8, lane);
-      if (!Out::kSender && !Group::exists(p, id)) continue;
-      if constexpr (Traits::kSplit) {
-        const long long tiles = (long long)p.tiles_m * p.tiles_n;
-        const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
-        Acc* const to = p.workspace + slot * (kRows * kN);
-        visit(acc, block, lane, [&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * kN + n); });
-      } else {
-        epilogue.store(p, id, acc, block, lane);
+            for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+        }
+        if (part == 0) epilogue.prepare(p, id);
+        if constexpr (Traits::kPingPong) named_barrier(kOrder + group, 256);
+        int released = -1;
+        for (int kt = first; kt < last; ++kt) {
+          barrier_wait(full + stage * 8, phase);
+          const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + kt * kKeepPitch;
+          const uint32 a = kKeepA ? kept : at, b = kKeepB ? kept : at + kStageA;
+          wgmma_fence();
+#pragma unroll
+          for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+            for (int i = 0; i < kMi; ++i)
+              Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
+          wgmma_commit();
+          wgmma_wait<1>();
+          if (released >= 0) Group::release(empty + released * 8, lane);
+          released = stage;
+          if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
+        }
+        if constexpr (Traits::kPingPong) named_arrive(kOrder + (group ^ 1), 256);
+        wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < kMi; ++i) wgmma_keep(acc[i]);
+        if (released >= 0) Group::release(empty + released * 8, lane);
+        if (!Out::kSender && !Group::exists(p, id)) continue;
+        if constexpr (Traits::kSplit) {
+          const long long tiles = (long long)p.tiles_m * p.tiles_n;
+          const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
+          Acc* const to = p.workspace + slot * (kRows * kN);
+          visit(acc, block, lane, [&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * kN + n); });
+        } else {
+          epilogue.store(p, id, acc, block, lane, part);
+        }
       }
     }
     if constexpr (!Traits::kSplit) epilogue.finish();

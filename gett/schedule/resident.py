@@ -5,7 +5,7 @@ Owns when that is possible and how much shared memory it takes. Knows plans and 
 
 from __future__ import annotations
 
-from gett.plan import A, GemmPlan
+from gett.plan import A, B, GemmPlan
 from gett.schedule.cost_sm90 import Side
 from layouts.box import Box
 
@@ -15,13 +15,19 @@ TILES = 2  # of the other operand that a block makes at least
 GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
 
 
-def may_stay(plan: GemmPlan, tensor: int, kept: Side, other: Side, box_k: Box, size: int, sm_count: int) -> bool:
-    """Whether every tile needs the same rows of an operand, all of them fit, and there is something to gain."""
-    if kept.box.tiles > 1 or any(s.extent > 1 and s.strides[tensor] for s in plan.l):
-        return False
-    name = "a" if tensor == A else "b"
-    enough = other.box.tiles * plan.extent_l >= TILES * sm_count
-    return enough and kept_bytes(name, kept.rows, box_k, size) <= MOST
+def small_operands(plan: GemmPlan, size: int) -> tuple[str, ...]:
+    """Operands (`"a"`, `"b"`) that are small enough to stay and the same for every batch."""
+    sides = (("a", A, plan.extent_m), ("b", B, plan.extent_n))
+    return tuple(
+        name
+        for name, tensor, rows in sides
+        if rows * plan.extent_k * size <= MOST and not any(s.extent > 1 and s.strides[tensor] for s in plan.l)
+    )
+
+
+def may_stay(name: str, kept: Side, box_k: Box, size: int, tiles: int, sm_count: int) -> bool:
+    """Whether each of `tiles` tiles needs all of a small operand, it fits, and there is something to gain."""
+    return tiles >= TILES * sm_count and kept.box.tiles == 1 and kept_bytes(name, kept.rows, box_k, size) <= MOST
 
 
 def kept_bytes(name: str, rows: int, box_k: Box, size: int) -> int:

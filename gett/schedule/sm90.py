@@ -19,8 +19,9 @@ from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
-from gett.schedule.resident import kept_bytes, may_stay, staged_bytes
+from gett.schedule.resident import kept_bytes, may_stay, small_operands, staged_bytes
 from gett.schedule.space import bounded_split
+from gett.schedule.supers import parts, super_tiles
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.tma import Refusal, TmaMap, tma_map
@@ -58,6 +59,7 @@ class _Choice:
     k: Box
     cluster: tuple[int, int] = (1, 1)
     resident: str = ""
+    part: Side | None = None  # of `m`, where several tiles of A make one of D
 
 
 ROLES = (
@@ -70,6 +72,7 @@ ROLES = (
     Roles(2, 4, True),
 )
 IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
+LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
 RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
 
@@ -108,6 +111,7 @@ class _Search:
         self.time = traffic_us(plan, facts)
         self.compute = plan.flops / facts.tensor_tflops[c.dtype] * 1e-6
         self.model = Sm90Model(plan, facts)
+        self.small = small_operands(plan, self.size)
         self.cuts: dict[tuple[str, int], list[Side]] = {}
 
     def choices(self) -> Iterator[tuple[float, _Choice]]:
@@ -126,12 +130,14 @@ class _Search:
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
-                if box_k in shallow and roles.m_blocks < 8:
-                    continue  # only the tallest tiles leave no room for deeper stages
+                low = box_k in shallow and roles.m_blocks < 8  # only the tallest tiles leave no room for deeper stages
                 for n in sides:
                     if not roles.takes(n):
                         continue
-                    for m_side in self.boxes("m", roles.rows, mn_unit[A]):
+                    for choice in self.supers(roles, n, mn_unit[A], mn_unit[B], box_k):
+                        for tried in (choice, *self.resident(choice)):
+                            yield self.model.estimate(self.shape(tried)).us, tried
+                    for m_side in self.boxes("m", roles.rows, mn_unit[A]) if not low else ():
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
                             alone = self.model.estimate(self.shape(choice))
@@ -144,15 +150,26 @@ class _Search:
                                     shared = replace(choice, cluster=cluster)
                                     yield self.model.estimate(self.shape(shared)).us, shared
 
+    def supers(self, roles: Roles, n: int, unit: int | None, unit_n: int | None, box_k: Box) -> Iterator[_Choice]:
+        """Tiles of D that the accumulators make in parts."""
+        if roles.m_blocks < 4 or roles.ping_pong or n < self.plan.extent_n:
+            return
+        for n_side in self.boxes("n", n, unit_n)[:1]:
+            sizes = self.size, self.size_d
+            for m_side, part in super_tiles(self.plan, roles.rows, n, unit, sizes, self.facts.sm_count):
+                choice = _Choice(roles, m_side, n_side, box_k, part=part)
+                staging = self.model.staging(self.shape(choice))
+                if staging.bulk and staging.dense.row * self.size_d >= LONG_ROW:
+                    yield choice
+
     def resident(self, choice: _Choice) -> list[_Choice]:
         """The same tile with a small operand that stays in shared memory."""
-        sides = (("a", A, choice.m, choice.n), ("b", B, choice.n, choice.m))
-        limits = choice.k, self.size, self.facts.sm_count
-        return [
-            replace(choice, resident=name)
-            for name, tensor, kept, other in sides
-            if may_stay(self.plan, tensor, kept, other, *limits)
-        ][:1]
+        if not self.small:
+            return []
+        tiles = choice.m.box.tiles * choice.n.box.tiles * self.plan.extent_l
+        sides = {"a": choice.m, "b": choice.n}
+        limits = choice.k, self.size, tiles, self.facts.sm_count
+        return [replace(choice, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
@@ -160,7 +177,7 @@ class _Search:
         block = (roles.rows, _up(choice.n.box.size, 8), choice.k.size)
         return Sm90Shape(
             roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
-            choice.resident,
+            choice.resident, choice.part,
         )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
@@ -240,7 +257,7 @@ class _Search:
         roles, box_m, box_n, box_k = choice.roles, choice.m.box, choice.n.box, choice.k
         splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        a = self.move(plan, A, plan.m, choice.m, box_k)
+        a = self.move(plan, A, plan.m, choice.part or choice.m, box_k)
         b = self.move(plan, B, plan.n, choice.n, box_k)
         if a is None or b is None:
             return None
@@ -250,11 +267,13 @@ class _Search:
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
         d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
+        if d is None and choice.part is not None:
+            return None
         stage_plan = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
-        rows = choice.m.rows, choice.n.rows
+        rows = (choice.part or choice.m).rows, choice.n.rows
         stage = staged_bytes(choice.resident, rows, box_k, self.size)
         store = 0
         if split == 1:
@@ -280,7 +299,7 @@ class _Search:
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster,
-                resident=choice.resident,
+                resident=choice.resident, parts=parts(choice.m, choice.part),
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up; of equals, many shallow ones start sooner.
@@ -291,7 +310,8 @@ class _Search:
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {block[2]} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
             + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else "")
-            + (f", {choice.resident.upper()} resident" if choice.resident else ""),
+            + (f", {choice.resident.upper()} resident" if choice.resident else "")
+            + (f", {parts(choice.m, choice.part)} of them a tile of D" if choice.part is not None else ""),
         )  # fmt: skip
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:

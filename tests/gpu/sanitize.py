@@ -22,6 +22,8 @@ from gett.schedule.select import candidates
 from tests.cases import DENSE, Case, by_name
 from tests.clusters import can_share, clustered
 from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
+from tests.parted import CASES as PARTED
+from tests.parted import parted
 from tests.resident import CASES as RESIDENT
 from tests.resident import resident
 
@@ -58,7 +60,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *RESIDENT)]
+    out += [Problem(c, "float16") for c in (*STAGED, *RESIDENT, *PARTED)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
@@ -72,7 +74,8 @@ def chosen(problem: Problem) -> list[Schedule]:
     # Extents of these tests make several tiles only on few multiprocessors.
     planning = device_facts().planning
     stays = resident(gemm_plan(problem), planning)[:3] if problem.case in RESIDENT else []
-    return [*picked.values(), *shared, *stays]
+    parts = parted(gemm_plan(problem), planning)[:3] if problem.case in PARTED else []
+    return [*picked.values(), *shared, *stays, *parts]
 
 
 def main() -> int:
