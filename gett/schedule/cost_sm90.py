@@ -241,7 +241,7 @@ class Sm90Model:
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
-            us *= 1.0 + (SHALLOW * steps if bk == 16 else 0.0)
+            us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)

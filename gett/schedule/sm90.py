@@ -73,6 +73,7 @@ ROLES = (
 )
 IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
 LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
+DEEPEST = 16  # stages of the loop where an operand stays
 RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
 
@@ -287,8 +288,9 @@ class _Search:
             kept = kept_bytes(choice.resident, rows["ab".index(choice.resident)], box_k, self.size)
             if (room - kept - 8) // stage < min(8, room // staged_bytes("", rows, box_k, self.size)):
                 return None  # what stays must not cost a stage
-            room, fixed = room - kept - 8, fixed + kept + 8
-        depth = min(8, room // stage)
+            more = 2 * 8 * (DEEPEST - 8) + 8  # barriers of more stages, which are small now, and of what stays
+            room, fixed = room - kept - more, fixed + kept + more
+        depth = min(DEEPEST if choice.resident else 8, room // stage)
         if depth < 2:
             return None
         return Schedule(
