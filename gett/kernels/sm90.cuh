@@ -86,7 +86,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kBarrierBytes = (2 * Traits::kStages + 2 + (kKeepTiles > 0)) * 8;
   typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
   static constexpr int kSmemBytes = 1024 + kStore + kStoreBytes + kBarrierBytes + Needs::kBytes;
-  static_assert(Traits::kParts == 1 || (Out::kSender && !Traits::kPingPong && !Traits::kSplit), "parts are staged together");
+  static constexpr bool kWhole = Traits::kParts == 1;
+  static_assert(kWhole || (Out::kSender && !Traits::kPingPong && !Traits::kSplit), "parts are staged together");
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
   static GETT_DEVICE void run(const Params& p) {
@@ -224,7 +225,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
           for (int s = 0; s < kSteps; ++s)
 #pragma unroll
             for (int i = 0; i < kMi; ++i)
-              Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s), Traits::kSplit || s > 0 || kt > first);
+              Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s),
+                       Traits::kSplit || s > 0 || kt > first);
           wgmma_commit();
           wgmma_wait<1>();
           if (released >= 0) Group::release(empty + released * 8, lane);

@@ -134,7 +134,7 @@ template <class Traits, class Index> struct Epilogue {
     if (lane == 0) store_wait();
   }
 
-  // Writes the fragments to their places in D's order, `rows` rows further on; rows and columns of the padding stay out.
+  // Writes the fragments to their places in D's order, `rows` rows further on; padding stays out.
   GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane, int rows) const {
     Element* const to = reinterpret_cast<Element*>(base_);
     const int row = (lane >> 5) * 16 + ((lane & 31) >> 2), column = (lane & 3) * 2;

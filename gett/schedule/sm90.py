@@ -90,7 +90,7 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
     found: dict[Schedule, None] = {}
     stay = 0
     for _, _, search, choice in choices:
-        if choice.resident and stay >= limit * RESIDENT // 12:
+        if choice.resident and stay >= -(-limit * RESIDENT // 12):
             continue  # who measures wants to see the others as well
         schedule = search.schedule(choice)
         if schedule is not None:
