@@ -263,6 +263,7 @@ def _traits(
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
+  static constexpr bool kAlone = {cpp_bool(roles.alone)};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};

@@ -12,6 +12,8 @@
 //
 // A tile of D may be made in kParts parts, neighbours along the last dimension of M's box: the accumulators of one are
 // staged, then those of the next, and the whole leaves at once, in rows longer than the accumulators would allow.
+//
+// A block that makes one tile (kAlone) stages it where the stages were: more of them are under way.
 #pragma once
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
@@ -78,7 +80,8 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kKeepPitch = kKeepA ? TileA::kPitch : TileB::kPitch;
   static constexpr int kKeepBytes =
       kKeepTiles == 0 ? 0 : (kKeepTiles - 1) * kKeepPitch + (kKeepA ? TileA::kBytes : TileB::kBytes);
-  static constexpr int kStore = kKept + kKeepBytes;  // where staging buffers begin
+  static constexpr int kLoaded = kKept + kKeepBytes;
+  static constexpr int kStore = Traits::kAlone ? 0 : kLoaded;  // where staging buffers begin
   typedef TileTail<TileA, Traits::kRowsA, Traits::kHeldA, Traits::kBlockK, kE> TailA;
   typedef TileTail<TileB, Traits::kRowsB, Traits::kHeldB, Traits::kBlockK, kE> TailB;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
@@ -90,9 +93,12 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
   // Of stages, of two staging buffers, of the operand that stays.
   static constexpr int kBarrierBytes = (2 * Traits::kStages + 2 + (kKeepTiles > 0)) * 8;
+  // Where barriers begin.
+  static constexpr int kBarriers = Traits::kAlone && kLoaded > kStoreBytes ? kLoaded : kStore + kStoreBytes;
   typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
-  static constexpr int kSmemBytes = 1024 + kStore + kStoreBytes + kBarrierBytes + Needs::kBytes;
+  static constexpr int kSmemBytes = 1024 + kBarriers + kBarrierBytes + Needs::kBytes;
   static constexpr bool kWhole = Traits::kParts == 1;
+  static_assert(!Traits::kAlone || (Out::kSender && kWhole && !Traits::kPingPong), "the tile's stages are behind it");
   static_assert(kWhole || (Out::kSender && !Traits::kPingPong && !Traits::kSplit), "parts are staged together");
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
@@ -100,7 +106,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u;
     char* const smem = raw + (start - smem_address(raw));
-    const uint32 full = start + kStore + kStoreBytes, empty = full + Traits::kStages * 8;
+    const uint32 full = start + kBarriers, empty = full + Traits::kStages * 8;
     const uint32 free = empty + Traits::kStages * 8;  // staging buffers
     const int thread = threadIdx.x;
     if (thread == 0) {
@@ -118,7 +124,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     if (thread < kProducers) {
       registers_down<Traits::kProducerRegs>();
       if constexpr (Traits::kGather) {
-        char* const ring = smem + kStore + kStoreBytes + kBarrierBytes;
+        char* const ring = smem + kBarriers + kBarrierBytes;
         GatherProducer<Traits, Index>::run(p, ring, start, kStageBytes, TileA::kBytes, full, empty, thread);
       } else if (thread < 32) {
         produce(p, start, full, empty, thread);

@@ -67,7 +67,9 @@ template <class Traits, class Index> struct Epilogue {
       const int rows = Traits::kParts > 1 ? part * Traits::kBoxM : 0;  // before those of this part
       // Each warpgroup for itself: one that is ahead stores while another still multiplies.
       if constexpr (kSender) {
-        if (part == 0) {
+        if constexpr (Traits::kAlone) {
+          sync();  // the stages, which the staged tile replaces, have been read by all
+        } else if (part == 0) {
           barrier_wait(free_, phase_);
           phase_ ^= 1;
         }

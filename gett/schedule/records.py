@@ -172,6 +172,7 @@ class WarpRoles:
             stages then hold the other. Empty where both come with every k-tile.
         parts: Tiles of A that make one tile of D, neighbours along the last tiled dimension of M's box, which covers
             all of them; the schedule's `block` is one part.
+        alone: Whether a block makes one tile of D, staged where the stages were.
     """
 
     consumers: int
@@ -190,6 +191,7 @@ class WarpRoles:
     rows: int = 0
     resident: str = ""
     parts: int = 1
+    alone: bool = False
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

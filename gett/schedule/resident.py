@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.cost_sm90 import Side
+from gett.schedule.room import ALIGN
 from layouts.box import Box
 
-ALIGN = 1024  # k-tiles start at multiples of the widest swizzle's period
 MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy
 TILES = 2  # of the other operand that a block makes at least
 GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
