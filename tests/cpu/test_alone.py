@@ -66,7 +66,7 @@ def test_one_tile_a_block_and_no_more() -> None:
                 size = math.prod(s.roles.cluster)
                 clusters = cluster_tiles(s.box_m.tiles, s.box_n.tiles, s.roles.cluster) * plan.extent_l
                 assert clusters <= count // size
-                assert render_kernel(plan, s).grid[0] == clusters * size
+                assert render_kernel(plan, s).launches[0].grid[0] == clusters * size
                 assert s.split_k == 1
                 assert s.roles.d is not None
                 assert not s.roles.ping_pong
