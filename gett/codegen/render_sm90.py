@@ -272,7 +272,7 @@ def _traits(
   static constexpr bool kGather = {cpp_bool(gathers)};
   static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
   static constexpr int kTransactionBytes = {sum(bytes_of.values())};
-  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")};
+  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.lines)};
   static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};

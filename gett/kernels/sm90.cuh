@@ -8,7 +8,8 @@
 // one stores while the other multiplies.
 //
 // An operand that is small and the same for every tile may stay (kKeepTiles): it is fetched once, whole, behind the
-// stages, which then hold the other operand alone.
+// stages, which then hold the other operand alone. Or its rows of one line of tiles stay (kKeepLines): a block makes
+// neighbouring tiles and fetches the next line's rows while it multiplies with this one's (sm90_keep.cuh).
 //
 // A tile of D may be made in kParts parts, neighbours along the last dimension of M's box: the accumulators of one are
 // staged, then those of the next, and the whole leaves at once, in rows longer than the accumulators would allow.
@@ -18,6 +19,7 @@
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
 #include "gett/sm90_gather.cuh"
+#include "gett/sm90_keep.cuh"
 #include "gett/sm90_tail.cuh"
 
 namespace gett {
@@ -78,8 +80,9 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kStageBytes = kStageA + (kKeepB ? 0 : TileB::kBytes);
   static constexpr int kKept = Traits::kStages * kStageBytes;  // where it lies
   static constexpr int kKeepPitch = kKeepA ? TileA::kPitch : TileB::kPitch;
+  typedef Keep<Traits, kKeepPitch> Kept;
   static constexpr int kKeepBytes =
-      kKeepTiles == 0 ? 0 : (kKeepTiles - 1) * kKeepPitch + (kKeepA ? TileA::kBytes : TileB::kBytes);
+      kKeepTiles == 0 ? 0 : (Kept::kTiles - 1) * kKeepPitch + (kKeepA ? TileA::kBytes : TileB::kBytes);
   static constexpr int kLoaded = kKept + kKeepBytes;
   static constexpr int kStore = Traits::kAlone ? 0 : kLoaded;  // where staging buffers begin
   typedef TileTail<TileA, Traits::kRowsA, Traits::kHeldA, Traits::kBlockK, kE> TailA;
@@ -92,7 +95,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kStaging = Traits::kSplit ? 0 : Out::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
   // Of stages, of two staging buffers, of the operand that stays.
-  static constexpr int kBarrierBytes = (2 * Traits::kStages + 2 + (kKeepTiles > 0)) * 8;
+  static constexpr int kBarrierBytes = (2 * Traits::kStages + 2) * 8 + Kept::kBarrierBytes;
   // Where barriers begin.
   static constexpr int kBarriers = Traits::kAlone && kLoaded > kStoreBytes ? kLoaded : kStore + kStoreBytes;
   typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
@@ -116,7 +119,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
-      if constexpr (kKeepTiles > 0) barrier_init(kept_barrier(empty), 1);
+      Kept::init(kept_barrier(empty));
       barrier_fence();
     }
     Group::sync();
@@ -149,30 +152,21 @@ template <class Traits, class Index, class Mma> struct Sm90 {
 
   // Tiles of an operand: one a stage, or those that stay.
   static GETT_DEVICE Tiles staged_at(uint32 start, int at) { return {start + at, Traits::kStages, kStageBytes}; }
-  static GETT_DEVICE Tiles kept_at(uint32 start) { return {start + kKept, kKeepTiles, kKeepPitch}; }
+  static GETT_DEVICE Tiles kept_at(uint32 start) { return {start + kKept, Kept::kTiles, kKeepPitch}; }
 
   static GETT_DEVICE uint32 kept_barrier(uint32 empty) { return empty + (Traits::kStages + 2) * 8; }
-
-  // Fetches the operand that stays: every tile has the same rows of it, so the first tile's coordinates will do.
-  static GETT_DEVICE void keep(const Params& p, uint32 start, uint32 bar) {
-    const auto at = Index::boxes(p, 0, 0, 0);
-    barrier_expect(bar, kKeepTiles * Traits::kKeepTransaction);
-#pragma unroll 1
-    for (int kt = 0; kt < kKeepTiles; ++kt) Index::load_kept(p, at, kt, start + kKept + kt * kKeepPitch, bar);
-  }
 
   static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty, int lane) {
     int stage = 0, turn = 0;
     const Group group;
     uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
-    if constexpr (kKeepTiles > 0) {
-      if (elected()) keep(p, start, kept_barrier(empty));
-      __syncwarp();
-    }
+    Kept kept(p, kept_barrier(empty));
     Ahead<Traits, typename Index::Boxes> ahead;
-    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+    const int end = Group::end(p);
+    for (int t = Group::first(p); t < end; t += Group::step(), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
       auto at = from_lane(ahead.found_, turn % 32);
+      kept.template fetch<Index>(p, t, at, start + kKept);
       const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, ahead.id_.slice, turn % 32) : 0;
 #pragma unroll 1
       for (int part = 0; part < Traits::kParts; ++part) {
@@ -208,21 +202,24 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     uint32 phase = 0;
     // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
     // only, so a warpgroup may not wait for a stage before the other has seen all stages that come first.
-    if constexpr (kKeepTiles > 0) barrier_wait(kept_barrier(empty), 0);
+    Kept here(p, kept_barrier(empty));
     if constexpr (Traits::kPingPong) {
       static_assert(Traits::kConsumers == 2, "two warpgroups take turns");
       if (group == 1) named_arrive(kOrder, 256);
     }
-    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+    const int end = Group::end(p);
+    for (int t = Group::first(p); t < end; t += Group::step(), ++turn) {
       // Where the tile lies is nobody's concern here if a warp of its own sends it off.
       const TileId id = Out::kSender ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
+      here.pass(t, lane);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
         phase ^= (ahead / Traits::kStages) & 1;
         stage = ahead % Traits::kStages;
         continue;
       }
+      here.wait();
 #pragma unroll 1
       for (int part = 0; part < Traits::kParts; ++part) {
         Acc acc[kMi][kN / 2];
@@ -239,7 +236,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         int released = -1;
         for (int kt = first; kt < last; ++kt) {
           barrier_wait(full + stage * 8, phase);
-          const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + kt * kKeepPitch;
+          const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + (here.slot() * kKeepTiles + kt) * kKeepPitch;
           const uint32 a = kKeepA ? kept : at, b = kKeepB ? kept : at + kStageA;
           wgmma_fence();
 #pragma unroll

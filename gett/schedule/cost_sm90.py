@@ -76,6 +76,7 @@ class Sm90Shape:
     cluster: tuple[int, int] = (1, 1)
     filled: Box | None = None
     resident: str = ""
+    lines: bool = False
     part: Side | None = None  # what the accumulators hold of M's box, where several make a tile of D
 
     @property
@@ -222,6 +223,12 @@ class Sm90Model:
         both = (("a", A, part, shape.cluster[1]), ("b", B, shape.n, shape.cluster[0]))
         loads = [(t, s, c) for name, t, s, c in both if name != shape.resident]
         l2_clocks = sum(self.copy_clocks(t, s, self.box_of(t, shape), c) for t, s, c in loads)
+        # What stays for a line of tiles comes once a line, or a block's share of it.
+        again = 0.0
+        if shape.lines:
+            name, t, s, c = next(x for x in both if x[0] == shape.resident)
+            line = (shape.n if name == "a" else shape.m).box.tiles
+            again = k_tiles * self.copy_clocks(t, s, self.box_of(t, shape), c) / min(line, tiles / facts.sm_count)
         # One engine moves the rows of loads and of stores.
         others = {A: shape.n.box.tiles, B: shape.m.box.tiles}
         row_clocks = sum(self.engine_clocks(t, s, self.box_of(t, shape), c, others[t]) for t, s, c in loads)
@@ -245,6 +252,7 @@ class Sm90Model:
                 else loop + tail + 500 * shape.parts
             )
             work += 150.0 if wide > 1 else 0.0
+            work += again
             busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)

@@ -16,6 +16,9 @@ DEEP = 8
 DEEPEST = 16
 """Most stages where one of them stays."""
 
+KEPT = 32
+"""Bytes of the barriers of an operand that stays."""
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -61,9 +64,9 @@ def divide_kept(capacity: int, stage: int, store: int, kept: int, whole: int) ->
         whole: Bytes that a stage of both operands would take.
     """
     room = capacity - ALIGN - store
-    if (room - kept - _barriers(DEEP) - 8) // stage < min(DEEP, (room - _barriers(DEEP)) // whole):
+    if (room - kept - _barriers(DEEP) - KEPT) // stage < min(DEEP, (room - _barriers(DEEP)) // whole):
         return None
-    fixed = kept + _barriers(DEEPEST) + 8
+    fixed = kept + _barriers(DEEPEST) + KEPT
     stages = min(DEEPEST, (room - fixed) // stage)
     return Room(stages, ALIGN + store + fixed + stages * stage) if stages >= 2 else None
 

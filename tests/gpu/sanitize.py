@@ -27,7 +27,7 @@ from tests.gpu.support import Problem, compile_ahead, describe, device_facts, ge
 from tests.parted import CASES as PARTED
 from tests.parted import parted
 from tests.resident import CASES as RESIDENT
-from tests.resident import resident
+from tests.resident import LINES, lined, resident
 
 K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
 MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
@@ -70,7 +70,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *PARTED, *ALONE)]
+    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
@@ -85,6 +85,7 @@ def chosen(problem: Problem) -> list[Schedule]:
     # Extents of these tests make several tiles only on few multiprocessors.
     planning = device_facts().planning
     stays = resident(gemm_plan(problem), planning)[:3] if problem.case in RESIDENT else []
+    stays += lined(gemm_plan(problem), planning)[:2] if problem.case in LINES else []
     parts = parted(gemm_plan(problem), planning)[:3] if problem.case in PARTED else []
     lone = alone(gemm_plan(problem), planning)[:3] if problem.case in ALONE else []
     return [*picked.values(), *shared, *stays, *parts, *lone]
