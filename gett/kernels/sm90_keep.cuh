@@ -16,7 +16,7 @@ template <class Traits, int kPitch> struct Keep {
   static constexpr int kTiles = kPer * kPlaces;
   static constexpr int kBarrierBytes = kPer == 0 ? 0 : 16 * kPlaces;
   uint32 bars_;
-  int line_ = -1, length_ = 0, next_ = 0;  // the line's number, tiles of a line, the tile where the next begins
+  int line_ = -1, length_ = 0, next_ = 0;  // the line's number, clusters along it, the one where the next begins
 
   static GETT_DEVICE void init(uint32 bars) {
     if constexpr (kPer > 0)
@@ -26,7 +26,8 @@ template <class Traits, int kPitch> struct Keep {
       }
   }
   template <class Params> GETT_DEVICE Keep(const Params& p, uint32 bars) : bars_(bars) {
-    if constexpr (Traits::kKeepLines) length_ = Traits::kKeepA ? p.tiles_n : p.tiles_m;
+    constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN;
+    if constexpr (Traits::kKeepLines) length_ = Traits::kKeepA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
   }
   GETT_DEVICE int slot() const { return Traits::kKeepLines ? line_ & 1 : 0; }
   GETT_DEVICE uint32 bar() const { return bars_ + slot() * 16; }
