@@ -170,7 +170,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       for (int kt = first; kt < last; ++kt) {
         // D is staged where the last k-tile was: the next tile's A waits for the sender, or for those who store.
         const bool again = Traits::kSplit || Traits::kStoreBox || kt + 1 < last;
-#pragma unroll
+#pragma unroll 1
         for (int b = 0; b < kBatches; ++b) {
 #pragma unroll
           for (int s = 0; s < Batch::kSteps; ++s) {
@@ -188,12 +188,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
             // By now the products of a whole batch's vectors have begun, so all of them have arrived.
             if (b == kBatches - 1 && s == (kHalves == 2 ? 0 : 8) && again) leave(bars.empty_a, lane);
           }
-          if (b + 1 < kBatches) {
-            batch.fetch(start, b + 1);
-          } else if (kt + 1 < last) {
-            barrier_wait(bars.full_a, phase_a ^ 1);
-            batch.fetch(start, 0);
-          }
+          const bool ends = b + 1 == kBatches;
+          if (ends && kt + 1 < last) barrier_wait(bars.full_a, phase_a ^ 1);
+          if (!ends || kt + 1 < last) batch.fetch(start, ends ? 0 : b + 1);
         }
         phase_a ^= 1;
       }
