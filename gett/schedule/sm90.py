@@ -109,6 +109,7 @@ class _Search:
         self.compute = plan.flops / facts.tensor_tflops[c.dtype] * 1e-6
         self.model = Sm90Model(plan, facts)
         self.cuts: dict[tuple[str, int], list[Side]] = {}
+        self.fitting: dict[tuple[int, Side, Box], bool] = {}
 
     def choices(self) -> Iterator[tuple[float, _Choice]]:
         """Every combination of tile and boxes with its expected time."""
@@ -135,16 +136,30 @@ class _Search:
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]):
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
-                            alone = self.model.estimate(self.shape(choice))
-                            yield alone.us, choice
+                            if fits := self.possible(choice):
+                                alone = self.model.estimate(self.shape(choice))
+                                yield alone.us, choice
                             if (filled := filled_box(plan, box_k, self.size)) is not None:
                                 other = replace(choice, filled=filled)
-                                yield self.model.estimate(self.shape(other)).us, other
+                                if self.possible(other):
+                                    yield self.model.estimate(self.shape(other)).us, other
                             # Sharing costs a little everywhere and relieves L2 alone.
-                            for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
+                            for cluster in SHARING if fits and alone.bound == "L2" and box_k.tiles >= 8 else ():
                                 if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
                                     shared = replace(choice, cluster=cluster)
                                     yield self.model.estimate(self.shape(shared)).us, shared
+
+    def possible(self, choice: _Choice) -> bool:
+        """Whether tensor maps move both operands: cheaper to know than what an estimate takes."""
+        shape = self.shape(choice)
+        for tensor, side in ((A, choice.m), (B, choice.n)):
+            key = (tensor, side, self.model.box_of(tensor, shape))
+            if key not in self.fitting:
+                plan = self.plan if side.split is None else split_modes(self.plan, (side.split,))
+                self.fitting[key] = self.move(plan, tensor, plan.m if tensor == A else plan.n, side, key[2]) is not None
+            if not self.fitting[key]:
+                return False
+        return True
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
