@@ -157,8 +157,13 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
     for split in schedule.splits:
         facts.append(("", f"a mode of {split.group.upper()} is cut in two, the inner part {split.inner} long"))
+    parts = schedule.roles.parts if schedule.roles is not None else 1
+    if parts > 1:
+        facts.append(("", f"a tile of D is made in {parts} parts of {m} x {n}, staged one after the other"))
+    if schedule.roles is not None and schedule.roles.alone:
+        facts.append(("", "a block makes one tile of D, staged where the stages were"))
     for name, modes, box, block in (
-        ("M", real.m, schedule.box_m, m),
+        ("M", real.m, schedule.box_m, m * parts),
         ("N", real.n, schedule.box_n, n),
         ("K", real.k, schedule.box_k, k),
     ):
@@ -177,6 +182,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
             facts.append((f"load {name}", f"gathered in pieces of {move.run} elements, {move.major}-major{turned}"))
         elif move is not None:
             shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
+            if roles is not None and roles.resident == name.lower():
+                shared += ", once for a line of tiles" if roles.lines else ", whole and once a block"
             facts.append(
                 (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
             )

@@ -30,7 +30,10 @@ def clustered(schedule: Schedule, cluster: tuple[int, int]) -> Schedule:
     roles = schedule.roles
     assert roles is not None
     a, b = (replace(x, shared=1, divided=None) for x in (roles.a, roles.b))
-    shared = replace(roles, cluster=cluster, a=share(a, cluster[1]), b=share(b, cluster[0]))
+    # What stays in a block is fetched once, by each for itself.
+    a = a if roles.resident == "a" else share(a, cluster[1])
+    b = b if roles.resident == "b" else share(b, cluster[0])
+    shared = replace(roles, cluster=cluster, a=a, b=b)
     return replace(schedule, roles=shared)
 
 
@@ -39,4 +42,4 @@ def kind(schedule: Schedule) -> tuple[object, ...]:
     roles = schedule.roles
     assert roles is not None
     ways = [(x.major, x.map.span, x.divided is None, x.copies > 1, bool(x.repeats)) for x in (roles.a, roles.b)]
-    return (roles.ping_pong, schedule.split_k > 1, roles.d is None, roles.m_blocks > 1, *ways)
+    return (roles.ping_pong, schedule.split_k > 1, roles.d is None, roles.m_blocks > 1, roles.resident, *ways)

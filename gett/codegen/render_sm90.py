@@ -147,13 +147,17 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
     outputs: list[tuple[str, Expr]] = []
     k_outputs: list[tuple[str, Expr]] = []
     calls: list[str] = []
+    kept: list[str] = []
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
         if move is None:
             continue
         fixed, moving = places.coordinates(move.map, side)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
         k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
-        calls += stage_copies(name, move)
+        if roles.resident == name:
+            kept += stage_copies(name, move)
+        else:
+            calls += stage_copies(name, move)
     texts = [*places.fixed("boxes", outputs, "Boxes"), *places.moving("k_boxes", k_outputs, "KBoxes")]
     head = "static GETT_DEVICE void load(const Params& p, const Boxes& t, int tile_k, "
     texts.append(
@@ -162,7 +166,25 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         + "\n".join(calls)
         + "\n  }"
     )
+    if kept:
+        texts.append(
+            "  static GETT_DEVICE void load_kept(const Params& p, const Boxes& t, int tile_k, "
+            f"gett::uint32 {roles.resident},\n      gett::uint32 bar) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
+            + "\n".join(kept)
+            + "\n  }"
+        )
+    if roles.parts > 1:
+        texts.append(_next_part(plan, schedule, roles))
     return [*texts, *places.store(roles.d), prefetch(roles)]
+
+
+def _next_part(plan: GemmPlan, schedule: Schedule, roles: WarpRoles) -> str:
+    """Moves the coordinates of A's copies to the next part of a tile of D."""
+    assert roles.a is not None
+    last = max((d for d in schedule.box_m.dims if d.box > 1), key=schedule.box_m.dims.index)
+    mode = roles.a.map.modes[len(plan.l) + last.modes[0]]
+    step = mode.weight * (last.box // roles.parts)
+    return f"  static GETT_DEVICE void next_part(Boxes& t) {{ t.a{mode.dim} += {step}; }}"
 
 
 def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:
@@ -225,18 +247,23 @@ def _traits(
     plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, pipeline: Pipeline
 ) -> str:
     box_m, box_n = schedule.box_m, schedule.box_n
+    part_m = box_m.size // roles.parts
     lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
     cut = roles.stage.cut
     whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
     by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
     step_n = roles.stage.n[lead] if lead is not None else 0
-    transaction = sum(m.map.transaction_bytes * m.copies for m in (roles.a, roles.b) if m is not None)
+    moves = {name: m for name, m in (("a", roles.a), ("b", roles.b)) if m is not None}
+    bytes_of = {name: m.map.transaction_bytes * m.copies for name, m in moves.items()}
+    kept = bytes_of.pop(roles.resident, 0)
+    keep_tiles = schedule.box_k.tiles if roles.resident else 0
     gathers = bool(gathered(roles))
     regs = registers(roles, schedule.block[1]) if gathers else pipeline.registers
 
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
-  static constexpr int kBoxM = {box_m.size}, kBoxN = {box_n.size};
+  static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
+  static constexpr bool kAlone = {cpp_bool(roles.alone)};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
@@ -244,7 +271,9 @@ def _traits(
   static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
   static constexpr bool kGather = {cpp_bool(gathers)};
   static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
-  static constexpr int kTransactionBytes = {transaction};
+  static constexpr int kTransactionBytes = {sum(bytes_of.values())};
+  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.lines)};
+  static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
@@ -253,7 +282,7 @@ def _traits(
   static constexpr int kSpanD = {roles.stage.span};
   static constexpr int kRowD = {roles.rows};
   static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
-  static constexpr int kRowsA = {_rows(roles.a, box_m.size)}, kRowsB = {_rows(roles.b, box_n.size)};
+  static constexpr int kRowsA = {_rows(roles.a, part_m)}, kRowsB = {_rows(roles.b, box_n.size)};
   static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
   struct WayA {_way(roles.way("a"))}
   struct WayB {_way(roles.way("b"))}

@@ -59,24 +59,31 @@ template <class Traits, class Index> struct Epilogue {
     }
   }
 
-  // The products are those of the tile; they are scaled in place.
-  GETT_DEVICE void store(const Params& p, const TileId& id, Acc (&acc)[kMi][kN / 2], int block, int lane) {
+  // Of a tile that is made in parts, `part` says which; the last one sends it off. Products are scaled in place.
+  GETT_DEVICE void store(
+      const Params& p, const TileId& id, Acc (&acc)[kMi][kN / 2], int block, int lane, int part = 0) {
     scale(p, acc);
     if constexpr (Traits::kStoreBox) {
       const int group = Traits::kPingPong ? barrier_ - 1 : 0;
+      const int rows = Traits::kParts > 1 ? part * Traits::kBoxM : 0;  // before those of this part
       // Each warpgroup for itself: one that is ahead stores while another still multiplies.
       if constexpr (kSender) {
-        barrier_wait(free_, phase_);
-        phase_ ^= 1;
+        if constexpr (Traits::kAlone) {
+          sync();  // the stages, which the staged tile replaces, have been read by all
+        } else if (part == 0) {
+          barrier_wait(free_, phase_);
+          phase_ ^= 1;
+        }
       } else {
         if (thread_ == 0) store_wait_read<0>();
         sync();
       }
       if constexpr (Traits::kPut == kPutElements) {
-        put(p, acc, block, lane);
+        put(p, acc, block, lane, rows);
       } else {
-        Fragments<Traits, Index>(p, smem_address(base_), block, lane).put(acc);
+        Fragments<Traits, Index>(p, smem_address(base_), block, lane, rows).put(acc);
       }
+      if (Traits::kParts > 1 && part + 1 < Traits::kParts) return;
       async_fence();
       if constexpr (kSender) {
         named_arrive(kReady + group, kThreads + 32);
@@ -88,7 +95,7 @@ template <class Traits, class Index> struct Epilogue {
         }
       }
     } else {
-      put(p, acc, block, lane);
+      put(p, acc, block, lane, 0);
       sync();
       const auto lt = Index::l_tile(p, id.l);
       if constexpr (Traits::kRowD > 0) {
@@ -116,7 +123,8 @@ template <class Traits, class Index> struct Epilogue {
   static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
     Ahead<Traits, typename Index::Place> ahead;
-    for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
+    const int end = Cluster<Traits>::end(p);
+    for (int t = Cluster<Traits>::first(p); t < end; t += Cluster<Traits>::step(), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
       const auto place = from_lane(ahead.found_, turn % 32);
@@ -145,8 +153,8 @@ template <class Traits, class Index> struct Epilogue {
       for (int j = 0; j < kN / 2; ++j) acc[i][j] = multiply(p.alpha, acc[i][j]);
   }
 
-  // Writes the fragments to their places in D's order; rows and columns of the padding stay out.
-  GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane) const {
+  // Writes the fragments to their places in D's order, `rows` rows further on; padding stays out.
+  GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane, int rows) const {
     Element* const to = reinterpret_cast<Element*>(base_);
     // Beside gathering threads registers are scarce: places are worked out here, not kept through the main loop.
     if constexpr (Traits::kGather && !Traits::kColumnsBy8) asm volatile("" : "+r"(lane));
@@ -157,7 +165,7 @@ template <class Traits, class Index> struct Epilogue {
       for (int r = 0; r < 2; ++r) {
         const int m = BoxRows<Traits>::at(block, i, row + r * 8);
         if (m >= Traits::kBoxM) continue;
-        Element* const line = to + Index::stage_m(p, m);
+        Element* const line = to + Index::stage_m(p, m + rows);
 #pragma unroll
         for (int j = 0; j < kN / 8; ++j) {
           const Acc x = acc[i][j * 4 + r * 2], y = acc[i][j * 4 + r * 2 + 1];

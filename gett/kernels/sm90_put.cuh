@@ -57,9 +57,11 @@ template <class Traits, class Index> struct Fragments {
   const Params& p_;
   uint32 base_;
   int first_, row_, column_, lane_;  // of this thread: first block, row and column of a fragment, lane of the warp
+  int rows_;  // of the tile before those of the accumulators
 
-  GETT_DEVICE Fragments(const Params& p, uint32 base, int first, int thread)
-      : p_(p), base_(base), first_(first), row_((thread >> 5) * 16), column_((thread & 3) * 2), lane_(thread & 31) {}
+  GETT_DEVICE Fragments(const Params& p, uint32 base, int first, int thread, int rows)
+      : p_(p), base_(base), first_(first), row_((thread >> 5) * 16), column_((thread & 3) * 2), lane_(thread & 31),
+        rows_(rows) {}
 
   // Byte address of element `x` of the staged tile.
   GETT_DEVICE uint32 at(int x) const {
@@ -97,7 +99,7 @@ template <class Traits, class Index> struct Fragments {
     for (int i = 0; i < kMi; ++i) {
       const int m = Rows::at(first_, i, row_ + r * 8 + (kTurned ? 0 : within));
       const bool row_ok = m < Traits::kBoxM;
-      const int line = row_ok ? Index::stage_m(p_, m) : 0;
+      const int line = row_ok ? Index::stage_m(p_, m + rows_) : 0;
 #pragma unroll
       for (int j = 0; j < kJ; j += 2) {
         const bool four = j + 1 < kJ;
@@ -143,7 +145,7 @@ template <class Traits, class Index> struct Fragments {
       for (int r = 0; r < 2; ++r) {
         const int m = Rows::at(first_, i, row_ + (lane_ >> 2) + r * 8);
         if (m >= Traits::kBoxM) continue;
-        const int line = Index::stage_m(p_, m);
+        const int line = Index::stage_m(p_, m + rows_);
 #pragma unroll
         for (int j = 0; j < Traits::kBoxN / 8; ++j) {
           if (j / kStep % kV) continue;
@@ -167,7 +169,7 @@ template <class Traits, class Index> struct Fragments {
       for (int r = 0; r < 2; ++r) {
         const int m = Rows::at(first_, i, row_ + (lane_ >> 2) + r * 8);
         if (m >= Traits::kBoxM) continue;
-        const int line = Index::stage_m(p_, m);
+        const int line = Index::stage_m(p_, m + rows_);
 #pragma unroll
         for (int j = 0; j < kJ; ++j)
 #pragma unroll

@@ -32,14 +32,17 @@ template <class Tile, int kRows, int kHeldK, int kBlockK, int kE> struct TileTai
   }
 };
 
+// An operand's tiles in shared memory.
+struct Tiles {
+  uint32 start;
+  int count, pitch;
+};
+
 // All `kThreads` threads that multiply call this before their first product.
-template <class TailA, class TailB, int kStages, int kStageBytes, int kBytesA, int kThreads>
-GETT_DEVICE void clear_tails(uint32 stages, int thread) {
+template <class TailA, class TailB, int kThreads> GETT_DEVICE void clear_tails(Tiles a, Tiles b, int thread) {
   constexpr int kCleared = 6;  // a named barrier that nobody else uses
-  for (int s = 0; s < kStages; ++s) {
-    TailA::clear(stages + s * kStageBytes, thread, kThreads);
-    TailB::clear(stages + s * kStageBytes + kBytesA, thread, kThreads);
-  }
+  for (int i = 0; i < a.count; ++i) TailA::clear(a.start + i * a.pitch, thread, kThreads);
+  for (int i = 0; i < b.count; ++i) TailB::clear(b.start + i * b.pitch, thread, kThreads);
   async_fence();
   named_barrier(kCleared, kThreads);
 }

@@ -75,6 +75,14 @@ class Sm90Shape:
     k: Box
     cluster: tuple[int, int] = (1, 1)
     filled: Box | None = None
+    resident: str = ""
+    lines: bool = False
+    part: Side | None = None  # what the accumulators hold of M's box, where several make a tile of D
+
+    @property
+    def parts(self) -> int:
+        """Tiles of A that make one of D."""
+        return 1 if self.part is None else self.m.box.size // self.part.box.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,7 @@ class Sm90Model:
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.costs: dict[tuple[int, Box, Box, int], float] = {}
-        self.stagings: dict[tuple[Side, Side, int, bool], Staging] = {}
+        self.stagings: dict[tuple[Side, Side, int, bool, int], Staging] = {}
 
     @cached_property
     def bytes(self) -> dict[int, int]:
@@ -126,7 +134,7 @@ class Sm90Model:
 
     def staging(self, shape: Sm90Shape) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor, in clocks."""
-        key = (shape.m, shape.n, shape.m_blocks, shape.ping_pong)
+        key = (shape.m, shape.n, shape.m_blocks, shape.ping_pong, shape.parts)
         if key in self.stagings:
             return self.stagings[key]
         order = _order(shape.m, shape.n)
@@ -145,7 +153,7 @@ class Sm90Model:
             lead = next((d for d in shape.n.box.dims if d.box > 1), None)
             slots = elements / 32 * (2.0 if lead is not None and lead.box % 8 == 0 else 9.0)
             # Rows of the padding leave warps idle while the others write.
-            idle = shape.block[0] / shape.m.box.size
+            idle = shape.block[0] * shape.parts / shape.m.box.size
             return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         slots = VECTOR_SLOTS if vector > 1 else ELEMENT_SLOTS
@@ -153,8 +161,8 @@ class Sm90Model:
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
         if not has_c and self.size_d == SIZE:
             boxed = box_stage(*self.dims(shape))
-            if boxed is not None and boxed[1] < bulk_clocks:
-                dense, bulk_clocks, run = *boxed, 16
+            if boxed is not None and boxed[1] * shape.parts < bulk_clocks:
+                dense, bulk_clocks, run = boxed[0], boxed[1] * shape.parts, 16
         bulk = run % 16 == 0 and not has_c and bulk_clocks <= plain_clocks
         made = Staging(dense, padded, bulk, bulk_clocks if bulk else plain_clocks)
         self.stagings[key] = made
@@ -182,7 +190,8 @@ class Sm90Model:
         groups = 1 if shape.ping_pong else shape.consumers
         if shape.m.run:
             chunk = shape.m.chunk
-        rows = Rows(shape.m_blocks, groups, shape.m.box.size, shape.n.box.size, chunk, shape.m.run)
+        box_m = shape.m.box.size // shape.parts
+        rows = Rows(shape.m_blocks, groups, box_m, shape.n.box.size, chunk, shape.m.run)
         return tuple(found), rows, (len(shape.m.box.dims), len(shape.n.box.dims))
 
     def estimate(self, shape: Sm90Shape) -> Estimate:
@@ -205,12 +214,21 @@ class Sm90Model:
         rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
         # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
-        read, filled = (rows / 64) * (64 + bn), shape.m.rows + shape.n.rows
+        part = shape.part or shape.m
+        read = (rows / 64) * (64 + bn)
+        filled = sum(s.rows for name, s in (("a", part), ("b", shape.n)) if name != shape.resident)
         passed = read * bk + filled * shape.k.size
         smem_clocks = passed * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         # A box that several blocks need is read once, by all of them in parts.
-        loads = ((A, shape.m, shape.cluster[1]), (B, shape.n, shape.cluster[0]))
+        both = (("a", A, part, shape.cluster[1]), ("b", B, shape.n, shape.cluster[0]))
+        loads = [(t, s, c) for name, t, s, c in both if name != shape.resident]
         l2_clocks = sum(self.copy_clocks(t, s, self.box_of(t, shape), c) for t, s, c in loads)
+        # What stays for a line of tiles comes once a line, or a block's share of it.
+        again = 0.0
+        if shape.lines:
+            name, t, s, c = next(x for x in both if x[0] == shape.resident)
+            line = (shape.n if name == "a" else shape.m).box.tiles
+            again = k_tiles * self.copy_clocks(t, s, self.box_of(t, shape), c) / min(line, tiles / facts.sm_count)
         # One engine moves the rows of loads and of stores.
         others = {A: shape.n.box.tiles, B: shape.m.box.tiles}
         row_clocks = sum(self.engine_clocks(t, s, self.box_of(t, shape), c, others[t]) for t, s, c in loads)
@@ -224,17 +242,22 @@ class Sm90Model:
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
-            steps = -(-k_tiles // split)
+            steps = -(-k_tiles // split) * shape.parts
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             loop = steps * per_k
             # Taking turns, and a warpgroup's way from one product to the next when nothing else holds it up.
-            work = max(loop + TURN_CLOCKS, (loop + tail + CHAIN_CLOCKS) / 2) if shape.ping_pong else loop + tail + 500
+            work = (
+                max(loop + TURN_CLOCKS, (loop + tail + CHAIN_CLOCKS) / 2)
+                if shape.ping_pong
+                else loop + tail + 500 * shape.parts
+            )
             work += 150.0 if wide > 1 else 0.0
+            work += again
             busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
-            us *= 1.0 + (SHALLOW * steps if bk == 16 else 0.0)
+            us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)

@@ -16,7 +16,8 @@ from gett.schedule.cost import LAUNCH_US
 from gett.schedule.cost_sm90 import FILL_US, Side, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
-from gett.schedule.sm90 import ALIGN, TYPES, _cut_of, _d_map, _Search, _up
+from gett.schedule.room import ALIGN
+from gett.schedule.sm90 import TYPES, _cut_of, _d_map, _Search, _up
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map

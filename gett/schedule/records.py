@@ -168,6 +168,12 @@ class WarpRoles:
         ring: K-tiles that gathered chunks wait in before they are shifted.
         crossed: Set where the operands' units are two contracted modes; `b` is then the map of one slab.
         rows: Elements of D's rows, where a tile without a tensor map leaves row by row; 0: in vectors.
+        resident: The operand (`"a"` or `"b"`) that a block fetches once, whole, and keeps in shared memory of its own;
+            stages then hold the other. Empty where both come with every k-tile.
+        lines: Whether it stays for a line of tiles that need the same rows of it, which a block makes one by one.
+        parts: Tiles of A that make one tile of D, neighbours along the last tiled dimension of M's box, which covers
+            all of them; the schedule's `block` is one part.
+        alone: Whether a block makes one tile of D, staged where the stages were.
     """
 
     consumers: int
@@ -184,6 +190,10 @@ class WarpRoles:
     ring: int = 0
     crossed: Crossed | None = None
     rows: int = 0
+    resident: str = ""
+    lines: bool = False
+    parts: int = 1
+    alone: bool = False
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

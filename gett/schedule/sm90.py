@@ -7,26 +7,28 @@ row, at most five dimensions, sizes up to 256. Where no such box exists there is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cluster import SHARING, share
+from gett.schedule.cluster import SHARING, cluster_tiles, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
+from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
+from gett.schedule.room import ALIGN, divide, divide_kept
 from gett.schedule.space import bounded_split
+from gett.schedule.supers import parts, super_tiles
 from gett.schedule.tails import STEP, depth, filled_box, row_bytes, tail_boxes, tail_move
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.tma import Refusal, TmaMap, tma_map
 
 TYPES = ("float16", "bfloat16")
-ALIGN = 1024  # stages start at multiples of the widest swizzle's period
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class _Choice:
     k: Box
     cluster: tuple[int, int] = (1, 1)
     filled: Box | None = None
+    resident: str = ""
+    lines: bool = False  # it stays for a line of tiles
+    part: Side | None = None  # of `m`, where several tiles of A make one of D
 
 
 ROLES = (
@@ -70,6 +75,8 @@ ROLES = (
     Roles(2, 4, True),
 )
 IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
+LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
+RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
 
 
@@ -83,15 +90,18 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
         choices += [(us, i, search, choice) for i, (us, choice) in enumerate(search.choices())]
     choices.sort(key=lambda c: c[:2])
     found: dict[Schedule, None] = {}
-    plain = False
+    plain, stay = False, 0
     for _, _, search, choice in choices:
         full = choice.k.size % STEP == 0
         if limit > 1 and not (plain or full) and len(found) == limit - 1:
             continue  # the last place is for one that fills its k-tiles, for whoever measures
+        if choice.resident and stay >= -(-limit * RESIDENT // 12):
+            continue  # likewise
         schedule = search.schedule(choice)
         if schedule is not None:
             found[schedule] = None
             plain |= full
+            stay += bool(choice.resident)
         if len(found) == limit:
             break
     return sorted(found, key=lambda s: s.estimate_us)
@@ -108,8 +118,8 @@ class _Search:
         self.time = traffic_us(plan, facts)
         self.compute = plan.flops / facts.tensor_tflops[c.dtype] * 1e-6
         self.model = Sm90Model(plan, facts)
+        self.small = small_operands(plan, self.size)
         self.cuts: dict[tuple[str, int], list[Side]] = {}
-        self.fitting: dict[tuple[int, Side, Box], bool] = {}
 
     def choices(self) -> Iterator[tuple[float, _Choice]]:
         """Every combination of tile and boxes with its expected time."""
@@ -124,42 +134,74 @@ class _Search:
         sides = _sides(plan.extent_n)
         boxes_k, shallow = self.k_boxes(next(iter(leads), None))
         tails = tail_boxes(tuple(s.extent for s in plan.k), next(iter(leads), None), self.size)
-        for box_k in (*boxes_k, *tails, *shallow):
+        all_k = (*boxes_k, *tails, *shallow)
+        sides_m = (side for roles in ROLES for side in self.boxes("m", roles.rows, mn_unit[A]))
+        sides_n = (side for n in sides for side in self.boxes("n", n, mn_unit[B]))
+        padded = [f for box_k in all_k if (f := filled_box(plan, box_k, self.size)) is not None]
+        if not all(self.movable(t, s, (*all_k, *padded)) for t, s in ((A, sides_m), (B, sides_n))):
+            return
+        for box_k in all_k:
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
-                if box_k in shallow and roles.m_blocks < 8:
-                    continue  # only the tallest tiles leave no room for deeper stages
+                low = box_k in shallow and roles.m_blocks < 8  # only the tallest tiles leave no room for deeper stages
                 for n in sides:
                     if not roles.takes(n):
                         continue
-                    for m_side in self.boxes("m", roles.rows, mn_unit[A]):
+                    for choice in self.supers(roles, n, mn_unit[A], mn_unit[B], box_k):
+                        for tried in (choice, *self.resident(choice)):
+                            yield self.model.estimate(self.shape(tried)).us, tried
+                    for m_side in self.boxes("m", roles.rows, mn_unit[A]) if not low else ():
                         for n_side in self.boxes("n", n, mn_unit[B]):
                             choice = _Choice(roles, m_side, n_side, box_k)
-                            if fits := self.possible(choice):
-                                alone = self.model.estimate(self.shape(choice))
-                                yield alone.us, choice
+                            alone = self.model.estimate(self.shape(choice))
+                            yield alone.us, choice
+                            others = self.resident(choice)
                             if (filled := filled_box(plan, box_k, self.size)) is not None:
-                                other = replace(choice, filled=filled)
-                                if self.possible(other):
-                                    yield self.model.estimate(self.shape(other)).us, other
+                                others += [replace(other, filled=filled) for other in (choice, *others)]
+                            for other in others:
+                                yield self.model.estimate(self.shape(other)).us, other
                             # Sharing costs a little everywhere and relieves L2 alone.
-                            for cluster in SHARING if fits and alone.bound == "L2" and box_k.tiles >= 8 else ():
+                            for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
                                 if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
                                     shared = replace(choice, cluster=cluster)
                                     yield self.model.estimate(self.shape(shared)).us, shared
 
-    def possible(self, choice: _Choice) -> bool:
-        """Whether tensor maps move both operands: cheaper to know than what an estimate takes."""
-        shape = self.shape(choice)
-        for tensor, side in ((A, choice.m), (B, choice.n)):
-            key = (tensor, side, self.model.box_of(tensor, shape))
-            if key not in self.fitting:
-                plan = self.plan if side.split is None else split_modes(self.plan, (side.split,))
-                self.fitting[key] = self.move(plan, tensor, plan.m if tensor == A else plan.n, side, key[2]) is not None
-            if not self.fitting[key]:
-                return False
-        return True
+    def supers(self, roles: Roles, n: int, unit: int | None, unit_n: int | None, box_k: Box) -> Iterator[_Choice]:
+        """Tiles of D that the accumulators make in parts."""
+        if roles.m_blocks < 4 or roles.ping_pong or n < self.plan.extent_n:
+            return
+        for n_side in self.boxes("n", n, unit_n)[:1]:
+            sizes = self.size, self.size_d
+            for m_side, part in super_tiles(self.plan, roles.rows, n, unit, sizes, self.facts.sm_count):
+                choice = _Choice(roles, m_side, n_side, box_k, part=part)
+                staging = self.model.staging(self.shape(choice))
+                if staging.bulk and staging.dense.row * self.size_d >= LONG_ROW:
+                    yield choice
+
+    def resident(self, choice: _Choice) -> list[_Choice]:
+        """The same tile with a small operand that stays in shared memory, or its rows for a line of tiles."""
+        tiles = choice.m.box.tiles * choice.n.box.tiles * self.plan.extent_l
+        sides = {"a": choice.m, "b": choice.n}
+        limits = choice.k, self.size, tiles, self.facts.sm_count
+        found = [replace(choice, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
+        if found or choice.part is not None:
+            return found
+        lines = choice.k, self.size, self.plan.extent_l, self.facts.sm_count
+        return [
+            replace(choice, resident=name, lines=True)
+            for name, other in (("a", "b"), ("b", "a"))
+            if may_stay_for_lines(name, sides[name], sides[other], *lines)
+        ]
+
+    def movable(self, tensor: int, sides: Iterable[Side], boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move an operand at all: that takes less time to find out than to estimate all choices."""
+        for side in sides:
+            plan = self.plan if side.split is None else split_modes(self.plan, (side.split,))
+            modes = plan.m if tensor == A else plan.n
+            if any(self.move(plan, tensor, modes, side, box_k) is not None for box_k in boxes_k):
+                return True
+        return False
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
@@ -167,7 +209,7 @@ class _Search:
         block = (roles.rows, _up(choice.n.box.size, 8), depth(choice.k))
         return Sm90Shape(
             roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
-            choice.filled,
+            choice.filled, choice.resident, choice.lines, choice.part,
         )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
@@ -248,7 +290,7 @@ class _Search:
         splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
         shape = self.shape(choice)
-        a = self.move(plan, A, plan.m, choice.m, self.model.box_of(A, shape))
+        a = self.move(plan, A, plan.m, choice.part or choice.m, self.model.box_of(A, shape))
         b = self.move(plan, B, plan.n, choice.n, self.model.box_of(B, shape))
         if a is None or b is None:
             return None
@@ -257,41 +299,64 @@ class _Search:
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
         d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
+        if d is None and choice.part is not None:
+            return None
         stage_plan = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
-        stage = sum(
-            _up(_up(rows, grain) * row_bytes(move, block[2], self.size), ALIGN)
-            for rows, grain, move in ((choice.m.rows, 64, a), (choice.n.rows, 8, b))
-        )
+        rows = (choice.part or choice.m).rows, choice.n.rows
+        deep = row_bytes(a, block[2], self.size), row_bytes(b, block[2], self.size)
+        stage = staged_bytes(choice.resident, rows, deep)
         store = 0
         if split == 1:
             offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
             staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
             staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
             store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
-        fixed = ALIGN + store + (2 * 8 + 2) * 8  # barriers of at most 8 stages and 2 staging buffers
-        stages = min(8, (self.facts.smem_per_block - fixed) // stage)
-        if stages < 2:
+        capacity = self.facts.smem_per_block
+        if choice.resident:
+            which = "ab".index(choice.resident)
+            if choice.lines and split > 1:
+                return None
+            kept = kept_bytes(choice.resident, rows[which], deep[which], box_k.tiles * (2 if choice.lines else 1))
+            room = divide_kept(capacity, stage, store, kept, staged_bytes("", rows, deep))
+        else:
+            clusters = cluster_tiles(box_m.tiles, box_n.tiles, choice.cluster) * plan.extent_l
+            single = clusters <= self.facts.sm_count // math.prod(choice.cluster)
+            single &= d is not None and choice.part is None and not roles.ping_pong
+            room = divide(capacity, stage, store, box_k.tiles, single)
+        if room is None:
             return None
         return Schedule(
-            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=stages,
-            box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
+            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1),
+            num_stages=room.stages, box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + stages * stage,
+            group_m=self.raster(choice), smem_bytes=room.size,
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster),
+            roles=WarpRoles(
+                roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster,
+                resident=choice.resident, lines=choice.lines, parts=parts(choice.m, choice.part), alone=room.alone,
+            ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up; of equals, many shallow ones start sooner.
             estimate_us=best.us
-            * (1.0 if stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
+            * (1.0 if room.stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
             * (1.01 if block[2] >= 128 else 1.0),
             bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {box_k.size} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
-            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else ""),
+            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else "")
+            + (f", {choice.resident.upper()} resident" if choice.resident else "")
+            + (" for a line of tiles" if choice.lines else "")
+            + (f", {parts(choice.m, choice.part)} of them a tile of D" if choice.part is not None else ""),
         )  # fmt: skip
+
+    def raster(self, choice: _Choice) -> int:
+        """Rows of tiles that are visited together."""
+        if choice.lines:
+            return 1 if choice.resident == "a" else choice.m.box.tiles
+        return max(1, min(8, choice.m.box.tiles) // choice.cluster[0])
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:
         """The tensor map of an operand, None where there is none."""

@@ -25,6 +25,7 @@ from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case, tccg
 from tests.clusters import CASES, SHAPES, clustered, kind
+from tests.parted import part_of
 
 
 @cache
@@ -44,7 +45,7 @@ def moves() -> Iterator[tuple[BulkMove, Box, Box, int]]:
         for shape in ((1, 1), *SHAPES):
             roles = clustered(schedule, shape).roles
             assert roles is not None
-            yield roles.a, schedule.box_m, schedule.box_k, schedule.block[2]
+            yield roles.a, part_of(schedule), schedule.box_k, schedule.block[2]
             yield roles.b, schedule.box_n, schedule.box_k, schedule.block[2]
 
 

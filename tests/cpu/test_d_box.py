@@ -117,7 +117,9 @@ def test_vectors_are_neighbours_in_the_staged_tile(way: str) -> None:
                             (first * per + i + v + blocks * (x // stage.chunk)) * stage.chunk + x % stage.chunk
                             for v in range(stage.vector)
                         ]
-                        rows.append([w for w in where if w < m.size])
+                        rows.append([w for w in where if w < m.size // roles.parts])
+            part = m.size // roles.parts
+            rows = [[w + i * part for w in r] for i in range(roles.parts) for r in rows]
             assert sorted(w for r in rows for w in r) == list(range(m.size))
             vectors = [[places_m[w] for w in r] for r in rows if r]
         check(vectors, stage.vector)
