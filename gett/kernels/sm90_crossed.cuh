@@ -3,6 +3,9 @@
 //
 // A k-tile is kDepth of k1 times 16 or 32 of k2. A lies as [row][k2][k1] and makes room for the next k-tile as soon as
 // it is in registers; B lies in slabs of one k1 each, [n][k2], one or two instructions deep, in a ring of kStages.
+//
+// Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
+// in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
 #pragma once
 #include "gett/sm90_epilogue.cuh"
 
@@ -125,17 +128,13 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
-  static GETT_DEVICE int slice_end(const Params& p, int slice) {
-    return min((slice + 1) * p.k_tiles_per_slice, p.k_tiles);
-  }
-
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     uint32 phase = 1, phase_free = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
       if constexpr (Traits::kStoreBox) barrier_wait(bars.free, phase_free);  // the tile before has left
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt, phase ^= 1) {
+      for (int kt = id.slice; kt < p.k_tiles; kt += p.split_k, phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
         barrier_wait(bars.empty_a, phase);
         barrier_expect(bars.full_a, Traits::kPieceBytes * Traits::kPieces);
@@ -153,7 +152,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
+      for (int kt = id.slice; kt < p.k_tiles; kt += p.split_k) {
         const auto k = Index::k_boxes_b(p, kt);
 #pragma unroll 1
         for (int s = 0; s < kDepth; ++s) {
@@ -181,16 +180,17 @@ template <class Traits, class Index, class Mma> struct Crossed {
     int slot = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
-      const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
+      // K-tiles to come.
+      int left = Traits::kSplit ? (p.k_tiles - id.slice + p.split_k - 1) / p.split_k : p.k_tiles;
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
       barrier_wait(bars.full_a, phase_a);
       batch.fetch(start, 0, true);
       int before = -1;  // a slab that is still being read
-      for (int kt = first; kt < last; ++kt) {
+      for (; left > 0; --left) {
         // D is staged where the last k-tile was: the next tile's A waits for the sender, or for those who store.
-        const bool again = Traits::kSplit || Traits::kStoreBox || kt + 1 < last;
+        const bool again = Traits::kSplit || Traits::kStoreBox || left > 1;
 #pragma unroll 1
         for (int part = 0; part < 2 * kBatches; ++part) {
 #pragma unroll
@@ -214,8 +214,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
             continue;
           }
           const bool ends = part + 1 == 2 * kBatches;
-          if (ends && kt + 1 < last) barrier_wait(bars.full_a, phase_a ^ 1);
-          batch.fetch(start, ends ? 0 : (part + 1) / 2, !ends || kt + 1 < last);
+          if (ends && left > 1) barrier_wait(bars.full_a, phase_a ^ 1);
+          batch.fetch(start, ends ? 0 : (part + 1) / 2, !ends || left > 1);
         }
         phase_a ^= 1;
       }
