@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 BANKS = 32
 BANK_BYTES = 4
@@ -63,7 +65,7 @@ def replays(addresses: Iterable[int], width: int) -> list[int]:
     unit = max(width, BANK_BYTES)
     lanes = list(addresses)
     per_phase = BANKS * BANK_BYTES // unit
-    aligned = not any(a % width for a in lanes)
+    aligned = not reduce(or_, lanes, 0) % width  # a power of two
     served = []
     for start in range(0, len(lanes), per_phase):
         phase = lanes[start : start + per_phase]

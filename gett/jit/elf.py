@@ -53,6 +53,18 @@ def resources(cubin: bytes) -> dict[str, Resources]:
         raise CompileError(f"not a cubin of a known form ({len(cubin)} bytes): {error}") from error
 
 
+def code_bytes(cubin: bytes) -> int:
+    """Return the size of all machine code in `cubin`; compiling takes the longer the more there is.
+
+    Raises:
+        CompileError: `cubin` is no cubin.
+    """
+    try:
+        return sum(section.size for section in _sections(cubin) if section.name.startswith(".text."))
+    except (struct.error, IndexError, ValueError) as error:
+        raise CompileError(f"not a cubin of a known form ({len(cubin)} bytes): {error}") from error
+
+
 def _read(data: bytes) -> dict[str, Resources]:
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("it does not start as a 64-bit ELF file")

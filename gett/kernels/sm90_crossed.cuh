@@ -11,9 +11,15 @@
 
 namespace gett {
 
-GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4]) {
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from) : "memory");
+// Where `ok` is false, nothing is read and `x` is of no use any more. A branch around many of these would have the
+// compiler keep what was in `x` before.
+GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4], bool ok) {
+  asm volatile(
+      "{\n"
+      ".reg .pred ok;\n"
+      "setp.ne.u32 ok, %5, 0;\n"
+      "@ok ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];\n"
+      "}\n" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from), "r"(uint32(ok)) : "memory");
 }
 
 // Fragments of a batch of A: 8 k1 times 32 k2, or 16 times 16. Lane 4g + t needs (k2 = 2t, 2t + 1) and (2t + 8, 2t + 9)
@@ -21,6 +27,7 @@ GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4]) {
 // k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
 template <int kSpan, int kHalves> struct CrossedBatch {
   static constexpr int kRowBytes = 16 * kHalves * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
+  static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
   uint32 even_, odd_, low_, high_;
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
 
@@ -34,22 +41,34 @@ template <int kSpan, int kHalves> struct CrossedBatch {
   }
   static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSpan / 16 - 1) * 16)); }
 
-  GETT_DEVICE void fetch(uint32 tile, int batch) {
+  GETT_DEVICE void fetch(uint32 tile, int batch, bool ok) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32 chunk = (kHalves == 2 ? batch : 2 * batch + i) * 16;
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         const uint32 at = tile + (q & 1) * 8 * kRowBytes + ((q >> 1) * 8 + (kHalves == 2 ? i * 16 : 0)) * kSpan;
-        shared_load(at + (even_ ^ chunk), x_[i][q][0]);
-        shared_load(at + (odd_ ^ chunk), x_[i][q][1]);
+        shared_load(at + (even_ ^ chunk), x_[i][q][0], ok);
+        shared_load(at + (odd_ ^ chunk), x_[i][q][1], ok);
       }
     }
   }
-  // Quarter `q` of the fragment of step `s` (k1) and half `h` of k2.
+  // Brings the batch's second part to where the first was: 32 moves, while a product is under way. For them both parts
+  // share the code of their products, each of which costs the compiler some 40 ms.
+  GETT_DEVICE void advance() {
+#pragma unroll
+    for (int i = 0; i < kHalves; ++i)
+#pragma unroll
+      for (int q = 0; q < 4; ++q)
+#pragma unroll
+        for (int w = 0; w < kPart / 2; ++w)
+#pragma unroll
+          for (int odd = 0; odd < 2; ++odd)
+            x_[i][q][odd][w] = kHalves == 2 ? x_[i][q][odd][w + 2] : x_[1][q][odd][w];
+  }
+  // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
   GETT_DEVICE uint32 at(int s, int h, int q) const {
-    const int i = kHalves == 2 ? h : s >> 3, w = (s & 7) >> 1;
-    return __byte_perm(x_[i][q][0][w], x_[i][q][1][w], s & 1 ? high_ : low_);
+    return __byte_perm(x_[h][q][0][s >> 1], x_[h][q][1][s >> 1], s & 1 ? high_ : low_);
   }
 };
 
@@ -120,6 +139,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         barrier_wait(bars.empty_a, phase);
         barrier_expect(bars.full_a, Traits::kPieceBytes * Traits::kPieces);
         // In pieces, so that slabs of B get their turn.
+#pragma unroll 1
         for (int i = 0; i < Traits::kPieces; ++i)
           Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a);
       }
@@ -134,6 +154,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
       for (int kt = id.slice; kt < p.k_tiles; kt += p.split_k) {
         const auto k = Index::k_boxes_b(p, kt);
+#pragma unroll 1
         for (int s = 0; s < kDepth; ++s) {
           barrier_wait(bars.empty + slot * 8, phase);
           barrier_expect(bars.full + slot * 8, Traits::kSlabBytes);
@@ -159,20 +180,21 @@ template <class Traits, class Index, class Mma> struct Crossed {
     int slot = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
-      const int count = (p.k_tiles - id.slice + p.split_k - 1) / p.split_k;
+      // K-tiles to come.
+      int left = Traits::kSplit ? (p.k_tiles - id.slice + p.split_k - 1) / p.split_k : p.k_tiles;
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
       barrier_wait(bars.full_a, phase_a);
-      batch.fetch(start, 0);
+      batch.fetch(start, 0, true);
       int before = -1;  // a slab that is still being read
-      for (int i = 0; i < count; ++i) {
+      for (; left > 0; --left) {
         // D is staged where the last k-tile was: the next tile's A waits for the sender, or for those who store.
-        const bool again = Traits::kSplit || Traits::kStoreBox || i + 1 < count;
+        const bool again = Traits::kSplit || Traits::kStoreBox || left > 1;
+#pragma unroll 1
+        for (int part = 0; part < 2 * kBatches; ++part) {
 #pragma unroll
-        for (int b = 0; b < kBatches; ++b) {
-#pragma unroll
-          for (int s = 0; s < Batch::kSteps; ++s) {
+          for (int s = 0; s < Batch::kPart; ++s) {
             barrier_wait(bars.full + slot * 8, phase);
             const uint64 at = kFixed | uint64(((slabs + slot * kSlab) & 0x3ffff) >> 4);
             wgmma_fence();
@@ -185,14 +207,15 @@ template <class Traits, class Index, class Mma> struct Crossed {
             before = slot;
             if (++slot == kSlots) { slot = 0; phase ^= 1; }
             // By now the products of a whole batch's vectors have begun, so all of them have arrived.
-            if (b == kBatches - 1 && s == (kHalves == 2 ? 0 : 8) && again) leave(bars.empty_a, lane);
+            if (s == 0 && part == 2 * kBatches - kHalves && again) leave(bars.empty_a, lane);
           }
-          if (b + 1 < kBatches) {
-            batch.fetch(start, b + 1);
-          } else if (i + 1 < count) {
-            barrier_wait(bars.full_a, phase_a ^ 1);
-            batch.fetch(start, 0);
+          if (part % 2 == 0) {
+            batch.advance();
+            continue;
           }
+          const bool ends = part + 1 == 2 * kBatches;
+          if (ends && left > 1) barrier_wait(bars.full_a, phase_a ^ 1);
+          batch.fetch(start, ends ? 0 : (part + 1) / 2, !ends || left > 1);
         }
         phase_a ^= 1;
       }

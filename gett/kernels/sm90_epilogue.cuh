@@ -59,9 +59,10 @@ template <class Traits, class Index> struct Epilogue {
     }
   }
 
-  // Of a tile that is made in parts, `part` says which; the last one sends it off.
+  // Of a tile that is made in parts, `part` says which; the last one sends it off. Products are scaled in place.
   GETT_DEVICE void store(
-      const Params& p, const TileId& id, const Acc (&acc)[kMi][kN / 2], int block, int lane, int part = 0) {
+      const Params& p, const TileId& id, Acc (&acc)[kMi][kN / 2], int block, int lane, int part = 0) {
+    scale(p, acc);
     if constexpr (Traits::kStoreBox) {
       const int group = Traits::kPingPong ? barrier_ - 1 : 0;
       const int rows = Traits::kParts > 1 ? part * Traits::kBoxM : 0;  // before those of this part
@@ -79,10 +80,8 @@ template <class Traits, class Index> struct Epilogue {
       }
       if constexpr (Traits::kPut == kPutElements) {
         put(p, acc, block, lane, rows);
-      } else if (is_one(p.alpha)) {
-        Fragments<Traits, Index, false>(p, smem_address(base_), block, lane, rows).put(acc);
       } else {
-        Fragments<Traits, Index, true>(p, smem_address(base_), block, lane, rows).put(acc);
+        Fragments<Traits, Index>(p, smem_address(base_), block, lane, rows).put(acc);
       }
       if (Traits::kParts > 1 && part + 1 < Traits::kParts) return;
       async_fence();
@@ -145,6 +144,15 @@ template <class Traits, class Index> struct Epilogue {
     if (elected()) store_wait();
   }
 
+  // Once for all ways to store, none of which needs a copy of its code for alpha = 1 then, by which nothing is multiplied.
+  static GETT_DEVICE void scale(const Params& p, Acc (&acc)[kMi][kN / 2]) {
+    if (is_one(p.alpha)) return;
+#pragma unroll
+    for (int i = 0; i < kMi; ++i)
+#pragma unroll
+      for (int j = 0; j < kN / 2; ++j) acc[i][j] = multiply(p.alpha, acc[i][j]);
+  }
+
   // Writes the fragments to their places in D's order, `rows` rows further on; padding stays out.
   GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane, int rows) const {
     Element* const to = reinterpret_cast<Element*>(base_);
@@ -160,7 +168,7 @@ template <class Traits, class Index> struct Epilogue {
         Element* const line = to + Index::stage_m(p, m + rows);
 #pragma unroll
         for (int j = 0; j < kN / 8; ++j) {
-          const Acc x = scaled<Traits>(p, acc[i][j * 4 + r * 2]), y = scaled<Traits>(p, acc[i][j * 4 + r * 2 + 1]);
+          const Acc x = acc[i][j * 4 + r * 2], y = acc[i][j * 4 + r * 2 + 1];
           int n0, n1;
           if constexpr (Traits::kColumnsBy8) {  // eight neighbours lie in one dimension: no decode per element
             n0 = Index::stage_n(p, j * 8) + column * Traits::kStageStepN;

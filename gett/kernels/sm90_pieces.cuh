@@ -23,6 +23,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   static constexpr int kPer = (kPieces + kStep * kWarps - 1) / (kStep * kWarps) * kStep;  // pieces of a warp
   static constexpr int kOut = kRun * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
   static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kOut + 31) / 32;
+  static constexpr int kWords = (kStores + 7) / 8;
   // In the ring, chunks that are read at once lie side by side, and those written at once in different banks.
   static constexpr int kGroups = (kPer / kStep) | 1;
   static constexpr int kRingBytes = (kWide ? kGroups * kStep : kPer) * kIn * 16;  // of a warp and k-tile
@@ -32,7 +33,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
 
   int offset_[kLoads];              // elements from the tile's origin to the chunk
   int top_;                         // the largest offset of a piece
-  uint32 skip_[(kStores + 7) / 8];  // by chunk stored: its piece's offset modulo 8, four bits each
+  uint32 skip_[kWords];  // by chunk stored: its piece's offset modulo 8, four bits each
 
   static GETT_DEVICE const char* base(const Params& p) {
     if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
@@ -114,7 +115,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
 
   GETT_DEVICE void plan_stores(const int* table, int lane) {
 #pragma unroll
-    for (int i = 0; i < (kStores + 7) / 8; ++i) skip_[i] = 0;
+    for (int i = 0; i < kWords; ++i) skip_[i] = 0;
 #pragma unroll
     for (int i = 0; i < kStores; ++i) {
       const uint32 at = lane + 32 * i;
@@ -137,29 +138,60 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
                          int lane) const {
     // Where registers are scarcer than clocks, places are worked out again for each k-tile.
     if constexpr (!kWhole || Traits::kProducerRegs < 120) asm volatile("" : "+r"(lane));
-    constexpr int kBatch = kWhole ? 2 : 1;  // chunks on their way through a lane's registers
+    if constexpr (kWhole) {
+      constexpr int kBatch = 2;  // chunks on their way through a lane's registers
 #pragma unroll
-    for (int first = 0; first < kStores; first += kBatch) {
-      Chunk x[kBatch], y[kBatch];
+      for (int first = 0; first < kStores; first += kBatch) {
+        Moving<kBatch> x;
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        const uint32 at = lane + 32 * (first + j), in = ring + (at / kOut * kIn + at % kOut) * 16;
-        if (first + j >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
-        x[j] = load_chunk(in);
-        y[j] = load_chunk(in + 16);
+        for (int j = 0; j < kBatch; ++j) {
+          const int i = first + j;
+          x.at[j] = lane + 32 * i;
+          x.ok[j] = i < kStores - 1 || (i < kStores && (kPer * kOut % 32 == 0 || x.at[j] < kPer * kOut));
+          x.skip[j] = i < kStores ? skip + (skip_[i / 8] >> i % 8 * 4) : 0;
+        }
+        move<true>(p, k, x, ring, tile, warp);
       }
+    } else {
+      // The last k-tile of a sum: a loop is half the code.
+      uint32 rest[kWords];
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        const uint32 i = first + j, at = lane + 32 * i, chunk = at % kOut;
-        const int piece = warp * kPer + int(at / kOut);
-        if (i >= kStores || (kPer * kOut % 32 && at >= kPer * kOut)) continue;
-        if (kPer * kWarps != kPieces && piece >= kPieces) continue;
-        Chunk c = shifted(x[j], y[j], (skip + (skip_[i / 8] >> i % 8 * 4)) & 7);
-        if (!kWhole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
-        const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
-        const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
-        store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
+      for (int i = 0; i < kWords; ++i) rest[i] = skip_[i];
+#pragma unroll 1
+      for (int at = lane; at < kPer * kOut; at += 32) {
+        move<false>(p, k, Moving<1>{{at}, {true}, {skip + rest[0]}}, ring, tile, warp);
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) rest[i] = rest[i] >> 4 | (i + 1 < kWords ? rest[i + 1] << 28 : 0);
       }
+    }
+  }
+  // Chunks on their way: which of the warp's, whether it has them, and half-words to skip.
+  template <int kBatch> struct Moving {
+    int at[kBatch];
+    bool ok[kBatch];
+    uint32 skip[kBatch];
+  };
+  template <bool kWhole, int kBatch, class KTile>
+  static GETT_DEVICE void move(const Params& p, const KTile& k, const Moving<kBatch>& which, uint32 ring, uint32 tile,
+                               int warp) {
+    Chunk x[kBatch], y[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const uint32 at = which.at[j], in = ring + (at / kOut * kIn + at % kOut) * 16;
+      if (!which.ok[j]) continue;
+      x[j] = load_chunk(in);
+      y[j] = load_chunk(in + 16);
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const uint32 at = which.at[j], chunk = at % kOut;
+      const int piece = warp * kPer + int(at / kOut);
+      if (!which.ok[j] || (kPer * kWarps != kPieces && piece >= kPieces)) continue;
+      Chunk c = shifted(x[j], y[j], which.skip[j] & 7);
+      if (!kWhole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
+      const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
+      const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
+      store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
     }
   }
 };

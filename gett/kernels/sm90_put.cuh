@@ -45,8 +45,7 @@ template <class Traits> struct BoxRows {
   }
 };
 
-// kScaled: whether products are multiplied by alpha.
-template <class Traits, class Index, bool kScaled> struct Fragments {
+template <class Traits, class Index> struct Fragments {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef typename Traits::ElementD Element;
@@ -71,7 +70,7 @@ template <class Traits, class Index, bool kScaled> struct Fragments {
     return base_ + (byte ^ (((byte >> 7) & (Traits::kSpanD / 16 - 1)) << 4));
   }
   GETT_DEVICE uint32 pack(Acc x, Acc y) const {
-    return pack_pair(kScaled ? multiply(p_.alpha, x) : x, kScaled ? multiply(p_.alpha, y) : y, Element());
+    return pack_pair(x, y, Element());
   }
   // Place of column 8 * j + c, c below 8 and not known when compiling.
   GETT_DEVICE int column(int j, int c) const {

@@ -34,15 +34,6 @@ template <class Traits, class Index, bool kIsA> struct TurnedPieces : Pieces<Tra
   GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
                          int warp, int lane) const {
     const uint32 skip = uint32(uint64(from)) / kE;
-    if (whole) {
-      shift<true>(p, k, skip, ring, tile, warp, lane);
-    } else {
-      shift<false>(p, k, skip, ring, tile, warp, lane);
-    }
-  }
-  template <bool kWhole, class KTile>
-  GETT_DEVICE void shift(const Params& p, const KTile& k, uint32 skip, uint32 ring, uint32 tile, int warp,
-                         int lane) const {
     asm volatile("" : "+r"(lane));  // registers are scarcer than clocks: places are worked out again for each k-tile
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
@@ -56,7 +47,10 @@ template <class Traits, class Index, bool kIsA> struct TurnedPieces : Pieces<Tra
         const uint32 in = ring + Base::place(group * 8 + j, chunk);
         const Chunk x = load_chunk(in), y = load_chunk(in + Base::kGroups * 16);
         rows[j] = shifted(x, y, (skip + (skips_[i] >> 4 * j)) & 7);
-        if (!kWhole) rows[j] = kept(rows[j], Base::room(p, k, k2 + j) - int(chunk) * 8);
+      }
+      if (!whole) {  // asked once for eight: that is cheaper than the code twice
+#pragma unroll
+        for (int j = 0; j < 8; ++j) rows[j] = kept(rows[j], Base::room(p, k, k2 + j) - int(chunk) * 8);
       }
       turn(rows, columns);
       const uint32 line = Base::mn_of(first), to = tile + line * kSpan;

@@ -7,7 +7,7 @@ row, at most five dimensions, sizes up to 256. Where no such box exists there is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
@@ -134,7 +134,13 @@ class _Search:
         sides = _sides(plan.extent_n)
         boxes_k, shallow = self.k_boxes(next(iter(leads), None))
         tails = tail_boxes(tuple(s.extent for s in plan.k), next(iter(leads), None), self.size)
-        for box_k in (*boxes_k, *tails, *shallow):
+        all_k = (*boxes_k, *tails, *shallow)
+        sides_m = (side for roles in ROLES for side in self.boxes("m", roles.rows, mn_unit[A]))
+        sides_n = (side for n in sides for side in self.boxes("n", n, mn_unit[B]))
+        padded = [f for box_k in all_k if (f := filled_box(plan, box_k, self.size)) is not None]
+        if not all(self.movable(t, s, (*all_k, *padded)) for t, s in ((A, sides_m), (B, sides_n))):
+            return
+        for box_k in all_k:
             for roles in ROLES:
                 if roles.rows >= 2 * max(64, plan.extent_m) and roles.rows > 64:
                     continue
@@ -187,6 +193,15 @@ class _Search:
             for name, other in (("a", "b"), ("b", "a"))
             if may_stay_for_lines(name, sides[name], sides[other], *lines)
         ]
+
+    def movable(self, tensor: int, sides: Iterable[Side], boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move an operand at all: that takes less time to find out than to estimate all choices."""
+        for side in sides:
+            plan = self.plan if side.split is None else split_modes(self.plan, (side.split,))
+            modes = plan.m if tensor == A else plan.n
+            if any(self.move(plan, tensor, modes, side, box_k) is not None for box_k in boxes_k):
+                return True
+        return False
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""

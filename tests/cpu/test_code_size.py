@@ -1,0 +1,41 @@
+"""How much code the kernels are that take longest to compile: a plan's first call must not wait for the compiler.
+
+Machine code is counted, not time, so that the machine makes no difference. Where a limit is passed, look for copies of
+a loop's body: of wgmma above all, each of which costs ptxas up to 30 ms beside 200 live registers.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gett.codegen.render import render_kernel
+from gett.jit import compile_kernel
+from gett.jit.elf import code_bytes
+from gett.plan import make_gemm_plan
+from gett.schedule.select import candidates
+from tests.cases import Case, tccg
+
+INSTRUCTION = 16  # bytes
+
+LIMITS = {
+    # Crossed units: a body of eight products (2600 and 1800 instructions as there were 32).
+    ("ijkl-minl-njmk", 0): 1750,
+    ("ij-kil-lkj", 0): 1500,
+    # Gathered operands, the last with one that is turned (3060, 3180 and 3520 with all of the shift twice).
+    ("abrs-qb-aqrs", 1): 2850,
+    ("ijkl-imjn-nlmk", 1): 3000,
+    ("ijkl-minl-njmk", 1): 3250,
+    # Tensor maps: one copy of the stores, whatever alpha is (1184 with two).
+    ("ij-ik-kj", 0): 1100,
+}
+
+
+@pytest.mark.parametrize(("name", "odd"), LIMITS, ids=lambda x: str(x))
+def test_the_first_candidate_is_good_and_small(name: str, odd: int) -> None:
+    whole = next(case for case in tccg() if case.name == name)
+    case = Case(name, whole.subscripts, {label: extent - odd for label, extent in whole.extents.items()})
+    plan = make_gemm_plan(case.contraction("float16"))
+    first = candidates(plan, "sm_90a")[0]
+    # No second try: what spills is refused here.
+    size = code_bytes(compile_kernel(render_kernel(plan, first).source, "sm_90a"))
+    assert 0 < size // INSTRUCTION <= LIMITS[name, odd]
