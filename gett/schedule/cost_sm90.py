@@ -30,6 +30,7 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
+LINES = 1.15  # blocks far apart in D write slower than neighbours do
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
 PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
@@ -261,6 +262,7 @@ class Sm90Model:
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
+            us *= LINES if shape.lines else 1.0
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
