@@ -37,7 +37,7 @@ class _Choice:
     k: Box
 
 
-def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 6) -> list[Schedule]:
+def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """The most promising schedules for crossed units, best first; empty where the units are not crossed."""
     if plan.contraction.dtype not in TYPES or facts.arch != "sm_90a" or plan.b is None or len(plan.k) < 2:
         return []
@@ -45,8 +45,49 @@ def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 6) -> list
     for exchanged in (False, True):
         search = _CrossedSearch(exchange(plan) if exchanged else plan, facts, exchanged)
         ranked = sorted(search.choices(), key=lambda c: c[0])
-        found.update(dict.fromkeys(s for _, c in ranked[: 2 * limit] if (s := search.schedule(c)) is not None))
+        made = [s for _, c in ranked[: 2 * limit] if (s := search.schedule(c)) is not None]
+        found.update(dict.fromkeys(v for s in made for v in (s, *_variants(s, facts))))
     return sorted(found, key=lambda s: s.estimate_us)[:limit]
+
+
+def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
+    """Other ways for the same tiles: A by warpgroup, more of B under way, less of A in L2 before its time.
+
+    The model cannot tell them apart; the factors say only what is to be tried first.
+    """
+    roles, slab = base.roles, _slab(base)
+    assert roles is not None
+    assert roles.crossed is not None
+    assert roles.a is not None
+    apart = roles.a.copies % roles.consumers == 0 and roles.a.map.transaction_bytes * roles.a.copies == _loaded(base)
+    more = min(SLOTS // 2, base.num_stages + (facts.smem_per_block - base.smem_bytes - 16) // (slab + 16))
+    lines = (128, 64) if roles.a.map.span == 32 else (128,)
+    for slots in sorted({base.num_stages, max(more, base.num_stages)}):
+        for line in lines:
+            for by_group in (False, True) if apart else (False,):
+                bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + 16 * by_group
+                if (slots, line, by_group) == (base.num_stages, 128, False) or bytes_ > facts.smem_per_block:
+                    continue
+                # Only long sums of few tiles read A from memory, where a line of two k-tiles stays until it is used.
+                few = base.split_k > 1
+                factor = (1.0 if (line == 64) == few else 1.002) * (0.998 if by_group else 1.0)
+                factor *= (0.999 if few else 1.001) if slots > base.num_stages else 1.0
+                yield replace(
+                    base, num_stages=slots, smem_bytes=bytes_, estimate_us=base.estimate_us * factor,
+                    roles=replace(roles, crossed=replace(roles.crossed, line=line, apart=by_group)),
+                )  # fmt: skip
+
+
+def _slab(s: Schedule) -> int:
+    """Bytes of a slot of B."""
+    assert s.roles is not None
+    assert s.roles.b is not None
+    return _up(s.block[1] * s.roles.b.map.span, ALIGN)
+
+
+def _loaded(s: Schedule) -> int:
+    """Bytes of a k-tile of A whose rows all exist."""
+    return s.block[0] * s.block[2] * s.item_bytes
 
 
 class _CrossedSearch:

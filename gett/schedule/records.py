@@ -145,10 +145,15 @@ class Crossed:
 
     Attributes:
         unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
+        line: Bytes that a miss of a row of 32 bytes brings into L2: 64, which the next k-tile finds there, or 128,
+            for the next three.
+        apart: Whether each warpgroup waits for its own rows of A alone, and gives their room back by itself.
     """
 
     unit_a: int
     unit_b: int
+    line: int = 128
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
