@@ -113,8 +113,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
-  static GETT_DEVICE int slice_end(const Params& p, int slice) {
-    return min((slice + 1) * p.k_tiles_per_slice, p.k_tiles);
+  // First k-tile of a slice, and the end of the one before: k-tiles are deep, so slices differ by one at most.
+  static GETT_DEVICE int slice_begin(const Params& p, int slice) {
+    return p.k_tiles / p.split_k * slice + min(slice, p.k_tiles % p.split_k);
   }
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
@@ -123,7 +124,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt, phase ^= 1) {
+      for (int kt = slice_begin(p, id.slice), end = slice_begin(p, id.slice + 1); kt < end; ++kt, phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
         // The last share first: D may be staged before it, and it need not wait until D has left. That the tile before
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
@@ -145,7 +146,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
-      for (int kt = id.slice * p.k_tiles_per_slice; kt < slice_end(p, id.slice); ++kt) {
+      for (int kt = slice_begin(p, id.slice), end = slice_begin(p, id.slice + 1); kt < end; ++kt) {
         const auto k = Index::k_boxes_b(p, kt);
         for (int s = 0; s < kDepth; ++s) {
           barrier_wait(bars.empty + slot * 8, phase);
@@ -175,7 +176,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     int slot = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
-      const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
+      const int first = slice_begin(p, id.slice), last = slice_begin(p, id.slice + 1);
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);

@@ -17,7 +17,7 @@ from gett.schedule.cost_sm90 import FILL_US, Side, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
 from gett.schedule.sm90 import ALIGN, TYPES, _cut_of, _d_map, _Search, _up
-from gett.schedule.space import bounded_split
+from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
 
@@ -136,9 +136,8 @@ class _CrossedSearch:
         best: tuple[float, str, int] | None = None
         k_tiles = choice.k.tiles
         for wish in {1, *((teams // tiles, 2 * teams // tiles) if tiles < teams else ())}:
-            split = max(1, min(wish, k_tiles // 2))
-            split = -(-k_tiles // -(-k_tiles // split))
-            steps = -(-k_tiles // split)
+            split = max(1, min(wish, k_tiles // 2, WORKSPACE_LIMIT // (tiles * 64 * GROUPS * columns * 4)))
+            steps = (k_tiles / split + -(-k_tiles // split)) / 2  # slices differ by one
             tail = self.plain.model.staging(shape).clocks if split == 1 else 64 * GROUPS * columns / 32.0
             clocks = -(-tiles * split // teams) * (steps * per_k + tail + 2000)
             busy = clocks / (facts.clock_ghz * 1e3)
@@ -174,13 +173,13 @@ class _CrossedSearch:
         if a is None or b is None or unit_a is None or unit_b is None:
             return None
         shape = self.shape(choice)
-        us, bound, wish = self.estimate(choice)
+        us, bound, split = self.estimate(choice)
         block, c = shape.block, plan.contraction
         staging = self.plain.model.staging(shape)
-        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and wish == 1 else None
+        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and split == 1 else None
         steps = staging.dense if d is not None else staging.padded
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
-        split, workspace = bounded_split(wish, block[0] * block[1] * 4, tiles, box_k.tiles)
+        workspace = split * tiles * block[0] * block[1] * 4 if split > 1 else 0
         store = 0
         if split == 1:
             offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
