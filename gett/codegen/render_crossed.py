@@ -17,6 +17,9 @@ from gett.schedule.records import Schedule, WarpRoles
 REGISTERS = (56, 224)
 """Registers of a producing and of a multiplying thread: three warps of the former hold coordinates of many modes."""
 
+EARLY_REGISTERS = (40, 232)
+"""The same where a batch and a half of A are held; such kernels send no tiles of D, and their copies have few modes."""
+
 
 def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a realized plan whose operands' units are two different contracted modes."""
@@ -29,11 +32,13 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     traits = (
         f"  static constexpr int kPieces = {roles.a.copies}, kPieceBytes = {piece};\n"
         f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes};\n"
-        f"  static constexpr bool kApart = {cpp_bool(roles.crossed.apart)};\n"
+        f"  static constexpr bool kApart = {cpp_bool(roles.crossed.apart)}, kEarly = {cpp_bool(roles.crossed.early)};\n"
+        f"  static constexpr int kWindow = {roles.crossed.window};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
+    registers = EARLY_REGISTERS if roles.crossed.early else REGISTERS
     thrifty = (64,) if roles.crossed.line == 128 else (32, 64)
-    pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, thrifty, REGISTERS)
+    pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, thrifty, registers)
     return render_pipeline(plan, schedule, pipeline)
 
 

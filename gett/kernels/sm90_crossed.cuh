@@ -6,6 +6,10 @@
 //
 // kApart: rows of A come and go by warpgroup, each with barriers of its own. The warpgroups then run apart by up to
 // the ring's depth, and one multiplies while the other's rows arrive.
+//
+// kEarly: the second batch of a k-tile of A is fetched as soon as half of the first has been used, into registers of
+// which a batch and a half must be had, so that A's room is empty for most of the k-tile. kWindow: so many pieces of A
+// are under way at a time, for the copy engine serves who came first, and slabs would wait behind a whole tile of A.
 #pragma once
 #include "gett/sm90_epilogue.cuh"
 
@@ -22,6 +26,7 @@ GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4]) {
 template <int kSpan, int kHalves> struct CrossedBatch {
   static constexpr int kRowBytes = 16 * kHalves * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
   uint32 even_, odd_, low_, high_;
+  uint32 rest_[4][2][4];  // fragments of steps 4 to 7, where they have been joined
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
 
   GETT_DEVICE CrossedBatch(int group, int lane) {
@@ -51,6 +56,16 @@ template <int kSpan, int kHalves> struct CrossedBatch {
     const int i = kHalves == 2 ? h : s >> 3, w = (s & 7) >> 1;
     return __byte_perm(x_[i][q][0][w], x_[i][q][1][w], s & 1 ? high_ : low_);
   }
+
+  // Joins the second half of eight k1, so that the next batch may be fetched.
+  GETT_DEVICE void join_rest() {
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+#pragma unroll
+        for (int q = 0; q < 4; ++q) rest_[s][h][q] = at(4 + s, h, q);
+  }
 };
 
 template <class Traits, class Index, class Mma> struct Crossed {
@@ -69,10 +84,14 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kLoaded = kRows * Batch::kRowBytes;
   static constexpr int kBytesA = ((kLoaded > kStaging ? kLoaded : kStaging) + 1023) / 1024 * 1024;
   static constexpr int kShares = Traits::kApart ? kGroups : 1, kShare = kLoaded / kShares;  // of A, with own barriers
-  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 16 * (kSlots + kShares + 1);
+  static constexpr int kWindow = Traits::kWindow;
+  static constexpr int kFull = kWindow > 0 ? Traits::kPieces : kShares;  // barriers by which A's arrival is known
+  static constexpr int kBarriers = 2 * kSlots + kFull + kShares + 1;
+  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 8 * kBarriers;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMi == 1, "tiles of crossed units");
   static_assert(Traits::kPieces % kShares == 0, "a copy of A is one warpgroup's");
+  static_assert(!Traits::kEarly || (kHalves == 2 && kBatches == 2 && Traits::kSplit), "batches of eight k1");
   static_assert(kSpanB == 32 || kSpanB == 64, "k2 in runs of 16 or 32");
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
@@ -84,7 +103,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u, slabs = start + kBytesA;
     const uint32 full = slabs + kSlots * kSlab, full_a = full + 16 * kSlots;
-    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8 * kShares, full_a + 16 * kShares};
+    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8 * kFull, full_a + 8 * (kFull + kShares)};
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -92,10 +111,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
         barrier_init(bars.full + s * 8, 1);
         barrier_init(bars.empty + s * 8, kGroups);
       }
-      for (int s = 0; s < kShares; ++s) {
-        barrier_init(bars.full_a + s * 8, 1);
-        barrier_init(bars.empty_a + s * 8, kGroups / kShares * 4);
-      }
+      for (int s = 0; s < kFull; ++s) barrier_init(bars.full_a + s * 8, 1);
+      for (int s = 0; s < kShares; ++s) barrier_init(bars.empty_a + s * 8, kGroups / kShares * 4);
       barrier_init(bars.free, 1);
       barrier_fence();
     }
@@ -119,7 +136,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
   }
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
-    constexpr int kPer = Traits::kPieces / kShares;
+    constexpr int kPer = Traits::kPieces / kShares, kUnroll = Traits::kEarly ? 1 : 8;  // registers are short
     uint32 phase = 1, phase_free = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
@@ -128,13 +145,22 @@ template <class Traits, class Index, class Mma> struct Crossed {
         const auto k = Index::k_boxes_a(p, kt);
         // The last share first: D may be staged before it, and it need not wait until D has left. That the tile before
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
+#pragma unroll kUnroll
         for (int s = kShares - 1; s >= 0; --s) {
           if (Traits::kStoreBox && s * kShare < kStaging) barrier_wait(bars.free, phase_free);
           barrier_wait(bars.empty_a + s * 8, phase);
-          barrier_expect(bars.full_a + s * 8, Traits::kPieceBytes * kPer);
+          if constexpr (kWindow == 0) barrier_expect(bars.full_a + s * 8, Traits::kPieceBytes * kPer);
           // In pieces, so that slabs of B get their turn.
-          for (int i = s * kPer; i < (s + 1) * kPer; ++i)
-            Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a + s * 8);
+#pragma unroll kUnroll
+          for (int i = s * kPer; i < (s + 1) * kPer; ++i) {
+            if constexpr (kWindow > 0) {
+              barrier_expect(bars.full_a + i * 8, Traits::kPieceBytes);
+              const int turn = (kShares - 1 - s) * kPer + i - s * kPer - kWindow;  // of the piece to wait for
+              const int other = (kShares - 1 - turn / kPer) * kPer + turn % kPer;
+              if (turn >= 0) barrier_wait(bars.full_a + other * 8, phase ^ 1);
+            }
+            Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a + (kWindow > 0 ? i : s) * 8);
+          }
         }
       }
     }
@@ -158,6 +184,16 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
+  static GETT_DEVICE uint32 element(const Batch& batch, bool aside, int s, int h, int q) {
+    return aside ? batch.rest_[s & 3][h][q] : batch.at(s, h, q);
+  }
+
+  // For a warpgroup's rows of A.
+  static GETT_DEVICE void wait_a(uint32 full_a, uint32 phase) {
+#pragma unroll
+    for (int i = 0; i < kFull / kShares; ++i) barrier_wait(full_a + i * 8, phase);
+  }
+
   // A warp needs the k-tile of A no more. Its loads are ordinary ones, so each warp speaks for itself.
   static GETT_DEVICE void leave(uint32 empty_a, int lane) {
     __syncwarp();
@@ -169,7 +205,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     const int group = thread >> 7, lane = thread & 127;
     // By a shuffle, so that the compiler knows that a warp's threads wait together, and serializes no products.
     const uint32 share = kShares == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * 8;
-    const uint32 full_a = bars.full_a + share, empty_a = bars.empty_a + share;
+    const uint32 full_a = bars.full_a + share * (kFull / kShares), empty_a = bars.empty_a + share;
     Batch batch(group, lane);
     Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
     uint32 phase = 0, phase_a = 0;
@@ -180,7 +216,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
-      barrier_wait(full_a, phase_a);
+      wait_a(full_a, phase_a);
       batch.fetch(start, 0);
       int before = -1;  // a slab that is still being read
       for (int kt = first; kt < last; ++kt) {
@@ -190,24 +226,32 @@ template <class Traits, class Index, class Mma> struct Crossed {
         for (int b = 0; b < kBatches; ++b) {
 #pragma unroll
           for (int s = 0; s < Batch::kSteps; ++s) {
+            const bool aside = Traits::kEarly && b == 0 && s >= 4;
+            if (Traits::kEarly && b == 0 && s == 4) {
+              batch.join_rest();
+              batch.fetch(start, 1);
+            }
             barrier_wait(bars.full + slot * 8, phase);
             const uint64 at = kFixed | uint64(((slabs + slot * kSlab) & 0x3ffff) >> 4);
             wgmma_fence();
 #pragma unroll
             for (int h = 0; h < kHalves; ++h)
-              Mma::mma(acc[0], batch.at(s, h, 0), batch.at(s, h, 1), batch.at(s, h, 2), batch.at(s, h, 3), at + 2 * h);
+              Mma::mma(acc[0], element(batch, aside, s, h, 0), element(batch, aside, s, h, 1),
+                       element(batch, aside, s, h, 2), element(batch, aside, s, h, 3), at + 2 * h);
             wgmma_commit();
             wgmma_wait<1>();
             if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
             before = slot;
             if (++slot == kSlots) { slot = 0; phase ^= 1; }
             // By now the products of a whole batch's vectors have begun, so all of them have arrived.
-            if (b == kBatches - 1 && s == (kHalves == 2 ? 0 : 8) && again) leave(empty_a, lane);
+            if (b == kBatches - 1 && s == (kHalves == 2 ? 0 : 8) && again && !Traits::kEarly) leave(empty_a, lane);
+            // Else they have had a step's time to, and no earlier load passes the arrival, which is a release.
+            if (Traits::kEarly && b == 0 && s == 5) leave(empty_a, lane);
           }
           if (b + 1 < kBatches) {
-            batch.fetch(start, b + 1);
+            if (!Traits::kEarly) batch.fetch(start, b + 1);
           } else if (kt + 1 < last) {
-            barrier_wait(full_a, phase_a ^ 1);
+            wait_a(full_a, phase_a ^ 1);
             batch.fetch(start, 0);
           }
         }

@@ -26,6 +26,8 @@ SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
+WINDOW = 3  # pieces of A under way at a time: latency's worth of the copy engine
+WIDEST_EARLY = 192  # columns whose accumulators leave registers for a batch and a half of A
 WIDEST_WITH_C = 224  # columns; wider tiles that add C run out of registers
 ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
 
@@ -59,6 +61,7 @@ def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
     assert roles is not None
     assert roles.crossed is not None
     assert roles.a is not None
+    assert roles.b is not None
     apart = roles.a.copies % roles.consumers == 0 and roles.a.map.transaction_bytes * roles.a.copies == _loaded(base)
     more = min(SLOTS // 2, base.num_stages + (facts.smem_per_block - base.smem_bytes - 16) // (slab + 16))
     lines = (128, 64) if roles.a.map.span == 32 else (128,)
@@ -75,6 +78,15 @@ def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
                 yield replace(
                     base, num_stages=slots, smem_bytes=bytes_, estimate_us=base.estimate_us * factor,
                     roles=replace(roles, crossed=replace(roles.crossed, line=line, apart=by_group)),
+                )  # fmt: skip
+    if apart and base.split_k > 1 and base.block[1] <= WIDEST_EARLY and roles.b.map.span == 64:
+        for window in (0, WINDOW):
+            bytes_ = base.smem_bytes + (more - base.num_stages) * (slab + 16) + 16 + 8 * roles.a.copies * (window > 0)
+            crossed = replace(roles.crossed, line=64, apart=True, early=True, window=window)
+            if bytes_ <= facts.smem_per_block:
+                yield replace(
+                    base, num_stages=more, smem_bytes=bytes_, roles=replace(roles, crossed=crossed),
+                    estimate_us=base.estimate_us * (0.99 if window else 0.995),
                 )  # fmt: skip
 
 

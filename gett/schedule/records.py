@@ -148,12 +148,16 @@ class Crossed:
         line: Bytes that a miss of a row of 32 bytes brings into L2: 64, which the next k-tile finds there, or 128,
             for the next three.
         apart: Whether each warpgroup waits for its own rows of A alone, and gives their room back by itself.
+        early: Whether A's room is given back once half of the first of two batches has been used.
+        window: Pieces of A under way at a time; 0: all that there is room for.
     """
 
     unit_a: int
     unit_b: int
     line: int = 128
     apart: bool = False
+    early: bool = False
+    window: int = 0
 
 
 @dataclass(frozen=True, slots=True)

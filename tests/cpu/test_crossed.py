@@ -13,7 +13,7 @@ from gett.codegen.render import render_kernel
 from gett.jit import compile_kernel, resources
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.schedule.archs import arch_facts
-from gett.schedule.crossed import SHAPES, crossed_candidates
+from gett.schedule.crossed import SHAPES, WINDOW, crossed_candidates
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
@@ -36,6 +36,13 @@ def shape(s: Schedule) -> tuple[int, int]:
     """Runs of A and of B."""
     assert s.roles is not None
     return s.roles.a.map.span // 2, s.roles.b.map.span // 2
+
+
+def way(s: Schedule) -> tuple[bool, bool, int]:
+    """How A's room is shared, and when it is given back and filled."""
+    assert s.roles is not None
+    assert s.roles.crossed is not None
+    return s.roles.crossed.apart, s.roles.crossed.early, s.roles.crossed.window
 
 
 def test_only_crossed_units_get_them() -> None:
@@ -167,14 +174,16 @@ def test_all_ways_compile() -> None:
         firsts: dict[tuple[object, ...], Schedule] = {}
         for s in found:
             assert s.roles is not None
-            assert s.roles.crossed is not None
-            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None, s.roles.crossed.apart), s)
+            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None, way(s)), s)
             if case is MANY and s.block[1] >= 192:  # registers are scarcest where wide tiles add C
                 firsts.setdefault((s.block[1], s.box_n.dims[0].box % 8 == 0), s)
         jobs += [(s, render_kernel(plan, s)) for s in firsts.values()]
     assert {shape(s) for s, _ in jobs} == set(SHAPES)
     assert {s.split_k > 1 for s, _ in jobs} == {True, False}
     assert {s.roles.d is None for s, _ in jobs if s.roles is not None} == {True, False}
+    assert {way(s) for s, _ in jobs} == {
+        (False, False, 0), (True, False, 0), (True, True, 0), (True, True, WINDOW)
+    }  # fmt: skip
     texts = {k.source.text: k for _, k in jobs}
     with ThreadPoolExecutor(2) as pool:
         for found_in in pool.map(lambda k: resources(compile_kernel(k.source, "sm_90a")), texts.values()):

@@ -11,7 +11,7 @@ from gett.codegen.render import render_kernel
 from gett.jit import compile_kernel
 from gett.runtime.device import device_facts
 from gett.schedule.archs import arch_facts
-from gett.schedule.crossed import crossed_candidates
+from gett.schedule.crossed import WINDOW, crossed_candidates
 from gett.schedule.records import Schedule
 from tests.cases import DENSE, Case
 from tests.gpu.support import Problem, gemm_plan, run_case
@@ -32,15 +32,15 @@ def ways(problem: Problem) -> list[Schedule]:
     for s in crossed_candidates(gemm_plan(problem), arch_facts(device_facts().arch), 800):
         assert s.roles is not None
         way = (s.block[2], s.roles.a.map.span, s.block[1], s.split_k > 1, s.roles.d is None, s.exchanged)
-        found.setdefault((*way, apart(s)), s)
+        found.setdefault((*way, *kind(s)), s)
     return list(found.values())
 
 
-def apart(s: Schedule) -> bool:
-    """Whether each warpgroup has its own rows of A."""
+def kind(s: Schedule) -> tuple[bool, bool, int]:
+    """Whether each warpgroup has its own rows of A, gives them back early, and how many pieces are under way."""
     assert s.roles is not None
     assert s.roles.crossed is not None
-    return s.roles.crossed.apart
+    return s.roles.crossed.apart, s.roles.crossed.early, s.roles.crossed.window
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -51,8 +51,10 @@ def test_every_way_is_exact(cupy: Any, case: Case) -> None:
     schedules = ways(problem)
     assert len({s.roles.a.map.span for s in schedules if s.roles is not None}) == 2
     if case.name in ("crossed-wider", "crossed-many"):  # tiles of 128 rows
-        assert {apart(s) for s in schedules} == {True, False}
-    tried = [s for way in (False, True) for s in [x for x in schedules if apart(x) == way][:8]]
+        assert {kind(s)[0] for s in schedules} == {True, False}
+    if case.name == "crossed-wider":
+        assert {kind(s)[1:] for s in schedules} == {(False, 0), (True, 0), (True, WINDOW)}
+    tried = [s for k in sorted({kind(s) for s in schedules}) for s in [x for x in schedules if kind(x) == k][:8]]
     jobs = [*((problem, s) for s in tried), *((added, s) for s in ways(added)[:3])]
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda j: compile_kernel(render_kernel(gemm_plan(j[0]), j[1]).source, j[1].arch), jobs))
