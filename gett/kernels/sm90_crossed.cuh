@@ -76,6 +76,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kSpanA = Traits::WayA::kSpan, kSpanB = Traits::WayB::kSpan;
   static constexpr int kDepth = kSpanA / 2, kHalves = kSpanB / 32;  // k1 of a k-tile, instructions of a slab
   typedef CrossedBatch<kSpanA, kHalves> Batch;
+  static constexpr bool kJoined = !Traits::kHasC || kN <= 192;  // wide tiles that add C are short of registers
   static constexpr int kBatches = kDepth / Batch::kSteps;
   static constexpr int kSlab = kN * kSpanB;
   // D is staged where A was: the next tile's A has to wait for the stores, its B does not.
@@ -130,9 +131,14 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
-  // First k-tile of a slice, and the end of the one before: k-tiles are deep, so slices differ by one at most.
+  // First k-tile of a slice, and the last one's end: k-tiles are deep, so slices differ by one at most.
   static GETT_DEVICE int slice_begin(const Params& p, int slice) {
+    if constexpr (!Traits::kSplit) return 0;
     return p.k_tiles / p.split_k * slice + min(slice, p.k_tiles % p.split_k);
+  }
+
+  static GETT_DEVICE int slice_end(const Params& p, int slice) {
+    return Traits::kSplit ? slice_begin(p, slice + 1) : p.k_tiles;
   }
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
@@ -141,7 +147,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
-      for (int kt = slice_begin(p, id.slice), end = slice_begin(p, id.slice + 1); kt < end; ++kt, phase ^= 1) {
+      for (int kt = slice_begin(p, id.slice), end = slice_end(p, id.slice); kt < end; ++kt, phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
         // The last share first: D may be staged before it, and it need not wait until D has left. That the tile before
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
@@ -172,7 +178,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
-      for (int kt = slice_begin(p, id.slice), end = slice_begin(p, id.slice + 1); kt < end; ++kt) {
+      for (int kt = slice_begin(p, id.slice), end = slice_end(p, id.slice); kt < end; ++kt) {
         const auto k = Index::k_boxes_b(p, kt);
         for (int s = 0; s < kDepth; ++s) {
           barrier_wait(bars.empty + slot * 8, phase);
@@ -184,8 +190,15 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
-  static GETT_DEVICE uint32 element(const Batch& batch, bool aside, int s, int h, int q) {
-    return aside ? batch.rest_[s & 3][h][q] : batch.at(s, h, q);
+  // The fragments of step `s`.
+  static GETT_DEVICE void join(uint32 (&x)[kHalves][4], const Batch& batch, bool aside, int s) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h)
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        x[h][q] = aside ? batch.rest_[s & 3][h][q] : batch.at(s, h, q);
+        asm volatile("" : "+r"(x[h][q]));
+      }
   }
 
   // For a warpgroup's rows of A.
@@ -212,7 +225,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     int slot = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
-      const int first = slice_begin(p, id.slice), last = slice_begin(p, id.slice + 1);
+      const int first = slice_begin(p, id.slice), last = slice_end(p, id.slice);
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
@@ -231,13 +244,20 @@ template <class Traits, class Index, class Mma> struct Crossed {
               batch.join_rest();
               batch.fetch(start, 1);
             }
+            // Joined before the wait and opaque, so that the instructions of a slab make one group: else the compiler
+            // joins between them and waits for each.
+            uint32 x[kHalves][4];
+            if constexpr (kJoined) join(x, batch, aside, s);
             barrier_wait(bars.full + slot * 8, phase);
             const uint64 at = kFixed | uint64(((slabs + slot * kSlab) & 0x3ffff) >> 4);
             wgmma_fence();
 #pragma unroll
             for (int h = 0; h < kHalves; ++h)
-              Mma::mma(acc[0], element(batch, aside, s, h, 0), element(batch, aside, s, h, 1),
-                       element(batch, aside, s, h, 2), element(batch, aside, s, h, 3), at + 2 * h);
+              if constexpr (kJoined)
+                Mma::mma(acc[0], x[h][0], x[h][1], x[h][2], x[h][3], at + 2 * h);
+              else
+                Mma::mma(acc[0], batch.at(s, h, 0), batch.at(s, h, 1), batch.at(s, h, 2), batch.at(s, h, 3),
+                         at + 2 * h);
             wgmma_commit();
             wgmma_wait<1>();
             if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
