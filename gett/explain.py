@@ -160,6 +160,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
     parts = schedule.roles.parts if schedule.roles is not None else 1
     if parts > 1:
         facts.append(("", f"a tile of D is made in {parts} parts of {m} x {n}, staged one after the other"))
+    if schedule.roles is not None and schedule.roles.alone:
+        facts.append(("", "a block makes one tile of D, staged where the stages were"))
     for name, modes, box, block in (
         ("M", real.m, schedule.box_m, m * parts),
         ("N", real.n, schedule.box_n, n),
@@ -181,7 +183,7 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         elif move is not None:
             shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
             if roles is not None and roles.resident == name.lower():
-                shared += ", whole and once a block"
+                shared += ", once for a line of tiles" if roles.lines else ", whole and once a block"
             facts.append(
                 (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
             )

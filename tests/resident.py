@@ -20,6 +20,15 @@ CASES = (
     Case("kept-k-major", "akdbc,jk->cjbda", {"a": 48, "k": 48, "d": 2, "b": 3, "c": 96, "j": 24}),
     Case("kept-cut", "cr,srba->scba", {"c": 84, "r": 96, "s": 3, "b": 7, "a": 128}),
 )
+# Lines of tiles whose rows stay: either role, tails and full k-tiles, two k-tiles, batches, ragged lines, rows of a
+# wider swizzle, lines that blocks share.
+LINES = (
+    Case("line-short", "amji,cbkm->kjicba", {"a": 24, "m": 24, "j": 6, "i": 40, "c": 8, "b": 12, "k": 30}),
+    Case("line-full", "bmji,cakm->kjicba", {"b": 24, "m": 32, "j": 12, "i": 40, "c": 8, "a": 24, "k": 10}),
+    Case("line-two", "mk,nk->mn", {"m": 1400, "n": 1100, "k": 88}),
+    Case("line-batched", "lmk,lnk->lmn", {"l": 3, "m": 1100, "n": 840, "k": 40}),
+    Case("line-turned", "km,kn->nm", {"m": 1096, "n": 1032, "k": 48}),
+)
 
 
 def few(facts: ArchFacts, count: int = 2) -> ArchFacts:
@@ -33,10 +42,23 @@ def resident(plan: GemmPlan, facts: ArchFacts, limit: int = 40) -> list[Schedule
     for s in sm90_candidates(plan, few(facts), limit):
         roles = s.roles
         assert roles is not None
-        if roles.resident:
+        if roles.resident and not roles.lines:
             kept = roles.a if roles.resident == "a" else roles.b
             assert kept is not None
             way = (kept.major, kept.map.span, bool(kept.run), bool(kept.repeats))
             deep = (s.box_k.tiles > 1, s.box_k.size < s.block[2])
             kinds.setdefault((roles.resident, roles.ping_pong, roles.d is None, *way, *deep), s)
+    return list(kinds.values())
+
+
+def lined(plan: GemmPlan, facts: ArchFacts, limit: int = 60) -> list[Schedule]:
+    """One schedule of every kind in which the rows of a line of tiles stay."""
+    kinds: dict[tuple[object, ...], Schedule] = {}
+    for s in sm90_candidates(plan, few(facts, 3), limit):
+        roles = s.roles
+        assert roles is not None
+        if roles.lines:
+            ways = [(x.major, x.map.span) for x in (roles.a, roles.b) if x is not None]
+            deep = (s.box_k.tiles > 1, s.box_k.size < s.block[2])
+            kinds.setdefault((roles.resident, roles.ping_pong, roles.d is None, s.exchanged, *ways, *deep), s)
     return list(kinds.values())

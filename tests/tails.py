@@ -13,7 +13,7 @@ from tests.cases import Case
 CASES = (
     Case("mixed-24", "amji,cbkm->kjicba", {"a": 24, "m": 24, "j": 6, "i": 40, "c": 8, "b": 12, "k": 30}),
     Case("chunks-24", "bki,cak->icba", {"b": 7, "i": 24, "c": 32, "a": 33, "k": 24}),
-    Case("long-chunks-24", "cmi,bam->icba", {"c": 8, "m": 24, "i": 36, "b": 64, "a": 20}),
+    Case("long-chunks-24", "cmi,bam->icba", {"c": 8, "m": 24, "i": 40, "b": 64, "a": 20}),
     Case("spare-36", "cabkd,kj->dcjba", {"c": 2, "a": 48, "b": 5, "k": 36, "d": 48, "j": 24}),
     Case("thin-84", "abkc,kj->cbja", {"a": 32, "b": 18, "k": 84, "c": 40, "j": 24}),
     Case("k-major-40", "mk,nk->mn", {"m": 200, "n": 136, "k": 40}),

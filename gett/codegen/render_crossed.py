@@ -37,8 +37,7 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
     registers = EARLY_REGISTERS if roles.crossed.early else REGISTERS
-    thrifty = (64,) if roles.crossed.line == 128 else (32, 64)
-    pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, thrifty, registers)
+    pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True, registers)
     return render_pipeline(plan, schedule, pipeline)
 
 

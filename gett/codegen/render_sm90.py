@@ -55,8 +55,8 @@ class Pipeline:
     """A main loop: its header, its class, and what it takes of generated text.
 
     `copies` gives the functions that issue the loads, `traits` further members of `Traits`, `wgmma` the instruction.
-    `thrifty`: spans of rows that bring 64 bytes of memory into L2, not 128, since what lies behind will not be read
-    soon. `registers`: of a producing and of a multiplying thread, where nothing is gathered.
+    `thrifty`: rows of 64 bytes fetch no neighbour from memory, since it will not be read soon. `registers`: of a
+    producing and of a multiplying thread, where nothing is gathered.
     """
 
     header: str
@@ -64,7 +64,7 @@ class Pipeline:
     copies: Copies
     wgmma: str
     traits: str = ""
-    thrifty: tuple[int, ...] = ()
+    thrifty: bool = False
     registers: tuple[int, int] = (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
 
 
@@ -135,9 +135,9 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     return finish_kernel(schedule, contraction, "gett_sm90", text, grid, threads, tiles, packed, maps)
 
 
-def _spec(made: TmaMap, dtype: str, move: BulkMove | None, thrifty: tuple[int, ...]) -> TensorMapSpec:
+def _spec(made: TmaMap, dtype: str, move: BulkMove | None, thrifty: bool) -> TensorMapSpec:
     box = store_pieces(made)[0] if move is None else part_box(move)
-    promotion = L2_PROMOTION - 1 if made.span in thrifty else L2_PROMOTION
+    promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
     return TensorMapSpec(DATA_TYPES[dtype], made.extents, made.strides[1:], box, SWIZZLES[made.span], promotion)
 
 
@@ -263,6 +263,7 @@ def _traits(
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
+  static constexpr bool kAlone = {cpp_bool(roles.alone)};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
@@ -271,7 +272,7 @@ def _traits(
   static constexpr bool kGather = {cpp_bool(gathers)};
   static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
   static constexpr int kTransactionBytes = {sum(bytes_of.values())};
-  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")};
+  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.lines)};
   static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};

@@ -8,14 +8,18 @@
 // one stores while the other multiplies.
 //
 // An operand that is small and the same for every tile may stay (kKeepTiles): it is fetched once, whole, behind the
-// stages, which then hold the other operand alone.
+// stages, which then hold the other operand alone. Or its rows of one line of tiles stay (kKeepLines): a block makes
+// neighbouring tiles and fetches the next line's rows while it multiplies with this one's (sm90_keep.cuh).
 //
 // A tile of D may be made in kParts parts, neighbours along the last dimension of M's box: the accumulators of one are
 // staged, then those of the next, and the whole leaves at once, in rows longer than the accumulators would allow.
+//
+// A block that makes one tile (kAlone) stages it where the stages were: more of them are under way.
 #pragma once
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_epilogue.cuh"
 #include "gett/sm90_gather.cuh"
+#include "gett/sm90_keep.cuh"
 #include "gett/sm90_tail.cuh"
 
 namespace gett {
@@ -76,9 +80,11 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kStageBytes = kStageA + (kKeepB ? 0 : TileB::kBytes);
   static constexpr int kKept = Traits::kStages * kStageBytes;  // where it lies
   static constexpr int kKeepPitch = kKeepA ? TileA::kPitch : TileB::kPitch;
+  typedef Keep<Traits, kKeepPitch> Kept;
   static constexpr int kKeepBytes =
-      kKeepTiles == 0 ? 0 : (kKeepTiles - 1) * kKeepPitch + (kKeepA ? TileA::kBytes : TileB::kBytes);
-  static constexpr int kStore = kKept + kKeepBytes;  // where staging buffers begin
+      kKeepTiles == 0 ? 0 : (Kept::kTiles - 1) * kKeepPitch + (kKeepA ? TileA::kBytes : TileB::kBytes);
+  static constexpr int kLoaded = kKept + kKeepBytes;
+  static constexpr int kStore = Traits::kAlone ? 0 : kLoaded;  // where staging buffers begin
   typedef TileTail<TileA, Traits::kRowsA, Traits::kHeldA, Traits::kBlockK, kE> TailA;
   typedef TileTail<TileB, Traits::kRowsB, Traits::kHeldB, Traits::kBlockK, kE> TailB;
   static constexpr int kSteps = Traits::kBlockK / (32 / kE);
@@ -89,10 +95,13 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kStaging = Traits::kSplit ? 0 : Out::kStaging;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
   // Of stages, of two staging buffers, of the operand that stays.
-  static constexpr int kBarrierBytes = (2 * Traits::kStages + 2 + (kKeepTiles > 0)) * 8;
+  static constexpr int kBarrierBytes = (2 * Traits::kStages + 2) * 8 + Kept::kBarrierBytes;
+  // Where barriers begin.
+  static constexpr int kBarriers = Traits::kAlone && kLoaded > kStoreBytes ? kLoaded : kStore + kStoreBytes;
   typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
-  static constexpr int kSmemBytes = 1024 + kStore + kStoreBytes + kBarrierBytes + Needs::kBytes;
+  static constexpr int kSmemBytes = 1024 + kBarriers + kBarrierBytes + Needs::kBytes;
   static constexpr bool kWhole = Traits::kParts == 1;
+  static_assert(!Traits::kAlone || (Out::kSender && kWhole && !Traits::kPingPong), "the tile's stages are behind it");
   static_assert(kWhole || (Out::kSender && !Traits::kPingPong && !Traits::kSplit), "parts are staged together");
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
@@ -100,7 +109,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u;
     char* const smem = raw + (start - smem_address(raw));
-    const uint32 full = start + kStore + kStoreBytes, empty = full + Traits::kStages * 8;
+    const uint32 full = start + kBarriers, empty = full + Traits::kStages * 8;
     const uint32 free = empty + Traits::kStages * 8;  // staging buffers
     const int thread = threadIdx.x;
     if (thread == 0) {
@@ -110,7 +119,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
-      if constexpr (kKeepTiles > 0) barrier_init(kept_barrier(empty), 1);
+      Kept::init(kept_barrier(empty));
       barrier_fence();
     }
     Group::sync();
@@ -118,7 +127,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     if (thread < kProducers) {
       registers_down<Traits::kProducerRegs>();
       if constexpr (Traits::kGather) {
-        char* const ring = smem + kStore + kStoreBytes + kBarrierBytes;
+        char* const ring = smem + kBarriers + kBarrierBytes;
         GatherProducer<Traits, Index>::run(p, ring, start, kStageBytes, TileA::kBytes, full, empty, thread);
       } else if (thread < 32) {
         produce(p, start, full, empty, thread);
@@ -143,30 +152,21 @@ template <class Traits, class Index, class Mma> struct Sm90 {
 
   // Tiles of an operand: one a stage, or those that stay.
   static GETT_DEVICE Tiles staged_at(uint32 start, int at) { return {start + at, Traits::kStages, kStageBytes}; }
-  static GETT_DEVICE Tiles kept_at(uint32 start) { return {start + kKept, kKeepTiles, kKeepPitch}; }
+  static GETT_DEVICE Tiles kept_at(uint32 start) { return {start + kKept, Kept::kTiles, kKeepPitch}; }
 
   static GETT_DEVICE uint32 kept_barrier(uint32 empty) { return empty + (Traits::kStages + 2) * 8; }
-
-  // Fetches the operand that stays: every tile has the same rows of it, so the first tile's coordinates will do.
-  static GETT_DEVICE void keep(const Params& p, uint32 start, uint32 bar) {
-    const auto at = Index::boxes(p, 0, 0, 0);
-    barrier_expect(bar, kKeepTiles * Traits::kKeepTransaction);
-#pragma unroll 1
-    for (int kt = 0; kt < kKeepTiles; ++kt) Index::load_kept(p, at, kt, start + kKept + kt * kKeepPitch, bar);
-  }
 
   static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty, int lane) {
     int stage = 0, turn = 0;
     const Group group;
     uint32 phase = 1;  // a fresh barrier lets the wait for its previous phase through
-    if constexpr (kKeepTiles > 0) {
-      if (elected()) keep(p, start, kept_barrier(empty));
-      __syncwarp();
-    }
+    Kept kept(p, kept_barrier(empty));
     Ahead<Traits, typename Index::Boxes> ahead;
-    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+    const int end = Group::end(p);
+    for (int t = Group::first(p); t < end; t += Group::step(), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
       auto at = from_lane(ahead.found_, turn % 32);
+      kept.template fetch<Index>(p, t, at, start + kKept);
       const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, ahead.id_.slice, turn % 32) : 0;
 #pragma unroll 1
       for (int part = 0; part < Traits::kParts; ++part) {
@@ -202,21 +202,24 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     uint32 phase = 0;
     // Ping-pong: main loops take turns. It is more than courtesy: a barrier's parity tells neighbouring phases apart
     // only, so a warpgroup may not wait for a stage before the other has seen all stages that come first.
-    if constexpr (kKeepTiles > 0) barrier_wait(kept_barrier(empty), 0);
+    Kept here(p, kept_barrier(empty));
     if constexpr (Traits::kPingPong) {
       static_assert(Traits::kConsumers == 2, "two warpgroups take turns");
       if (group == 1) named_arrive(kOrder, 256);
     }
-    for (int t = Group::first(); t < p.tiles; t += Group::step(), ++turn) {
+    const int end = Group::end(p);
+    for (int t = Group::first(p); t < end; t += Group::step(), ++turn) {
       // Where the tile lies is nobody's concern here if a warp of its own sends it off.
       const TileId id = Out::kSender ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);
+      here.pass(t, lane);
       if (Traits::kPingPong && turn % Traits::kConsumers != group) {  // the others' stages
         const int ahead = stage + (last - first);
         phase ^= (ahead / Traits::kStages) & 1;
         stage = ahead % Traits::kStages;
         continue;
       }
+      here.wait();
 #pragma unroll 1
       for (int part = 0; part < Traits::kParts; ++part) {
         Acc acc[kMi][kN / 2];
@@ -233,7 +236,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         int released = -1;
         for (int kt = first; kt < last; ++kt) {
           barrier_wait(full + stage * 8, phase);
-          const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + kt * kKeepPitch;
+          const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + (here.slot() * kKeepTiles + kt) * kKeepPitch;
           const uint32 a = kKeepA ? kept : at, b = kKeepB ? kept : at + kStageA;
           wgmma_fence();
 #pragma unroll

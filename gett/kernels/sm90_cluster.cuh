@@ -55,8 +55,19 @@ template <class Traits> struct Cluster {
     }
   }
 
-  static GETT_DEVICE int first() { return blockIdx.x / kSize; }
-  static GETT_DEVICE int step() { return gridDim.x / kSize; }
+  // Tiles of this cluster: from `first` to below `end` by `step`. Neighbours where an operand stays for a line of them.
+  template <class Params> static GETT_DEVICE int first(const Params& p) {
+    const int own = blockIdx.x / kSize;
+    return Traits::kKeepLines ? share_of(p, own) : own;
+  }
+  template <class Params> static GETT_DEVICE int end(const Params& p) {
+    return Traits::kKeepLines ? share_of(p, blockIdx.x / kSize + 1) : p.tiles;
+  }
+  static GETT_DEVICE int step() { return Traits::kKeepLines ? 1 : gridDim.x / kSize; }
+  template <class Params> static GETT_DEVICE int share_of(const Params& p, int block) {
+    const int blocks = gridDim.x / kSize, each = p.tiles / blocks;
+    return block * each + min(block, p.tiles - each * blocks);
+  }
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
     if constexpr (kSize == 1) return locate_tile(p, t);
     struct { int tiles_m, tiles_n, group_m, split_k; } const q = {

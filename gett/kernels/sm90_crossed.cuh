@@ -10,6 +10,9 @@
 // kEarly: the second batch of a k-tile of A is fetched as soon as half of the first has been used, into registers of
 // which a batch and a half must be had, so that A's room is empty for most of the k-tile. kWindow: so many pieces of A
 // are under way at a time, for the copy engine serves who came first, and slabs would wait behind a whole tile of A.
+//
+// Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
+// in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
 #pragma once
 #include "gett/sm90_epilogue.cuh"
 
@@ -131,15 +134,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
-  // First k-tile of a slice, and the last one's end: k-tiles are deep, so slices differ by one at most.
-  static GETT_DEVICE int slice_begin(const Params& p, int slice) {
-    if constexpr (!Traits::kSplit) return 0;
-    return p.k_tiles / p.split_k * slice + min(slice, p.k_tiles % p.split_k);
-  }
-
-  static GETT_DEVICE int slice_end(const Params& p, int slice) {
-    return Traits::kSplit ? slice_begin(p, slice + 1) : p.k_tiles;
-  }
+  // Slices take k-tiles in turn. Without slices the compiler knows that all are one block's.
+  static GETT_DEVICE int first_tile(int slice) { return Traits::kSplit ? slice : 0; }
+  static GETT_DEVICE int tile_step(const Params& p) { return Traits::kSplit ? p.split_k : 1; }
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     constexpr int kPer = Traits::kPieces / kShares, kUnroll = Traits::kEarly ? 1 : 8;  // registers are short
@@ -147,7 +144,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
-      for (int kt = slice_begin(p, id.slice), end = slice_end(p, id.slice); kt < end; ++kt, phase ^= 1) {
+      for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p), phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
         // The last share first: D may be staged before it, and it need not wait until D has left. That the tile before
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
@@ -178,7 +175,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
-      for (int kt = slice_begin(p, id.slice), end = slice_end(p, id.slice); kt < end; ++kt) {
+      for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p)) {
         const auto k = Index::k_boxes_b(p, kt);
         for (int s = 0; s < kDepth; ++s) {
           barrier_wait(bars.empty + slot * 8, phase);
@@ -225,16 +222,16 @@ template <class Traits, class Index, class Mma> struct Crossed {
     int slot = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
-      const int first = slice_begin(p, id.slice), last = slice_end(p, id.slice);
+      const int count = Traits::kSplit ? (p.k_tiles - id.slice + p.split_k - 1) / p.split_k : p.k_tiles;
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
       wait_a(full_a, phase_a);
       batch.fetch(start, 0);
       int before = -1;  // a slab that is still being read
-      for (int kt = first; kt < last; ++kt) {
+      for (int i = 0; i < count; ++i) {
         // D is staged where the last k-tile was: the next tile's A waits for the sender, or for those who store.
-        const bool again = Traits::kSplit || Traits::kStoreBox || kt + 1 < last;
+        const bool again = Traits::kSplit || Traits::kStoreBox || i + 1 < count;
 #pragma unroll
         for (int b = 0; b < kBatches; ++b) {
 #pragma unroll
@@ -270,7 +267,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
           }
           if (b + 1 < kBatches) {
             if (!Traits::kEarly) batch.fetch(start, b + 1);
-          } else if (kt + 1 < last) {
+          } else if (i + 1 < count) {
             wait_a(full_a, phase_a ^ 1);
             batch.fetch(start, 0);
           }

@@ -67,7 +67,9 @@ template <class Traits, class Index> struct Epilogue {
       const int rows = Traits::kParts > 1 ? part * Traits::kBoxM : 0;  // before those of this part
       // Each warpgroup for itself: one that is ahead stores while another still multiplies.
       if constexpr (kSender) {
-        if (part == 0) {
+        if constexpr (Traits::kAlone) {
+          sync();  // the stages, which the staged tile replaces, have been read by all
+        } else if (part == 0) {
           barrier_wait(free_, phase_);
           phase_ ^= 1;
         }
@@ -122,7 +124,8 @@ template <class Traits, class Index> struct Epilogue {
   static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
     Ahead<Traits, typename Index::Place> ahead;
-    for (int t = Cluster<Traits>::first(); t < p.tiles; t += Cluster<Traits>::step(), ++turn) {
+    const int end = Cluster<Traits>::end(p);
+    for (int t = Cluster<Traits>::first(p); t < end; t += Cluster<Traits>::step(), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
       const auto place = from_lane(ahead.found_, turn % 32);

@@ -22,7 +22,7 @@ template <class Traits, class Found> struct Ahead {
   template <class Params, class F> GETT_DEVICE void next(const Params& p, int t, int turn, int lane, F&& find) {
     if (turn % 32) return;
     const int own = t + lane * Cluster<Traits>::step();
-    id_ = Cluster<Traits>().locate(p, own < p.tiles ? own : t);
+    id_ = Cluster<Traits>().locate(p, own < Cluster<Traits>::end(p) ? own : t);
     found_ = find(id_);
   }
 };

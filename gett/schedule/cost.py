@@ -25,6 +25,7 @@ REDUCE_TURNED = 1.09  # ... and once more where D does not run along N
 SYNC_CLOCKS = 68.0  # fitted: of a k-tile, whatever it holds
 COPY_LATENCY = 1450.0  # fitted: clocks of a copy, spread over the stages in flight
 LOAD_LATENCY = 565.0  # fitted: of a load through registers, one k-tile in flight
+FEW_WARPS = 20.0  # of an SM that hide nothing: single elements through registers in blocks of one or two k-tiles
 ACCESS_CLOCKS, PRODUCT_CLOCKS = 26.0, 12.0  # fitted: of a thread's accesses and a warp's products, one after the other
 COPY_BYTES = {16: 103.0, 8: 62.0, 4: 21.0}  # fitted: bytes per clock of asynchronous copies by their width
 LOAD_CLOCKS, STORE_CLOCKS = 2.4, 2.4  # fitted: a warp's load, and its store of one element to shared memory
@@ -122,6 +123,8 @@ def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFact
         if left:
             beside = -(-left // facts.sm_count)
             clocks += steps * max(beside * tile.busy, tile.latency) + tile.start + beside * tail
+        if steps <= 2 and not (s.a.asynchronous or s.b.asynchronous) and 1 in (s.a.vector, s.b.vector):
+            clocks *= 1.0 + FEW_WARPS / (per_sm * s.threads / 32)
         memory = (read * READ_SHARE + (written if split == 1 else 0)) / facts.dram_tbps * 1e-6
         memory /= min(1.0, blocks / facts.sm_count)
         main = ((clocks / us) ** 4 + memory**4) ** 0.25

@@ -29,6 +29,7 @@ MEMORY_ROW_CLOCKS = 2.4  # and any row that comes from memory, for as many as ca
 STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
+PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
 PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
@@ -76,6 +77,7 @@ class Sm90Shape:
     cluster: tuple[int, int] = (1, 1)
     filled: Box | None = None
     resident: str = ""
+    lines: bool = False
     part: Side | None = None  # what the accumulators hold of M's box, where several make a tile of D
 
     @property
@@ -222,6 +224,12 @@ class Sm90Model:
         both = (("a", A, part, shape.cluster[1]), ("b", B, shape.n, shape.cluster[0]))
         loads = [(t, s, c) for name, t, s, c in both if name != shape.resident]
         l2_clocks = sum(self.copy_clocks(t, s, self.box_of(t, shape), c) for t, s, c in loads)
+        # What stays for a line of tiles comes once a line, or a block's share of it.
+        again = 0.0
+        if shape.lines:
+            name, t, s, c = next(x for x in both if x[0] == shape.resident)
+            line = (shape.n if name == "a" else shape.m).box.tiles
+            again = k_tiles * self.copy_clocks(t, s, self.box_of(t, shape), c) / min(line, tiles / facts.sm_count)
         # One engine moves the rows of loads and of stores.
         others = {A: shape.n.box.tiles, B: shape.m.box.tiles}
         row_clocks = sum(self.engine_clocks(t, s, self.box_of(t, shape), c, others[t]) for t, s, c in loads)
@@ -231,6 +239,7 @@ class Sm90Model:
         }  # fmt: skip
         slowest = max(limits, key=lambda name: limits[name])
         per_k = limits[slowest] * CLUSTERS[shape.cluster]
+        outputs = plan.extent_m * plan.extent_n * plan.extent_l
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
@@ -245,11 +254,13 @@ class Sm90Model:
                 else loop + tail + 500 * shape.parts
             )
             work += 150.0 if wide > 1 else 0.0
+            work += again
             busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
+            us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)

@@ -16,7 +16,8 @@ from gett.schedule.cost import LAUNCH_US
 from gett.schedule.cost_sm90 import FILL_US, Side, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
-from gett.schedule.sm90 import ALIGN, TYPES, _cut_of, _d_map, _Search, _up
+from gett.schedule.room import ALIGN
+from gett.schedule.sm90 import TYPES, _cut_of, _d_map, _Search, _up
 from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
@@ -53,9 +54,9 @@ def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> lis
 
 
 def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
-    """Other ways for the same tiles: A by warpgroup, more of B under way, less of A in L2 before its time.
+    """Other ways for the same tiles: A by warpgroup, more of B under way, A's room given back early.
 
-    The model cannot tell them apart; the factors say only what is to be tried first.
+    The factors say no more than what a simulation of the copy engine's queue would try first.
     """
     roles, slab = base.roles, _slab(base)
     assert roles is not None
@@ -64,25 +65,21 @@ def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
     assert roles.b is not None
     apart = roles.a.copies % roles.consumers == 0 and roles.a.map.transaction_bytes * roles.a.copies == _loaded(base)
     more = min(SLOTS // 2, base.num_stages + (facts.smem_per_block - base.smem_bytes - 16) // (slab + 16))
-    lines = (128, 64) if roles.a.map.span == 32 else (128,)
     for slots in sorted({base.num_stages, max(more, base.num_stages)}):
-        for line in lines:
-            for by_group in (False, True) if apart else (False,):
-                bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + 16 * by_group
-                if (slots, line, by_group) == (base.num_stages, 128, False) or bytes_ > facts.smem_per_block:
-                    continue
-                # Only long sums of few tiles read A from memory, where a line of two k-tiles stays until it is used.
-                few = base.split_k > 1
-                factor = (1.0 if (line == 64) == few else 1.002) * (0.998 if by_group else 1.0)
-                factor *= (0.999 if few else 1.001) if slots > base.num_stages else 1.0
-                yield replace(
-                    base, num_stages=slots, smem_bytes=bytes_, estimate_us=base.estimate_us * factor,
-                    roles=replace(roles, crossed=replace(roles.crossed, line=line, apart=by_group)),
-                )  # fmt: skip
+        for by_group in (False, True) if apart else (False,):
+            bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + 16 * by_group
+            if (slots, by_group) == (base.num_stages, False) or bytes_ > facts.smem_per_block:
+                continue
+            deeper = 1.0 if slots == base.num_stages else 0.999 if base.split_k > 1 else 1.001
+            yield replace(
+                base, num_stages=slots, smem_bytes=bytes_,
+                estimate_us=base.estimate_us * deeper * (0.998 if by_group else 1.0),
+                roles=replace(roles, crossed=replace(roles.crossed, apart=by_group)),
+            )  # fmt: skip
     if apart and base.split_k > 1 and base.block[1] <= WIDEST_EARLY and roles.b.map.span == 64:
         for window in (0, WINDOW):
             bytes_ = base.smem_bytes + (more - base.num_stages) * (slab + 16) + 16 + 8 * roles.a.copies * (window > 0)
-            crossed = replace(roles.crossed, line=64, apart=True, early=True, window=window)
+            crossed = replace(roles.crossed, apart=True, early=True, window=window)
             if bytes_ <= facts.smem_per_block:
                 yield replace(
                     base, num_stages=more, smem_bytes=bytes_, roles=replace(roles, crossed=crossed),

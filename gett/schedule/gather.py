@@ -21,8 +21,9 @@ from gett.schedule.cost_gather import SINGLE, GatherModel, GatherShape, ring_byt
 from gett.schedule.cost_sm90 import Side
 from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
+from gett.schedule.room import ALIGN
 from gett.schedule.rows import row_length
-from gett.schedule.sm90 import ALIGN, TYPES, Roles, _d_map
+from gett.schedule.sm90 import TYPES, Roles, _d_map
 from gett.schedule.sm90 import _Search as _BulkSearch
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim

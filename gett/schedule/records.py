@@ -145,8 +145,6 @@ class Crossed:
 
     Attributes:
         unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
-        line: Bytes that a miss of a row of 32 bytes brings into L2: 64, which the next k-tile finds there, or 128,
-            for the next three.
         apart: Whether each warpgroup waits for its own rows of A alone, and gives their room back by itself.
         early: Whether A's room is given back once half of the first of two batches has been used.
         window: Pieces of A under way at a time; 0: all that there is room for.
@@ -154,7 +152,6 @@ class Crossed:
 
     unit_a: int
     unit_b: int
-    line: int = 128
     apart: bool = False
     early: bool = False
     window: int = 0
@@ -179,8 +176,10 @@ class WarpRoles:
         rows: Elements of D's rows, where a tile without a tensor map leaves row by row; 0: in vectors.
         resident: The operand (`"a"` or `"b"`) that a block fetches once, whole, and keeps in shared memory of its own;
             stages then hold the other. Empty where both come with every k-tile.
+        lines: Whether it stays for a line of tiles that need the same rows of it, which a block makes one by one.
         parts: Tiles of A that make one tile of D, neighbours along the last tiled dimension of M's box, which covers
             all of them; the schedule's `block` is one part.
+        alone: Whether a block makes one tile of D, staged where the stages were.
     """
 
     consumers: int
@@ -198,7 +197,9 @@ class WarpRoles:
     crossed: Crossed | None = None
     rows: int = 0
     resident: str = ""
+    lines: bool = False
     parts: int = 1
+    alone: bool = False
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

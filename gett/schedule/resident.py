@@ -1,17 +1,20 @@
 """Operands that stay: one so small that a block fetches it once and multiplies every tile of the other with it.
 
-Owns when that is possible and how much shared memory it takes. Knows plans and boxes, no tensor map and no text.
+Or K is so short that the rows of a line of tiles stay while a block makes its tiles one by one. Owns when that is
+possible and how much shared memory it takes. Knows plans and boxes, no tensor map and no text.
 """
 
 from __future__ import annotations
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.cost_sm90 import Side
+from gett.schedule.room import ALIGN
 from layouts.box import Box
 
-ALIGN = 1024  # k-tiles start at multiples of the widest swizzle's period
 MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy
 TILES = 2  # of the other operand that a block makes at least
+LINE = 8  # tiles that need the same rows, at least, where they stay for a line of tiles
+SMALL = 16 * 2**20  # bytes of the other operand, which every line reads again, out of L2
 GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
 
 
@@ -32,8 +35,18 @@ def may_stay(name: str, kept: Side, box_k: Box, size: int, tiles: int, sm_count:
     return kept_bytes(name, kept.rows, box_k.size * size, box_k.tiles) <= MOST
 
 
+def may_stay_for_lines(name: str, kept: Side, other: Side, box_k: Box, size: int, batches: int, sm_count: int) -> bool:
+    """Whether the rows of a line of tiles fit twice, and lines are long enough and cheap enough to walk along."""
+    tiles = kept.box.tiles * other.box.tiles * batches
+    if kept.box.tiles * batches == 1 or other.box.tiles < LINE or tiles < LINE * sm_count:
+        return False
+    if other.box.volume * box_k.volume * size > SMALL:
+        return False
+    return kept_bytes(name, kept.rows, box_k.size * size, 2 * box_k.tiles) <= MOST
+
+
 def kept_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
-    """Shared memory for all k-tiles of operand `name`, whose rows take `deep` bytes of each.
+    """Shared memory for `tiles` k-tiles of operand `name`, whose rows take `deep` bytes of each.
 
     They follow each other without the room that instructions want behind a tile: what lies there is the next one.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gett.plan import D, GemmPlan, itemsize
 from layouts.box import Box
 
-SHORTEST = 20  # elements: rows below it have hardly a whole chunk
+SHORTEST = 32  # elements: rows of 23 to 31 took half as long again as elements one by one
 ROW_BYTES = 2  # of an element
 PASS_SLOTS = 95.0  # instructions of a warp for one pass over the rows that its lanes share
 PASS_CLOCKS = 14.0  # of shared memory and the way to L2 for such a pass

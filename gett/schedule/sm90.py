@@ -14,12 +14,13 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cluster import SHARING, share
+from gett.schedule.cluster import SHARING, cluster_tiles, share
 from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Schedule, Split, StageSteps, WarpRoles
-from gett.schedule.resident import kept_bytes, may_stay, small_operands, staged_bytes
+from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
+from gett.schedule.room import ALIGN, divide, divide_kept
 from gett.schedule.space import bounded_split
 from gett.schedule.supers import parts, super_tiles
 from gett.schedule.tails import STEP, depth, filled_box, row_bytes, tail_boxes, tail_move
@@ -28,7 +29,6 @@ from layouts.modes import Strided
 from layouts.tma import Refusal, TmaMap, tma_map
 
 TYPES = ("float16", "bfloat16")
-ALIGN = 1024  # stages start at multiples of the widest swizzle's period
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class _Choice:
     cluster: tuple[int, int] = (1, 1)
     filled: Box | None = None
     resident: str = ""
+    lines: bool = False  # it stays for a line of tiles
     part: Side | None = None  # of `m`, where several tiles of A make one of D
 
 
@@ -75,7 +76,6 @@ ROLES = (
 )
 IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
 LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
-DEEPEST = 16  # stages of the loop where an operand stays
 RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
 
@@ -174,13 +174,19 @@ class _Search:
                     yield choice
 
     def resident(self, choice: _Choice) -> list[_Choice]:
-        """The same tile with a small operand that stays in shared memory."""
-        if not self.small:
-            return []
+        """The same tile with a small operand that stays in shared memory, or its rows for a line of tiles."""
         tiles = choice.m.box.tiles * choice.n.box.tiles * self.plan.extent_l
         sides = {"a": choice.m, "b": choice.n}
         limits = choice.k, self.size, tiles, self.facts.sm_count
-        return [replace(choice, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
+        found = [replace(choice, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
+        if found or choice.part is not None:
+            return found
+        lines = choice.k, self.size, self.plan.extent_l, self.facts.sm_count
+        return [
+            replace(choice, resident=name, lines=True)
+            for name, other in (("a", "b"), ("b", "a"))
+            if may_stay_for_lines(name, sides[name], sides[other], *lines)
+        ]
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the cost model sees of a choice."""
@@ -188,7 +194,7 @@ class _Search:
         block = (roles.rows, _up(choice.n.box.size, 8), depth(choice.k))
         return Sm90Shape(
             roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
-            choice.filled, choice.resident, choice.part,
+            choice.filled, choice.resident, choice.lines, choice.part,
         )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
@@ -293,40 +299,49 @@ class _Search:
             staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
             staged = _up(staged, ALIGN if stage_plan.span > 16 else 128)
             store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
-        fixed = ALIGN + store + (2 * 8 + 2) * 8  # barriers of at most 8 stages and 2 staging buffers
-        room = self.facts.smem_per_block - fixed
+        capacity = self.facts.smem_per_block
         if choice.resident:
             which = "ab".index(choice.resident)
-            kept = kept_bytes(choice.resident, rows[which], deep[which], box_k.tiles)
-            if (room - kept - 8) // stage < min(8, room // staged_bytes("", rows, deep)):
-                return None  # what stays must not cost a stage
-            more = 2 * 8 * (DEEPEST - 8) + 8  # barriers of more stages, which are small now, and of what stays
-            room, fixed = room - kept - more, fixed + kept + more
-        stages = min(DEEPEST if choice.resident else 8, room // stage)
-        if stages < 2:
+            if choice.lines and split > 1:
+                return None
+            kept = kept_bytes(choice.resident, rows[which], deep[which], box_k.tiles * (2 if choice.lines else 1))
+            room = divide_kept(capacity, stage, store, kept, staged_bytes("", rows, deep))
+        else:
+            clusters = cluster_tiles(box_m.tiles, box_n.tiles, choice.cluster) * plan.extent_l
+            single = clusters <= self.facts.sm_count // math.prod(choice.cluster)
+            single &= d is not None and choice.part is None and not roles.ping_pong
+            room = divide(capacity, stage, store, box_k.tiles, single)
+        if room is None:
             return None
         return Schedule(
-            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1), num_stages=stages,
-            box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
+            family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1),
+            num_stages=room.stages, box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]), smem_bytes=fixed + stages * stage,
+            group_m=self.raster(choice), smem_bytes=room.size,
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster,
-                resident=choice.resident, parts=parts(choice.m, choice.part),
+                resident=choice.resident, lines=choice.lines, parts=parts(choice.m, choice.part), alone=room.alone,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up; of equals, many shallow ones start sooner.
             estimate_us=best.us
-            * (1.0 if stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
+            * (1.0 if room.stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2)
             * (1.01 if block[2] >= 128 else 1.0),
             bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {box_k.size} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
             + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else "")
             + (f", {choice.resident.upper()} resident" if choice.resident else "")
+            + (" for a line of tiles" if choice.lines else "")
             + (f", {parts(choice.m, choice.part)} of them a tile of D" if choice.part is not None else ""),
         )  # fmt: skip
+
+    def raster(self, choice: _Choice) -> int:
+        """Rows of tiles that are visited together."""
+        if choice.lines:
+            return 1 if choice.resident == "a" else choice.m.box.tiles
+        return max(1, min(8, choice.m.box.tiles) // choice.cluster[0])
 
     def move(self, plan: GemmPlan, tensor: int, side: tuple[Strided, ...], cut: Side, box_k: Box) -> BulkMove | None:
         """The tensor map of an operand, None where there is none."""

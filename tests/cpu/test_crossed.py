@@ -112,23 +112,6 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
         assert roles.a.map.transaction_bytes == roles.a.pitch  # no padding between pieces
 
 
-def test_lines_are_those_of_the_tensor_maps() -> None:
-    """A's promotion follows the field where rows have 32 bytes, and B's rows of 64 never bring their neighbours."""
-    plan, found = of(LONG)
-    seen = set()
-    for s in found:
-        assert s.roles is not None
-        assert s.roles.crossed is not None
-        promoted = {role: spec.l2_promotion for role, _, spec in render_kernel(plan, s).launches[0].maps}
-        span_a, span_b = s.roles.a.map.span, s.roles.b.map.span
-        if span_a == 32:
-            assert promoted["a"] == (2 if s.roles.crossed.line == 128 else 1)
-            seen.add(s.roles.crossed.line)
-        if span_b == 64:
-            assert promoted["b"] == 1
-    assert seen == {64, 128}
-
-
 def place(plan: GemmPlan, s: Schedule, local: int, k1: int, k2: int, side: str, unit_a: int, unit_b: int) -> list[int]:
     """Coordinate in an operand's modes l, m (n), k of a row and a pair of k, relative to the tile."""
     box = s.box_m if side == "m" else s.box_n

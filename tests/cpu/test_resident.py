@@ -23,7 +23,7 @@ from layouts.box import Box
 from tests.cases import DENSE, Case
 from tests.clusters import clustered
 from tests.cpu.test_cluster import coordinates, places, read_at
-from tests.resident import CASES, few, resident
+from tests.resident import CASES, LINES, few, lined, resident
 
 FACTS = arch_facts("sm_90a")
 
@@ -126,7 +126,9 @@ def test_an_operand_stays_only_where_every_tile_needs_it() -> None:
         ("mk,kn->mn", {"m": 256, "k": 128, "n": 64}),  # too few tiles
     ):
         plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
-        assert all(s.roles is not None and not s.roles.resident for s in sm90_candidates(plan, FACTS, 60))
+        for s in sm90_candidates(plan, FACTS, 60):
+            assert s.roles is not None
+            assert s.roles.lines or not s.roles.resident
 
 
 def test_the_schedule_is_said_and_kept() -> None:
@@ -152,6 +154,43 @@ def test_kernels_compile_and_agree_on_the_layout(tmp_path: object, monkeypatch: 
     added = make_gemm_plan(case.contraction("float16", with_c=DENSE))
     jobs += [render_kernel(added, s).source for s in resident(added, FACTS)[:2]]
     jobs += [render_kernel(p, clustered(s, (2, 1))).source for _, p, s in found()[:2]]
+    with ThreadPoolExecutor(2) as pool:
+        for cubin in pool.map(lambda source: compile_kernel(source, "sm_90a"), jobs):
+            assert all(r.local_bytes == 0 for r in resources(cubin).values())
+
+
+def test_lines_of_tiles_are_walked_one_by_one() -> None:
+    kinds = set()
+    for case in LINES:
+        plan = make_gemm_plan(case.contraction("float16"))
+        found = lined(plan, FACTS)
+        assert found, case
+        for s in found:
+            assert s.roles is not None
+            assert s.roles.cluster == (1, 1)
+            assert s.split_k == 1
+            # Neighbouring numbers (raster.cuh) are tiles of one line: along M where B's rows stay.
+            assert s.group_m == (1 if s.roles.resident == "a" else s.box_m.tiles)
+            kinds |= {s.roles.resident, s.box_k.tiles > 1, "turns" if s.roles.ping_pong else "together"}
+            kinds.add("tail" if s.box_k.size < s.block[2] else "full")
+            assert ", once for a line of tiles" in explain_gemm(plan, s)
+            assert decode(Schedule, encode(s)) == s
+    assert kinds >= {"a", "b", True, False, "turns", "together", "tail", "full"}
+
+
+def test_kernels_of_lines_compile_and_agree_on_the_layout(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
+    jobs = []
+    for case in LINES:
+        plan = make_gemm_plan(case.contraction("float16"))
+        for schedule in lined(plan, FACTS)[:2]:
+            kernel = render_kernel(plan, schedule)
+            name, move, box = kept(schedule)
+            rows, deep = room(move, box), row_bytes(move, schedule.block[2], 2)
+            whole = kept_bytes(name, rows, deep, 2 * schedule.box_k.tiles)
+            check = f'static_assert(Kernel::kKeepPitch == {kept_pitch(rows, deep)}, "pitch");\n'
+            check += f'static_assert(Kernel::kKeepBytes == {whole}, "room");\n'
+            jobs.append(replace(kernel.source, text=kernel.source.text + check))
     with ThreadPoolExecutor(2) as pool:
         for cubin in pool.map(lambda source: compile_kernel(source, "sm_90a"), jobs):
             assert all(r.local_bytes == 0 for r in resources(cubin).values())

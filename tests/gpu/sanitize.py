@@ -19,13 +19,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from gett.runtime.device import require_cupy
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
+from tests.alone import CASES as ALONE
+from tests.alone import alone
 from tests.cases import DENSE, Case, by_name
 from tests.clusters import can_share, clustered
 from tests.gpu.support import Problem, compile_ahead, describe, device_facts, gemm_plan, run_case
 from tests.parted import CASES as PARTED
 from tests.parted import parted
 from tests.resident import CASES as RESIDENT
-from tests.resident import resident
+from tests.resident import LINES, lined, resident
 
 K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
 MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
@@ -69,7 +71,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *PARTED, CROSSED_APART)]
+    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE, CROSSED_APART)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
@@ -84,8 +86,10 @@ def chosen(problem: Problem) -> list[Schedule]:
     # Extents of these tests make several tiles only on few multiprocessors.
     planning = device_facts().planning
     stays = resident(gemm_plan(problem), planning)[:3] if problem.case in RESIDENT else []
+    stays += lined(gemm_plan(problem), planning)[:2] if problem.case in LINES else []
     parts = parted(gemm_plan(problem), planning)[:3] if problem.case in PARTED else []
-    return [*picked.values(), *shared, *stays, *parts]
+    lone = alone(gemm_plan(problem), planning)[:3] if problem.case in ALONE else []
+    return [*picked.values(), *shared, *stays, *parts, *lone]
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gett.codegen.render import render_kernel
+from gett.errors import PoorKernelError
 from gett.jit import compile_kernel
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts
@@ -71,6 +72,15 @@ def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
     jobs = [(p, s) for p in problems for s in schedules(p, count)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [x for x in pool.map(compile_one, jobs) if x is not None]
+
+
+def compiles_well(problem: Problem, schedule: Schedule) -> bool:
+    """Whether registers suffice; plans go on to the next candidate where they do not."""
+    try:
+        compile_kernel(render_kernel(gemm_plan(problem), schedule).source, schedule.arch)
+    except PoorKernelError:
+        return False
+    return True
 
 
 @cache

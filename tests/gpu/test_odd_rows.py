@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gett.codegen.render import render_kernel
-from gett.errors import PoorKernelError
-from gett.jit import compile_kernel
 from gett.runtime.executable import build_executable
 from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
 from tests.cases import DENSE, Case, Layout, to_host
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, compiles_well, device_facts, gemm_plan, run_case
 
 TURNED = (
     Case("turned", "lik,jkl->ji", {"i": 45, "j": 37, "k": 29, "l": 27}),
@@ -47,15 +44,6 @@ def ways(problem: Problem) -> list[Schedule]:
         key = (r.gather_a.wide, r.gather_a.run if r.gather_a.wide else 0, r.rows, s.exchanged, s.num_stages == 1)
         found.setdefault((*key, s.split_k > 1, r.ping_pong), s)
     return list(found.values())[:10]
-
-
-def compiles_well(problem: Problem, schedule: Schedule) -> bool:
-    """Whether registers suffice; plans go on to the next candidate where they do not."""
-    try:
-        compile_kernel(render_kernel(gemm_plan(problem), schedule).source, schedule.arch)
-    except PoorKernelError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("case", [*TURNED, *ROWS], ids=repr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.cases import DENSE, Case
 from tests.clusters import clustered
 from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
-from tests.resident import CASES, resident
+from tests.resident import CASES, LINES, lined, resident
 
 
 def problem(case: Case, dtype: str = "float16") -> Problem:
@@ -39,4 +40,22 @@ def test_with_an_added_operand(cupy: Any) -> None:
     found = resident(gemm_plan(added), device_facts().planning)
     assert found
     for schedule in found:
+        run_case(cupy, added, schedule, alpha=2, beta=3)
+
+
+@pytest.mark.parametrize("case", LINES, ids=lambda c: c.name)
+def test_rows_of_a_line_stay_for_its_tiles(cupy: Any, case: Case) -> None:
+    found = lined(gemm_plan(problem(case)), device_facts().planning)
+    assert found
+    for schedule in found[:8]:
+        run_case(cupy, problem(case), schedule)
+        run_case(cupy, problem(case), schedule, alpha=2)
+        run_case(cupy, problem(case), replace(schedule, blocks=7))
+
+
+def test_lines_with_an_added_operand(cupy: Any) -> None:
+    added = Problem(problem(LINES[2]).case, "float16", c=DENSE)
+    found = lined(gemm_plan(added), device_facts().planning)
+    assert found
+    for schedule in found[:4]:
         run_case(cupy, added, schedule, alpha=2, beta=3)

@@ -1,0 +1,75 @@
+"""How a Hopper block's shared memory is divided: stages, what stays, the staged tile of D, barriers.
+
+Knows bytes only; `kernels/sm90.cuh` lays the same parts out and asserts that they fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALIGN = 1024
+"""Tiles start at multiples of the widest swizzle's period."""
+
+DEEP = 8
+"""Most stages where both operands come with every k-tile."""
+
+DEEPEST = 16
+"""Most stages where one of them stays."""
+
+KEPT = 32
+"""Bytes of the barriers of an operand that stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Shared memory of a block.
+
+    Attributes:
+        stages: K-tiles under way.
+        size: Bytes in all.
+        alone: Whether D is staged where the stages were, since the block makes one tile.
+    """
+
+    stages: int
+    size: int
+    alone: bool = False
+
+
+def divide(capacity: int, stage: int, store: int, k_tiles: int, single: bool) -> Room | None:
+    """Room for as many stages as fit beside the staged tile, or in its place too; None where fewer than two do.
+
+    Args:
+        capacity: Bytes that a block may have.
+        stage: Bytes of one stage.
+        store: Bytes that staging takes.
+        k_tiles: That a tile of D has; more stages are of no use.
+        single: Whether a block makes one tile at most and may stage it where the stages were.
+    """
+    fixed = ALIGN + _barriers(DEEP)
+    stages = max(0, min(DEEP, (capacity - fixed - store) // stage))
+    deeper = min(DEEP, (capacity - fixed) // stage)
+    if single and deeper >= 2 and stages < min(deeper, k_tiles) and store <= capacity - fixed:
+        return Room(deeper, fixed + max(deeper * stage, store), True)
+    return Room(stages, fixed + stages * stage + store) if stages >= 2 else None
+
+
+def divide_kept(capacity: int, stage: int, store: int, kept: int, whole: int) -> Room | None:
+    """The same where one operand stays, in `kept` bytes; None where that costs stages.
+
+    Args:
+        capacity: As in `divide`.
+        stage: Bytes of a stage without it.
+        store: As in `divide`.
+        kept: Bytes of the operand that stays.
+        whole: Bytes that a stage of both operands would take.
+    """
+    room = capacity - ALIGN - store
+    if (room - kept - _barriers(DEEP) - KEPT) // stage < min(DEEP, (room - _barriers(DEEP)) // whole):
+        return None
+    fixed = kept + _barriers(DEEPEST) + KEPT
+    stages = min(DEEPEST, (room - fixed) // stage)
+    return Room(stages, ALIGN + store + fixed + stages * stage) if stages >= 2 else None
+
+
+def _barriers(stages: int) -> int:
+    return (2 * stages + 2) * 8  # of stages and of two staging buffers
