@@ -76,15 +76,21 @@ def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
                 estimate_us=base.estimate_us * deeper * (0.998 if by_group else 1.0),
                 roles=replace(roles, crossed=replace(roles.crossed, apart=by_group)),
             )  # fmt: skip
+    forms: list[tuple[bool, int, float]] = []
     if apart and base.split_k > 1 and base.block[1] <= WIDEST_EARLY and roles.b.map.span == 64:
-        for window in (0, WINDOW):
-            bytes_ = base.smem_bytes + (more - base.num_stages) * (slab + 16) + 16 + 8 * roles.a.copies * (window > 0)
-            crossed = replace(roles.crossed, apart=True, early=True, window=window)
-            if bytes_ <= facts.smem_per_block:
-                yield replace(
-                    base, num_stages=more, smem_bytes=bytes_, roles=replace(roles, crossed=crossed),
-                    estimate_us=base.estimate_us * (0.99 if window else 0.995),
-                )  # fmt: skip
+        forms = [(True, 0, 0.995), (True, WINDOW, 0.99)]
+    elif apart and base.split_k == 1 and roles.a.copies > 2 * WINDOW:
+        forms = [(False, 2 * WINDOW, 0.997)]
+    for early, window, factor in forms:
+        slots = more if early else base.num_stages
+        barriers = 16 + 8 * roles.a.copies * (window > 0)
+        bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + barriers
+        if bytes_ <= facts.smem_per_block:
+            crossed = replace(roles.crossed, apart=True, early=early, window=window)
+            yield replace(
+                base, num_stages=slots, smem_bytes=bytes_, roles=replace(roles, crossed=crossed),
+                estimate_us=base.estimate_us * factor,
+            )  # fmt: skip
 
 
 def _slab(s: Schedule) -> int:

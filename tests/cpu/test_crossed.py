@@ -165,7 +165,7 @@ def test_all_ways_compile() -> None:
     assert {s.split_k > 1 for s, _ in jobs} == {True, False}
     assert {s.roles.d is None for s, _ in jobs if s.roles is not None} == {True, False}
     assert {way(s) for s, _ in jobs} == {
-        (False, False, 0), (True, False, 0), (True, True, 0), (True, True, WINDOW)
+        (False, False, 0), (True, False, 0), (True, True, 0), (True, True, WINDOW), (True, False, 2 * WINDOW)
     }  # fmt: skip
     texts = {k.source.text: k for _, k in jobs}
     with ThreadPoolExecutor(2) as pool:
