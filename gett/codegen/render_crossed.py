@@ -8,6 +8,7 @@ from __future__ import annotations
 from gett.codegen.index import ParamTable
 from gett.codegen.map_places import prefetch, tile_places
 from gett.codegen.records import Kernel
+from gett.codegen.render_common import cpp_bool
 from gett.codegen.render_sm90 import Pipeline, render_pipeline
 from gett.codegen.wgmma import wgmma_registers_struct
 from gett.plan import GemmPlan
@@ -28,6 +29,7 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     traits = (
         f"  static constexpr int kPieces = {roles.a.copies}, kPieceBytes = {piece};\n"
         f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes};\n"
+        f"  static constexpr bool kApart = {cpp_bool(roles.crossed.apart)};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
     pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True, REGISTERS)

@@ -4,6 +4,9 @@
 // A k-tile is kDepth of k1 times 16 or 32 of k2. A lies as [row][k2][k1] and makes room for the next k-tile as soon as
 // it is in registers; B lies in slabs of one k1 each, [n][k2], one or two instructions deep, in a ring of kStages.
 //
+// kApart: rows of A come and go by warpgroup, each with barriers of its own. The warpgroups then run apart by up to
+// the ring's depth, and one multiplies while the other's rows arrive.
+//
 // Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
 // in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
 #pragma once
@@ -87,9 +90,12 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging + kOffsets;
   static constexpr int kLoaded = kRows * Batch::kRowBytes;
   static constexpr int kBytesA = ((kLoaded > kStaging ? kLoaded : kStaging) + 1023) / 1024 * 1024;
-  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 16 * (kSlots + 2);
+  static constexpr int kShares = Traits::kApart ? kGroups : 1, kShare = kLoaded / kShares;  // of A, with own barriers
+  static constexpr bool kJoined = !Traits::kHasC || kN <= 192;  // wide tiles that add C are short of registers
+  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 8 * (2 * kSlots + 2 * kShares + 1);
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMi == 1, "tiles of crossed units");
+  static_assert(Traits::kPieces % kShares == 0, "a copy of A is one warpgroup's");
   static_assert(kSpanB == 32 || kSpanB == 64, "k2 in runs of 16 or 32");
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
@@ -101,7 +107,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u, slabs = start + kBytesA;
     const uint32 full = slabs + kSlots * kSlab, full_a = full + 16 * kSlots;
-    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8, full_a + 16};
+    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8 * kShares, full_a + 16 * kShares};
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -109,8 +115,10 @@ template <class Traits, class Index, class Mma> struct Crossed {
         barrier_init(bars.full + s * 8, 1);
         barrier_init(bars.empty + s * 8, kGroups);
       }
-      barrier_init(bars.full_a, 1);
-      barrier_init(bars.empty_a, kGroups * 4);
+      for (int s = 0; s < kShares; ++s) {
+        barrier_init(bars.full_a + s * 8, 1);
+        barrier_init(bars.empty_a + s * 8, kGroups / kShares * 4);
+      }
       barrier_init(bars.free, 1);
       barrier_fence();
     }
@@ -128,20 +136,30 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
+  // Slices take k-tiles in turn. Without slices the compiler knows that all are one block's.
+  static GETT_DEVICE int first_tile(int slice) { return Traits::kSplit ? slice : 0; }
+  static GETT_DEVICE int tile_step(const Params& p) { return Traits::kSplit ? p.split_k : 1; }
+
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     uint32 phase = 1, phase_free = 0;
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
-      if constexpr (Traits::kStoreBox) barrier_wait(bars.free, phase_free);  // the tile before has left
-      for (int kt = id.slice; kt < p.k_tiles; kt += p.split_k, phase ^= 1) {
+      for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p), phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
-        barrier_wait(bars.empty_a, phase);
-        barrier_expect(bars.full_a, Traits::kPieceBytes * Traits::kPieces);
-        // In pieces, so that slabs of B get their turn.
+        // The last share first: D may be staged before it, and it need not wait until D has left. That the tile before
+        // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
+#pragma unroll
+        for (int s = kShares - 1; s >= 0; --s) {
+          constexpr int kPer = Traits::kPieces / kShares;
+          if (Traits::kStoreBox && s * kShare < kStaging) barrier_wait(bars.free, phase_free);
+          barrier_wait(bars.empty_a + s * 8, phase);
+          barrier_expect(bars.full_a + s * 8, Traits::kPieceBytes * kPer);
+          // In pieces, so that slabs of B get their turn.
 #pragma unroll 1
-        for (int i = 0; i < Traits::kPieces; ++i)
-          Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a);
+          for (int i = s * kPer; i < (s + 1) * kPer; ++i)
+            Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a + s * 8);
+        }
       }
     }
   }
@@ -152,7 +170,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
       const TileId id = locate_tile(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
-      for (int kt = id.slice; kt < p.k_tiles; kt += p.split_k) {
+      for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p)) {
         const auto k = Index::k_boxes_b(p, kt);
 #pragma unroll 1
         for (int s = 0; s < kDepth; ++s) {
@@ -165,6 +183,20 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
+  // The fragments of step `s`: all, or those of half `h` of k2.
+  static GETT_DEVICE void join(uint32 (&x)[kHalves][4], const Batch& batch, int s) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      join(x, batch, s, h);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) asm volatile("" : "+r"(x[h][q]));
+    }
+  }
+  static GETT_DEVICE void join(uint32 (&x)[kHalves][4], const Batch& batch, int s, int h) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) x[h][q] = batch.at(s, h, q);
+  }
+
   // A warp needs the k-tile of A no more. Its loads are ordinary ones, so each warp speaks for itself.
   static GETT_DEVICE void leave(uint32 empty_a, int lane) {
     __syncwarp();
@@ -174,6 +206,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 slabs, const Bars& bars,
                                   int thread) {
     const int group = thread >> 7, lane = thread & 127;
+    // By a shuffle, so that the compiler knows that a warp's threads wait together, and serializes no products.
+    const uint32 share = kShares == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * 8;
+    const uint32 full_a = bars.full_a + share, empty_a = bars.empty_a + share;
     Batch batch(group, lane);
     Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
     uint32 phase = 0, phase_a = 0;
@@ -185,7 +220,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
-      barrier_wait(bars.full_a, phase_a);
+      barrier_wait(full_a, phase_a);
       batch.fetch(start, 0, true);
       int before = -1;  // a slab that is still being read
       for (; left > 0; --left) {
@@ -195,26 +230,32 @@ template <class Traits, class Index, class Mma> struct Crossed {
         for (int part = 0; part < 2 * kBatches; ++part) {
 #pragma unroll
           for (int s = 0; s < Batch::kPart; ++s) {
+            // Joined before the wait and opaque, so that the instructions of a slab make one group: else the compiler
+            // joins between them and waits for each.
+            uint32 x[kHalves][4];
+            if constexpr (kJoined) join(x, batch, s);
             barrier_wait(bars.full + slot * 8, phase);
             const uint64 at = kFixed | uint64(((slabs + slot * kSlab) & 0x3ffff) >> 4);
             wgmma_fence();
 #pragma unroll
-            for (int h = 0; h < kHalves; ++h)
-              Mma::mma(acc[0], batch.at(s, h, 0), batch.at(s, h, 1), batch.at(s, h, 2), batch.at(s, h, 3), at + 2 * h);
+            for (int h = 0; h < kHalves; ++h) {
+              if constexpr (!kJoined) join(x, batch, s, h);
+              Mma::mma(acc[0], x[h][0], x[h][1], x[h][2], x[h][3], at + 2 * h);
+            }
             wgmma_commit();
             wgmma_wait<1>();
             if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
             before = slot;
             if (++slot == kSlots) { slot = 0; phase ^= 1; }
             // By now the products of a whole batch's vectors have begun, so all of them have arrived.
-            if (s == 0 && part == 2 * kBatches - kHalves && again) leave(bars.empty_a, lane);
+            if (s == 0 && part == 2 * kBatches - kHalves && again) leave(empty_a, lane);
           }
           if (part % 2 == 0) {
             batch.advance();
             continue;
           }
           const bool ends = part + 1 == 2 * kBatches;
-          if (ends && left > 1) barrier_wait(bars.full_a, phase_a ^ 1);
+          if (ends && left > 1) barrier_wait(full_a, phase_a ^ 1);
           batch.fetch(start, ends ? 0 : (part + 1) / 2, !ends || left > 1);
         }
         phase_a ^= 1;
@@ -239,7 +280,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         if constexpr (!Traits::kStoreBox) {
           async_fence();
           epilogue.sync();
-          leave(bars.empty_a, lane);
+          leave(empty_a, lane);
         }
       }
     }

@@ -30,7 +30,10 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
+KEPT = 1.006  # of equals, the one without an operand that stays
+SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
 LINES = 1.15  # blocks far apart in D write slower than neighbours do
+LINE, PART_LINES = 128, 0.3  # bytes of L2's lines, and the share in which lines written in parts show
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
 PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
@@ -205,6 +208,7 @@ class Sm90Model:
         cost_b = self.cost(B, shape.n, shape.k, plan.k)
         row = staging.dense.row * self.size_d if staging.bulk else 0
         cost_d = self.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk, row)
+        cost_d *= 1.0 + PART_LINES * (self.lines(shape) - 1.0)
         of = self.bytes
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d) / facts.dram_tbps * 1e-6
         k_tiles = shape.k.tiles
@@ -262,12 +266,21 @@ class Sm90Model:
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
-            us *= LINES if shape.lines else 1.0
+            us *= LINES if shape.lines else KEPT if shape.resident else 1.0
+            us *= SHORT_TURNS if shape.ping_pong and k_tiles * bk <= 32 else 1.0
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
         assert best is not None
         return best
+
+    def lines(self, shape: Sm90Shape) -> float:
+        """L2's lines that D's runs touch, by those that they fill."""
+        strides = tuple(s.strides[D] for s in (*shape.m.modes, *shape.n.modes))
+        run = contiguous_run(joined(shape.m.box, shape.n.box), strides, self.size_d)
+        step = math.gcd(run, LINE)
+        starts = range(0, LINE, step)
+        return sum(-(-(at + run) // LINE) for at in starts) / len(starts) * LINE / run
 
     def box_of(self, tensor: int, shape: Sm90Shape) -> Box:
         """The box of K that an operand's copies take."""

@@ -18,7 +18,7 @@ from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
 from gett.schedule.room import ALIGN
 from gett.schedule.sm90 import TYPES, _cut_of, _d_map, _Search, _up
-from gett.schedule.space import bounded_split
+from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
 
@@ -27,6 +27,8 @@ SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
+MOST_PIECES, MANY_PIECES = 6, 1.08  # runs of A's rows; more of them took 8 % longer
+APART = 0.96  # of the time where warpgroups wait for their own rows of A
 WIDEST_WITH_C = 224  # columns; wider tiles that add C run out of registers
 ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
 
@@ -38,7 +40,7 @@ class _Choice:
     k: Box
 
 
-def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 6) -> list[Schedule]:
+def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """The most promising schedules for crossed units, best first; empty where the units are not crossed."""
     if plan.contraction.dtype not in TYPES or facts.arch != "sm_90a" or plan.b is None or len(plan.k) < 2:
         return []
@@ -46,8 +48,42 @@ def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 6) -> list
     for exchanged in (False, True):
         search = _CrossedSearch(exchange(plan) if exchanged else plan, facts, exchanged)
         ranked = sorted(search.choices(), key=lambda c: c[0])
-        found.update(dict.fromkeys(s for _, c in ranked[: 2 * limit] if (s := search.schedule(c)) is not None))
+        made = [s for _, c in ranked[: 2 * limit] if (s := search.schedule(c)) is not None]
+        found.update(dict.fromkeys(v for s in made for v in (s, *_variants(s, facts))))
     return sorted(found, key=lambda s: s.estimate_us)[:limit]
+
+
+def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
+    """Other ways for the same tiles: A by warpgroup, more of B under way. Factors as measured on an H200."""
+    roles, slab = base.roles, _slab(base)
+    assert roles is not None
+    assert roles.crossed is not None
+    assert roles.a is not None
+    apart = roles.a.copies % roles.consumers == 0 and roles.a.map.transaction_bytes * roles.a.copies == _loaded(base)
+    more = min(SLOTS // 2, base.num_stages + (facts.smem_per_block - base.smem_bytes - 16) // (slab + 16))
+    for slots in sorted({base.num_stages, max(more, base.num_stages)}):
+        for by_group in (False, True) if apart else (False,):
+            bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + 16 * by_group
+            if (slots, by_group) == (base.num_stages, False) or bytes_ > facts.smem_per_block:
+                continue
+            deeper = 1.0 if slots == base.num_stages else 0.98 if base.split_k > 1 else 1.001
+            yield replace(
+                base, num_stages=slots, smem_bytes=bytes_,
+                estimate_us=base.estimate_us * deeper * (APART if by_group else 1.0),
+                roles=replace(roles, crossed=replace(roles.crossed, apart=by_group)),
+            )  # fmt: skip
+
+
+def _slab(s: Schedule) -> int:
+    """Bytes of a slot of B."""
+    assert s.roles is not None
+    assert s.roles.b is not None
+    return _up(s.block[1] * s.roles.b.map.span, ALIGN)
+
+
+def _loaded(s: Schedule) -> int:
+    """Bytes of a k-tile of A whose rows all exist."""
+    return s.block[0] * s.block[2] * s.item_bytes
 
 
 class _CrossedSearch:
@@ -95,10 +131,10 @@ class _CrossedSearch:
         tiles = choice.m.box.tiles * choice.n.box.tiles * plan.extent_l
         best: tuple[float, str, int] | None = None
         k_tiles = choice.k.tiles
+        pieces = choice.m.box.size / max(d.box for d in choice.m.box.dims)
         for wish in {1, *((teams // tiles, 2 * teams // tiles) if tiles < teams else ())}:
-            split = max(1, min(wish, k_tiles // 2))
-            split = -(-k_tiles // -(-k_tiles // split))
-            steps = -(-k_tiles // split)
+            split = max(1, min(wish, k_tiles // 2, WORKSPACE_LIMIT // (tiles * 64 * GROUPS * columns * 4)))
+            steps = (k_tiles / split + -(-k_tiles // split)) / 2  # slices differ by one
             tail = self.plain.model.staging(shape).clocks if split == 1 else 64 * GROUPS * columns / 32.0
             clocks = -(-tiles * split // teams) * (steps * per_k + tail + 2000)
             busy = clocks / (facts.clock_ghz * 1e3)
@@ -106,6 +142,7 @@ class _CrossedSearch:
             blocks = tiles * split
             reduce = LAUNCH_US + 2.0 * blocks * 64 * GROUPS * columns * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             us = LAUNCH_US + FILL_US + max(busy, dram) + 0.2 * min(busy, dram) + reduce
+            us *= MANY_PIECES if pieces > MOST_PIECES else 1.0
             bound = "DRAM" if dram > busy else "tensor cores" if math_clocks > copy_clocks else "L2"
             if best is None or us < best[0]:
                 best = us, bound, split
@@ -134,13 +171,13 @@ class _CrossedSearch:
         if a is None or b is None or unit_a is None or unit_b is None:
             return None
         shape = self.shape(choice)
-        us, bound, wish = self.estimate(choice)
+        us, bound, split = self.estimate(choice)
         block, c = shape.block, plan.contraction
         staging = self.plain.model.staging(shape)
-        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and wish == 1 else None
+        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and split == 1 else None
         steps = staging.dense if d is not None else staging.padded
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
-        split, workspace = bounded_split(wish, block[0] * block[1] * 4, tiles, box_k.tiles)
+        workspace = split * tiles * block[0] * block[1] * 4 if split > 1 else 0
         store = 0
         if split == 1:
             offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)

@@ -145,10 +145,12 @@ class Crossed:
 
     Attributes:
         unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
+        apart: Whether each warpgroup waits for its own rows of A alone, and gives their room back by itself.
     """
 
     unit_a: int
     unit_b: int
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the 
 ENOUGH = 120 * 1024  # bytes of loads under way beyond which more gain nothing there
 START = 0.02  # and a first k-tile of 64
 HASTE = 0.2  # what none at all would cost; 96 of 120 KiB cost 5 % (measured)
-IN_FLIGHT = 64 * 1024  # bytes of loads that keep memory busy while another stage is read
+IN_FLIGHT = 96 * 1024  # bytes of loads that keep memory busy while another stage is read
 LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
 RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
@@ -360,10 +360,11 @@ class _Search:
 
     def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
+        under_way = HASTE * max(0.0, 1.0 - (stages - 1) * stage / ENOUGH)
         if bound == "DRAM":
-            return 1.01 if deep >= 128 else 1.0
+            return (1.01 if deep >= 128 else 1.0) + under_way / 2
         if self.hurried(tiles):
-            return 1.0 + HASTE * max(0.0, 1.0 - (stages - 1) * stage / ENOUGH) + START * deep / 64
+            return 1.0 + under_way + START * deep / 64
         return {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
 
     def hurried(self, tiles: int) -> bool:

@@ -21,6 +21,7 @@ from layouts.tma import TmaMap
 from tests.cases import Case, Layout, tccg
 
 LONG = Case("crossed-long", "lik,jkl->ji", {"i": 120, "j": 96, "k": 64, "l": 384})
+WIDER = Case("crossed-wider", "lik,jkl->ji", {"i": 200, "j": 96, "k": 64, "l": 384})
 RAGGED = Case("crossed-ragged", "lnim,kmjn->lkji", {"i": 24, "j": 10, "k": 9, "l": 7, "m": 40, "n": 56})
 MANY = Case("crossed-many", "lnim,kmjn->lkji", {"i": 96, "j": 36, "k": 40, "l": 48, "m": 48, "n": 64})
 BATCHED = Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 32})
@@ -28,13 +29,20 @@ BATCHED = Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "
 
 def of(case: Case, dtype: str = "float16", with_c: bool = False) -> tuple[GemmPlan, list[Schedule]]:
     plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None))
-    return plan, crossed_candidates(plan, arch_facts("sm_90a"), 60)
+    return plan, crossed_candidates(plan, arch_facts("sm_90a"), 400)
 
 
 def shape(s: Schedule) -> tuple[int, int]:
     """Runs of A and of B."""
     assert s.roles is not None
     return s.roles.a.map.span // 2, s.roles.b.map.span // 2
+
+
+def way(s: Schedule) -> bool:
+    """Whether each warpgroup has its own rows of A."""
+    assert s.roles is not None
+    assert s.roles.crossed is not None
+    return s.roles.crossed.apart
 
 
 def test_only_crossed_units_get_them() -> None:
@@ -79,6 +87,31 @@ def test_fragments_read_where_the_copies_write(case: Case) -> None:
         assert roles.a.pitch * roles.a.copies in (0, s.box_m.size * depth * width * 2)
 
 
+@pytest.mark.parametrize("case", [WIDER, MANY], ids=lambda c: c.name)
+def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
+    """Apart, half of the pieces bring the first 64 rows and no other; the barriers count all of their bytes."""
+    _, found = of(case)
+    assert {s.roles.crossed.apart for s in found if s.roles is not None and s.roles.crossed is not None} == {
+        True,
+        False,
+    }
+    for s in found:
+        roles = s.roles
+        assert roles is not None
+        assert roles.crossed is not None
+        if not roles.crossed.apart:
+            continue
+        assert s.box_m.size == s.block[0] == 64 * roles.consumers
+        assert roles.a.copies % roles.consumers == 0
+        ((dim, step, count),) = roles.a.repeats
+        assert all(b == 1 for b in roles.a.map.box[dim + 1 :])
+        rows = math.prod(roles.a.map.box[2:])
+        assert rows * (count // roles.consumers) == 64
+        assert step == roles.a.map.box[dim]
+        assert roles.a.pitch == rows * shape(s)[0] * shape(s)[1] * 2
+        assert roles.a.map.transaction_bytes == roles.a.pitch  # no padding between pieces
+
+
 def place(plan: GemmPlan, s: Schedule, local: int, k1: int, k2: int, side: str, unit_a: int, unit_b: int) -> list[int]:
     """Coordinate in an operand's modes l, m (n), k of a row and a pair of k, relative to the tile."""
     box = s.box_m if side == "m" else s.box_n
@@ -117,20 +150,21 @@ def test_slabs_past_the_end_of_k1_are_refused_where_they_would_read_on() -> None
 
 def test_all_ways_compile() -> None:
     jobs = []
-    for case, dtype, with_c in ((LONG, "float16", False), (RAGGED, "bfloat16", True), (RAGGED, "float16", False),
+    for case, dtype, with_c in ((LONG, "float16", False), (WIDER, "float16", False),
+                                (RAGGED, "bfloat16", True), (RAGGED, "float16", False),
                                 (BATCHED, "float16", False), (MANY, "float16", True)):  # fmt: skip
         plan, found = of(case, dtype, with_c)
         firsts: dict[tuple[object, ...], Schedule] = {}
         for s in found:
             assert s.roles is not None
-            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None), s)
+            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None, way(s)), s)
             if case is MANY and s.block[1] >= 192:  # registers are scarcest where wide tiles add C
                 firsts.setdefault((s.block[1], s.box_n.dims[0].box % 8 == 0), s)
         jobs += [(s, render_kernel(plan, s)) for s in firsts.values()]
     assert {shape(s) for s, _ in jobs} == set(SHAPES)
     assert {s.split_k > 1 for s, _ in jobs} == {True, False}
     assert {s.roles.d is None for s, _ in jobs if s.roles is not None} == {True, False}
-    texts = {k.source.text: k for _, k in jobs}
+    assert {way(s) for s, _ in jobs} == {False, True}
     with ThreadPoolExecutor(2) as pool:
         for found_in in pool.map(lambda k: resources(compile_kernel(k.source, "sm_90a")), texts.values()):
             assert all(entry.local_bytes == 0 for entry in found_in.values())

@@ -34,6 +34,7 @@ MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
 ODD = Case("odd", "ik,kj->ij", {"i": 37, "j": 41, "k": 43})
 CROSSED = replace(by_name("crossed-units"), extents={"m": 40, "n": 33, "k": 24, "l": 16})
 CROSSED_LONG = Case("crossed-long", "lik,jkl->ji", {"i": 24, "j": 16, "k": 64, "l": 96})
+CROSSED_APART = Case("crossed-apart", "lik,jkl->ji", {"i": 128, "j": 128, "k": 32, "l": 64})
 TABLE = replace(by_name("primes"), extents={"a": 3, "b": 5, "c": 7, "d": 5, "e": 5, "f": 3})
 SPLIT = replace(by_name("huge-k"), extents={"k": 1500, "i": 16, "j": 24})
 BATCH = replace(by_name("batch-unit-stride"), extents={"l": 3, "i": 9, "j": 11, "k": 7})
@@ -70,7 +71,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE)]
+    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE, CROSSED_APART)]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gett.runtime.device import device_facts
 from gett.schedule.archs import arch_facts
-from gett.schedule.crossed import crossed_candidates
+from gett.schedule.crossed import WINDOW, crossed_candidates
 from gett.schedule.records import Schedule
 from tests.cases import DENSE, Case
 from tests.gpu.support import Problem, compiles_well, gemm_plan, run_case
@@ -17,6 +17,7 @@ from tests.gpu.support import Problem, compiles_well, gemm_plan, run_case
 CASES = (
     # One long sum, split; ragged k1 and k2 in tiles that hang over; batches; several tiles a block, many k-tiles.
     Case("crossed-long", "lik,jkl->ji", {"i": 120, "j": 96, "k": 64, "l": 384}),
+    Case("crossed-wider", "lik,jkl->ji", {"i": 200, "j": 96, "k": 64, "l": 384}),
     Case("crossed-ragged", "lnim,kmjn->lkji", {"i": 24, "j": 10, "k": 9, "l": 7, "m": 40, "n": 56}),
     Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 32}),
     Case("crossed-many", "lnim,kmjn->lkji", {"i": 96, "j": 36, "k": 40, "l": 48, "m": 48, "n": 64}),
@@ -26,11 +27,18 @@ CASES = (
 def ways(problem: Problem) -> list[Schedule]:
     """The first schedule of each shape of the k-tile, width, way of storing and assignment of roles."""
     found: dict[tuple[object, ...], Schedule] = {}
-    for s in crossed_candidates(gemm_plan(problem), arch_facts(device_facts().arch), 200):
+    for s in crossed_candidates(gemm_plan(problem), arch_facts(device_facts().arch), 800):
         assert s.roles is not None
         way = (s.block[2], s.roles.a.map.span, s.block[1], s.split_k > 1, s.roles.d is None, s.exchanged)
-        found.setdefault(way, s)
+        found.setdefault((*way, kind(s)), s)
     return list(found.values())
+
+
+def kind(s: Schedule) -> bool:
+    """Whether each warpgroup has its own rows of A."""
+    assert s.roles is not None
+    assert s.roles.crossed is not None
+    return s.roles.crossed.apart
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -40,7 +48,12 @@ def test_every_way_is_exact(cupy: Any, case: Case) -> None:
     problem, added = Problem(case, "float16"), Problem(case, "float16", "ieee", DENSE)
     schedules = ways(problem)
     assert len({s.roles.a.map.span for s in schedules if s.roles is not None}) == 2
-    jobs = [*((problem, s) for s in schedules[:12]), *((added, s) for s in ways(added)[:3])]
+    if case.name in ("crossed-wider", "crossed-many"):  # tiles of 128 rows
+        assert {kind(s)[0] for s in schedules} == {True, False}
+    if case.name == "crossed-wider":
+        assert {kind(s)[1:] for s in schedules} == {(False, 0), (True, 0), (True, WINDOW)}
+    tried = [s for k in sorted({kind(s) for s in schedules}) for s in [x for x in schedules if kind(x) == k][:8]]
+    jobs = [*((problem, s) for s in tried), *((added, s) for s in ways(added)[:3])]
     with ThreadPoolExecutor() as pool:
         well = list(pool.map(lambda job: compiles_well(*job), jobs))
     assert sum(well) >= len(jobs) - 3
