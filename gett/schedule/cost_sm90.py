@@ -30,7 +30,7 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
-KEPT = 1.006  # of equals, the one without an operand that stays
+KEPT = 1.01  # of equals, the one without an operand that stays
 SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
 LINES = 1.15  # blocks far apart in D write slower than neighbours do
 LINE, PART_LINES = 128, 0.3  # bytes of L2's lines, and the share in which lines written in parts show
@@ -267,7 +267,7 @@ class Sm90Model:
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
             us *= LINES if shape.lines else KEPT if shape.resident else 1.0
-            us *= SHORT_TURNS if shape.ping_pong and k_tiles * bk <= 32 else 1.0
+            us *= SHORT_TURNS if shape.ping_pong and k_tiles * bk <= 32 and not shape.lines else 1.0
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
@@ -275,9 +275,11 @@ class Sm90Model:
         return best
 
     def lines(self, shape: Sm90Shape) -> float:
-        """L2's lines that D's runs touch, by those that they fill."""
+        """L2's lines that D's runs touch, by those that they fill; what runs below a line cost is known otherwise."""
         strides = tuple(s.strides[D] for s in (*shape.m.modes, *shape.n.modes))
         run = contiguous_run(joined(shape.m.box, shape.n.box), strides, self.size_d)
+        if run < LINE:
+            return 1.0
         step = math.gcd(run, LINE)
         starts = range(0, LINE, step)
         return sum(-(-(at + run) // LINE) for at in starts) / len(starts) * LINE / run

@@ -165,6 +165,7 @@ def test_all_ways_compile() -> None:
     assert {s.split_k > 1 for s, _ in jobs} == {True, False}
     assert {s.roles.d is None for s, _ in jobs if s.roles is not None} == {True, False}
     assert {way(s) for s, _ in jobs} == {False, True}
+    texts = {k.source.text: k for _, k in jobs}
     with ThreadPoolExecutor(2) as pool:
         for found_in in pool.map(lambda k: resources(compile_kernel(k.source, "sm_90a")), texts.values()):
             assert all(entry.local_bytes == 0 for entry in found_in.values())
