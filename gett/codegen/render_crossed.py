@@ -14,7 +14,7 @@ from gett.codegen.wgmma import wgmma_registers_struct
 from gett.plan import GemmPlan
 from gett.schedule.records import Schedule, WarpRoles
 
-REGISTERS = (48, 232)
+REGISTERS = (40, 232)
 """Registers of a producing and of a multiplying thread: three warps of the former hold coordinates of many modes."""
 
 

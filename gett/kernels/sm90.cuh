@@ -140,6 +140,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         }
       }
     } else {
+      static_assert(registers_suffice(Traits::kProducers, Traits::kProducerRegs, Traits::kConsumers, Traits::kConsumerRegs), "of a block");
       registers_up<Traits::kConsumerRegs>();
       consume(p, smem, start, full, empty, thread - kProducers);
     }

@@ -131,6 +131,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         if (thread >> 5 == 2) Epilogue<Traits, Index>::send(p, start, bars.free, 0, thread & 31);
       }
     } else {
+      static_assert(registers_suffice(1, Traits::kProducerRegs, kGroups, Traits::kConsumerRegs), "of a block");
       registers_up<Traits::kConsumerRegs>();
       consume(p, raw + (start - smem_address(raw)), start, slabs, bars, thread - 128);
     }

@@ -66,6 +66,12 @@ GETT_DEVICE bool elected() {
 }
 
 template <int Count> GETT_DEVICE void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
+// Whether `up` warpgroups find the registers that they ask for: a block has what its threads began with, whole eights
+// each, and who asks for more waits for ever.
+GETT_DEVICE constexpr bool registers_suffice(int down, int down_count, int up, int up_count) {
+  const int groups = down + up;
+  return down * down_count + up * up_count <= 65536 / (128 * groups) / 8 * 8 * groups;
+}
 template <int Count> GETT_DEVICE void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
 
 // Barrier `id` among `threads` threads of the block.

@@ -140,7 +140,7 @@ def test_a_row_is_what_lies_together_in_d() -> None:
     strides = [x.strides[D] for x in plan.n]
     c = strides.index(2)
     m = Box((33,), (TileDim((0,), 33),))
-    assert row_length(plan, m, Box((35, 37), (TileDim((c,), 24), TileDim((1 - c,), 4)))) == 24
+    assert row_length(plan, m, Box((35, 37), (TileDim((c,), 36), TileDim((1 - c,), 4)))) == 36
     assert row_length(plan, m, Box((35, 37), (TileDim((c, 1 - c), 64),))) == 64
     assert row_length(plan, m, Box((35, 37), (TileDim((1 - c, c), 64),))) == 0
     assert row_length(plan, m, Box((35, 37), (TileDim((c,), 8), TileDim((1 - c,), 8)))) == 0
