@@ -224,6 +224,12 @@ def _run(move: BulkMove | None) -> tuple[int, int]:
     return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
 
 
+def _shares(roles: WarpRoles, rows: int) -> tuple[int, int] | None:
+    """The same of warpgroups that each have their own rows of A, below 64."""
+    apart = roles.crossed is not None and roles.crossed.apart and rows < 64 * roles.consumers
+    return (rows // roles.consumers, 64) if apart else None
+
+
 def _rows(move: BulkMove | None, size: int) -> int:
     """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
     run, chunk = _run(move)
@@ -258,6 +264,7 @@ def _traits(
     kept = bytes_of.pop(roles.resident, 0)
     keep_tiles = schedule.box_k.tiles if roles.resident else 0
     gathers = bool(gathered(roles))
+    pad = _shares(roles, part_m) or _run(roles.a)
     regs = registers(roles, schedule.block[1]) if gathers else pipeline.registers
 
     return f"""struct Traits {{
@@ -283,7 +290,7 @@ def _traits(
   static constexpr int kRowD = {roles.rows};
   static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
   static constexpr int kRowsA = {_rows(roles.a, part_m)}, kRowsB = {_rows(roles.b, box_n.size)};
-  static constexpr int kPadRun = {_run(roles.a)[0]}, kPadChunk = {_run(roles.a)[1]};
+  static constexpr int kPadRun = {pad[0]}, kPadChunk = {pad[1]};
   struct WayA {_way(roles.way("a"))}
   struct WayB {_way(roles.way("b"))}
   template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};

@@ -5,7 +5,8 @@
 // it is in registers; B lies in slabs of one k1 each, [n][k2], one or two instructions deep, in a ring of kStages.
 //
 // kApart: rows of A come and go by warpgroup, each with barriers of its own. The warpgroups then run apart by up to
-// the ring's depth, and one multiplies while the other's rows arrive.
+// the ring's depth, and one multiplies while the other's rows arrive. A warpgroup's share may be below 64 rows
+// (kPadRun); the last of its 64 are then nobody's.
 //
 // Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
 // in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
@@ -159,7 +160,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
           // In pieces, so that slabs of B get their turn.
 #pragma unroll 1
           for (int i = s * kPer; i < (s + 1) * kPer; ++i)
-            Index::load_a(p, at, k, i, start + i * Traits::kPieceBytes, bars.full_a + s * 8);
+            Index::load_a(p, at, k, i, start + s * kShare + (i - s * kPer) * Traits::kPieceBytes, bars.full_a + s * 8);
         }
       }
     }

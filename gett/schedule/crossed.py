@@ -27,6 +27,7 @@ SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
+GAPS = ("", "rows", "columns")  # ways of staging that take each row for itself
 MOST_PIECES, MANY_PIECES = 6, 1.08  # runs of A's rows; more of them took 8 % longer
 APART = 0.96  # of the time where warpgroups wait for their own rows of A
 WIDEST_WITH_C = 224  # columns; wider tiles that add C run out of registers
@@ -59,7 +60,10 @@ def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
     assert roles is not None
     assert roles.crossed is not None
     assert roles.a is not None
-    apart = roles.a.copies % roles.consumers == 0 and roles.a.map.transaction_bytes * roles.a.copies == _loaded(base)
+    loaded = roles.a.map.transaction_bytes * roles.a.copies // (base.block[2] * base.item_bytes)
+    # Shares below 64 rows leave gaps between them, which staging by blocks of rows and the sum of slices do not know.
+    gaps = base.split_k == 1 and roles.stage.put in GAPS and base.box_m.size % roles.consumers == 0
+    apart = roles.a.copies % roles.consumers == 0 and loaded == (base.box_m.size if gaps else base.block[0])
     more = min(SLOTS // 2, base.num_stages + (facts.smem_per_block - base.smem_bytes - 16) // (slab + 16))
     for slots in sorted({base.num_stages, max(more, base.num_stages)}):
         for by_group in (False, True) if apart else (False,):
@@ -79,11 +83,6 @@ def _slab(s: Schedule) -> int:
     assert s.roles is not None
     assert s.roles.b is not None
     return _up(s.block[1] * s.roles.b.map.span, ALIGN)
-
-
-def _loaded(s: Schedule) -> int:
-    """Bytes of a k-tile of A whose rows all exist."""
-    return s.block[0] * s.block[2] * s.item_bytes
 
 
 class _CrossedSearch:

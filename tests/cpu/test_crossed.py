@@ -23,6 +23,7 @@ from tests.cases import Case, Layout, tccg
 LONG = Case("crossed-long", "lik,jkl->ji", {"i": 120, "j": 96, "k": 64, "l": 384})
 WIDER = Case("crossed-wider", "lik,jkl->ji", {"i": 200, "j": 96, "k": 64, "l": 384})
 RAGGED = Case("crossed-ragged", "lnim,kmjn->lkji", {"i": 24, "j": 10, "k": 9, "l": 7, "m": 40, "n": 56})
+GAPS = Case("crossed-gaps", "lnim,kmjn->lkji", {"i": 64, "j": 42, "k": 12, "l": 9, "m": 40, "n": 32})
 MANY = Case("crossed-many", "lnim,kmjn->lkji", {"i": 96, "j": 36, "k": 40, "l": 48, "m": 48, "n": 64})
 BATCHED = Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 32})
 
@@ -87,9 +88,9 @@ def test_fragments_read_where_the_copies_write(case: Case) -> None:
         assert roles.a.pitch * roles.a.copies in (0, s.box_m.size * depth * width * 2)
 
 
-@pytest.mark.parametrize("case", [WIDER, MANY], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [WIDER, MANY, GAPS], ids=lambda c: c.name)
 def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
-    """Apart, half of the pieces bring the first 64 rows and no other; the barriers count all of their bytes."""
+    """Apart, half of the pieces bring a warpgroup's rows and no other; the barriers count all of their bytes."""
     _, found = of(case)
     assert {s.roles.crossed.apart for s in found if s.roles is not None and s.roles.crossed is not None} == {
         True,
@@ -101,12 +102,16 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
         assert roles.crossed is not None
         if not roles.crossed.apart:
             continue
-        assert s.box_m.size == s.block[0] == 64 * roles.consumers
+        assert s.block[0] == 64 * roles.consumers
+        share = s.box_m.size // roles.consumers
+        assert share == 64 or (case is GAPS and s.split_k == 1 and roles.stage.put not in ("turned", "blocks"))
+        if share < 64:
+            assert f"kPadRun = {share}, kPadChunk = 64" in render_kernel(of(case)[0], s).source.text
         assert roles.a.copies % roles.consumers == 0
         ((dim, step, count),) = roles.a.repeats
         assert all(b == 1 for b in roles.a.map.box[dim + 1 :])
         rows = math.prod(roles.a.map.box[2:])
-        assert rows * (count // roles.consumers) == 64
+        assert rows * (count // roles.consumers) == share
         assert step == roles.a.map.box[dim]
         assert roles.a.pitch == rows * shape(s)[0] * shape(s)[1] * 2
         assert roles.a.map.transaction_bytes == roles.a.pitch  # no padding between pieces

@@ -20,6 +20,7 @@ CASES = (
     Case("crossed-wider", "lik,jkl->ji", {"i": 200, "j": 96, "k": 64, "l": 384}),
     Case("crossed-ragged", "lnim,kmjn->lkji", {"i": 24, "j": 10, "k": 9, "l": 7, "m": 40, "n": 56}),
     Case("crossed-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 32}),
+    Case("crossed-gaps", "lnim,kmjn->lkji", {"i": 64, "j": 42, "k": 12, "l": 9, "m": 40, "n": 32}),
     Case("crossed-many", "lnim,kmjn->lkji", {"i": 96, "j": 36, "k": 40, "l": 48, "m": 48, "n": 64}),
 )
 
@@ -29,7 +30,7 @@ def ways(problem: Problem) -> list[Schedule]:
     found: dict[tuple[object, ...], Schedule] = {}
     for s in crossed_candidates(gemm_plan(problem), arch_facts(device_facts().arch), 800):
         assert s.roles is not None
-        way = (s.block[2], s.roles.a.map.span, s.block[1], s.split_k > 1, s.roles.d is None, s.exchanged)
+        way = (s.block[2], s.roles.a.map.span, s.block[1], s.box_m.size, s.split_k > 1, s.roles.d is None, s.exchanged)
         found.setdefault((*way, kind(s)), s)
     return list(found.values())
 
@@ -50,6 +51,8 @@ def test_every_way_is_exact(cupy: Any, case: Case) -> None:
     assert len({s.roles.a.map.span for s in schedules if s.roles is not None}) == 2
     if case.name in ("crossed-wider", "crossed-many"):  # tiles of 128 rows
         assert {kind(s) for s in schedules} == {True, False}
+    if case.name == "crossed-gaps":  # shares of 63 rows
+        assert any(s.box_m.size == 126 and kind(s) for s in schedules)
     tried = [s for k in sorted({kind(s) for s in schedules}) for s in [x for x in schedules if kind(x) == k][:8]]
     jobs = [*((problem, s) for s in tried), *((added, s) for s in ways(added)[:3])]
     with ThreadPoolExecutor() as pool:
