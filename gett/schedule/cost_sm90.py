@@ -30,7 +30,7 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
-KEPT = 1.01  # of equals, the one without an operand that stays
+KEPT = 0.97  # where the operand that stays leaves the copy engine rows below a line of L2 to move; else of no use
 SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
 LINES = 1.15  # blocks far apart in D write slower than neighbours do
 LINE, PART_LINES = 128, 0.3  # bytes of L2's lines, and the share in which lines written in parts show
@@ -266,13 +266,20 @@ class Sm90Model:
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
-            us *= LINES if shape.lines else KEPT if shape.resident else 1.0
+            us *= self.kept(shape)
             us *= SHORT_TURNS if shape.ping_pong and k_tiles * bk <= 32 and not shape.lines else 1.0
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)
         assert best is not None
         return best
+
+    def kept(self, shape: Sm90Shape) -> float:
+        """What an operand that stays brings beyond the copies that it saves."""
+        if shape.lines or not shape.resident:
+            return LINES if shape.lines else 1.0
+        other = (B, shape.n) if shape.resident == "a" else (A, shape.part or shape.m)
+        return KEPT if self.rows(*other, shape.k)[1] < LINE else 2.0 - KEPT
 
     def lines(self, shape: Sm90Shape) -> float:
         """L2's lines that D's runs touch, by those that they fill; what runs below a line cost is known otherwise."""

@@ -347,6 +347,7 @@ class _Search:
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.
             estimate_us=best.us
+            * self.ease(choice, (a.map, b.map, d))
             * self.haste(best.bound, tiles, room.stages, stage, block[2])
             * (1.0 if room.stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2),
             bound=best.bound,
@@ -357,6 +358,12 @@ class _Search:
             + (" for a line of tiles" if choice.lines else "")
             + (f", {parts(choice.m, choice.part)} of them a tile of D" if choice.part is not None else ""),
         )  # fmt: skip
+
+    def ease(self, choice: _Choice, maps: tuple[TmaMap | None, ...]) -> float:
+        """Of equals, boxes of few dimensions and long first ones; no more than orders them."""
+        dims = sum(b > 1 for made in maps if made is not None for b in made.box)
+        firsts = [next((d.box for d in side.box.dims if d.box > 1), 1) for side in (choice.m, choice.n)]
+        return 1.0 + 0.001 * dims + sum(0.05 / first for first in firsts)
 
     def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
