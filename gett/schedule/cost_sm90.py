@@ -28,12 +28,13 @@ ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes takes the copy engine at least that
 MEMORY_ROW_CLOCKS = 2.4  # and any row that comes from memory, for as many as can be under way
 STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
-SHALLOW = 0.003  # share of the time that each stage of only 16 k costs
+SHALLOW = 0.015  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
 KEPT = 0.97  # where the operand that stays leaves the copy engine rows below a line of L2 to move; else of no use
 SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
 LINES = 1.15  # blocks far apart in D write slower than neighbours do
-LINE, PART_LINES = 128, 0.3  # bytes of L2's lines, and the share in which lines written in parts show
+LINE, ENDS = 128, 60  # bytes of L2's lines, and of what the two ends of a run cost
+READ_LINES, WRITTEN_LINES = 0.1, 0.3  # share in which lines that are read and written in parts show
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
 PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
@@ -108,6 +109,7 @@ class Sm90Model:
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.costs: dict[tuple[int, Box, Box, int], float] = {}
+        self.parts: dict[tuple[int, tuple[Box, Box]], float] = {}
         self.stagings: dict[tuple[Side, Side, int, bool, int], Staging] = {}
 
     @cached_property
@@ -208,7 +210,9 @@ class Sm90Model:
         cost_b = self.cost(B, shape.n, shape.k, plan.k)
         row = staging.dense.row * self.size_d if staging.bulk else 0
         cost_d = self.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk, row)
-        cost_d *= 1.0 + PART_LINES * (self.lines(shape) - 1.0)
+        cost_a *= 1.0 + READ_LINES * (self.lines(A, shape.part or shape.m, shape.k, plan.k) - 1.0)
+        cost_b *= 1.0 + READ_LINES * (self.lines(B, shape.n, shape.k, plan.k) - 1.0)
+        cost_d *= 1.0 + WRITTEN_LINES * (self.lines(D, shape.m, shape.n.box, shape.n.modes) - 1.0)
         of = self.bytes
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d) / facts.dram_tbps * 1e-6
         k_tiles = shape.k.tiles
@@ -281,15 +285,23 @@ class Sm90Model:
         other = (B, shape.n) if shape.resident == "a" else (A, shape.part or shape.m)
         return KEPT if self.rows(*other, shape.k)[1] < LINE else 2.0 - KEPT
 
-    def lines(self, shape: Sm90Shape) -> float:
-        """L2's lines that D's runs touch, by those that they fill; what runs below a line cost is known otherwise."""
-        strides = tuple(s.strides[D] for s in (*shape.m.modes, *shape.n.modes))
-        run = contiguous_run(joined(shape.m.box, shape.n.box), strides, self.size_d)
+    def lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
+        """L2's lines that a tensor's runs touch, by those that they fill; runs below a line are judged otherwise."""
+        key = (first.box, second)
+        if (tensor, key) not in self.parts:
+            self.parts[tensor, key] = self._lines(tensor, first, second, modes)
+        return self.parts[tensor, key]
+
+    def _lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
+        """Lines touched, anywhere that runs may begin, and a little for each run."""
+        strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
+        run = contiguous_run(joined(first.box, second), strides, self.size_d if tensor == D else self.size)
         if run < LINE:
             return 1.0
+        ends = ENDS / run
         step = math.gcd(run, LINE)
         starts = range(0, LINE, step)
-        return sum(-(-(at + run) // LINE) for at in starts) / len(starts) * LINE / run
+        return sum(-(-(at + run) // LINE) for at in starts) / len(starts) * LINE / run + ends
 
     def box_of(self, tensor: int, shape: Sm90Shape) -> Box:
         """The box of K that an operand's copies take."""

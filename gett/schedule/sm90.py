@@ -363,7 +363,8 @@ class _Search:
         """Of equals, boxes of few dimensions and long first ones; no more than orders them."""
         dims = sum(b > 1 for made in maps if made is not None for b in made.box)
         firsts = [next((d.box for d in side.box.dims if d.box > 1), 1) for side in (choice.m, choice.n)]
-        return 1.0 + 0.001 * dims + sum(0.05 / first for first in firsts) + 0.0005 * self.exchanged
+        order = 0.001 * dims + sum(0.05 / first for first in firsts)
+        return 1.0 + order + 0.0005 * self.exchanged + 0.0005 * choice.roles.m_blocks
 
     def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
