@@ -30,10 +30,10 @@ STORED_ROW_CLOCKS = 2.0
 SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
 SHALLOW = 0.015  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
-KEPT = 0.97  # where the operand that stays leaves the copy engine rows below a line of L2 to move; else of no use
+KEPT, KEPT_BESIDE_LINES = 0.97, 1.01  # what stays helps more than copies say, if the other's rows are no whole lines
 SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
 LINES = 1.15  # blocks far apart in D write slower than neighbours do
-LINE, ENDS = 128, 60  # bytes of L2's lines, and of what the two ends of a run cost
+LINE, ENDS = 128, 80  # bytes of L2's lines, and of what the two ends of a run cost
 READ_LINES, WRITTEN_LINES = 0.1, 0.3  # share in which lines that are read and written in parts show
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
@@ -282,8 +282,10 @@ class Sm90Model:
         """What an operand that stays brings beyond the copies that it saves."""
         if shape.lines or not shape.resident:
             return LINES if shape.lines else 1.0
-        other = (B, shape.n) if shape.resident == "a" else (A, shape.part or shape.m)
-        return KEPT if self.rows(*other, shape.k)[1] < LINE else 2.0 - KEPT
+        tensor, side = (B, shape.n) if shape.resident == "a" else (A, shape.m)
+        modes = (*side.modes, *self.plan.k)
+        whole = any(s.strides[tensor] == self.size and s.extent * self.size % LINE == 0 for s in modes)
+        return KEPT_BESIDE_LINES if whole else KEPT
 
     def lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
         """L2's lines that a tensor's runs touch, by those that they fill; runs below a line are judged otherwise."""
@@ -298,7 +300,7 @@ class Sm90Model:
         run = contiguous_run(joined(first.box, second), strides, self.size_d if tensor == D else self.size)
         if run < LINE:
             return 1.0
-        ends = ENDS / run
+        ends = ENDS / run if tensor == D else 0.0
         step = math.gcd(run, LINE)
         starts = range(0, LINE, step)
         return sum(-(-(at + run) // LINE) for at in starts) / len(starts) * LINE / run + ends
