@@ -30,8 +30,9 @@ from gett.schedule.space import (
 from layouts.box import Box
 from layouts.modes import Strided
 
-TILED_EXCESS = 1.1
-"""By how much more than the Hopper family's the tiled family's times exceed their estimates (float16, H200)."""
+TILED_EXCESS, ELEMENTS_EXCESS = 1.1, 1.35
+"""By how much more than the Hopper family's the tiled family's times exceed their estimates (float16, H200), and where
+it loads both operands element by element."""
 
 
 def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
@@ -90,9 +91,14 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     if not found:
         raise refused or ScheduleError(f"no {family} tile fits extents {plan.extent_m} x {plan.extent_n}")
     if any(s.family == "sm90" for s in found):
-        made = [s if s.family == "sm90" else replace(s, estimate_us=s.estimate_us * TILED_EXCESS) for s in found]
+        made = [s if s.family == "sm90" else replace(s, estimate_us=s.estimate_us * _excess(s)) for s in found]
         return sorted(made, key=lambda s: s.estimate_us)
     return sorted(found, key=lambda s: s.estimate_us)
+
+
+def _excess(s: Schedule) -> float:
+    single = s.a is not None and s.b is not None and s.a.vector == s.b.vector == 1
+    return ELEMENTS_EXCESS if single else TILED_EXCESS
 
 
 class _Search:

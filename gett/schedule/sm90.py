@@ -368,7 +368,8 @@ class _Search:
 
     def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
-        under_way = HASTE * max(0.0, 1.0 - (stages - 1) * stage / ENOUGH)
+        enough = IN_FLIGHT if bound == "DRAM" else ENOUGH
+        under_way = HASTE * max(0.0, 1.0 - (stages - 1) * stage / enough)
         if bound == "DRAM":
             return (1.01 if deep >= 128 else 1.0) + under_way / 2
         if self.hurried(tiles):
