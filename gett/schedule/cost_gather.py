@@ -33,6 +33,7 @@ TURN_CLOCKS = 0.5  # of the gathering warps for a chunk that is turned on that w
 SINGLE = 1.25  # times as long where a k-tile's copies start only when the one before has left the ring
 STEP_CLOCKS = 420.0  # of a k-tile at least: barriers, addresses
 TILE_CLOCKS = 1500.0  # offsets of a tile's pieces
+SHORT_K, SHORT_SUMS = 64, 1.25  # sums so short that nothing hides a tile's start and its stores, and what that costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ class GatherModel:
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             dram = memory / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + 2 * FILL_US + max(dram, busy) + 0.2 * min(dram, busy) + reduce
+            us *= SHORT_SUMS if plan.extent_k <= SHORT_K else 1.0
             if best is None or us < best.us:
                 bound = "DRAM" if dram >= busy else "stores" if tail > fetch else "gathering"
                 best = Estimate(us, bound, split)
