@@ -18,11 +18,26 @@ GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"r"(at), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
 }
-// Copies 16 bytes; of what lies behind `end` nothing is read, and zeros are written.
-GETT_DEVICE void copy_chunk(uint32 to, const char* from, const char* end) {
+// Copies 16 bytes, or writes zeros where they lie behind `end`. A chunk in which the end is stays undone: a copy of fewer
+// bytes would still read all sixteen. Returns whether that is so.
+GETT_DEVICE bool copy_chunk(uint32 to, const char* from, const char* end) {
   const long long left = end - from;
-  const int bytes = left >= 16 ? 16 : left <= 0 ? 0 : int(left);
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+  const bool cut = left > 0 && left < 16;
+  if (!cut)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 ::"r"(to), "l"(from), "r"(left > 0 ? 16 : 0) : "memory");
+  return cut;
+}
+// The chunk in which the end is, half-word by half-word, then zeros.
+GETT_DEVICE void copy_last(uint32 to, const char* end) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+  const char* from = reinterpret_cast<const char*>(uint64(end) & ~15ull);
+#pragma unroll 1
+  for (; from < end; from += 2, to += 2) {
+    uint16 x;
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(x) : "l"(from) : "memory");
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(x) : "memory");
+  }
 }
 GETT_DEVICE void copy_chunk(uint32 to, const char* from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");

@@ -103,13 +103,22 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   }
   template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
     if constexpr (kEnds) asm volatile("" : "+r"(lane));
+    static_assert(kLoads <= 32, "a bit each");
+    uint32 cut = 0;  // copies of chunks in which the tensor ends
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const uint32 at = lane + 32 * i;
       if (kPer * kIn % 32 && i == kLoads - 1 && at >= kPer * kIn) continue;
       const char* chunk = reinterpret_cast<const char*>(uint64(from + (long long)offset_[i] * kE) & ~15ull);
       const uint32 to = ring + place(at / kIn, at % kIn);
-      if (kEnds) copy_chunk(to, chunk, end); else copy_chunk(to, chunk);
+      if constexpr (kEnds) cut |= uint32(copy_chunk(to, chunk, end)) << i; else copy_chunk(to, chunk);
+    }
+    if constexpr (kEnds) {
+#pragma unroll 1
+      for (; cut; cut &= cut - 1) {
+        const uint32 at = lane + 32 * (__ffs(cut) - 1);
+        copy_last(ring + place(at / kIn, at % kIn), end);
+      }
     }
   }
 

@@ -27,11 +27,16 @@ static void once(void* to) {
 static char shared_memory[1 << 20];
 GETT_DEVICE Chunk load_chunk(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
 GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
-GETT_DEVICE void copy_chunk(uint32 to, const char* from, const char* end) {
+GETT_DEVICE bool copy_chunk(uint32 to, const char* from, const char* end) {
   const long long left = end - from;
-  const int bytes = left >= 16 ? 16 : left <= 0 ? 0 : int(left);
+  if (left > 0 && left < 16) { memset(shared_memory + to, 0x7b, 16); return true; }
+  if (left > 0) memcpy(shared_memory + to, from, 16); else memset(shared_memory + to, 0, 16);
+  return false;
+}
+GETT_DEVICE void copy_last(uint32 to, const char* end) {
+  const char* from = reinterpret_cast<const char*>(uint64(end) & ~15ull);
   memset(shared_memory + to, 0, 16);
-  if (bytes) memcpy(shared_memory + to, from, bytes);
+  memcpy(shared_memory + to, from, end - from);
 }
 GETT_DEVICE void copy_chunk(uint32 to, const char* from) { memcpy(shared_memory + to, from, 16); }
 GETT_DEVICE void store_global(void* to, const Chunk& c) {
@@ -82,6 +87,7 @@ inline uint32 __byte_perm(uint32 x, uint32 y, uint32 s) {
   return out;
 }
 inline void __syncwarp() {}
+inline int __ffs(uint32 x) { return __builtin_ffs(x); }
 inline int __reduce_max_sync(unsigned, int x) { return x; }
 inline uint32 smem_address(const void*) { return 0; }
 }
