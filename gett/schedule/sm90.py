@@ -360,11 +360,13 @@ class _Search:
         )  # fmt: skip
 
     def ease(self, choice: _Choice, maps: tuple[TmaMap | None, ...]) -> float:
-        """Of equals, boxes of few dimensions and long first ones; no more than orders them."""
-        dims = sum(b > 1 for made in maps if made is not None for b in made.box)
+        """Of equals: warpgroups that take turns, boxes of few dimensions and with long first ones."""
+        weighted = zip(maps, (2, 2, 1), strict=True)
+        dims = sum(weight * (b > 1) for made, weight in weighted if made is not None for b in made.box)
         firsts = [next((d.box for d in side.box.dims if d.box > 1), 1) for side in (choice.m, choice.n)]
-        order = 0.001 * dims + sum(0.05 / first for first in firsts)
-        return 1.0 + order + 0.0005 * self.exchanged + 0.0005 * choice.roles.m_blocks
+        order = 0.0005 * dims + sum(0.05 / first for first in firsts)
+        together = 0.0 if choice.roles.ping_pong else 0.01
+        return 1.0 + order + together + 0.0005 * self.exchanged + 0.0005 * choice.roles.m_blocks
 
     def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
