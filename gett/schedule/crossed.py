@@ -17,7 +17,8 @@ from gett.schedule.cost_sm90 import FILL_US, Side, Sm90Shape
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
 from gett.schedule.room import ALIGN
-from gett.schedule.sm90 import TYPES, _cut_of, _d_map, _Search, _up
+from gett.schedule.sm90_maps import TYPES, cut_of, d_map, up
+from gett.schedule.sm90_space import Space
 from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
@@ -82,7 +83,7 @@ def _slab(s: Schedule) -> int:
     """Bytes of a slot of B."""
     assert s.roles is not None
     assert s.roles.b is not None
-    return _up(s.block[1] * s.roles.b.map.span, ALIGN)
+    return up(s.block[1] * s.roles.b.map.span, ALIGN)
 
 
 class _CrossedSearch:
@@ -90,7 +91,7 @@ class _CrossedSearch:
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
         self.plan, self.facts, self.exchanged = plan, facts, exchanged
-        self.plain = _Search(plan, facts, exchanged)
+        self.plain = Space(plan, facts, exchanged)
         self.size = self.plain.size
         self.units = unit_mode(plan.k, A, self.size), unit_mode(plan.k, B, self.size)
 
@@ -103,7 +104,7 @@ class _CrossedSearch:
         widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
         for depth, width in SHAPES:
             box_k = self.k_box(unit_a, unit_b, depth, width)
-            for n in (w for w in WIDTHS if w <= min(widest, _up(self.plan.extent_n, 32))):
+            for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
                 for m_side in self.plain.boxes("m", rows, None):
                     for n_side in self.plain.boxes("n", n, None):
                         choice = _Choice(m_side, n_side, box_k)
@@ -150,14 +151,14 @@ class _CrossedSearch:
 
     def depth_width(self, box_k: Box) -> tuple[int, int]:
         """How much of k1 and of k2 a k-tile has."""
-        cut = _cut_of(box_k)
+        cut = cut_of(box_k)
         assert self.units[0] is not None
         assert self.units[1] is not None
         return cut[self.units[0]], cut[self.units[1]]
 
     def shape(self, choice: _Choice) -> Sm90Shape:
         """What the model of the plain pipeline sees of a choice."""
-        block = (64 * GROUPS, _up(choice.n.box.size, 8), choice.k.size)
+        block = (64 * GROUPS, up(choice.n.box.size, 8), choice.k.size)
         return Sm90Shape(GROUPS, 1, False, block, choice.m, choice.n, choice.k)
 
     def schedule(self, choice: _Choice) -> Schedule | None:
@@ -173,7 +174,7 @@ class _CrossedSearch:
         us, bound, split = self.estimate(choice)
         block, c = shape.block, plan.contraction
         staging = self.plain.model.staging(shape)
-        d = _d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and split == 1 else None
+        d = d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and split == 1 else None
         steps = staging.dense if d is not None else staging.padded
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         workspace = split * tiles * block[0] * block[1] * 4 if split > 1 else 0
@@ -181,9 +182,9 @@ class _CrossedSearch:
         if split == 1:
             offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
             staged = steps.elements * (4 if c.c is not None else self.plain.size_d) + (128 if steps.put else 0)
-            store = _up(staged, ALIGN if steps.span > 16 else 128) + offsets
-        first = _up(max(block[0] * block[2] * self.size, store), ALIGN)
-        slab = _up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
+            store = up(staged, ALIGN if steps.span > 16 else 128) + offsets
+        first = up(max(block[0] * block[2] * self.size, store), ALIGN)
+        slab = up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
         ahead = SLOTS if split == 1 else self.depth_width(box_k)[0] // 4
         slots = min(ahead, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
@@ -210,7 +211,7 @@ class _CrossedSearch:
         unit_a, unit_b = self.units
         assert unit_a is not None
         assert unit_b is not None
-        cut_k = _cut_of(box_k)
+        cut_k = cut_of(box_k)
         cut_depth = cut_k[unit_a]
         if tensor == B:
             cut_k[unit_a] = 1
@@ -225,7 +226,7 @@ class _CrossedSearch:
             [s.extent for s in modes],
             [s.strides[tensor] for s in modes],
             self.size,
-            [1] * base_s + _cut_of(box_mn) + cut_k,
+            [1] * base_s + cut_of(box_mn) + cut_k,
             order=order,
             unit=base_k + unit,
             base_alignment=operand.alignment,

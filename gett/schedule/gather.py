@@ -23,8 +23,8 @@ from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.room import ALIGN
 from gett.schedule.rows import row_length
-from gett.schedule.sm90 import TYPES, Roles, _d_map
-from gett.schedule.sm90 import _Search as _BulkSearch
+from gett.schedule.sm90_maps import TYPES, d_map, operand_move
+from gett.schedule.sm90_space import Roles
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 
@@ -97,7 +97,6 @@ class _Search:
         self.time = traffic_us(plan, facts)
         self.compute = plan.flops / facts.tensor_tflops[plan.contraction.dtype] * 1e-6 * 2
         self.model = GatherModel(plan, facts)
-        self.maps = _BulkSearch(plan, facts, exchanged)
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.crossed = None not in self.k_unit.values() and self.k_unit[A] != self.k_unit[B]
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
@@ -221,7 +220,7 @@ class _Search:
         if any(len(d.modes) > 1 and d.box > 1 for d in (*box.dims, *box_k.dims)):
             return None
         modes = self.plan.m if tensor == A else self.plan.n
-        return self.maps.move(self.plan, tensor, modes, Side(box, modes, None), box_k)
+        return operand_move(self.plan, tensor, modes, Side(box, modes, None), box_k, self.size)
 
     def gather(self, tensor: int, box: Box, box_k: Box) -> Gather | None:
         """The pieces of an operand."""
@@ -246,7 +245,7 @@ class _Search:
         best, staging = self.model.estimate(shape), self.model.staging(shape)
         flat = any(len(d.modes) > 1 and d.box > 1 for box in (box_m, box_n) for d in box.dims)
         boxed = staging.bulk and best.split_k == 1 and not flat
-        d = _d_map(plan, box_m, box_n, self.size_d, staging.dense) if boxed else None
+        d = d_map(plan, box_m, box_n, self.size_d, staging.dense) if boxed else None
         steps = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
