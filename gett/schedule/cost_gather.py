@@ -11,16 +11,8 @@ from dataclasses import dataclass, replace
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US, Estimate
-from gett.schedule.cost_sm90 import (
-    ELEMENT_SLOTS,
-    FILL_US,
-    L2_BYTES_PER_CLOCK,
-    SMEM_BYTES_PER_CLOCK,
-    Sm90Model,
-    Sm90Shape,
-    Staging,
-    _splits,
-)
+from gett.schedule.cost_copies import L2_BYTES_PER_CLOCK, Sm90Shape
+from gett.schedule.cost_sm90 import ELEMENT_SLOTS, FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, Staging, _splits
 from gett.schedule.records import Gather
 from gett.schedule.rows import row_clocks, row_length
 

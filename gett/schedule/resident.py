@@ -7,7 +7,7 @@ possible and how much shared memory it takes. Knows plans and boxes, no tensor m
 from __future__ import annotations
 
 from gett.plan import A, B, GemmPlan
-from gett.schedule.cost_sm90 import Side
+from gett.schedule.cost_copies import Side
 from gett.schedule.room import ALIGN
 from layouts.box import Box
 

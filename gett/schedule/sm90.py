@@ -14,7 +14,7 @@ from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import SHARING, cluster_tiles, share
-from gett.schedule.cost_sm90 import Side
+from gett.schedule.cost_copies import Side
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gett.plan import A, D, GemmPlan
 from gett.schedule.access import unit_mode
-from gett.schedule.cost_sm90 import Side
+from gett.schedule.cost_copies import Side
 from gett.schedule.records import BulkMove, StageSteps
 from gett.schedule.tails import STEP, tail_move
 from layouts.box import Box

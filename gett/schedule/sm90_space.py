@@ -13,7 +13,8 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import traffic_us
-from gett.schedule.cost_sm90 import Side, Sm90Model, Sm90Shape
+from gett.schedule.cost_copies import Side, Sm90Shape
+from gett.schedule.cost_sm90 import Sm90Model
 from gett.schedule.records import Split
 from gett.schedule.sm90_maps import up
 from gett.schedule.tails import depth

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gett.plan import D, GemmPlan
-from gett.schedule.cost_sm90 import Side
+from gett.schedule.cost_copies import Side
 from layouts.box import Box, TileDim
 
 LONGEST = 64  # elements of D's run beyond which longer rows gain nothing

@@ -14,7 +14,7 @@ import math
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode
-from gett.schedule.cost_sm90 import Side
+from gett.schedule.cost_copies import Side
 from gett.schedule.records import BulkMove
 from layouts.box import Box, TileDim
 from layouts.modes import Strided

@@ -1,0 +1,146 @@
+"""What copies of the Hopper family's tiles take: rows of the copy engine, lines of L2, and the boxes that they bring.
+
+Knows a tile's boxes and the operands' strides; tiles as a whole are `cost_sm90`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gett.plan import D, GemmPlan, itemsize
+from gett.schedule.cost import joined
+from gett.schedule.records import Split
+from layouts.access import contiguous_run
+from layouts.box import Box
+from layouts.modes import Strided
+
+L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
+ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes takes the copy engine at least that
+MEMORY_ROW_CLOCKS = 2.4  # and any row that comes from memory, for as many as can be under way
+SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
+LINE, ENDS = 128, 80  # bytes of L2's lines, and of what the two ends of a run cost
+COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
+PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
+CUT_ROWS = 6.0  # a row that ends in zeros takes as long as so many more
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A box of M or N with the modes that it cuts, and the split that made them.
+
+    Where `run` is not 0, every chunk of an MN-major tile has room for `chunk` rows and holds only `run`: a run that is
+    no power of two travels in one row of the next wider swizzle.
+    """
+
+    box: Box
+    modes: tuple[Strided, ...]
+    split: Split | None
+    run: int = 0
+    chunk: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile in shared memory."""
+        return self.box.size // self.run * self.chunk if self.run else self.box.size
+
+
+@dataclass(frozen=True, slots=True)
+class Sm90Shape:
+    """What the model looks at.
+
+    `filled` is set where `k` has a tail (see tails.py) that copies of an MN-major operand fill with zeros themselves:
+    their box of K.
+    """
+
+    consumers: int
+    m_blocks: int
+    ping_pong: bool
+    block: tuple[int, int, int]
+    m: Side
+    n: Side
+    k: Box
+    cluster: tuple[int, int] = (1, 1)
+    filled: Box | None = None
+    resident: str = ""
+    lines: bool = False
+    part: Side | None = None  # what the accumulators hold of M's box, where several make a tile of D
+
+    @property
+    def parts(self) -> int:
+        """Tiles of A that make one of D."""
+        return 1 if self.part is None else self.m.box.size // self.part.box.size
+
+
+class CopyModel:
+    """Clocks and lines of one plan's copies."""
+
+    def __init__(self, plan: GemmPlan) -> None:
+        self.plan = plan
+        c = plan.contraction
+        self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+        self.parts: dict[tuple[int, tuple[Box, Box]], float] = {}
+
+    def lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
+        """L2's lines that a tensor's runs touch, by those that they fill; runs below a line are judged otherwise."""
+        key = (first.box, second)
+        if (tensor, key) not in self.parts:
+            self.parts[tensor, key] = self._lines(tensor, first, second, modes)
+        return self.parts[tensor, key]
+
+    def _lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
+        """Lines touched, anywhere that runs may begin, and a little for each run."""
+        strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
+        run = contiguous_run(joined(first.box, second), strides, self.size_d if tensor == D else self.size)
+        if run < LINE:
+            return 1.0
+        ends = ENDS / run if tensor == D else 0.0
+        step = math.gcd(run, LINE)
+        starts = range(0, LINE, step)
+        return sum(-(-(at + run) // LINE) for at in starts) / len(starts) * LINE / run + ends
+
+    def box_of(self, tensor: int, shape: Sm90Shape) -> Box:
+        """The box of K that an operand's copies take."""
+        major_k = any(s.strides[tensor] == self.size for s in self.plan.k)
+        return shape.k if shape.filled is None or major_k else shape.filled
+
+    def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
+        """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
+        rows, span = self.rows(tensor, side, box_k)
+        if span >= 64:
+            return rows * span / L2_BYTES_PER_CLOCK / shared
+        return rows * ROW_CLOCKS / (1 + (shared - 1) * SHORT_GAIN)  # rows that come from others cost as well
+
+    def engine_clocks(self, tensor: int, side: Side, box_k: Box, shared: int, reads: int) -> float:
+        """What a k-tile that is read `reads` times takes of the copy engine; rows out of memory take longer.
+
+        So do the rows of its padding, which bring nothing.
+        """
+        rows, _ = self.rows(tensor, side, box_k)
+        first = min(1.0, shared / reads)
+        clocks = self.copy_clocks(tensor, side, box_k, shared)
+        if box_k.size % 16 and all(s.strides[tensor] != self.size for s in self.plan.k):
+            clocks = max(clocks, rows / box_k.size / shared * COPY_CLOCKS)  # a copy for each chunk (tails.py)
+        return clocks + first * max(0.0, rows / shared * MEMORY_ROW_CLOCKS - clocks)
+
+    def rows(self, tensor: int, side: Side, box_k: Box) -> tuple[float, int]:
+        """Rows that the copy engine moves for one k-tile of an operand, and their bytes.
+
+        Those that pass K's end count as several.
+        """
+        late = 1.0
+        unit_k = next((i for i, s in enumerate(self.plan.k) if s.strides[tensor] == self.size), None)
+        if unit_k is not None:
+            cut = next((d.box for d in box_k.dims if d.modes[0] == unit_k), 1)
+            extent = self.plan.k[unit_k].extent
+            if box_k.size % 16:  # one row holds a tile's k, and only they are moved
+                return side.box.size * (PART_ROWS if cut > 8 else 1.0), cut * self.size
+            late += CUT_ROWS / -(-extent // cut) if extent % cut else 0.0
+        else:
+            unit = next((i for i, s in enumerate(side.modes) if s.strides[tensor] == self.size), 0)
+            cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
+        if side.run and unit_k is None:
+            return side.box.size // side.run * box_k.size, side.run * self.size
+        run = cut * self.size
+        span = next((s for s in (128, 64, 32, 16) if run % s == 0), 16)
+        return late * side.box.size * box_k.size * self.size / span, span
