@@ -187,7 +187,7 @@ def compile_all(plan: GemmPlan, schedules: Sequence[Schedule], step: Step) -> li
 
     host, driver = CupyHost(), load_driver()
     made: list[tuple[Schedule, Any]] = []
-    with ThreadPoolExecutor(min(len(schedules), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max(1, min(len(schedules), os.cpu_count() or 1))) as pool:
         for schedule, got in zip(schedules, pool.map(compile_one, schedules), strict=True):
             step(f"compiled {schedule.family} {schedule.block}")
             if not isinstance(got, Exception):

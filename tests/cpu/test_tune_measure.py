@@ -311,6 +311,10 @@ def test_a_case_that_fails_does_not_end_the_calibration(fake_gpu, monkeypatch):
     assert row["error"] == "OutOfMemoryError: no room"
 
 
+def test_a_width_without_schedules_is_left_out(fake_gpu):
+    assert gett.tune.autotune.compile_all(gemm_plan(), [], lambda text: None) == []
+
+
 def test_the_machine_is_shown_beside_the_model():
     figures = {
         "dtype": "float16", "copy_tbps": 4.4, "l2_tbps": 5.5, "runs_tbps": {"load": {64: 2.2}, "store": {16: 0.7}},
