@@ -71,6 +71,14 @@ class Box:
         return math.prod(d.box for d in self.dims)
 
     @cached_property
+    def cut(self) -> tuple[int, ...]:
+        """Box extent of each mode; of modes that are flattened into one dimension, the first has it all."""
+        cut = [1] * len(self.extents)
+        for d in self.dims:
+            cut[d.modes[0]] = d.box
+        return tuple(cut)
+
+    @cached_property
     def tiles_per_dim(self) -> tuple[int, ...]:
         """Number of tiles along each dimension, the last one possibly ragged."""
         return tuple(-(-e // d.box) for e, d in zip(self.dim_extents, self.dims, strict=True))

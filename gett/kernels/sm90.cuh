@@ -25,8 +25,9 @@
 namespace gett {
 
 // Where a warpgroup's matrix descriptors point: start addresses by 64-row block and step of 16 k. Slabs have as many
-// rows as the box, up to whole periods of the swizzle; instructions that reach further multiply what lies behind, into rows that nobody stores, and the
-// tile is given room up to a multiple of kGrain rows so that they stay inside the block's shared memory.
+// rows as the box, up to whole periods of the swizzle; instructions that reach further multiply what lies behind, into
+// rows that nobody stores, and the tile is given room up to a multiple of kGrain rows so that they stay inside the
+// block's shared memory.
 //
 // Chunks (of one span) of a block of an MN-major tile may be kApart chunks from each other: then blocks one after the
 // other start at chunks one after the other.

@@ -1,6 +1,6 @@
-// The operand that stays in shared memory, and for how long: for all of a block's tiles, fetched once, or (kKeepLines) for
-// those of a line of tiles that need the same rows of it. Then the block's tiles are neighbours, a line's rows lie in one
-// of two places, and the producer fetches those of the next line while the warpgroups multiply with these.
+// The operand that stays in shared memory, and for how long: for all of a block's tiles, fetched once, or (kKeepLines)
+// for those of a line of tiles that need the same rows of it. Then the block's tiles are neighbours, a line's rows lie in
+// one of two places, and the producer fetches those of the next line while the warpgroups multiply with these.
 //
 // The producer and every warpgroup walk the block's tiles with a `Keep` of their own, so all know the line without a
 // word. Barriers of a place: `full`, when its rows have arrived, and `empty`, when all warpgroups are past its line. A

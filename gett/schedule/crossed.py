@@ -18,7 +18,7 @@ from gett.schedule.cost_sm90 import FILL_US
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
 from gett.schedule.room import ALIGN
-from gett.schedule.sm90_maps import TYPES, cut_of, d_map, up
+from gett.schedule.sm90_maps import TYPES, d_map, up
 from gett.schedule.sm90_space import Space
 from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
@@ -152,7 +152,7 @@ class _CrossedSearch:
 
     def depth_width(self, box_k: Box) -> tuple[int, int]:
         """How much of k1 and of k2 a k-tile has."""
-        cut = cut_of(box_k)
+        cut = box_k.cut
         assert self.units[0] is not None
         assert self.units[1] is not None
         return cut[self.units[0]], cut[self.units[1]]
@@ -212,7 +212,7 @@ class _CrossedSearch:
         unit_a, unit_b = self.units
         assert unit_a is not None
         assert unit_b is not None
-        cut_k = cut_of(box_k)
+        cut_k = [*box_k.cut]
         cut_depth = cut_k[unit_a]
         if tensor == B:
             cut_k[unit_a] = 1
@@ -227,7 +227,7 @@ class _CrossedSearch:
             [s.extent for s in modes],
             [s.strides[tensor] for s in modes],
             self.size,
-            [1] * base_s + cut_of(box_mn) + cut_k,
+            [1] * base_s + [*box_mn.cut, *cut_k],
             order=order,
             unit=base_k + unit,
             base_alignment=operand.alignment,

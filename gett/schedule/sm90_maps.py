@@ -26,7 +26,7 @@ def operand_move(
     box_mn = cut.box
     operand = plan.a if tensor == A else plan.b
     assert operand is not None
-    cuts = cut_of(box_mn), cut_of(box_k)
+    cuts = box_mn.cut, box_k.cut
     k_unit, mn_unit = unit_mode(plan.k, tensor, size), unit_mode(side, tensor, size)
     major = "k" if k_unit is not None else "mn"
     inner = (cuts[1][k_unit] if k_unit is not None else cuts[0][mn_unit or 0]) * size
@@ -43,7 +43,7 @@ def operand_move(
     count_k = [1] * len(cuts[1])
     if major == "k" and box_mn.size % 8:
         count_k = [c * size // span if m == k_unit else c for m, c in enumerate(cuts[1])]
-    box = [1] * len(plan.l) + cuts[0] + [c // count for c, count in zip(cuts[1], count_k, strict=True)]
+    box = [1] * len(plan.l) + [*cuts[0], *(c // count for c, count in zip(cuts[1], count_k, strict=True))]
     order_s = [base_s + m for d in box_mn.dims for m in d.modes]
     order_k = [base_k + m for d in box_k.dims for m in d.modes]
     order = [*order_s, *order_k] if major == "k" else [*order_k, *order_s]
@@ -78,7 +78,7 @@ def operand_move(
 def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) -> TmaMap | None:
     """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
     modes = (*plan.l, *plan.m, *plan.n)
-    box = [1] * len(plan.l) + cut_of(box_m) + cut_of(box_n)
+    box = [1] * len(plan.l) + [*box_m.cut, *box_n.cut]
     first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
     dims = {"m": box_m.dims, "n": box_n.dims}
     staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
@@ -98,15 +98,6 @@ def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) 
     if isinstance(made, Refusal) or made.base_offset or (made.slabs > 1 and not stage.row):
         return None
     return made
-
-
-def cut_of(box: Box) -> list[int]:
-    """Box extent of each mode."""
-    cut = [1] * len(box.extents)
-    for d in box.dims:
-        if d.box > 1:
-            cut[d.modes[0]] = d.box
-    return cut
 
 
 def up(value: int, step: int) -> int:

@@ -102,7 +102,7 @@ def tail_move(
     """
     operand = plan.a if tensor == A else plan.b
     assert operand is not None
-    cut_mn, cut_k = cuts_of(cut.box), cuts_of(box_k)
+    cut_mn, cut_k = [*cut.box.cut], [*box_k.cut]
     if any(mode.extent % c for mode, c in zip(plan.k, cut_k, strict=True)):
         return None
     k_unit, mn_unit = unit_mode(plan.k, tensor, size), unit_mode(side, tensor, size)
@@ -149,12 +149,3 @@ def tail_move(
         return None
     repeats = tuple((made.modes[m].dim, made.modes[m].weight * step, count) for m, step, count in counts)
     return BulkMove(major, made, repeats=repeats, pitch=depth(box_k) * span if repeats else 0, run=run)
-
-
-def cuts_of(box: Box) -> list[int]:
-    """Box extent of each mode."""
-    cut = [1] * len(box.extents)
-    for d in box.dims:
-        if d.box > 1:
-            cut[d.modes[0]] = d.box
-    return cut

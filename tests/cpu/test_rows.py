@@ -25,13 +25,10 @@ from gett.tune.codec import decode, encode
 from layouts.box import Box, TileDim
 from tests.cases import DENSE, Case
 from tests.cpu.host_cuda import chunk_header, header, run_host
+from tests.odd import ROWS
 
 CASES = (
-    Case("rows-n", "ik,kj->ij", {"i": 301, "j": 411, "k": 99}),
-    Case("rows-whole", "bq,srqa->srba", {"b": 83, "q": 95, "s": 9, "r": 11, "a": 95}),
-    Case("rows-flat", "cmji,bakm->kjicba", {"c": 23, "m": 23, "j": 19, "i": 19, "b": 23, "a": 23, "k": 3}),
-    Case("rows-m", "cr,srba->scba", {"c": 83, "r": 95, "s": 7, "b": 11, "a": 95}),
-    Case("rows-short", "lki,kjl->ji", {"i": 25, "j": 16335, "k": 51, "l": 11}),
+    *ROWS,
     Case("rows-turned", "lnim,kmjn->lkji", {"i": 71, "j": 41, "k": 29, "l": 27, "m": 41, "n": 55}),
 )
 PROGRAM = """

@@ -12,22 +12,16 @@ from gett.runtime.executable import build_executable
 from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
+from tests import odd
 from tests.cases import DENSE, Case, Layout, to_host
 from tests.gpu.support import Problem, compiles_well, device_facts, gemm_plan, run_case
 
 TURNED = (
-    Case("turned", "lik,jkl->ji", {"i": 45, "j": 37, "k": 29, "l": 27}),
-    Case("turned-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 71, "n": 47, "k": 33, "l": 31}),
-    Case("turned-wide", "lik,jkl->ji", {"i": 301, "j": 283, "k": 61, "l": 59}),
+    *odd.TURNED,
     Case("turned-many", "lnim,kmjn->lkji", {"i": 71, "j": 41, "k": 29, "l": 27, "m": 41, "n": 55}),
-    Case("turned-third", "lrik,jkrl->ji", {"i": 45, "j": 37, "k": 19, "l": 17, "r": 5}),
 )
 ROWS = (
-    Case("rows-n", "ik,kj->ij", {"i": 301, "j": 411, "k": 99}),
-    Case("rows-whole", "bq,srqa->srba", {"b": 83, "q": 95, "s": 9, "r": 11, "a": 95}),
-    Case("rows-flat", "cmji,bakm->kjicba", {"c": 23, "m": 23, "j": 19, "i": 19, "b": 23, "a": 23, "k": 3}),
-    Case("rows-m", "cr,srba->scba", {"c": 83, "r": 95, "s": 7, "b": 11, "a": 95}),
-    Case("rows-short", "lki,kjl->ji", {"i": 25, "j": 16335, "k": 51, "l": 11}),
+    *odd.ROWS,
     Case("rows-gaps", "ik,kj->ij", {"i": 131, "j": 211, "k": 99}, d=Layout(steps=(2, 1), offset=3)),
 )
 
