@@ -6,6 +6,7 @@ Crossed units above all, whose A is turned; plain pieces go the same way.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from gett.schedule.realize import realize
 from gett.schedule.records import Gather, Schedule
 from gett.tune.codec import decode, encode
 from layouts.box import Box
+from layouts.modes import Strided
 from layouts.swizzle import swizzle_address
 from tests import odd
 from tests.cases import DENSE, Case
@@ -147,11 +149,11 @@ def test_k_tiles_lie_as_wgmma_reads_them(case: Case, tmp_path: Path) -> None:
                 assert not wrong, (s.block, s.box_k, name, wrong)
 
 
-def groups(plan: GemmPlan):  # type: ignore[no-untyped-def]
+def groups(plan: GemmPlan) -> tuple[tuple[Strided, ...], ...]:
     return plan.l, plan.m, plan.n, plan.k
 
 
-def dot(at, modes, t):  # type: ignore[no-untyped-def]
+def dot(at: Iterable[int], modes: tuple[Strided, ...], t: int) -> int:
     return sum(x * mode.strides[t] for x, mode in zip(at, modes, strict=True))
 
 
