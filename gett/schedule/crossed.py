@@ -17,8 +17,8 @@ from gett.schedule.cost_copies import Side, Sm90Shape
 from gett.schedule.cost_sm90 import FILL_US
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
-from gett.schedule.room import ALIGN
-from gett.schedule.sm90_maps import TYPES, d_map, up
+from gett.schedule.room import ALIGN, store_bytes, up
+from gett.schedule.sm90_maps import TYPES, d_map
 from gett.schedule.sm90_space import Space
 from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
@@ -181,9 +181,7 @@ class _CrossedSearch:
         workspace = split * tiles * block[0] * block[1] * 4 if split > 1 else 0
         store = 0
         if split == 1:
-            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            staged = steps.elements * (4 if c.c is not None else self.plain.size_d) + (128 if steps.put else 0)
-            store = up(staged, ALIGN if steps.span > 16 else 128) + offsets
+            store = store_bytes(steps, block, self.plain.size_d, c.c is not None, d is not None)
         first = up(max(block[0] * block[2] * self.size, store), ALIGN)
         slab = up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.

@@ -21,7 +21,7 @@ from gett.schedule.cost_copies import Side
 from gett.schedule.cost_gather import SINGLE, GatherModel, GatherShape, ring_bytes, warp_pieces
 from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
-from gett.schedule.room import ALIGN
+from gett.schedule.room import ALIGN, store_bytes, up
 from gett.schedule.rows import row_length
 from gett.schedule.sm90_maps import TYPES, d_map, operand_move
 from gett.schedule.sm90_space import Roles
@@ -252,11 +252,9 @@ class _Search:
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
         store = 0
         if split == 1:
-            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            staged = steps.elements * (4 if c.c is not None else self.size_d) + (128 if steps.put else 0)
-            staged = _up(staged, ALIGN if steps.span > 16 else 128)
-            store = (staged + _up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
-        stage = sum(_up(_up(b.size, g) * box_k.size * self.size, ALIGN) for b, g in ((box_m, 64), (box_n, 8)))
+            store = store_bytes(steps, block, self.size_d, c.c is not None, d is not None)
+            store *= roles.consumers if roles.ping_pong else 1
+        stage = sum(up(up(b.size, g) * box_k.size * self.size, ALIGN) for b, g in ((box_m, 64), (box_n, 8)))
         warps = 4 * PRODUCERS
         ring = tables = 0
         for way, box in zip(choice.ways, (box_m, box_n), strict=True):
@@ -264,7 +262,7 @@ class _Search:
                 per = warp_pieces(box.size, box_k.size, way, warps)
                 ring += warps * ring_bytes(per, way)
                 tables += 8 * per
-        fixed = ALIGN + store + (2 * 8 + 2) * 8 + warps * _up(tables, 16)
+        fixed = ALIGN + store + (2 * 8 + 2) * 8 + warps * up(tables, 16)
         room = self.facts.smem_per_block - fixed
         mixed = not all(isinstance(w, Gather) for w in choice.ways)
         fewest = 1 if self.crossed else 2  # k-tiles of crossed units are deep
@@ -296,7 +294,3 @@ class _Search:
             + (", A turned" if self.crossed else "")
             + (", ping-pong" if roles.ping_pong else ""),
         )  # fmt: skip
-
-
-def _up(value: int, step: int) -> int:
-    return -(-value // step) * step

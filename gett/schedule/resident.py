@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.cost_copies import Side
-from gett.schedule.room import ALIGN
+from gett.schedule.room import ALIGN, up
 from layouts.box import Box
 
 MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy
@@ -65,8 +65,4 @@ def staged_bytes(resident: str, rows: tuple[int, int], deep: tuple[int, int]) ->
 
 
 def _room(rows: int, grain: int, deep: int) -> int:
-    return _up(_up(rows, grain) * deep, ALIGN)
-
-
-def _up(value: int, step: int) -> int:
-    return -(-value // step) * step
+    return up(up(rows, grain) * deep, ALIGN)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gett.schedule.records import StageSteps
+
 ALIGN = 1024
 """Tiles start at multiples of the widest swizzle's period."""
 
@@ -33,6 +35,26 @@ class Room:
     stages: int
     size: int
     alone: bool = False
+
+
+def up(value: int, step: int) -> int:
+    """The next multiple of `step`."""
+    return -(-value // step) * step
+
+
+def store_bytes(steps: StageSteps, block: tuple[int, int, int], item: int, added: bool, bulk: bool) -> int:
+    """Bytes of a staged tile of D, whose elements have `item` bytes, and of what its stores need beside it.
+
+    Args:
+        steps: How the tile is staged.
+        block: Extents of the block's tile.
+        item: Bytes of an element of D.
+        added: Whether there is a C: float32 is staged, and C has offsets too.
+        bulk: Whether a tensor map stores the tile, so that no offsets are needed.
+    """
+    offsets = 0 if bulk else (block[0] + block[1]) * 8 * (2 if added else 1)
+    staged = steps.elements * (4 if added else item) + (128 if steps.put else 0)
+    return up(staged, ALIGN if steps.span > 16 else 128) + up(offsets, 128)
 
 
 def divide(capacity: int, stage: int, store: int, k_tiles: int, single: bool) -> Room | None:

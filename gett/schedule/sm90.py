@@ -18,8 +18,8 @@ from gett.schedule.cost_copies import Side
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
-from gett.schedule.room import ALIGN, divide, divide_kept
-from gett.schedule.sm90_maps import TYPES, d_map, operand_move, up
+from gett.schedule.room import divide, divide_kept, store_bytes
+from gett.schedule.sm90_maps import TYPES, d_map, operand_move
 from gett.schedule.sm90_space import ROLES, Choice, Roles, Space
 from gett.schedule.sm90_space import sides as side_lengths
 from gett.schedule.space import bounded_split
@@ -178,10 +178,8 @@ class _Search(Space):
         stage = staged_bytes(choice.resident, rows, deep)
         store = 0
         if split == 1:
-            offsets = 0 if d is not None else (block[0] + block[1]) * 8 * (2 if c.c is not None else 1)
-            staged = stage_plan.elements * (4 if c.c is not None else self.size_d) + (128 if stage_plan.put else 0)
-            staged = up(staged, ALIGN if stage_plan.span > 16 else 128)
-            store = (staged + up(offsets, 128)) * (roles.consumers if roles.ping_pong else 1)
+            store = store_bytes(stage_plan, block, self.size_d, c.c is not None, d is not None)
+            store *= roles.consumers if roles.ping_pong else 1
         capacity = self.facts.smem_per_block
         if choice.resident:
             which = "ab".index(choice.resident)

@@ -9,6 +9,7 @@ from gett.plan import A, D, GemmPlan
 from gett.schedule.access import unit_mode
 from gett.schedule.cost_copies import Side
 from gett.schedule.records import BulkMove, StageSteps
+from gett.schedule.room import up
 from gett.schedule.tails import STEP, tail_move
 from layouts.box import Box
 from layouts.modes import Strided
@@ -98,8 +99,3 @@ def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) 
     if isinstance(made, Refusal) or made.base_offset or (made.slabs > 1 and not stage.row):
         return None
     return made
-
-
-def up(value: int, step: int) -> int:
-    """The next multiple of `step`."""
-    return -(-value // step) * step

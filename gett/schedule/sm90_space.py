@@ -16,7 +16,7 @@ from gett.schedule.cost import traffic_us
 from gett.schedule.cost_copies import Side, Sm90Shape
 from gett.schedule.cost_sm90 import Sm90Model
 from gett.schedule.records import Split
-from gett.schedule.sm90_maps import up
+from gett.schedule.room import up
 from gett.schedule.tails import depth
 from layouts.box import Box, TileDim
 from layouts.modes import Strided

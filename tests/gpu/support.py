@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gett.codegen.render import render_kernel
 from gett.errors import PoorKernelError
@@ -41,6 +42,12 @@ class Problem:
     def __repr__(self) -> str:
         mark = "" if self.precision == "ieee" else f"-{self.precision}"
         return f"{self.case.name}-{self.dtype}{mark}{'-c' if self.c else ''}"
+
+
+def needs_hopper() -> None:
+    """Skips the test where the GPU has neither tensor maps nor wgmma."""
+    if device_facts().arch != "sm_90a":
+        pytest.skip("tensor maps, clusters and wgmma are Hopper's")
 
 
 @cache

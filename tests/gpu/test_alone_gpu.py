@@ -8,13 +8,12 @@ import pytest
 
 from tests.alone import CASES, alone
 from tests.cases import Case
-from tests.gpu.support import Problem, compiles_well, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, compiles_well, device_facts, gemm_plan, needs_hopper, run_case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_tile_replaces_its_stages(cupy: Any, case: Case) -> None:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("tensor maps and wgmma are Hopper's")
+    needs_hopper()
     problem = Problem(case, "float16")
     found = alone(gemm_plan(problem), device_facts().planning)
     assert found

@@ -14,7 +14,7 @@ from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from tests.cases import DENSE, to_host
 from tests.clusters import CASES, SHAPES, clustered, kind
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, run_case
 
 PROBLEMS = [*(Problem(c, "float16") for c in CASES), Problem(CASES[0], "float16", c=DENSE)]
 
@@ -29,8 +29,7 @@ def chosen(problem: Problem) -> list[Schedule]:
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("only Hopper GPUs have clusters that share tensor-map copies")
+    needs_hopper()
     kernels = [
         render_kernel(gemm_plan(p), clustered(s, shape)) for p in PROBLEMS for s in chosen(p) for shape in SHAPES
     ]

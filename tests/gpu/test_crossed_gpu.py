@@ -12,7 +12,7 @@ from gett.schedule.archs import arch_facts
 from gett.schedule.crossed import crossed_candidates
 from gett.schedule.records import Schedule
 from tests.cases import DENSE, Case
-from tests.gpu.support import Problem, compiles_well, gemm_plan, run_case
+from tests.gpu.support import Problem, compiles_well, gemm_plan, needs_hopper, run_case
 
 CASES = (
     # One long sum, split; ragged k1 and k2 in tiles that hang over; batches; several tiles a block, many k-tiles.
@@ -44,8 +44,7 @@ def kind(s: Schedule) -> bool:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_way_is_exact(cupy: Any, case: Case) -> None:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("a Hopper kernel")
+    needs_hopper()
     problem, added = Problem(case, "float16"), Problem(case, "float16", "ieee", DENSE)
     schedules = ways(problem)
     assert len({s.roles.a.map.span for s in schedules if s.roles is not None}) == 2

@@ -11,7 +11,7 @@ from gett.schedule.archs import arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from tests.cases import DENSE, Case
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case, schedules
+from tests.gpu.support import Problem, gemm_plan, needs_hopper, run_case, schedules
 
 CASES = (
     Case("turned-slabs", "cabk,kj->cjba", {"c": 5, "a": 96, "b": 7, "k": 96, "j": 24}),
@@ -39,8 +39,7 @@ def found(case: Case) -> list[Schedule]:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_staged_tiles_arrive_in_d(case: Case) -> None:
     cp = require_cupy()
-    if device_facts().arch != "sm_90a":
-        pytest.skip("tensor maps and wgmma are Hopper's")
+    needs_hopper()
     assert found(case)
     for schedule in found(case):
         run_case(cp, Problem(case, "float16"), schedule)

@@ -12,7 +12,7 @@ from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
 from tests.cases import DENSE, Case, to_host
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, gemm_plan, needs_hopper, run_case
 
 CASES = (
     Case("k-mn", "ik,kj->ij", {"i": 137, "j": 241, "k": 143}),
@@ -28,8 +28,7 @@ CASES = (
 
 
 def schedules(problem: Problem) -> list[Schedule]:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("the general door is Hopper's")
+    needs_hopper()
     found = gather_candidates(gemm_plan(problem), arch_facts("sm_90a"), 24)
     assert found, f"nothing for {problem}"
     kinds: dict[tuple[object, ...], Schedule] = {}

@@ -14,7 +14,7 @@ from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
 from tests import odd
 from tests.cases import DENSE, Case, Layout, to_host
-from tests.gpu.support import Problem, compiles_well, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, compiles_well, gemm_plan, needs_hopper, run_case
 
 TURNED = (
     *odd.TURNED,
@@ -28,8 +28,7 @@ ROWS = (
 
 def ways(problem: Problem) -> list[Schedule]:
     """A schedule of each shape of the k-tile, length of rows, roles and depth of the pipeline."""
-    if device_facts().arch != "sm_90a":
-        pytest.skip("the general door is Hopper's")
+    needs_hopper()
     found: dict[tuple[object, ...], Schedule] = {}
     for s in gather_candidates(gemm_plan(problem), arch_facts("sm_90a"), 60):
         r = s.roles

@@ -9,13 +9,12 @@ import pytest
 from gett.runtime.executable import build_executable
 from tests.cases import Case, to_host
 from tests.clusters import clustered
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, run_case
 from tests.parted import CASES, parted
 
 
 def problem(case: Case) -> Problem:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("tensor maps and wgmma are Hopper's")
+    needs_hopper()
     return Problem(case, "float16")
 
 

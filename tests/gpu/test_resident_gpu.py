@@ -9,13 +9,12 @@ import pytest
 
 from tests.cases import DENSE, Case
 from tests.clusters import clustered
-from tests.gpu.support import Problem, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, run_case
 from tests.resident import CASES, LINES, lined, resident
 
 
 def problem(case: Case, dtype: str = "float16") -> Problem:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("tensor maps and wgmma are Hopper's")
+    needs_hopper()
     return Problem(case, dtype)
 
 

@@ -16,7 +16,7 @@ from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from tests.cases import ALIGNED, DENSE, Case, to_host
 from tests.clusters import SHAPES, clustered
-from tests.gpu.support import Problem, describe, device_facts, gemm_plan, run_case
+from tests.gpu.support import Problem, describe, device_facts, gemm_plan, needs_hopper, run_case
 from tests.tails import CASES, kind, tailed
 
 PROBLEMS = [Problem(c, "float16") for c in CASES]
@@ -34,8 +34,7 @@ def chosen(problem: Problem) -> list[Schedule]:
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    if device_facts().arch != "sm_90a":
-        pytest.skip("a Hopper kernel")
+    needs_hopper()
     jobs = [(p, s) for p in PROBLEMS for s in chosen(p)]
     jobs += [(p, clustered(s, shape)) for p in PROBLEMS for s in chosen(p)[:1] for shape in SHAPES]
     with ThreadPoolExecutor(8) as pool:
