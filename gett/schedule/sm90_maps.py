@@ -88,11 +88,10 @@ def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) 
 def c_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps, d: TmaMap) -> TmaMap | None:
     """The tensor map that brings a tile of C to the places that `d`, D's map, stores from; None where there is none.
 
-    Modes that follow each other in D need not do so in C, whose copies may then be others than D's.
+    C has D's type. Modes that follow each other in D need not do so in C, whose copies may then be others than D's.
     """
     c = plan.contraction.c
-    if c is None or c.dtype != plan.contraction.d.dtype:
-        return None
+    assert c is not None
     # Without a swizzle, rows end to end are one run: one copy may bring what others store in rows.
     for row in (stage.row, 0) if stage.span == CHUNK else (stage.row,):
         made = _staged_map(plan, C, c, (box_m, box_n), size, replace(stage, row=row))

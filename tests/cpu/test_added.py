@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -66,6 +67,13 @@ def inside(plan: GemmPlan, box_m: Box, box_n: Box, m: int, n: int) -> list[int]:
     return out
 
 
+def put_step(text: str) -> int:
+    """Groups of eight columns between neighbours in D."""
+    match = re.search(r"kPutStep = (\d+)", text)
+    assert match
+    return int(match[1])
+
+
 def test_every_case_brings_c_by_tensor_map() -> None:
     assert {case.name for case, *_ in found()} == {case.name for case, _ in CASES}
     assert {r.stage.put for *_, r in found()} == WAYS
@@ -77,6 +85,8 @@ def test_every_case_brings_c_by_tensor_map() -> None:
     assert any(not s.box_m.divides(i) for _, _, s, _ in found() for i in range(len(s.box_m.dims)))
     ranks = {maps(r)[0].rank - maps(r)[1].rank for *_, r in found()}
     assert ranks >= {0, 1}, "modes that D has in one dimension and C in two"
+    assert any(r.stage.row > maps(r)[0].box[0] for *_, r in found()), "rows of D that are several runs of C"
+    assert any(r.stage.put == "" and maps(r)[0].rank != maps(r)[1].rank for *_, r in found())
 
 
 def test_c_lies_where_d_is_staged() -> None:
@@ -139,9 +149,10 @@ def test_fragments_read_c_where_it_lies(tmp_path: Path) -> None:
     ran = set()
     for case, plan, schedule, roles in found():
         way = (roles.stage.put, roles.stage.chunk < 64, roles.parts > 1, maps(roles)[0].rank != maps(roles)[1].rank)
-        if not roles.stage.put or way in ran:  # single elements lie where the boxes say: see above
+        step = put_step(render_kernel(plan, schedule).source.text)
+        if not roles.stage.put or (*way, step) in ran:  # single elements lie where the boxes say: see above
             continue
-        ran.add(way)
+        ran.add((*way, step))
         made, stored = maps(roles)
         real = realize(plan, schedule)
         m, n = schedule.box_m, schedule.box_n
@@ -166,7 +177,8 @@ def test_fragments_read_c_where_it_lies(tmp_path: Path) -> None:
                           for start, first in store_pieces(map_)[1]]  # fmt: skip
                 assert issued == wanted, case.name
     assert {way[0] for way in ran} == WAYS - {""}
-    assert {way[2:] for way in ran} >= {(False, False), (False, True), (True, False)}
+    assert {way[2:4] for way in ran} >= {(False, False), (False, True), (True, False)}
+    assert {way[4] for way in ran if way[0] == "columns"} > {1}
 
 
 def test_kernels_prefetch_the_map_and_take_it() -> None:
