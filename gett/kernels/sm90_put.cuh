@@ -22,11 +22,12 @@ GETT_DEVICE uint32 pack_pair(float low, float high, bhalf_t) {
 template <class Acc, class Element> struct WriteD {
   static GETT_DEVICE uint32 pack(Acc x, Acc y) { return pack_pair(x, y, Element()); }
 
-  // Four matrices or two, of neighbouring pairs of `x`.
-  template <bool kTurned> GETT_DEVICE void matrices(uint32 at, const Acc* x, bool four) const {
-    const uint32 a = pack(x[0], x[1]), b = pack(x[2], x[3]);
+  // Four matrices or two, of neighbouring pairs of `x` from `i` on.
+  template <bool kTurned, int kCount>
+  GETT_DEVICE void matrices(uint32 at, const Acc (&x)[kCount], int i, bool four) const {
+    const uint32 a = pack(x[i], x[i + 1]), b = pack(x[i + 2], x[i + 3]);
     if (four) {
-      const uint32 c = pack(x[4], x[5]), d = pack(x[6], x[7]);
+      const uint32 c = pack(x[i + 4], x[i + 5]), d = pack(x[i + 6], x[i + 7]);
       if constexpr (kTurned) store_turned(at, a, b, c, d);
       else store_matrices(at, a, b, c, d);
     } else {
@@ -69,19 +70,20 @@ template <class Acc, class Element> struct AddC {
     add(y, Element{uint16(c >> 16)});
   }
 
-  template <bool kTurned> GETT_DEVICE void matrices(uint32 at, Acc* x, bool four) const {
+  template <bool kTurned, int kCount>
+  GETT_DEVICE void matrices(uint32 at, Acc (&x)[kCount], int i, bool four) const {
     if (four) {
       uint32 c[4];
       if constexpr (kTurned) ldmatrix4_trans(c, at);
       else ldmatrix4(c, at);
 #pragma unroll
-      for (int q = 0; q < 4; ++q) add(x[2 * q], x[2 * q + 1], c[q]);
+      for (int q = 0; q < 4; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
     } else {
       uint32 c[2];
       if constexpr (kTurned) ldmatrix2_trans(c, at);
       else ldmatrix2(c, at);
 #pragma unroll
-      for (int q = 0; q < 2; ++q) add(x[2 * q], x[2 * q + 1], c[q]);
+      for (int q = 0; q < 2; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
     }
   }
   template <int kV, class P, class X> GETT_DEVICE void vector(const P& place, const X& x) const {
@@ -182,7 +184,7 @@ template <class Traits, class Index> struct Fragments {
           if (Traits::kBoxN < kN) ok = ok && (j + (four ? jj : 0)) * 8 < Traits::kBoxN;
         }
         const uint32 to = ok ? at(line + n) : base_ + kDump + within * 16;
-        visit.template matrices<kTurned>(to, &acc[i][j * 4], four);
+        visit.template matrices<kTurned>(to, acc[i], j * 4, four);
       }
     }
   }

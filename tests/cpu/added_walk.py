@@ -49,8 +49,8 @@ static Acc acc[Traits::kMi][Traits::kBlockN / 2];
 static int places[32][kCount];  // byte of each accumulator
 struct Recorder {
   int lane;
-  template <bool kTurned> void matrices(uint32 at, Acc* x, bool four) const {
-    ::matrices[lane][count++] = {at, int(x - &acc[0][0]), four, kTurned};
+  template <bool kTurned, int kAll> void matrices(uint32 at, Acc (&x)[kAll], int i, bool four) const {
+    ::matrices[lane][count++] = {at, int(&x[i] - &acc[0][0]), four, kTurned};
   }
   template <int kV, class P, class X> void vector(const P& place, const X& x) const {
     for (int v = 0; v < kV; ++v) places[lane][&x(v) - &acc[0][0]] = place() + 2 * v;

@@ -83,8 +83,9 @@ def problems() -> list[Problem]:
 def chosen(problem: Problem) -> list[Schedule]:
     """The first candidate, the first of every other family and of split K, the table and several batches; clusters."""
     if problem.c is not None and problem.case.name in ADDED:
-        adds = added(gemm_plan(problem), device_facts().planning)[:2]
-        return [*adds, *(clustered(replace(s, blocks=4), (2, 1)) for s in adds[:1])]
+        adds = added(gemm_plan(problem), device_facts().planning)
+        others = [s for s in adds if s.roles is not None and not s.roles.lines]
+        return [*adds[:2], *(clustered(replace(s, blocks=4), (2, 1)) for s in others[:1])]
     picked: dict[tuple[object, ...], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
         tail = s.roles is not None and s.box_k.size < s.block[2]
