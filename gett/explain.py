@@ -189,6 +189,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
             )
         elif access is not None and operand is not None:
             facts.append((f"load {name}", _describe_access(access, itemsize(operand.dtype))))
+    if roles is not None and roles.c is not None:
+        facts.append(("load C", f"by tensor map to where D is staged, {_describe_map(roles.c)}"))
     if roles is not None and roles.d is not None:
         facts.append(("store D", f"by tensor map, {_describe_map(roles.d)}"))
     elif roles is not None and roles.rows:

@@ -1,6 +1,7 @@
 """Coordinates of tensor maps for a tile and a k-tile, and what every Hopper pipeline has of them in `Index`.
 
-Owns `place` and `store` of a staged tile of D, and `prefetch`; what the copies of a stage look like is the pipeline's.
+Owns `place` of a staged tile of D, `store` and `load_c`, and `prefetch`; what the copies of a stage look like is the
+pipeline's.
 """
 
 from __future__ import annotations
@@ -43,21 +44,32 @@ class TilePlaces:
         """The struct `kind` and the function `name` of a k-tile that fills it."""
         return [_struct(kind, outputs), Function(name, ("tile_k",), self.k_body, tuple(outputs), kind).to_cpp()]
 
-    def store(self, made: TmaMap | None) -> list[str]:
-        """The copies of a staged tile to D; nothing where no map stores it."""
-        if made is None:
+    def store(self, d: TmaMap | None, c: TmaMap | None = None) -> list[str]:
+        """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
+        if d is None:
             return []
-        coords = _coordinates(made, [*self.at["l"], *self.at["m"], *self.at["n"]])
-        calls = []
-        for start, first in store_pieces(made)[1]:
-            names = ", ".join(f"t.d{i}{f' + {x}' if x else ''}" for i, x in enumerate(first))
-            calls.append(f"    gett::store_box(&p.map_d, from + {start}, {names});")
-        return [
-            *self.fixed("place", [(f"d{i}", x) for i, x in enumerate(coords)], "Place"),
-            "  static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from) {\n"
-            + "\n".join(calls)
-            + "\n  }",
-        ]
+        at = [*self.at["l"], *self.at["m"], *self.at["n"]]
+        outputs = [(f"d{i}", x) for i, x in enumerate(_coordinates(d, at))]
+        fields = [name for name, _ in outputs]
+        head = "static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from)"
+        functions = [_copies(head, "gett::store_box(&p.map_d, from + {start}, ", d, fields)]
+        if c is not None:
+            known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once
+            coords = _coordinates(c, at)
+            fields = [known.get(x, f"c{i}") for i, x in enumerate(coords)]
+            outputs += [(name, x) for name, x in zip(fields, coords, strict=True) if x not in known]
+            head = "static GETT_DEVICE void load_c(const Params& p, const Place& t, gett::uint32 to, gett::uint32 bar)"
+            functions.append(_copies(head, "gett::load_box(to + {start}, &p.map_c, bar, ", c, fields))
+        return [*self.fixed("place", outputs, "Place"), *functions]
+
+
+def _copies(head: str, call: str, made: TmaMap, fields: Sequence[str]) -> str:
+    """The function that issues the copies of a staged tile, whose coordinates are those members of `t`."""
+    calls = []
+    for start, first in store_pieces(made)[1]:
+        names = ", ".join(f"t.{field}{f' + {x}' if x else ''}" for field, x in zip(fields, first, strict=True))
+        calls.append(f"    {call.format(start=start)}{names});")
+    return f"  {head} {{\n" + "\n".join(calls) + "\n  }"
 
 
 def tile_places(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TilePlaces:
@@ -75,8 +87,8 @@ def tile_places(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TilePl
 
 def prefetch(roles: WarpRoles) -> str:
     """The function that fetches the tensor maps themselves."""
-    held = [name for name, held in (("a", roles.a), ("b", roles.b), ("d", roles.d)) if held is not None]
-    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name in held)
+    maps = (("a", roles.a), ("b", roles.b), ("d", roles.d), ("c", roles.c))
+    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name, held in maps if held is not None)
     return f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}"
 
 

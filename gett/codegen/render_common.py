@@ -73,6 +73,7 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
             box = schedule.box_m if group == "m" else schedule.box_n
             step[group] = math.prod(d.box for d in box.dims[:i])
     bm, bn, bk = schedule.block
+    has_c = c.c is not None and (schedule.roles is None or schedule.roles.c is None)  # it is added from vectors
     return f"""  typedef ::Params Params;
   typedef {cpp_type(c.dtype)} Element;
   typedef {cpp_type(dtype_c)} ElementC;
@@ -83,7 +84,7 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
   static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size * schedule.batches};
   static constexpr int kVecD = {schedule.vector_d};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
-  static constexpr bool kHasC = {cpp_bool(c.c is not None)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
+  static constexpr bool kHasC = {cpp_bool(has_c)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
 
 
 def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:

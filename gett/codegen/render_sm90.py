@@ -82,8 +82,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     assert roles is not None
     contraction = plan.contraction
     table = ParamTable()
-    has_c = contraction.c is not None
-    out = {"d": D, **({"c": C} if has_c else {})}
+    vectors_c = contraction.c is not None and roles.c is None
+    out = {"d": D, **({"c": C} if vectors_c else {})}
     found = gathered(roles)
     tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
     m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, tensors_m), table)
@@ -110,12 +110,11 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
     roles_maps = {name: move.map for name, move in (("a", roles.a), ("b", roles.b)) if move is not None}
-    if roles.d is not None:
-        roles_maps["d"] = roles.d
+    roles_maps |= {name: made for name, made in (("d", roles.d), ("c", roles.c)) if made is not None}
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(roles_maps))
     packed = pack_params(names, table, len(roles_maps))
     offsets = map_offsets(names, table, len(roles_maps))
-    dtypes = {"a": contraction.dtype, "b": contraction.dtype, "d": contraction.d.dtype}
+    dtypes = {"a": contraction.dtype, "b": contraction.dtype, "c": dtype_c, "d": contraction.d.dtype}
     shares = {"a": roles.a, "b": roles.b}
     maps = tuple(
         (role, offset, _spec(made, dtypes[role], shares.get(role), pipeline.thrifty))
@@ -175,7 +174,7 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         )
     if roles.parts > 1:
         texts.append(_next_part(plan, schedule, roles))
-    return [*texts, *places.store(roles.d), prefetch(roles)]
+    return [*texts, *places.store(roles.d, roles.c), prefetch(roles)]
 
 
 def _next_part(plan: GemmPlan, schedule: Schedule, roles: WarpRoles) -> str:
@@ -282,6 +281,8 @@ def _traits(
   static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.lines)};
   static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
+  static constexpr bool kLoadC = {cpp_bool(roles.c is not None)};
+  static constexpr int kTransactionC = {roles.c.transaction_bytes * roles.c.slabs if roles.c is not None else 0};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
   static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
   static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};

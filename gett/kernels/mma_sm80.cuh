@@ -5,24 +5,10 @@
 // 16-bit types and K-major tf32 go through ldmatrix, the rest through plain loads that the row pitch keeps
 // free of bank conflicts.
 #pragma once
-#include "gett/common.cuh"
+#include "gett/matrices.cuh"
 
 namespace gett {
 
-GETT_DEVICE void ldmatrix4(uint32 (&r)[4], uint32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-GETT_DEVICE void ldmatrix4_trans(uint32 (&r)[4], uint32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-GETT_DEVICE void ldmatrix2(uint32 (&r)[2], uint32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
-}
-GETT_DEVICE void ldmatrix2_trans(uint32 (&r)[2], uint32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
-}
 GETT_DEVICE uint32 load_u32(uint32 at) {
   uint32 x; asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at)); return x;
 }

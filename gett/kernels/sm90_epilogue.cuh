@@ -1,6 +1,8 @@
 // From wgmma's accumulators to D. The tile is staged in shared memory in D's own order. Where the box's rows are long
 // enough and no bank is in the way, it leaves by one tensor-map copy, which runs while the next tile is multiplied;
 // else as vectors through the offset tables of epilogue.cuh, from rows padded so that fragments meet no conflicts.
+//
+// Where such a copy can bring C too (kLoadC), it brings C's tile to where D's is staged, while the products run.
 #pragma once
 #include "gett/epilogue.cuh"
 #include "gett/sm90_cluster.cuh"
@@ -37,12 +39,14 @@ template <class Traits, class Index> struct Epilogue {
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumers);
   // A warp of the producer's group sends staged tiles off, unless all of them gather.
   static constexpr bool kSender = Traits::kStoreBox && !Traits::kGather;
+  static_assert(!Traits::kLoadC || (kSender && !Traits::kAlone && !Traits::kHasC), "C comes where D is staged, once it is free");
   static constexpr int kReady = 12;  // named barriers: the staging buffer is written
   static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
 
   char* base_;
   int thread_, barrier_;
-  uint32 free_, phase_ = 0;  // the barrier by which the sender says that the staging buffer may be written
+  // The barrier by which the sender says that the staging buffer may be written, or that C has arrived there.
+  uint32 free_, phase_ = 0;
   Offsets<Traits> offsets_;
 
   GETT_DEVICE Epilogue(char* base, uint32 free, int thread, int group)
@@ -78,11 +82,10 @@ template <class Traits, class Index> struct Epilogue {
         if (thread_ == 0) store_wait_read<0>();
         sync();
       }
-      if constexpr (Traits::kPut == kPutElements) {
-        put(p, acc, block, lane, rows);
-      } else {
-        Fragments<Traits, Index>(p, smem_address(base_), block, lane, rows).put(acc);
+      if constexpr (Traits::kLoadC) {
+        if (adds(p)) walk(p, acc, block, lane, rows, AddC<Acc, Element>{p.beta});
       }
+      walk(p, acc, block, lane, rows, WriteD<Acc, Element>());
       if (Traits::kParts > 1 && part + 1 < Traits::kParts) return;
       async_fence();
       if constexpr (kSender) {
@@ -95,7 +98,7 @@ template <class Traits, class Index> struct Epilogue {
         }
       }
     } else {
-      put(p, acc, block, lane, 0);
+      elements(p, acc, block, lane, 0, WriteD<Acc, Element>());
       sync();
       const auto lt = Index::l_tile(p, id.l);
       if constexpr (Traits::kRowD > 0) {
@@ -118,8 +121,8 @@ template <class Traits, class Index> struct Epilogue {
     }
   }
 
-  // A warp of the producer's group: sends off the staged tiles of `group`, one after the other. Consumers only write
-  // them, and never work out where a tile lies.
+  // A warp of the producer's group: sends off the staged tiles of `group`, one after the other, and fetches C's before.
+  // Consumers only write them, and never work out where a tile lies.
   static GETT_DEVICE void send(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int turn = 0;
     Ahead<Traits, typename Index::Place> ahead;
@@ -132,7 +135,16 @@ template <class Traits, class Index> struct Epilogue {
       const bool exists = Cluster<Traits>::kSize == 1 || Cluster<Traits>::exists(p, from_lane(ahead.id_, turn % 32));
       if (elected()) {  // always the same thread, so that it waits for its own stores
         store_wait_read<0>();  // the previous tile has left
-        barrier_arrive(free);
+        if constexpr (Traits::kLoadC) {
+          if (exists && adds(p)) {
+            barrier_expect(free, Traits::kTransactionC);
+            Index::load_c(p, place, staged, free);
+          } else {
+            barrier_arrive(free);
+          }
+        } else {
+          barrier_arrive(free);
+        }
       }
       __syncwarp();
       named_barrier(kReady + group, kThreads + 32);
@@ -144,6 +156,9 @@ template <class Traits, class Index> struct Epilogue {
     if (elected()) store_wait();
   }
 
+  // beta = 0 means that C is not read at all, as in BLAS: it may hold anything.
+  static GETT_DEVICE bool adds(const Params& p) { return !is_zero(p.beta); }
+
   // Once for all ways to store, none of which needs a copy of its code for alpha = 1 then, by which nothing is multiplied.
   static GETT_DEVICE void scale(const Params& p, Acc (&acc)[kMi][kN / 2]) {
     if (is_one(p.alpha)) return;
@@ -153,8 +168,19 @@ template <class Traits, class Index> struct Epilogue {
       for (int j = 0; j < kN / 2; ++j) acc[i][j] = multiply(p.alpha, acc[i][j]);
   }
 
-  // Writes the fragments to their places in D's order, `rows` rows further on; padding stays out.
-  GETT_DEVICE void put(const Params& p, const Acc (&acc)[kMi][kN / 2], int block, int lane, int rows) const {
+  // Visits the fragments' places in the staged tile, `rows` rows further on; padding stays out.
+  template <class Visit>
+  GETT_DEVICE void walk(const Params& p, Acc (&acc)[kMi][kN / 2], int block, int lane, int rows, const Visit& visit) const {
+    if constexpr (Traits::kPut == kPutElements) {
+      elements(p, acc, block, lane, rows, visit);
+    } else {
+      Fragments<Traits, Index>(p, smem_address(base_), block, lane, rows).walk(acc, visit);
+    }
+  }
+
+  template <class Visit>
+  GETT_DEVICE void elements(
+      const Params& p, Acc (&acc)[kMi][kN / 2], int block, int lane, int rows, const Visit& visit) const {
     Element* const to = reinterpret_cast<Element*>(base_);
     // Beside gathering threads registers are scarce: places are worked out here, not kept through the main loop.
     if constexpr (Traits::kGather && !Traits::kColumnsBy8) asm volatile("" : "+r"(lane));
@@ -168,7 +194,7 @@ template <class Traits, class Index> struct Epilogue {
         Element* const line = to + Index::stage_m(p, m + rows);
 #pragma unroll
         for (int j = 0; j < kN / 8; ++j) {
-          const Acc x = acc[i][j * 4 + r * 2], y = acc[i][j * 4 + r * 2 + 1];
+          Acc &x = acc[i][j * 4 + r * 2], &y = acc[i][j * 4 + r * 2 + 1];
           int n0, n1;
           if constexpr (Traits::kColumnsBy8) {  // eight neighbours lie in one dimension: no decode per element
             n0 = Index::stage_n(p, j * 8) + column * Traits::kStageStepN;
@@ -178,13 +204,10 @@ template <class Traits, class Index> struct Epilogue {
             n1 = Index::stage_n(p, j * 8 + column + 1);
           }
           if constexpr (Traits::kColumnsBy8 && Traits::kStageStepN == 1) {
-            Vec<Element, 2> v;
-            v.x[0] = convert<Element>(x);
-            v.x[1] = convert<Element>(y);
-            v.store(line + n0);
+            visit.pair(line + n0, x, y);
           } else {
-            if (j * 8 + column < Traits::kBoxN) line[n0] = convert<Element>(x);
-            if (j * 8 + column + 1 < Traits::kBoxN) line[n1] = convert<Element>(y);
+            if (j * 8 + column < Traits::kBoxN) visit.one(line + n0, x);
+            if (j * 8 + column + 1 < Traits::kBoxN) visit.one(line + n1, y);
           }
         }
       }

@@ -1,27 +1,15 @@
 // From wgmma's accumulators into the staged tile of D that a tensor map stores: vectors of D's own order, gathered from
 // registers or turned by stmatrix. Traits::kPut says which; schedule/d_box.py chooses it and the places of the rows.
+//
+// Where C comes by tensor map it lies at the same places before, and takes the same way back: a walk over the places
+// serves both (`WriteD`, `AddC`).
 #pragma once
+#include "gett/matrices.cuh"
 #include "gett/sm90_ptx.cuh"
 
 namespace gett {
 
 enum Put { kPutElements, kPutRows, kPutTurned, kPutColumns, kPutBlocks };
-
-GETT_DEVICE void store_matrices(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
-GETT_DEVICE void store_matrices(uint32 at, uint32 a, uint32 b) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
-}
-GETT_DEVICE void store_turned(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c),
-               "r"(d)
-               : "memory");
-}
-GETT_DEVICE void store_turned(uint32 at, uint32 a, uint32 b) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
-}
 
 GETT_DEVICE uint32 pack_pair(float low, float high, half_t) {
   uint32 y; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low)); return y;
@@ -29,6 +17,95 @@ GETT_DEVICE uint32 pack_pair(float low, float high, half_t) {
 GETT_DEVICE uint32 pack_pair(float low, float high, bhalf_t) {
   uint32 y; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low)); return y;
 }
+
+// At each place of the staged tile: D is written.
+template <class Acc, class Element> struct WriteD {
+  static GETT_DEVICE uint32 pack(Acc x, Acc y) { return pack_pair(x, y, Element()); }
+
+  // Four matrices or two, of neighbouring pairs of `x` from `i` on.
+  template <bool kTurned, int kCount>
+  GETT_DEVICE void matrices(uint32 at, const Acc (&x)[kCount], int i, bool four) const {
+    const uint32 a = pack(x[i], x[i + 1]), b = pack(x[i + 2], x[i + 3]);
+    if (four) {
+      const uint32 c = pack(x[i + 4], x[i + 5]), d = pack(x[i + 6], x[i + 7]);
+      if constexpr (kTurned) store_turned(at, a, b, c, d);
+      else store_matrices(at, a, b, c, d);
+    } else {
+      if constexpr (kTurned) store_turned(at, a, b);
+      else store_matrices(at, a, b);
+    }
+  }
+  // kV neighbours from `place()` on, which is found once they are packed: `x(v)` is the accumulator of the v-th.
+  template <int kV, class P, class X> GETT_DEVICE void vector(const P& place, const X& x) const {
+    uint32 y[kV / 2];
+#pragma unroll
+    for (int v = 0; v < kV; v += 2) y[v / 2] = pack(x(v), x(v + 1));
+    const uint32 at = place();
+    if constexpr (kV == 8) {
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(y[0]), "r"(y[1]), "r"(y[2]), "r"(y[3]) : "memory");
+    } else if constexpr (kV == 4) {
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(y[0]), "r"(y[1]) : "memory");
+    } else {
+      asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(y[0]) : "memory");
+    }
+  }
+  // Single elements, two of them neighbours or not.
+  GETT_DEVICE void pair(Element* at, Acc x, Acc y) const {
+    Vec<Element, 2> v;
+    v.x[0] = convert<Element>(x);
+    v.x[1] = convert<Element>(y);
+    v.store(at);
+  }
+  GETT_DEVICE void one(Element* at, Acc x) const { *at = convert<Element>(x); }
+};
+
+// At each place of the staged tile: C is read and beta times it added. All is read before D is written, so that no load
+// waits behind a store.
+template <class Acc, class Element> struct AddC {
+  Acc beta_;
+
+  GETT_DEVICE void add(Acc& x, Element c) const { mul_add(x, beta_, convert<Acc>(c)); }
+  GETT_DEVICE void add(Acc& x, Acc& y, uint32 c) const {
+    add(x, Element{uint16(c)});
+    add(y, Element{uint16(c >> 16)});
+  }
+
+  template <bool kTurned, int kCount>
+  GETT_DEVICE void matrices(uint32 at, Acc (&x)[kCount], int i, bool four) const {
+    if (four) {
+      uint32 c[4];
+      if constexpr (kTurned) ldmatrix4_trans(c, at);
+      else ldmatrix4(c, at);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
+    } else {
+      uint32 c[2];
+      if constexpr (kTurned) ldmatrix2_trans(c, at);
+      else ldmatrix2(c, at);
+#pragma unroll
+      for (int q = 0; q < 2; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
+    }
+  }
+  template <int kV, class P, class X> GETT_DEVICE void vector(const P& place, const X& x) const {
+    uint32 c[kV / 2];
+    const uint32 at = place();
+    if constexpr (kV == 8) {
+      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3]) : "r"(at));
+    } else if constexpr (kV == 4) {
+      asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(c[0]), "=r"(c[1]) : "r"(at));
+    } else {
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(c[0]) : "r"(at));
+    }
+#pragma unroll
+    for (int v = 0; v < kV; v += 2) add(x(v), x(v + 1), c[v / 2]);
+  }
+  GETT_DEVICE void pair(const Element* at, Acc& x, Acc& y) const {
+    const auto c = Vec<Element, 2>::load(at);
+    add(x, c.x[0]);
+    add(y, c.x[1]);
+  }
+  GETT_DEVICE void one(const Element* at, Acc& x) const { add(x, *at); }
+};
 
 // Rows of the accumulators and rows of M's box: chunks of kChunk rows of a block are kMi chunks apart. Or chunks of
 // kPadChunk rows have only kPadRun rows of the box.
@@ -69,30 +146,24 @@ template <class Traits, class Index> struct Fragments {
     if constexpr (Traits::kSpanD == 16) return base_ + byte;
     return base_ + (byte ^ (((byte >> 7) & (Traits::kSpanD / 16 - 1)) << 4));
   }
-  GETT_DEVICE uint32 pack(Acc x, Acc y) const {
-    return pack_pair(x, y, Element());
-  }
   // Place of column 8 * j + c, c below 8 and not known when compiling.
   GETT_DEVICE int column(int j, int c) const {
     if constexpr (Traits::kColumnsBy8) return Index::stage_n(p_, j * 8) + c * Traits::kStageStepN;
     return Index::stage_n(p_, j * 8 + c);
   }
-  static GETT_DEVICE uint32 fetch(const Acc (&acc)[kN / 2], const Fragments& f, int j, int r) {
-    return f.pack(acc[j * 4 + r * 2], acc[j * 4 + r * 2 + 1]);
-  }
-
-  GETT_DEVICE void put(const Acc (&acc)[kMi][kN / 2]) const {
+  // Visits all places of this thread, or of its warp, with the accumulators that belong there.
+  template <class Visit> GETT_DEVICE void walk(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
     if constexpr (Traits::kPut == kPutRows || Traits::kPut == kPutTurned) {
-      matrices(acc);
+      matrices(acc, visit);
     } else if constexpr (Traits::kPut == kPutColumns) {
-      columns(acc);
+      columns(acc, visit);
     } else {
-      blocks(acc);
+      blocks(acc, visit);
     }
   }
 
-  // stmatrix: lanes 8q .. 8q + 7 give the addresses of matrix q's rows; matrices go by (rows r, columns j).
-  GETT_DEVICE void matrices(const Acc (&acc)[kMi][kN / 2]) const {
+  // Lanes 8q .. 8q + 7 give the addresses of matrix q's rows; matrices go by (rows r, columns j).
+  template <class Visit> GETT_DEVICE void matrices(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
     constexpr bool kTurned = Traits::kPut == kPutTurned;
     const int r = (lane_ >> 3) & 1, jj = lane_ >> 4, within = lane_ & 7;
 #pragma unroll
@@ -113,31 +184,13 @@ template <class Traits, class Index> struct Fragments {
           if (Traits::kBoxN < kN) ok = ok && (j + (four ? jj : 0)) * 8 < Traits::kBoxN;
         }
         const uint32 to = ok ? at(line + n) : base_ + kDump + within * 16;
-        const uint32 a = fetch(acc[i], *this, j, 0), b = fetch(acc[i], *this, j, 1);
-        if (four) {
-          const uint32 c = fetch(acc[i], *this, j + 1, 0), d = fetch(acc[i], *this, j + 1, 1);
-          if constexpr (kTurned) store_turned(to, a, b, c, d);
-          else store_matrices(to, a, b, c, d);
-        } else {
-          if constexpr (kTurned) store_turned(to, a, b);
-          else store_matrices(to, a, b);
-        }
+        visit.template matrices<kTurned>(to, acc[i], j * 4, four);
       }
     }
   }
 
-  GETT_DEVICE void vector(uint32 to, const uint32 (&x)[4]) const {
-    if constexpr (kV == 8) {
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
-    } else if constexpr (kV == 4) {
-      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(x[0]), "r"(x[1]) : "memory");
-    } else {
-      asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x[0]) : "memory");
-    }
-  }
-
   // D's neighbours are kPutStep groups of eight columns apart.
-  GETT_DEVICE void columns(const Acc (&acc)[kMi][kN / 2]) const {
+  template <class Visit> GETT_DEVICE void columns(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
     constexpr int kStep = Traits::kPutStep;
 #pragma unroll
     for (int i = 0; i < kMi; ++i)
@@ -151,18 +204,15 @@ template <class Traits, class Index> struct Fragments {
           if (j / kStep % kV) continue;
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            uint32 x[4];
-#pragma unroll
-            for (int v = 0; v < kV; v += 2)
-              x[v / 2] = pack(acc[i][(j + v * kStep) * 4 + r * 2 + e], acc[i][(j + (v + 1) * kStep) * 4 + r * 2 + e]);
-            vector(at(line + column(j, column_ + e)), x);
+            visit.template vector<kV>([&] { return at(line + column(j, column_ + e)); },
+                                      [&](int v) -> Acc& { return acc[i][(j + v * kStep) * 4 + r * 2 + e]; });
           }
         }
       }
   }
 
   // D's neighbours are in blocks one after the other.
-  GETT_DEVICE void blocks(const Acc (&acc)[kMi][kN / 2]) const {
+  template <class Visit> GETT_DEVICE void blocks(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
 #pragma unroll
     for (int i = 0; i < kMi; i += kV)
 #pragma unroll
@@ -175,10 +225,8 @@ template <class Traits, class Index> struct Fragments {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             if (Traits::kBoxN < kN && j * 8 + column_ + e >= Traits::kBoxN) continue;
-            uint32 x[4];
-#pragma unroll
-            for (int v = 0; v < kV; v += 2) x[v / 2] = pack(acc[i + v][j * 4 + r * 2 + e], acc[i + v + 1][j * 4 + r * 2 + e]);
-            vector(at(line + column(j, column_ + e)), x);
+            visit.template vector<kV>([&] { return at(line + column(j, column_ + e)); },
+                                      [&](int v) -> Acc& { return acc[i + v][j * 4 + r * 2 + e]; });
           }
       }
   }

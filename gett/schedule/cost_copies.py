@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gett.plan import D, GemmPlan, itemsize
+from gett.plan import C, D, GemmPlan, itemsize
 from gett.schedule.cost import joined
 from gett.schedule.records import Split
 from layouts.access import contiguous_run
@@ -50,7 +50,7 @@ class Sm90Shape:
     """What the model looks at.
 
     `filled` is set where `k` has a tail (see tails.py) that copies of an MN-major operand fill with zeros themselves:
-    their box of K.
+    their box of K. `added` says that a tensor map may bring C, if its strides let one.
     """
 
     consumers: int
@@ -65,6 +65,7 @@ class Sm90Shape:
     resident: str = ""
     lines: bool = False
     part: Side | None = None  # what the accumulators hold of M's box, where several make a tile of D
+    added: bool = False
 
     @property
     def parts(self) -> int:
@@ -81,6 +82,27 @@ class CopyModel:
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.parts: dict[tuple[int, tuple[Box, Box]], float] = {}
 
+    def item(self, tensor: int) -> int:
+        """Bytes of a tensor's elements."""
+        c = self.plan.contraction.c
+        return itemsize(c.dtype) if tensor == C and c is not None else self.size_d if tensor == D else self.size
+
+    def follows(self, shape: Sm90Shape) -> bool:
+        """Whether C's strides are such that a tensor map may bring its tile where one takes D's.
+
+        They have the same unit-stride mode and take whole 16 bytes along all others.
+        """
+        for side in (shape.m, shape.n):
+            for d in side.box.dims:
+                for mode in (side.modes[m] for m in d.modes):
+                    unit, step = mode.strides[D] == self.size_d, mode.strides[C]
+                    tiled = d.box > 1 and mode.extent > 1
+                    if tiled and (step <= 0 or unit != (step == self.item(C))):
+                        return False
+                    if mode.extent > 1 and step % 16 and not (tiled and unit):
+                        return False
+        return all(mode.strides[C] % 16 == 0 for mode in self.plan.l)
+
     def lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
         """L2's lines that a tensor's runs touch, by those that they fill; runs below a line are judged otherwise."""
         key = (first.box, second)
@@ -91,7 +113,7 @@ class CopyModel:
     def _lines(self, tensor: int, first: Side, second: Box, modes: tuple[Strided, ...]) -> float:
         """Lines touched, anywhere that runs may begin, and a little for each run."""
         strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
-        run = contiguous_run(joined(first.box, second), strides, self.size_d if tensor == D else self.size)
+        run = contiguous_run(joined(first.box, second), strides, self.item(tensor))
         if run < LINE:
             return 1.0
         ends = ENDS / run if tensor == D else 0.0

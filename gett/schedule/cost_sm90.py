@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gett.plan import A, B, D, GemmPlan
+from gett.plan import A, B, C, D, GemmPlan
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import CLUSTERS, cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
@@ -35,6 +35,7 @@ LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter 
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
 VECTOR_SLOTS, ELEMENT_SLOTS = 80.0, 34.0  # instructions of a warp for one store, look-ups included
+ADDED_SLOTS = 8.0  # and for each element of C that is added there (counted, not measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,17 @@ class Sm90Model(CopyModel):
         super().__init__(plan)
         self.facts = facts
         self.costs: dict[tuple[int, Box, Box, int], float] = {}
-        self.stagings: dict[tuple[Side, Side, int, bool, int], Staging] = {}
+        self.stagings: dict[tuple[Side, Side, int, bool, int, bool], Staging] = {}
 
     @cached_property
     def bytes(self) -> dict[int, int]:
-        """Distinct bytes of A, B and D."""
+        """Distinct bytes of A, B and D, and of C, if there is one."""
         p = self.plan
         groups = {A: (p.l, p.m, p.k), B: (p.l, p.n, p.k), D: (p.l, p.m, p.n)}
+        if p.contraction.c is not None:
+            groups[C] = groups[D]
         return {
-            t: math.prod(s.extent for g in gs for s in g if s.strides[t]) * (self.size_d if t == D else self.size)
-            for t, gs in groups.items()
+            t: math.prod(s.extent for g in gs for s in g if s.strides[t]) * self.item(t) for t, gs in groups.items()
         }
 
     def cost(
@@ -73,7 +75,7 @@ class Sm90Model(CopyModel):
         key = (tensor, first.box, second, row)
         if key not in self.costs:
             strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
-            size = self.size_d if tensor == D else self.size
+            size = self.item(tensor)
             box = joined(first.box, second)
             run = contiguous_run(box, strides, size)
             start = run_alignment(box, strides, run)
@@ -85,15 +87,16 @@ class Sm90Model(CopyModel):
 
     def staging(self, shape: Sm90Shape) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor, in clocks."""
-        key = (shape.m, shape.n, shape.m_blocks, shape.ping_pong, shape.parts)
+        key = (shape.m, shape.n, shape.m_blocks, shape.ping_pong, shape.parts, shape.added)
         if key in self.stagings:
             return self.stagings[key]
         order = _order(shape.m, shape.n)
         has_c = self.plan.contraction.c is not None
-        size = 4 if has_c else self.size_d
+        by_map = has_c and shape.added and self.follows(shape)
+        size = 4 if has_c else self.size_d  # of what is staged where D leaves as vectors
         run = _lead(shape, order) * self.size_d
         vector = max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= 16)
-        dense = stage_steps(shape.m.box, shape.n.box, order, size, vector, False)
+        dense = stage_steps(shape.m.box, shape.n.box, order, self.size_d if by_map else size, vector, False)
         padded = stage_steps(shape.m.box, shape.n.box, order, size, vector, True)
         elements = shape.m.box.size * shape.n.box.size
         boxes_n = tuple(d.box for d in shape.n.box.dims)
@@ -107,14 +110,16 @@ class Sm90Model(CopyModel):
             idle = shape.block[0] * shape.parts / shape.m.box.size
             return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
-        slots = VECTOR_SLOTS if vector > 1 else ELEMENT_SLOTS
+        slots = (VECTOR_SLOTS if vector > 1 else ELEMENT_SLOTS) + (ADDED_SLOTS * vector if has_c else 0.0)
         vectors = elements / vector / 32 * (slots / 4 + 4 * vector * self.size_d / 16)
         bulk_clocks, plain_clocks = 250 + put(dense), 250 + put(padded) + vectors
-        if not has_c and self.size_d == SIZE:
+        if (by_map or not has_c) and self.size_d == SIZE:
             boxed = box_stage(*self.dims(shape))
             if boxed is not None and boxed[1] * shape.parts < bulk_clocks:
                 dense, bulk_clocks, run = boxed[0], boxed[1] * shape.parts, 16
-        bulk = run % 16 == 0 and not has_c and bulk_clocks <= plain_clocks
+        if by_map:
+            bulk_clocks *= 2  # C is read as D is written
+        bulk = run % 16 == 0 and (by_map or not has_c) and bulk_clocks <= plain_clocks
         made = Staging(dense, padded, bulk, bulk_clocks if bulk else plain_clocks)
         self.stagings[key] = made
         return made
@@ -158,7 +163,11 @@ class Sm90Model(CopyModel):
         cost_b *= 1.0 + READ_LINES * (self.lines(B, shape.n, shape.k, plan.k) - 1.0)
         cost_d *= 1.0 + WRITTEN_LINES * (self.lines(D, shape.m, shape.n.box, shape.n.modes) - 1.0)
         of = self.bytes
-        dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d) / facts.dram_tbps * 1e-6
+        added = 0.0
+        if C in of:
+            cost_c = self.cost(C, shape.m, shape.n.box, shape.n.modes, staging.bulk, row)
+            added = of[C] * cost_c * (1.0 + READ_LINES * (self.lines(C, shape.m, shape.n.box, shape.n.modes) - 1.0))
+        dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d + added) / facts.dram_tbps * 1e-6
         k_tiles = shape.k.tiles
         # Blocks that no tile is left for run along with their cluster.
         wide = math.prod(shape.cluster)
@@ -187,6 +196,7 @@ class Sm90Model(CopyModel):
         others = {A: shape.n.box.tiles, B: shape.m.box.tiles}
         row_clocks = sum(self.engine_clocks(t, s, self.box_of(t, shape), c, others[t]) for t, s, c in loads)
         stored = shape.m.box.size * shape.n.box.size * self.size_d / row * STORED_ROW_CLOCKS if row else 0.0
+        stored *= 2 if C in of else 1  # rows of C come in as D's go out
         limits = {
             "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
         }  # fmt: skip

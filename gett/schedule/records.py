@@ -176,6 +176,8 @@ class WarpRoles:
         parts: Tiles of A that make one tile of D, neighbours along the last tiled dimension of M's box, which covers
             all of them; the schedule's `block` is one part.
         alone: Whether a block makes one tile of D, staged where the stages were.
+        c: Tensor map that brings a tile of C to where D's is staged, laid out as it, or None where there is no C or it
+            is added from vectors.
     """
 
     consumers: int
@@ -196,6 +198,7 @@ class WarpRoles:
     lines: bool = False
     parts: int = 1
     alone: bool = False
+    c: TmaMap | None = None
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

@@ -49,7 +49,8 @@ def store_bytes(steps: StageSteps, block: tuple[int, int, int], item: int, added
         steps: How the tile is staged.
         block: Extents of the block's tile.
         item: Bytes of an element of D.
-        added: Whether there is a C: float32 is staged, and C has offsets too.
+        added: Whether C is added from vectors: float32 is staged, and C has offsets too. Where a tensor map brings C
+            to where D is staged, it takes no room of its own.
         bulk: Whether a tensor map stores the tile, so that no offsets are needed.
     """
     offsets = 0 if bulk else (block[0] + block[1]) * 8 * (2 if added else 1)

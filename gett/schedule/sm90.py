@@ -19,13 +19,14 @@ from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
 from gett.schedule.room import divide, divide_kept, store_bytes
-from gett.schedule.sm90_maps import TYPES, d_map, operand_move
+from gett.schedule.sm90_maps import TYPES, c_map, d_map, operand_move
 from gett.schedule.sm90_space import ROLES, Choice, Roles, Space
 from gett.schedule.sm90_space import sides as side_lengths
 from gett.schedule.space import bounded_split
 from gett.schedule.supers import parts, super_tiles
 from gett.schedule.tails import STEP, filled_box, row_bytes, tail_boxes
 from layouts.box import Box
+from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 ENOUGH = 120 * 1024  # bytes of loads under way beyond which more gain nothing there
@@ -34,6 +35,7 @@ HASTE = 0.2  # what none at all would cost; 96 of 120 KiB cost 5 % (measured)
 IN_FLIGHT = 96 * 1024  # bytes of loads that keep memory busy while another stage is read
 LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
 RESIDENT = 8  # of twelve candidates at most, those in which an operand stays
+OTHERS, BY_VECTORS = 2, 1.05  # schedules that add C from vectors as well, and how much longer at least (a guess)
 
 
 def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
@@ -46,6 +48,7 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
         choices += [(us, i, search, choice) for i, (us, choice) in enumerate(search.choices())]
     choices.sort(key=lambda c: c[:2])
     found: dict[Schedule, None] = {}
+    others: list[Schedule] = []
     plain, stay = False, 0
     for _, _, search, choice in choices:
         full = choice.k.size % STEP == 0
@@ -58,9 +61,13 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
             found[schedule] = None
             plain |= full
             stay += bool(choice.resident)
+            if schedule.roles is not None and schedule.roles.c is not None and len(others) < OTHERS:
+                vectors = search.schedule(replace(choice, added=False))
+                if vectors is not None:
+                    others.append(replace(vectors, estimate_us=vectors.estimate_us * BY_VECTORS))
         if len(found) == limit:
             break
-    return sorted(found, key=lambda s: s.estimate_us)
+    return sorted(dict.fromkeys((*found, *others)), key=lambda s: s.estimate_us)
 
 
 class _Search(Space):
@@ -69,6 +76,8 @@ class _Search(Space):
     def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
         super().__init__(plan, facts, exchanged)
         self.small = small_operands(plan, self.size)
+        c, d = plan.contraction.c, plan.contraction.d
+        self.added = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
     def choices(self) -> Iterator[tuple[float, Choice]]:
         """Every combination of tile and boxes with its expected time."""
@@ -102,7 +111,7 @@ class _Search(Space):
                             yield self.model.estimate(self.shape(tried)).us, tried
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]) if not low else ():
                         for n_side in self.boxes("n", n, mn_unit[B]):
-                            choice = Choice(roles, m_side, n_side, box_k)
+                            choice = Choice(roles, m_side, n_side, box_k, added=self.added)
                             alone = self.model.estimate(self.shape(choice))
                             yield alone.us, choice
                             others = self.resident(choice)
@@ -123,7 +132,7 @@ class _Search(Space):
         for n_side in self.boxes("n", n, unit_n)[:1]:
             sizes = self.size, self.size_d
             for m_side, part in super_tiles(self.plan, roles.rows, n, unit, sizes, self.facts.sm_count):
-                choice = Choice(roles, m_side, n_side, box_k, part=part)
+                choice = Choice(roles, m_side, n_side, box_k, part=part, added=self.added)
                 staging = self.model.staging(self.shape(choice))
                 if staging.bulk and staging.dense.row * self.size_d >= LONG_ROW:
                     yield choice
@@ -167,6 +176,11 @@ class _Search(Space):
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
         d = d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
+        added = None
+        if c.c is not None and d is not None:
+            added = c_map(plan, box_m, box_n, self.size_d, staging.dense, d)
+            if added is None:
+                return self.schedule(replace(choice, added=False))
         if d is None and choice.part is not None:
             return None
         stage_plan = staging.dense if d is not None else staging.padded
@@ -178,7 +192,7 @@ class _Search(Space):
         stage = staged_bytes(choice.resident, rows, deep)
         store = 0
         if split == 1:
-            store = store_bytes(stage_plan, block, self.size_d, c.c is not None, d is not None)
+            store = store_bytes(stage_plan, block, self.size_d, c.c is not None and added is None, d is not None)
             store *= roles.consumers if roles.ping_pong else 1
         capacity = self.facts.smem_per_block
         if choice.resident:
@@ -190,7 +204,8 @@ class _Search(Space):
         else:
             clusters = cluster_tiles(box_m.tiles, box_n.tiles, choice.cluster) * plan.extent_l
             single = clusters <= self.facts.sm_count // math.prod(choice.cluster)
-            single &= d is not None and choice.part is None and not roles.ping_pong
+            # C must have a place while the stages are read.
+            single &= d is not None and added is None and choice.part is None and not roles.ping_pong
             room = divide(capacity, stage, store, box_k.tiles, single)
         if room is None:
             return None
@@ -203,6 +218,7 @@ class _Search(Space):
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster,
                 resident=choice.resident, lines=choice.lines, parts=parts(choice.m, choice.part), alone=room.alone,
+                c=added,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.

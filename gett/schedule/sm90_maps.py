@@ -1,11 +1,14 @@
-"""Tensor maps of the Hopper family: how operands come and how D leaves, for boxes that the hardware can move.
+"""Tensor maps of the Hopper family: how operands and C come and how D leaves, for boxes that the hardware can move.
 
 Owns the rules that join boxes, swizzles and slabs; which boxes are tried and what they cost is asked elsewhere.
 """
 
 from __future__ import annotations
 
-from gett.plan import A, D, GemmPlan
+from dataclasses import replace
+
+from gett.frontend.contraction import Operand
+from gett.plan import A, C, D, GemmPlan
 from gett.schedule.access import unit_mode
 from gett.schedule.cost_copies import Side
 from gett.schedule.records import BulkMove, StageSteps
@@ -13,6 +16,7 @@ from gett.schedule.room import up
 from gett.schedule.tails import STEP, tail_move
 from layouts.box import Box
 from layouts.modes import Strided
+from layouts.swizzle import CHUNK
 from layouts.tma import Refusal, TmaMap, tma_map
 
 TYPES = ("float16", "bfloat16")
@@ -78,6 +82,40 @@ def operand_move(
 
 def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) -> TmaMap | None:
     """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
+    return _staged_map(plan, D, plan.contraction.d, (box_m, box_n), size, stage)
+
+
+def c_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps, d: TmaMap) -> TmaMap | None:
+    """The tensor map that brings a tile of C to the places that `d`, D's map, stores from; None where there is none.
+
+    C has D's type. Modes that follow each other in D need not do so in C, whose copies may then be others than D's.
+    """
+    c = plan.contraction.c
+    assert c is not None
+    # Without a swizzle, rows end to end are one run: one copy may bring what others store in rows.
+    for row in (stage.row, 0) if stage.span == CHUNK else (stage.row,):
+        made = _staged_map(plan, C, c, (box_m, box_n), size, replace(stage, row=row))
+        if made is not None and _same_places(made, d):
+            return made
+    return None
+
+
+def _same_places(first: TmaMap, second: TmaMap) -> bool:
+    """Whether two maps of the same box lay all elements down alike.
+
+    A place, but for the swizzle, is a sum over the modes, so each mode is asked alone.
+    """
+    if (first.span, first.tile) != (second.span, second.tile):
+        return False
+    origin = [0] * len(first.tile)
+    alone = ((*origin[:m], x, *origin[m + 1 :]) for m, count in enumerate(first.tile) for x in range(1, count))
+    return all(first.smem_offset(local) == second.smem_offset(local) for local in alone)
+
+
+def _staged_map(
+    plan: GemmPlan, tensor: int, operand: Operand, boxes: tuple[Box, Box], size: int, stage: StageSteps
+) -> TmaMap | None:
+    box_m, box_n = boxes
     modes = (*plan.l, *plan.m, *plan.n)
     box = [1] * len(plan.l) + [*box_m.cut, *box_n.cut]
     first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
@@ -88,11 +126,11 @@ def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StageSteps) 
     )
     made = tma_map(
         [s.extent for s in modes],
-        [s.strides[D] for s in modes],
+        [s.strides[tensor] for s in modes],
         size,
         box,
         order=order,
-        base_alignment=plan.contraction.d.alignment,
+        base_alignment=operand.alignment,
         span=stage.span,
         row=stage.row,
     )

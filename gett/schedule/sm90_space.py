@@ -57,6 +57,7 @@ class Choice:
     resident: str = ""
     lines: bool = False  # it stays for a line of tiles
     part: Side | None = None  # of `m`, where several tiles of A make one of D
+    added: bool = False  # by tensor map, if C's strides let one
 
 
 ROLES = (
@@ -89,7 +90,7 @@ class Space:
         block = (roles.rows, up(choice.n.box.size, 8), depth(choice.k))
         return Sm90Shape(
             roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
-            choice.filled, choice.resident, choice.lines, choice.part,
+            choice.filled, choice.resident, choice.lines, choice.part, choice.added,
         )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:

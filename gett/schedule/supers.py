@@ -33,7 +33,7 @@ def super_tiles(
     """
     modes = plan.m
     along = next((i for i, s in enumerate(modes) if s.strides[D] == sizes[1]), None)
-    if unit is None or along is None or along == unit or plan.contraction.c is not None:
+    if unit is None or along is None or along == unit:
         return
     for run, chunk in _runs(modes[unit].extent, sizes[0]):
         count, extent = rows // chunk, modes[along].extent

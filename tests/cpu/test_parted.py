@@ -22,7 +22,7 @@ from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.sm90 import sm90_candidates
 from gett.tune.codec import decode, encode
 from layouts.swizzle import swizzle_address
-from tests.cases import DENSE, Case
+from tests.cases import DENSE, Case, Layout
 from tests.clusters import clustered
 from tests.cpu.test_d_box import coordinates, run
 from tests.parted import CASES, parted
@@ -142,13 +142,18 @@ def test_parts_fill_the_staged_tile_once() -> None:
             assert swizzle_address(stage.span, 2 * (at_m[x] + at_n[y])) == made.smem_offset(local)
 
 
-def test_parts_need_two_unit_modes_in_m_and_no_added_operand() -> None:
+def test_parts_need_two_unit_modes_in_m() -> None:
     one = Case("one-unit", "abk,kj->bja", {"a": 96, "b": 96, "k": 40, "j": 24})
-    plans = [make_gemm_plan(one.contraction("float16"))]
-    plans.append(make_gemm_plan(CASES[0].contraction("float16", with_c=DENSE)))
-    for plan in plans:
+    found = sm90_candidates(make_gemm_plan(one.contraction("float16")), few(FACTS), 60)
+    assert all(s.roles is not None and s.roles.parts == 1 for s in found)
+
+
+def test_c_is_added_to_parts_by_tensor_map_alone() -> None:
+    backwards = Layout((3, 0, 1, 2))  # another unit-stride mode than D's
+    for layout, ways in ((DENSE, {True}), (backwards, set())):
+        plan = make_gemm_plan(CASES[2].contraction("float16", with_c=layout))
         found = sm90_candidates(plan, few(FACTS), 60)
-        assert all(s.roles is not None and s.roles.parts == 1 for s in found)
+        assert {s.roles.c is not None for s in found if s.roles is not None and s.roles.parts > 1} == ways
 
 
 def test_the_benchmark_case_stores_whole_modes() -> None:

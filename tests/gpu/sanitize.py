@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from gett.runtime.device import require_cupy
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
+from tests.added import CASES as WITH_C
+from tests.added import added
 from tests.alone import CASES as ALONE
 from tests.alone import alone
 from tests.cases import DENSE, Case, by_name
@@ -63,6 +65,8 @@ GATHERED = (
     Case("gathered-turned", "lik,jkl->ji", {"i": 45, "j": 37, "k": 27, "l": 19}),
     Case("gathered-rows", "bq,srqa->srba", {"b": 23, "q": 29, "s": 3, "r": 5, "a": 45}),
 )
+# C by tensor map: one case of each way of writing D, and one of parts.
+ADDED = {case.name for case, _ in (*WITH_C[1:7], WITH_C[9])}
 SMALL = (K_MAJOR, MN_MAJOR, ODD, CROSSED, CROSSED_LONG, TABLE, SPLIT, BATCH)
 
 
@@ -72,11 +76,16 @@ def problems() -> list[Problem]:
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
     out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE, CROSSED_APART)]
+    out += [Problem(case, "float16", "ieee", layout) for case, layout in WITH_C if case.name in ADDED]
     return out + [Problem(c, "float32") for c in STREAMS]
 
 
 def chosen(problem: Problem) -> list[Schedule]:
     """The first candidate, the first of every other family and of split K, the table and several batches; clusters."""
+    if problem.c is not None and problem.case.name in ADDED:
+        adds = added(gemm_plan(problem), device_facts().planning)
+        others = [s for s in adds if s.roles is not None and not s.roles.lines]
+        return [*adds[:2], *(clustered(replace(s, blocks=4), (2, 1)) for s in others[:1])]
     picked: dict[tuple[object, ...], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):
         tail = s.roles is not None and s.box_k.size < s.block[2]

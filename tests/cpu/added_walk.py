@@ -1,0 +1,133 @@
+"""The Hopper epilogue's walk over a staged tile, and the copies of one, run on the host: the kernel's own text.
+
+What a lane gets of `ldmatrix` follows from the rows that all lanes of its warp name, so lanes run one after the other
+and matrices are put together at the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from gett.codegen.records import Kernel
+from tests.cpu.host_cuda import header, run_host
+
+PROGRAM = """
+namespace gett {
+struct bhalf_t { uint16 bits; };
+struct alignas(64) TensorMap { uint64 opaque[16]; };
+template <class T, int N> struct Vec { T x[N]; static Vec load(const void*); void store(void*) const; };
+template <class To, class From> To convert(From x);
+template <class T> void mul_add(T& c, T a, T b) { c += a * b; }
+static void told(char what, uint32 at, int n, const int* c) {
+  printf("%c %u", what, at);
+  for (int i = 0; i < n; ++i) printf(" %d", c[i]);
+  printf("\\n");
+}
+template <class... X> void load_box(uint32 to, const TensorMap*, uint32, X... x) {
+  const int c[] = {x...};
+  told('c', to, sizeof...(x), c);
+}
+template <class... X> void spread_box(uint32, const TensorMap*, uint32, uint32, X...) {}
+template <class... X> void store_box(const TensorMap*, uint32 from, X... x) {
+  const int c[] = {x...};
+  told('d', from, sizeof...(x), c);
+}
+inline void prefetch_map(const TensorMap*) {}
+}
+MATRICES
+PUT
+INSIDE
+using namespace gett;
+typedef Traits::Acc Acc;
+static constexpr int kCount = Traits::kMi * Traits::kBlockN / 2;
+struct Matrix { uint32 at; int first; bool four, turned; };
+static Matrix matrices[32][kCount];
+static int count;
+static Acc acc[Traits::kMi][Traits::kBlockN / 2];
+static int places[32][kCount];  // byte of each accumulator
+struct Recorder {
+  int lane;
+  template <bool kTurned, int kAll> void matrices(uint32 at, Acc (&x)[kAll], int i, bool four) const {
+    ::matrices[lane][count++] = {at, int(&x[i] - &acc[0][0]), four, kTurned};
+  }
+  template <int kV, class P, class X> void vector(const P& place, const X& x) const {
+    for (int v = 0; v < kV; ++v) places[lane][&x(v) - &acc[0][0]] = place() + 2 * v;
+  }
+};
+int main() {
+  Params p;
+  if (fread(&p, sizeof p, 1, stdin) != 1) return 2;
+  int job[3];
+  while (fread(job, sizeof job, 1, stdin) == 1) {
+    printf("t %d %d %d\\n", job[0], job[1], job[2]);
+    const auto at = Index::place(p, job[0], job[1], job[2]);
+    Index::load_c(p, at, 0, 0);
+    Index::store(p, at, 0);
+  }
+  const int groups = Traits::kPingPong ? 1 : Traits::kConsumers;
+  for (int part = 0; part < Traits::kParts; ++part)
+    for (int warp = 0; warp < 4 * groups; ++warp) {
+      memset(places, -1, sizeof places);
+      const int block = warp / 4 * Traits::kMi;
+      int all = 0;
+      for (int lane = 0; lane < 32; ++lane) {
+        count = 0;
+        const Fragments<Traits, Index> found(p, 0, block, warp % 4 * 32 + lane, part * Traits::kBoxM);
+        found.walk(acc, Recorder{lane});
+        if (lane && count != all) return 3;
+        all = count;
+      }
+      for (int lane = 0; lane < 32; ++lane)
+        for (int e = 0; e < all; ++e)
+          for (int q = 0; q < (matrices[0][e].four ? 4 : 2); ++q)
+            for (int x = 0; x < 2; ++x) {
+              const int row = matrices[0][e].turned ? lane % 4 * 2 + x : lane / 4;
+              const int in = matrices[0][e].turned ? lane / 4 : lane % 4 * 2 + x;
+              places[lane][matrices[lane][e].first + 2 * q + x] = matrices[8 * q + row][e].at + 2 * in;
+            }
+      for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < Traits::kMi; ++i)
+          for (int j = 0; j < Traits::kBlockN / 2; ++j) {
+            const int m = BoxRows<Traits>::at(block, i, warp % 4 * 16 + lane / 4 + (j & 2) * 4);
+            const int n = j / 4 * 8 + lane % 4 * 2 + j % 2;
+            if (m < Traits::kBoxM && n < Traits::kBoxN)
+              printf("f %d %d %d\\n", part * Traits::kBoxM + m, n, places[lane][i * (Traits::kBlockN / 2) + j]);
+          }
+    }
+}
+"""
+
+Tile = tuple[tuple[int, ...], list[list[int]], list[list[int]]]
+
+
+def walked(
+    tmp: Path, kernel: Kernel, tiles: Sequence[tuple[int, int, int]]
+) -> tuple[list[Tile], list[tuple[int, ...]]]:
+    """Run it.
+
+    Args:
+        tmp: For the program.
+        kernel: A Hopper kernel that brings C by tensor map and writes D in vectors.
+        tiles: (tile of M, tile of N, batch).
+
+    Returns:
+        For each tile the copies of C and those of D: byte of the staged tile, then coordinates in the map. And
+        (row, column, byte of the staged tile) of every accumulator that is no padding, parts one after the other.
+    """
+    text = kernel.source.text
+    body = PROGRAM.replace("MATRICES", header("matrices.cuh")).replace("PUT", header("sm90_put.cuh"))
+    body = body.replace("INSIDE", text[text.index("struct Params {") : text.index("struct Wgmma {")])
+    sent = kernel.launches[0].params + b"".join(struct.pack("<3i", *tile) for tile in tiles)
+    found: list[Tile] = []
+    places: list[tuple[int, ...]] = []
+    for line in run_host(tmp, body, sent).decode().splitlines():
+        values = [int(x) for x in line[2:].split()]
+        if line[0] == "t":
+            found.append((tuple(values), [], []))
+        elif line[0] == "f":
+            places.append(tuple(values))
+        else:
+            found[-1][1 if line[0] == "c" else 2].append(values)
+    return found, places
