@@ -54,32 +54,35 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
     return (kWide ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
   }
 
+  // The operand's side of the index: M and the offsets of A, or N and those of B.
+  static GETT_DEVICE auto mn_tile(const Params& p, const TileId& id) {
+    if constexpr (kIsA) return Index::m_tile(p, id.m); else return Index::n_tile(p, id.n);
+  }
+  template <class MnTile> static GETT_DEVICE bool mn_ok(const Params& p, const MnTile& t, int mn) {
+    if constexpr (kIsA) return Index::m_ok(p, t, mn); else return Index::n_ok(p, t, mn);
+  }
+  template <class MnTile> static GETT_DEVICE int offset(const Params& p, const MnTile& t, int mn, int piece) {
+    if constexpr (kIsA) return int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece)));
+    else return int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece)));
+  }
+  template <class Tile> static GETT_DEVICE long long origin(const Tile& t) {
+    if constexpr (kIsA) return t.a; else return t.b;
+  }
+
   // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
   static GETT_DEVICE long long tabulate(const Params& p, const TileId& id, int* table, int warp, int lane) {
     const auto l = Index::l_tile(p, id.l);
-    long long origin;
     __syncwarp();
-    if constexpr (kIsA) {
-      const auto t = Index::m_tile(p, id.m);
-      origin = (l.a + t.a) * kE;
+    const auto t = mn_tile(p, id);
+    const long long at = (origin(l) + origin(t)) * kE;
 #pragma unroll 1
-      for (int q = lane; q < kPer; q += 32) {
-        const int piece = warp * kPer + q, mn = mn_of(piece);
-        const bool ok = piece < kPieces && Index::m_ok(p, t, mn);
-        table[q] = ok ? int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece))) : kFar;
-      }
-    } else {
-      const auto t = Index::n_tile(p, id.n);
-      origin = (l.b + t.b) * kE;
-#pragma unroll 1
-      for (int q = lane; q < kPer; q += 32) {
-        const int piece = warp * kPer + q, mn = mn_of(piece);
-        const bool ok = piece < kPieces && Index::n_ok(p, t, mn);
-        table[q] = ok ? int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece))) : kFar;
-      }
+    for (int q = lane; q < kPer; q += 32) {
+      const int piece = warp * kPer + q, mn = mn_of(piece);
+      const bool ok = piece < kPieces && mn_ok(p, t, mn);
+      table[q] = ok ? offset(p, t, mn, piece) : kFar;
     }
     __syncwarp();
-    return origin;
+    return at;
   }
 
   GETT_DEVICE void plan_loads(const int* table, int lane) {
