@@ -2,7 +2,8 @@
 
 Owns the K side of the index (`gett/kernels/sm90_gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
 number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `room_a` says how many
-elements of a piece come before.
+elements of a piece come before. `k_ok` is false for what is beyond them in every k-tile, since a box is longer than its
+dimension: the address of that may be anywhere and is not to be used.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ def reach(plan: GemmPlan, tensor: int) -> int:
 def gather_index(
     plan: GemmPlan, schedule: Schedule, tensors: Sequence[Strides], table: ParamTable
 ) -> tuple[str, list[Function]]:
-    """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_<tensor>` and `room_<tensor>`."""
+    """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_ok`, `k_<tensor>` and `room_<tensor>`."""
     box = schedule.box_k
     strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
     extents = [table.divisor(e) for e in box.extents]
     body: list[Statement] = []
     base = {t.tensor: ZERO for t in tensors}
+    ends: dict[int, Expr] = {}
     left: dict[int, Expr] = {}
     for i, origin, at_origin in tile_origins(body, box, var("tile"), extents.__getitem__, table):
         d = box.dims[i]
@@ -56,7 +58,8 @@ def gather_index(
             for x, m in zip(at_origin, d.modes, strict=True):
                 base[t.tensor] = base[t.tensor] + x * strides[t.tensor][m]
         if d.box > 1 and not box.divides(i):
-            left[i] = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), origin))
+            ends[i] = table.count(box.dim_extent(i))
+            left[i] = ends[i] + Expr("mul", (const(-1), origin))
     outputs = (*base.items(), *((f"left{i}", x) for i, x in left.items()))
     fields = [*(f"long long {t};" for t in base), *(f"int left{i};" for i in left)]
     functions = [Function("k_tile", ("tile",), tuple(body), outputs, "KTile")]
@@ -64,9 +67,20 @@ def gather_index(
     for i in left:
         whole = whole.both(const(box.dims[i].box - 1).less(var(f"k.left{i}")))
     functions.append(Function("k_whole", (), (), (("", whole),), "bool", extra=", const KTile& k"))
+    functions.append(_exists(box, {i: end for i, end in ends.items() if box.dims[i].box > box.dim_extent(i)}))
     for t in tensors:
         functions += [_offset(box, t.tensor, strides[t.tensor]), _room(box, t, left)]
     return f"  struct KTile {{ {' '.join(fields)} }};", functions
+
+
+def _exists(box: Box, ends: Mapping[int, Expr]) -> Function:
+    """Whether index `local` of a k-tile is part of K in any of them; `ends` are of dimensions that boxes exceed."""
+    body: list[Statement] = []
+    coordinates = local_coordinates(body, box, var("local"))
+    ok = TRUE
+    for i, end in ends.items():
+        ok = ok.both(coordinates[i].less(end))
+    return Function("k_ok", ("local",), tuple(body) if ends else (), (("", ok),), "bool")
 
 
 def _offset(box: Box, tensor: str, strides: Sequence[Expr]) -> Function:

@@ -28,7 +28,6 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
   static constexpr int kGroups = (kPer / kStep) | 1;
   static constexpr int kRingBytes = (kWide ? kGroups * kStep : kPer) * kIn * 16;  // of a warp and k-tile
   static constexpr int kSlab = (kLines + 7) / 8 * 8 * Way::kSpan;
-  static constexpr int kFar = 1 << 30;                          // an offset beyond every tensor's end
   static_assert(kE == 2 && kRun % 8 == 0 && kInner % kRun == 0, "pieces are whole chunks of 16-bit elements");
 
   int offset_[kLoads];              // elements from the tile's origin to the chunk
@@ -54,32 +53,39 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
     return (kWide ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
   }
 
+  // The operand's side of the index: M and the offsets of A, or N and those of B.
+  static GETT_DEVICE auto mn_tile(const Params& p, const TileId& id) {
+    if constexpr (kIsA) return Index::m_tile(p, id.m); else return Index::n_tile(p, id.n);
+  }
+  template <class MnTile> static GETT_DEVICE bool mn_ok(const Params& p, const MnTile& t, int mn) {
+    if constexpr (kIsA) return Index::m_ok(p, t, mn); else return Index::n_ok(p, t, mn);
+  }
+  template <class MnTile> static GETT_DEVICE int offset(const Params& p, const MnTile& t, int mn, int piece) {
+    if constexpr (kIsA) return int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece)));
+    else return int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece)));
+  }
+  template <class Tile> static GETT_DEVICE long long origin(const Tile& t) {
+    if constexpr (kIsA) return t.a; else return t.b;
+  }
+
   // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
+  //
+  // Padding reads the first piece's elements, which the tensor has in every tile: were it far away, a warp would take
+  // the careful way (`load`) for all k-tiles. They go into rows and columns that nobody stores, or are zeroed (`shift`).
   static GETT_DEVICE long long tabulate(const Params& p, const TileId& id, int* table, int warp, int lane) {
     const auto l = Index::l_tile(p, id.l);
-    long long origin;
     __syncwarp();
-    if constexpr (kIsA) {
-      const auto t = Index::m_tile(p, id.m);
-      origin = (l.a + t.a) * kE;
+    const auto t = mn_tile(p, id);
+    const long long at = (origin(l) + origin(t)) * kE;
 #pragma unroll 1
-      for (int q = lane; q < kPer; q += 32) {
-        const int piece = warp * kPer + q, mn = mn_of(piece);
-        const bool ok = piece < kPieces && Index::m_ok(p, t, mn);
-        table[q] = ok ? int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece))) : kFar;
-      }
-    } else {
-      const auto t = Index::n_tile(p, id.n);
-      origin = (l.b + t.b) * kE;
-#pragma unroll 1
-      for (int q = lane; q < kPer; q += 32) {
-        const int piece = warp * kPer + q, mn = mn_of(piece);
-        const bool ok = piece < kPieces && Index::n_ok(p, t, mn);
-        table[q] = ok ? int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece))) : kFar;
-      }
+    for (int q = lane; q < kPer; q += 32) {
+      const int own = warp * kPer + q;
+      const bool exists = own < kPieces && mn_ok(p, t, mn_of(own)) && Index::k_ok(p, k_of(own));
+      const int piece = exists ? own : 0;
+      table[q] = offset(p, t, mn_of(piece), piece);
     }
     __syncwarp();
-    return origin;
+    return at;
   }
 
   GETT_DEVICE void plan_loads(const int* table, int lane) {
@@ -90,7 +96,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const uint32 at = lane + 32 * i;
-      offset_[i] = at < kPer * kIn ? table[at / kIn] + int(at % kIn) * 8 : kFar;
+      offset_[i] = at < kPer * kIn ? table[at / kIn] + int(at % kIn) * 8 : 0;
     }
   }
   // Copies the chunks of one k-tile; `from` is the origin of tile and k-tile. Past the tensor nothing is read.

@@ -6,11 +6,10 @@ Knows a tile's boxes and the operands' strides; tiles as a whole are `cost_sm90`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from gett.plan import C, D, GemmPlan, itemsize
 from gett.schedule.cost import joined
-from gett.schedule.records import Split
+from gett.schedule.sm90_shape import Side, Sm90Shape
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.modes import Strided
@@ -23,54 +22,6 @@ LINE, ENDS = 128, 80  # bytes of L2's lines, and of what the two ends of a run c
 COPY_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
 PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
 CUT_ROWS = 6.0  # a row that ends in zeros takes as long as so many more
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A box of M or N with the modes that it cuts, and the split that made them.
-
-    Where `run` is not 0, every chunk of an MN-major tile has room for `chunk` rows and holds only `run`: a run that is
-    no power of two travels in one row of the next wider swizzle.
-    """
-
-    box: Box
-    modes: tuple[Strided, ...]
-    split: Split | None
-    run: int = 0
-    chunk: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows of the tile in shared memory."""
-        return self.box.size // self.run * self.chunk if self.run else self.box.size
-
-
-@dataclass(frozen=True, slots=True)
-class Sm90Shape:
-    """What the model looks at.
-
-    `filled` is set where `k` has a tail (see tails.py) that copies of an MN-major operand fill with zeros themselves:
-    their box of K. `added` says that a tensor map may bring C, if its strides let one.
-    """
-
-    consumers: int
-    m_blocks: int
-    ping_pong: bool
-    block: tuple[int, int, int]
-    m: Side
-    n: Side
-    k: Box
-    cluster: tuple[int, int] = (1, 1)
-    filled: Box | None = None
-    resident: str = ""
-    lines: bool = False
-    part: Side | None = None  # what the accumulators hold of M's box, where several make a tile of D
-    added: bool = False
-
-    @property
-    def parts(self) -> int:
-        """Tiles of A that make one of D."""
-        return 1 if self.part is None else self.m.box.size // self.part.box.size
 
 
 class CopyModel:

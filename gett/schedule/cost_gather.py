@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US, Estimate
-from gett.schedule.cost_copies import L2_BYTES_PER_CLOCK, Sm90Shape
+from gett.schedule.cost_copies import L2_BYTES_PER_CLOCK
 from gett.schedule.cost_sm90 import ELEMENT_SLOTS, FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, Staging, _splits
 from gett.schedule.records import Gather
 from gett.schedule.rows import row_clocks, row_length
+from gett.schedule.sm90_shape import Sm90Shape
 
 CHUNK = 16
 # What a piece takes from L2 to its place; fitted to measured kernels with pieces that start anywhere.
@@ -72,7 +73,7 @@ class GatherModel:
     def clocks(self, shape: GatherShape) -> tuple[float, float]:
         """Clocks of a k-tile: of the tensor cores, and of the slowest of what feeds them."""
         _, bn, bk = shape.block
-        rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
+        rows = shape.roles.rows
         math_clocks = rows * bn * bk / self.facts.tensor_lanes[self.plan.contraction.dtype]
         served = (rows / 64) * (64 + bn) * bk * self.size / SMEM_BYTES_PER_CLOCK
         drawn = 0.0
@@ -102,7 +103,7 @@ class GatherModel:
         per_k = max(math_clocks / 0.86, served)
         k_tiles = shape.k.tiles
         tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
-        rows, bn = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers), shape.block[1]
+        rows, bn = shape.roles.rows, shape.block[1]
         row = row_length(plan, shape.m.box, shape.n.box) if not staging.bulk else 0
         if row:  # instead of element by element
             elements = shape.m.box.size * shape.n.box.size
@@ -116,7 +117,7 @@ class GatherModel:
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             loop = -(-k_tiles // split) * per_k
             fetch = loop + TILE_CLOCKS
-            each = max(fetch, tail) + 0.2 * min(fetch, tail) if shape.ping_pong else max(fetch, loop + tail + 300)
+            each = max(fetch, tail) + 0.2 * min(fetch, tail) if shape.roles.ping_pong else max(fetch, loop + tail + 300)
             busy = waves * each / (facts.clock_ghz * 1e3)
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             dram = memory / min(1.0, blocks / facts.sm_count)

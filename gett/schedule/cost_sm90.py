@@ -13,9 +13,10 @@ from gett.plan import A, B, C, D, GemmPlan
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import CLUSTERS, cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
-from gett.schedule.cost_copies import LINE, CopyModel, Side, Sm90Shape
+from gett.schedule.cost_copies import LINE, CopyModel
 from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
 from gett.schedule.records import StageSteps
+from gett.schedule.sm90_shape import Side, Sm90Shape
 from gett.schedule.staging import pairs, stage_steps
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box
@@ -87,7 +88,7 @@ class Sm90Model(CopyModel):
 
     def staging(self, shape: Sm90Shape) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor, in clocks."""
-        key = (shape.m, shape.n, shape.m_blocks, shape.ping_pong, shape.parts, shape.added)
+        key = (shape.m, shape.n, shape.roles.m_blocks, shape.roles.ping_pong, shape.parts, shape.added)
         if key in self.stagings:
             return self.stagings[key]
         order = _order(shape.m, shape.n)
@@ -143,11 +144,11 @@ class Sm90Model(CopyModel):
             unit = next((i for i, s in enumerate(shape.m.modes) if s.strides[A] == self.size), None)
             box = next((d.box for d in shape.m.box.dims if unit in d.modes), 1)
             chunk = next((s for s in (128, 64, 32, 16) if box * self.size % s == 0), 0) // self.size
-        groups = 1 if shape.ping_pong else shape.consumers
+        groups = 1 if shape.roles.ping_pong else shape.roles.consumers
         if shape.m.run:
             chunk = shape.m.chunk
         box_m = shape.m.box.size // shape.parts
-        rows = Rows(shape.m_blocks, groups, box_m, shape.n.box.size, chunk, shape.m.run)
+        rows = Rows(shape.roles.m_blocks, groups, box_m, shape.n.box.size, chunk, shape.m.run)
         return tuple(found), rows, (len(shape.m.box.dims), len(shape.n.box.dims))
 
     def estimate(self, shape: Sm90Shape) -> Estimate:
@@ -174,7 +175,7 @@ class Sm90Model(CopyModel):
         tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
         at_once = facts.sm_count // wide * wide
         clocks_us = facts.clock_ghz * 1e3
-        rows = 64 * shape.m_blocks * (1 if shape.ping_pong else shape.consumers)
+        rows = shape.roles.rows
         math_clocks = rows * bn * bk / facts.tensor_lanes[plan.contraction.dtype] / TENSOR_EFFICIENCY
         # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
         part = shape.part or shape.m
@@ -213,7 +214,7 @@ class Sm90Model(CopyModel):
             # Taking turns, and a warpgroup's way from one product to the next when nothing else holds it up.
             work = (
                 max(loop + TURN_CLOCKS, (loop + tail + CHAIN_CLOCKS) / 2)
-                if shape.ping_pong
+                if shape.roles.ping_pong
                 else loop + tail + 500 * shape.parts
             )
             work += 150.0 if wide > 1 else 0.0
@@ -225,7 +226,7 @@ class Sm90Model(CopyModel):
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
             us *= self.kept(shape)
-            us *= SHORT_TURNS if shape.ping_pong and k_tiles * bk <= 32 and not shape.lines else 1.0
+            us *= SHORT_TURNS if shape.roles.ping_pong and k_tiles * bk <= 32 and not shape.lines else 1.0
             us *= 1.0 + LOOSE * sum(d.box > 1 for d in (*shape.m.box.dims, *shape.n.box.dims))
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, loop, slowest), split)

@@ -7,24 +7,25 @@ What limits it is the copy engine: it moves rows, and a row of 64 bytes takes no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US
-from gett.schedule.cost_copies import Side, Sm90Shape
 from gett.schedule.cost_sm90 import FILL_US
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
 from gett.schedule.room import ALIGN, store_bytes, up
 from gett.schedule.sm90_maps import TYPES, d_map
+from gett.schedule.sm90_shape import Roles, Sm90Shape
 from gett.schedule.sm90_space import Space
 from gett.schedule.space import WORKSPACE_LIMIT
 from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
 
 GROUPS = 2  # warpgroups that multiply, 64 rows each
+ROLES = Roles(GROUPS, 1, False)
 SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
@@ -34,13 +35,6 @@ MOST_PIECES, MANY_PIECES = 6, 1.08  # runs of A's rows; more of them took 8 % lo
 APART = 0.96  # of the time where warpgroups wait for their own rows of A
 WIDEST_WITH_C = 224  # columns; wider tiles that add C run out of registers
 ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    m: Side
-    n: Side
-    k: Box
 
 
 def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
@@ -96,7 +90,7 @@ class _CrossedSearch:
         self.size = self.plain.size
         self.units = unit_mode(plan.k, A, self.size), unit_mode(plan.k, B, self.size)
 
-    def choices(self) -> Iterator[tuple[float, _Choice]]:
+    def choices(self) -> Iterator[tuple[float, Sm90Shape]]:
         """Tiles with their expected times."""
         unit_a, unit_b = self.units
         if unit_a is None or unit_b is None or unit_a == unit_b:
@@ -108,8 +102,8 @@ class _CrossedSearch:
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
                 for m_side in self.plain.boxes("m", rows, None):
                     for n_side in self.plain.boxes("n", n, None):
-                        choice = _Choice(m_side, n_side, box_k)
-                        yield self.estimate(choice)[0], choice
+                        shape = Sm90Shape(ROLES, m_side, n_side, box_k)
+                        yield self.estimate(shape)[0], shape
 
     def k_box(self, unit_a: int, unit_b: int, depth: int, width: int) -> Box:
         """`depth` of A's unit times `width` of B's; tiles go first along the one with the shorter rows."""
@@ -118,21 +112,20 @@ class _CrossedSearch:
         dims = tuple(sorted((TileDim((unit_b,), width), TileDim((unit_a,), depth)), key=lambda d: d.box))
         return Box(extents, (*dims, *((TileDim(rest, 1),) if rest else ())))
 
-    def estimate(self, choice: _Choice) -> tuple[float, str, int]:
+    def estimate(self, shape: Sm90Shape) -> tuple[float, str, int]:
         """Expected microseconds, what bounds them, and the slices of K."""
         facts, plan = self.facts, self.plan
-        shape = self.shape(choice)
         columns = shape.block[1]
-        depth, width = self.depth_width(choice.k)
+        depth, width = self.depth_width(shape.k)
         math_clocks = 64 * GROUPS * columns * depth * width / facts.tensor_lanes[plan.contraction.dtype] / 0.88
-        rows_a, rows_b = choice.m.box.size * width, choice.n.box.size * depth
+        rows_a, rows_b = shape.m.box.size * width, shape.n.box.size * depth
         copy_clocks = (rows_a + rows_b) * ROW_CLOCKS
         per_k = max(math_clocks, copy_clocks) + 0.1 * min(math_clocks, copy_clocks)
         teams = facts.sm_count
-        tiles = choice.m.box.tiles * choice.n.box.tiles * plan.extent_l
+        tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
         best: tuple[float, str, int] | None = None
-        k_tiles = choice.k.tiles
-        pieces = choice.m.box.size / max(d.box for d in choice.m.box.dims)
+        k_tiles = shape.k.tiles
+        pieces = shape.m.box.size / max(d.box for d in shape.m.box.dims)
         for wish in {1, *((teams // tiles, 2 * teams // tiles) if tiles < teams else ())}:
             split = max(1, min(wish, k_tiles // 2, WORKSPACE_LIMIT // (tiles * 64 * GROUPS * columns * 4)))
             steps = (k_tiles / split + -(-k_tiles // split)) / 2  # slices differ by one
@@ -157,22 +150,16 @@ class _CrossedSearch:
         assert self.units[1] is not None
         return cut[self.units[0]], cut[self.units[1]]
 
-    def shape(self, choice: _Choice) -> Sm90Shape:
-        """What the model of the plain pipeline sees of a choice."""
-        block = (64 * GROUPS, up(choice.n.box.size, 8), choice.k.size)
-        return Sm90Shape(GROUPS, 1, False, block, choice.m, choice.n, choice.k)
-
-    def schedule(self, choice: _Choice) -> Schedule | None:
-        """The schedule of a choice, None where no tensor maps can do it or shared memory is short."""
-        box_m, box_n, box_k = choice.m.box, choice.n.box, choice.k
-        splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
+    def schedule(self, shape: Sm90Shape) -> Schedule | None:
+        """The schedule of a shape, None where no tensor maps can do it or shared memory is short."""
+        box_m, box_n, box_k = shape.m.box, shape.n.box, shape.k
+        splits = tuple(side.split for side in (shape.m, shape.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
         a, b = self.move(plan, A, box_m, box_k), self.move(plan, B, box_n, box_k)
         unit_a, unit_b = self.units
         if a is None or b is None or unit_a is None or unit_b is None:
             return None
-        shape = self.shape(choice)
-        us, bound, split = self.estimate(choice)
+        us, bound, split = self.estimate(shape)
         block, c = shape.block, plan.contraction
         staging = self.plain.model.staging(shape)
         d = d_map(plan, box_m, box_n, self.plain.size_d, staging.dense) if staging.bulk and split == 1 else None

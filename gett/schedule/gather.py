@@ -17,14 +17,13 @@ from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import traffic_us
-from gett.schedule.cost_copies import Side
 from gett.schedule.cost_gather import SINGLE, GatherModel, GatherShape, ring_bytes, warp_pieces
 from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.room import ALIGN, store_bytes, up
 from gett.schedule.rows import row_length
 from gett.schedule.sm90_maps import TYPES, d_map, operand_move
-from gett.schedule.sm90_space import Roles
+from gett.schedule.sm90_shape import Roles, Side
 from gett.schedule.space import bounded_split
 from layouts.box import Box, TileDim
 
@@ -40,12 +39,9 @@ SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A tile, its boxes and the run of each operand's pieces (0 where a tensor map moves it)."""
+    """A tile, the way of each operand and the expected time."""
 
-    roles: Roles
-    m: Box
-    n: Box
-    k: Box
+    shape: GatherShape
     ways: tuple[BulkMove | Gather, BulkMove | Gather]
     us: float
 
@@ -129,19 +125,15 @@ class _Search:
                             if a is None or b is None or not (isinstance(a, Gather) or isinstance(b, Gather)):
                                 continue
                             shape = self.shape(roles, box_m, box_n, box_k, (a, b))
-                            yield _Choice(roles, box_m, box_n, box_k, (a, b), self.model.estimate(shape).us)
+                            yield _Choice(shape, (a, b), self.model.estimate(shape).us)
 
     def shape(
         self, roles: Roles, box_m: Box, box_n: Box, box_k: Box, ways: tuple[BulkMove | Gather, BulkMove | Gather]
     ) -> GatherShape:
         """What the cost model sees of a choice."""
         runs = tuple(w.run if isinstance(w, Gather) else 0 for w in ways)
-        block = (roles.rows, -(-box_n.size // 8) * 8, box_k.size)
         sides = Side(box_m, self.plan.m, None), Side(box_n, self.plan.n, None)
-        return GatherShape(
-            roles.consumers, roles.m_blocks, roles.ping_pong, block, *sides, box_k,
-            runs=(runs[0], runs[1]), turned=self.crossed,
-        )  # fmt: skip
+        return GatherShape(roles, *sides, box_k, runs=(runs[0], runs[1]), turned=self.crossed)
 
     def boxes(self, tensor: int, block: int) -> list[Box]:
         """Boxes of M or N; where the operand's unit stride is here, that mode leads in whole chunks."""
@@ -239,9 +231,8 @@ class _Search:
 
     def schedule(self, choice: _Choice) -> Schedule | None:
         """The schedule of a choice, or None where shared memory does not hold it."""
-        plan, roles, c = self.plan, choice.roles, self.plan.contraction
-        box_m, box_n, box_k = choice.m, choice.n, choice.k
-        shape = self.shape(roles, box_m, box_n, box_k, choice.ways)
+        plan, shape, c = self.plan, choice.shape, self.plan.contraction
+        roles, box_m, box_n, box_k = shape.roles, shape.m.box, shape.n.box, shape.k
         best, staging = self.model.estimate(shape), self.model.staging(shape)
         flat = any(len(d.modes) > 1 and d.box > 1 for box in (box_m, box_n) for d in box.dims)
         boxed = staging.bulk and best.split_k == 1 and not flat

@@ -7,8 +7,8 @@ possible and how much shared memory it takes. Knows plans and boxes, no tensor m
 from __future__ import annotations
 
 from gett.plan import A, B, GemmPlan
-from gett.schedule.cost_copies import Side
 from gett.schedule.room import ALIGN, up
+from gett.schedule.sm90_shape import Side
 from layouts.box import Box
 
 MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy

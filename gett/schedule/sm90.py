@@ -14,17 +14,17 @@ from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import SHARING, cluster_tiles, share
-from gett.schedule.cost_copies import Side
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
 from gett.schedule.room import divide, divide_kept, store_bytes
 from gett.schedule.sm90_maps import TYPES, c_map, d_map, operand_move
-from gett.schedule.sm90_space import ROLES, Choice, Roles, Space
+from gett.schedule.sm90_shape import STEP, Roles, Side, Sm90Shape
+from gett.schedule.sm90_space import ROLES, Space
 from gett.schedule.sm90_space import sides as side_lengths
 from gett.schedule.space import bounded_split
-from gett.schedule.supers import parts, super_tiles
-from gett.schedule.tails import STEP, filled_box, row_bytes, tail_boxes
+from gett.schedule.supers import super_tiles
+from gett.schedule.tails import filled_box, row_bytes, tail_boxes
 from layouts.box import Box
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -42,27 +42,27 @@ def sm90_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
     """The most promising schedules of the family, best first; empty where no tensor map suits the contraction."""
     if plan.contraction.dtype not in TYPES or facts.arch != "sm_90a" or plan.b is None or not plan.k:
         return []
-    choices: list[tuple[float, int, _Search, Choice]] = []
+    choices: list[tuple[float, int, _Search, Sm90Shape]] = []
     for exchanged in (False, True):
         search = _Search(exchange(plan) if exchanged else plan, facts, exchanged)
-        choices += [(us, i, search, choice) for i, (us, choice) in enumerate(search.choices())]
+        choices += [(us, i, search, shape) for i, (us, shape) in enumerate(search.choices())]
     choices.sort(key=lambda c: c[:2])
     found: dict[Schedule, None] = {}
     others: list[Schedule] = []
     plain, stay = False, 0
-    for _, _, search, choice in choices:
-        full = choice.k.size % STEP == 0
+    for _, _, search, shape in choices:
+        full = shape.k.size % STEP == 0
         if limit > 1 and not (plain or full) and len(found) == limit - 1:
             continue  # the last place is for one that fills its k-tiles, for whoever measures
-        if choice.resident and stay >= -(-limit * RESIDENT // 12):
+        if shape.resident and stay >= -(-limit * RESIDENT // 12):
             continue  # likewise
-        schedule = search.schedule(choice)
+        schedule = search.schedule(shape)
         if schedule is not None:
             found[schedule] = None
             plain |= full
-            stay += bool(choice.resident)
+            stay += bool(shape.resident)
             if schedule.roles is not None and schedule.roles.c is not None and len(others) < OTHERS:
-                vectors = search.schedule(replace(choice, added=False))
+                vectors = search.schedule(replace(shape, added=False))
                 if vectors is not None:
                     others.append(replace(vectors, estimate_us=vectors.estimate_us * BY_VECTORS))
         if len(found) == limit:
@@ -79,7 +79,7 @@ class _Search(Space):
         c, d = plan.contraction.c, plan.contraction.d
         self.added = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
-    def choices(self) -> Iterator[tuple[float, Choice]]:
+    def choices(self) -> Iterator[tuple[float, Sm90Shape]]:
         """Every combination of tile and boxes with its expected time."""
         plan = self.plan
         k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
@@ -106,48 +106,48 @@ class _Search(Space):
                 for n in sides:
                     if not roles.takes(n):
                         continue
-                    for choice in self.supers(roles, n, mn_unit[A], mn_unit[B], box_k):
-                        for tried in (choice, *self.resident(choice)):
-                            yield self.model.estimate(self.shape(tried)).us, tried
+                    for shape in self.supers(roles, n, mn_unit[A], mn_unit[B], box_k):
+                        for tried in (shape, *self.resident(shape)):
+                            yield self.model.estimate(tried).us, tried
                     for m_side in self.boxes("m", roles.rows, mn_unit[A]) if not low else ():
                         for n_side in self.boxes("n", n, mn_unit[B]):
-                            choice = Choice(roles, m_side, n_side, box_k, added=self.added)
-                            alone = self.model.estimate(self.shape(choice))
-                            yield alone.us, choice
-                            others = self.resident(choice)
+                            shape = Sm90Shape(roles, m_side, n_side, box_k, added=self.added)
+                            alone = self.model.estimate(shape)
+                            yield alone.us, shape
+                            others = self.resident(shape)
                             if (filled := filled_box(plan, box_k, self.size)) is not None:
-                                others += [replace(other, filled=filled) for other in (choice, *others)]
+                                others += [replace(other, filled=filled) for other in (shape, *others)]
                             for other in others:
-                                yield self.model.estimate(self.shape(other)).us, other
+                                yield self.model.estimate(other).us, other
                             # Sharing costs a little everywhere and relieves L2 alone.
                             for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
                                 if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
-                                    shared = replace(choice, cluster=cluster)
-                                    yield self.model.estimate(self.shape(shared)).us, shared
+                                    shared = replace(shape, cluster=cluster)
+                                    yield self.model.estimate(shared).us, shared
 
-    def supers(self, roles: Roles, n: int, unit: int | None, unit_n: int | None, box_k: Box) -> Iterator[Choice]:
+    def supers(self, roles: Roles, n: int, unit: int | None, unit_n: int | None, box_k: Box) -> Iterator[Sm90Shape]:
         """Tiles of D that the accumulators make in parts."""
         if roles.m_blocks < 4 or roles.ping_pong or n < self.plan.extent_n:
             return
         for n_side in self.boxes("n", n, unit_n)[:1]:
             sizes = self.size, self.size_d
             for m_side, part in super_tiles(self.plan, roles.rows, n, unit, sizes, self.facts.sm_count):
-                choice = Choice(roles, m_side, n_side, box_k, part=part, added=self.added)
-                staging = self.model.staging(self.shape(choice))
+                shape = Sm90Shape(roles, m_side, n_side, box_k, part=part, added=self.added)
+                staging = self.model.staging(shape)
                 if staging.bulk and staging.dense.row * self.size_d >= LONG_ROW:
-                    yield choice
+                    yield shape
 
-    def resident(self, choice: Choice) -> list[Choice]:
+    def resident(self, shape: Sm90Shape) -> list[Sm90Shape]:
         """The same tile with a small operand that stays in shared memory, or its rows for a line of tiles."""
-        tiles = choice.m.box.tiles * choice.n.box.tiles * self.plan.extent_l
-        sides = {"a": choice.m, "b": choice.n}
-        limits = choice.k, self.size, tiles, self.facts.sm_count
-        found = [replace(choice, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
-        if found or choice.part is not None:
+        tiles = shape.m.box.tiles * shape.n.box.tiles * self.plan.extent_l
+        sides = {"a": shape.m, "b": shape.n}
+        limits = shape.k, self.size, tiles, self.facts.sm_count
+        found = [replace(shape, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
+        if found or shape.part is not None:
             return found
-        lines = choice.k, self.size, self.plan.extent_l, self.facts.sm_count
+        lines = shape.k, self.size, self.plan.extent_l, self.facts.sm_count
         return [
-            replace(choice, resident=name, lines=True)
+            replace(shape, resident=name, lines=True)
             for name, other in (("a", "b"), ("b", "a"))
             if may_stay_for_lines(name, sides[name], sides[other], *lines)
         ]
@@ -161,17 +161,16 @@ class _Search(Space):
                 return True
         return False
 
-    def schedule(self, choice: Choice) -> Schedule | None:
-        """The schedule of a choice, or None where a rule of the hardware forbids it."""
-        roles, box_m, box_n, box_k = choice.roles, choice.m.box, choice.n.box, choice.k
-        splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
+    def schedule(self, shape: Sm90Shape) -> Schedule | None:
+        """The schedule of a tile, or None where a rule of the hardware forbids it."""
+        roles, box_m, box_n, box_k = shape.roles, shape.m.box, shape.n.box, shape.k
+        splits = tuple(side.split for side in (shape.m, shape.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        shape = self.shape(choice)
-        a = operand_move(plan, A, plan.m, choice.part or choice.m, self.model.box_of(A, shape), self.size)
-        b = operand_move(plan, B, plan.n, choice.n, self.model.box_of(B, shape), self.size)
+        a = operand_move(plan, A, plan.m, shape.part or shape.m, self.model.box_of(A, shape), self.size)
+        b = operand_move(plan, B, plan.n, shape.n, self.model.box_of(B, shape), self.size)
         if a is None or b is None:
             return None
-        a, b = share(a, choice.cluster[1]), share(b, choice.cluster[0])
+        a, b = share(a, shape.cluster[1]), share(b, shape.cluster[0])
         c = plan.contraction
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
@@ -180,32 +179,32 @@ class _Search(Space):
         if c.c is not None and d is not None:
             added = c_map(plan, box_m, box_n, self.size_d, staging.dense, d)
             if added is None:
-                return self.schedule(replace(choice, added=False))
-        if d is None and choice.part is not None:
+                return self.schedule(replace(shape, added=False))
+        if d is None and shape.part is not None:
             return None
         stage_plan = staging.dense if d is not None else staging.padded
         block = shape.block
         tiles = box_m.tiles * box_n.tiles * plan.extent_l
         split, workspace = bounded_split(best.split_k, block[0] * block[1] * 4, tiles, box_k.tiles)
-        rows = (choice.part or choice.m).rows, choice.n.rows
+        rows = (shape.part or shape.m).rows, shape.n.rows
         deep = row_bytes(a, block[2], self.size), row_bytes(b, block[2], self.size)
-        stage = staged_bytes(choice.resident, rows, deep)
+        stage = staged_bytes(shape.resident, rows, deep)
         store = 0
         if split == 1:
             store = store_bytes(stage_plan, block, self.size_d, c.c is not None and added is None, d is not None)
             store *= roles.consumers if roles.ping_pong else 1
         capacity = self.facts.smem_per_block
-        if choice.resident:
-            which = "ab".index(choice.resident)
-            if choice.lines and split > 1:
+        if shape.resident:
+            which = "ab".index(shape.resident)
+            if shape.lines and split > 1:
                 return None
-            kept = kept_bytes(choice.resident, rows[which], deep[which], box_k.tiles * (2 if choice.lines else 1))
+            kept = kept_bytes(shape.resident, rows[which], deep[which], box_k.tiles * (2 if shape.lines else 1))
             room = divide_kept(capacity, stage, store, kept, staged_bytes("", rows, deep))
         else:
-            clusters = cluster_tiles(box_m.tiles, box_n.tiles, choice.cluster) * plan.extent_l
-            single = clusters <= self.facts.sm_count // math.prod(choice.cluster)
+            clusters = cluster_tiles(box_m.tiles, box_n.tiles, shape.cluster) * plan.extent_l
+            single = clusters <= self.facts.sm_count // math.prod(shape.cluster)
             # C must have a place while the stages are read.
-            single &= d is not None and added is None and choice.part is None and not roles.ping_pong
+            single &= d is not None and added is None and shape.part is None and not roles.ping_pong
             room = divide(capacity, stage, store, box_k.tiles, single)
         if room is None:
             return None
@@ -213,36 +212,36 @@ class _Search(Space):
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1),
             num_stages=room.stages, box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=self.raster(choice), smem_bytes=room.size,
+            group_m=self.raster(shape), smem_bytes=room.size,
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(
-                roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, choice.cluster,
-                resident=choice.resident, lines=choice.lines, parts=parts(choice.m, choice.part), alone=room.alone,
+                roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, shape.cluster,
+                resident=shape.resident, lines=shape.lines, parts=shape.parts, alone=room.alone,
                 c=added,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.
             estimate_us=best.us
-            * self.ease(choice, (a.map, b.map, d))
+            * self.ease(shape, (a.map, b.map, d))
             * self.haste(best.bound, tiles, room.stages, stage, block[2])
             * (1.0 if room.stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2),
             bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {box_k.size} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
-            + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != (1, 1) else "")
-            + (f", {choice.resident.upper()} resident" if choice.resident else "")
-            + (" for a line of tiles" if choice.lines else "")
-            + (f", {parts(choice.m, choice.part)} of them a tile of D" if choice.part is not None else ""),
+            + (f", shared by {math.prod(shape.cluster)} blocks" if shape.cluster != (1, 1) else "")
+            + (f", {shape.resident.upper()} resident" if shape.resident else "")
+            + (" for a line of tiles" if shape.lines else "")
+            + (f", {shape.parts} of them a tile of D" if shape.part is not None else ""),
         )  # fmt: skip
 
-    def ease(self, choice: Choice, maps: tuple[TmaMap | None, ...]) -> float:
+    def ease(self, shape: Sm90Shape, maps: tuple[TmaMap | None, ...]) -> float:
         """Of equals: warpgroups that take turns, boxes of few dimensions and with long first ones."""
         weighted = zip(maps, (2, 2, 1), strict=True)
         dims = sum(weight * (b > 1) for made, weight in weighted if made is not None for b in made.box)
-        firsts = [next((d.box for d in side.box.dims if d.box > 1), 1) for side in (choice.m, choice.n)]
+        firsts = [next((d.box for d in side.box.dims if d.box > 1), 1) for side in (shape.m, shape.n)]
         order = 0.0005 * dims + sum(0.05 / first for first in firsts)
-        together = 0.0 if choice.roles.ping_pong else 0.01
-        return 1.0 + order + together + 0.0005 * self.exchanged + 0.0005 * choice.roles.m_blocks
+        together = 0.0 if shape.roles.ping_pong else 0.01
+        return 1.0 + order + together + 0.0005 * self.exchanged + 0.0005 * shape.roles.m_blocks
 
     def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
@@ -254,8 +253,8 @@ class _Search(Space):
             return 1.0 + under_way + START * deep / 64
         return {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
 
-    def raster(self, choice: Choice) -> int:
+    def raster(self, shape: Sm90Shape) -> int:
         """Rows of tiles that are visited together."""
-        if choice.lines:
-            return 1 if choice.resident == "a" else choice.m.box.tiles
-        return max(1, min(8, choice.m.box.tiles) // choice.cluster[0])
+        if shape.lines:
+            return 1 if shape.resident == "a" else shape.m.box.tiles
+        return max(1, min(8, shape.m.box.tiles) // shape.cluster[0])

@@ -10,10 +10,10 @@ from dataclasses import replace
 from gett.frontend.contraction import Operand
 from gett.plan import A, C, D, GemmPlan
 from gett.schedule.access import unit_mode
-from gett.schedule.cost_copies import Side
 from gett.schedule.records import BulkMove, StageSteps
 from gett.schedule.room import up
-from gett.schedule.tails import STEP, tail_move
+from gett.schedule.sm90_shape import STEP, Side
+from gett.schedule.tails import tail_move
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK

@@ -7,57 +7,19 @@ row, at most five dimensions, sizes up to 256. Knows the plan; what a choice cos
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost import traffic_us
-from gett.schedule.cost_copies import Side, Sm90Shape
 from gett.schedule.cost_sm90 import Sm90Model
 from gett.schedule.records import Split
 from gett.schedule.room import up
-from gett.schedule.tails import depth
+from gett.schedule.sm90_shape import Roles, Side
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 
 SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
-ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Warpgroups of a tile: how many, 64-row blocks each, and whether each has a tile of its own."""
-
-    consumers: int
-    m_blocks: int
-    ping_pong: bool
-
-    @property
-    def rows(self) -> int:
-        """Rows of one tile."""
-        return 64 * self.m_blocks * (1 if self.ping_pong else self.consumers)
-
-    def takes(self, n: int) -> bool:
-        """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
-        widest = {1: 256, 2: 128, 4: 64, 8: 32}[self.m_blocks]
-        return n <= widest and self.m_blocks * n // 2 <= ACCUMULATORS
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A tile and its boxes."""
-
-    roles: Roles
-    m: Side
-    n: Side
-    k: Box
-    cluster: tuple[int, int] = (1, 1)
-    filled: Box | None = None
-    resident: str = ""
-    lines: bool = False  # it stays for a line of tiles
-    part: Side | None = None  # of `m`, where several tiles of A make one of D
-    added: bool = False  # by tensor map, if C's strides let one
 
 
 ROLES = (
@@ -83,15 +45,6 @@ class Space:
         self.compute = plan.flops / facts.tensor_tflops[c.dtype] * 1e-6
         self.model = Sm90Model(plan, facts)
         self.cuts: dict[tuple[str, int], list[Side]] = {}
-
-    def shape(self, choice: Choice) -> Sm90Shape:
-        """What the cost model sees of a choice."""
-        roles = choice.roles
-        block = (roles.rows, up(choice.n.box.size, 8), depth(choice.k))
-        return Sm90Shape(
-            roles.consumers, roles.m_blocks, roles.ping_pong, block, choice.m, choice.n, choice.k, choice.cluster,
-            choice.filled, choice.resident, choice.lines, choice.part, choice.added,
-        )  # fmt: skip
 
     def boxes(self, group: str, block: int, unit: int | None) -> list[Side]:
         """Boxes of M or N without flattened dimensions; the operand's unit mode first, in whole 16-byte pieces."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gett.plan import D, GemmPlan
-from gett.schedule.cost_copies import Side
+from gett.schedule.sm90_shape import Side
 from layouts.box import Box, TileDim
 
 LONGEST = 64  # elements of D's run beyond which longer rows gain nothing
@@ -58,8 +58,3 @@ def _box(plan: GemmPlan, unit: int, run: int, along: int, length: int) -> Box:
     rest = tuple(m for m in range(len(plan.m)) if m not in (unit, along))
     dims = (TileDim((unit,), run), TileDim((along,), length), *((TileDim(rest, 1),) if rest else ()))
     return Box(tuple(s.extent for s in plan.m), dims)
-
-
-def parts(whole: Side, part: Side | None) -> int:
-    """How many parts a tile of D has."""
-    return 1 if part is None else whole.box.size // part.box.size

@@ -14,23 +14,17 @@ import math
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode
-from gett.schedule.cost_copies import Side
 from gett.schedule.records import BulkMove
+from gett.schedule.sm90_shape import STEP, Side, depth
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.tma import Refusal, tma_map
 
-STEP = 16  # k of one wgmma on 16-bit types
 DEEPEST = 128  # k of a tile
 TILES = 6  # more k-tiles than that, and the plain ones waste little
 WASTE = 1.15  # how much more padding than the least one is taken into account
 COPIES = 40  # most copies of an operand's tile: a thread issues them one by one
 KEPT = 4
-
-
-def depth(box_k: Box) -> int:
-    """Depth of the tile that holds a box of K."""
-    return -(-box_k.size // STEP) * STEP
 
 
 def row_bytes(move: BulkMove, deep: int, size: int) -> int:

@@ -25,10 +25,12 @@ static void once(void* to) {
   if (before) { printf("stored twice: %p\\n", to); exit(1); }
 }
 static char shared_memory[1 << 20];
+static int careful_copies = 0;  // that asked where the tensor ends
 GETT_DEVICE Chunk load_chunk(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
 GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
 GETT_DEVICE bool copy_chunk(uint32 to, const char* from, const char* end) {
   const long long left = end - from;
+  ++careful_copies;
   if (left > 0 && left < 16) { memset(shared_memory + to, 0x7b, 16); return true; }
   if (left > 0) memcpy(shared_memory + to, from, 16); else memset(shared_memory + to, 0, 16);
   return false;

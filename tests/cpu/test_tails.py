@@ -25,7 +25,8 @@ from gett.schedule.cluster import part_box
 from gett.schedule.realize import realize
 from gett.schedule.records import BulkMove, Schedule
 from gett.schedule.sm90 import sm90_candidates
-from gett.schedule.tails import STEP, held, row_bytes, tail_boxes
+from gett.schedule.sm90_shape import STEP
+from gett.schedule.tails import held, row_bytes, tail_boxes
 from gett.tune.codec import decode, encode
 from layouts.box import Box
 from layouts.swizzle import swizzle_address

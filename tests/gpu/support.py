@@ -22,6 +22,9 @@ from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.cases import ALIGNED, Case, Layout, round_to, spread, to_host
 
+# Rows of A and columns of B for `check_nans_stay`: one, or every other, so that every tile begins with one.
+NANS = ((slice(17, 18), slice(16, 17)), (slice(0, None, 2), slice(0, None, 2)))
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -130,6 +133,26 @@ def run_case(
         lattice[...] = True
         kept = ~np.repeat(inside, size)
         np.testing.assert_array_equal(after.view(np.uint8)[kept], before[kept], err_msg="between the elements of D")
+
+
+def check_nans_stay(cp: Any, problem: Problem, schedules: Iterable[Schedule], rows: slice, columns: slice) -> None:
+    """Rows of A (along i) and columns of B (along j) are NaN: those of D become so, and nothing beside them."""
+    case, dtype = problem.case, problem.dtype
+
+    def lines(labels: str, label: str, at: slice) -> tuple[slice, ...]:
+        return tuple(at if x == label else slice(None) for x in labels)
+
+    a, b = case.operands(cp, dtype)
+    a[lines(case.labels[0], "i", rows)] = np.nan
+    b[lines(case.labels[1], "j", columns)] = np.nan
+    for s in schedules:
+        d, _ = case.result(cp, dtype)
+        build_executable(gemm_plan(problem), None, s)(a, b, None, d)
+        bad = np.isnan(to_host(d).astype(np.float32))
+        wanted = np.zeros_like(bad)
+        wanted[lines(case.labels[2], "i", rows)] = True
+        wanted[lines(case.labels[2], "j", columns)] = True
+        np.testing.assert_array_equal(bad, wanted, err_msg=describe(s))
 
 
 def describe(schedule: Schedule) -> str:

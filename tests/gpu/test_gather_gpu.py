@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from gett.runtime.executable import build_executable
 from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
-from tests.cases import DENSE, Case, to_host
-from tests.gpu.support import Problem, gemm_plan, needs_hopper, run_case
+from tests.cases import DENSE, Case
+from tests.gpu.support import NANS, Problem, check_nans_stay, gemm_plan, needs_hopper, run_case
 
 CASES = (
     Case("k-mn", "ik,kj->ij", {"i": 137, "j": 241, "k": 143}),
@@ -23,7 +21,11 @@ CASES = (
     Case("split", "lki,kjl->ji", {"i": 45, "j": 91, "k": 81, "l": 97}),
     Case("two-ragged", "imk,jmk->ij", {"i": 101, "j": 105, "k": 23, "m": 15}),
     Case("batched", "lik,lkj->lij", {"l": 3, "i": 131, "j": 67, "k": 45}),
+    Case("few-columns", "ik,jk->ij", {"i": 333, "j": 23, "k": 199}),
     Case("many-modes", "aibk,bkcj->caji", {"a": 5, "i": 23, "b": 3, "k": 19, "c": 7, "j": 11}),
+    # D leaves by tensor maps, which end where its rows and columns do.
+    Case("boxed", "ik,jk->ij", {"i": 200, "j": 136, "k": 99}),
+    Case("boxed-together", "aik,bjk->ijab", {"i": 23, "j": 21, "a": 24, "b": 40, "k": 99}),
 )
 
 
@@ -53,20 +55,9 @@ def test_c_is_added(cupy: Any, case: Case) -> None:
         run_case(cupy, problem, s, alpha=2, beta=3)
 
 
-@pytest.mark.parametrize("case", CASES[:3], ids=repr)
-def test_infinities_stay_in_their_rows_and_columns(cupy: Any, case: Case) -> None:
-    """A row of A and a column of B are NaN; they end where others' pieces, chunks and paddings begin."""
+@pytest.mark.parametrize(("rows", "columns"), NANS, ids=["one", "every-other"])
+@pytest.mark.parametrize("case", [*CASES[:3], *CASES[-2:]], ids=repr)
+def test_nans_stay_in_their_rows_and_columns(cupy: Any, case: Case, rows: slice, columns: slice) -> None:
+    """They end where others' pieces and chunks begin; paddings, which read a tile's first piece, do not show."""
     problem = Problem(case, "float16")
-    a, b = case.operands(cupy, "float16")
-    row, column = 17, 40
-    labels = case.labels
-    a[tuple(row if x == "i" else slice(None) for x in labels[0])] = np.nan
-    b[tuple(column if x == "j" else slice(None) for x in labels[1])] = np.nan
-    for s in schedules(problem)[:3]:
-        d, _ = case.result(cupy, "float16")
-        build_executable(gemm_plan(problem), None, s)(a, b, None, d)
-        bad = np.isnan(to_host(d).astype(np.float32))
-        wanted = np.zeros_like(bad)
-        wanted[row, :] = True
-        wanted[:, column] = True
-        np.testing.assert_array_equal(bad, wanted)
+    check_nans_stay(cupy, problem, schedules(problem)[:3], rows, columns)

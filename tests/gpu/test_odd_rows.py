@@ -5,16 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 
-from gett.runtime.executable import build_executable
 from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
 from tests import odd
-from tests.cases import DENSE, Case, Layout, to_host
-from tests.gpu.support import Problem, compiles_well, gemm_plan, needs_hopper, run_case
+from tests.cases import DENSE, Case, Layout
+from tests.gpu.support import NANS, Problem, check_nans_stay, compiles_well, gemm_plan, needs_hopper, run_case
 
 TURNED = (
     *odd.TURNED,
@@ -54,18 +52,9 @@ def test_every_way_is_exact(cupy: Any, case: Case) -> None:
         run_case(cupy, p, s, **({"alpha": 2, "beta": 3} if p is added else {}))
 
 
+@pytest.mark.parametrize(("rows", "columns"), NANS, ids=["one", "every-other"])
 @pytest.mark.parametrize("case", [TURNED[0], TURNED[2], ROWS[0]], ids=repr)
-def test_infinities_stay_in_their_rows_and_columns(cupy: Any, case: Case) -> None:
-    """A row of A and a column of B are NaN; they end where others' pieces, chunks and paddings begin."""
+def test_nans_stay_in_their_rows_and_columns(cupy: Any, case: Case, rows: slice, columns: slice) -> None:
+    """They end where others' pieces and chunks begin; paddings, which read a tile's first piece, do not show."""
     problem = Problem(case, "float16")
-    a, b = case.operands(cupy, "float16")
-    a[tuple(17 if x == "i" else slice(None) for x in case.labels[0])] = np.nan
-    b[tuple(30 if x == "j" else slice(None) for x in case.labels[1])] = np.nan
-    for s in [s for s in ways(problem)[:6] if compiles_well(problem, s)]:
-        d, _ = case.result(cupy, "float16")
-        build_executable(gemm_plan(problem), None, s)(a, b, None, d)
-        bad = np.isnan(to_host(d).astype(np.float32))
-        wanted = np.zeros_like(bad)
-        wanted[tuple(17 if x == "i" else slice(None) for x in case.labels[2])] = True
-        wanted[tuple(30 if x == "j" else slice(None) for x in case.labels[2])] = True
-        np.testing.assert_array_equal(bad, wanted)
+    check_nans_stay(cupy, problem, [s for s in ways(problem)[:6] if compiles_well(problem, s)], rows, columns)
