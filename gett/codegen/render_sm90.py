@@ -13,16 +13,9 @@ from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.map_places import prefetch, tile_places
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
-from gett.codegen.render_common import (
-    cpp_bool,
-    entry,
-    finish_kernel,
-    gemm_traits,
-    named_counts,
-    store_order,
-    strides_of,
-)
-from gett.codegen.render_gather import gather_index, gather_way, gathered, reach, registers
+from gett.codegen.render_common import entry, finish_kernel, named_counts, store_order, strides_of
+from gett.codegen.render_gather import gather_index, gathered, reach, registers
+from gett.codegen.sm90_traits import sm90_traits
 from gett.codegen.stage_copies import stage_copies, store_pieces
 from gett.codegen.tiles import (
     Statement,
@@ -35,13 +28,11 @@ from gett.codegen.tiles import (
 from gett.codegen.wgmma import wgmma_struct
 from gett.plan import C, D, GemmPlan
 from gett.schedule.cluster import cluster_tiles, part_box
-from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
-from gett.schedule.tails import held
+from gett.schedule.records import BulkMove, Schedule, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
 DATA_TYPES = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8}
-PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of sm90_put.cuh
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 2  # 128 bytes; 1 is 64
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
@@ -121,10 +112,11 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         for (role, made), offset in zip(roles_maps.items(), offsets, strict=True)
     )
     body = "\n".join(index)
+    regs = registers(roles, schedule.block[1]) if found else pipeline.registers
     threads = 128 * (roles.consumers + roles.producers)
     text = (
         f'#include "gett/{pipeline.header}.cuh"\n\n{params}\n'
-        f"{_traits(plan, schedule, roles, order, dtype_c, pipeline)}\n"
+        f"{sm90_traits(plan, schedule, order, dtype_c, regs, pipeline.traits)}\n"
         f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{threads}, 1', size)}"
@@ -209,103 +201,3 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
         left = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), var(f"t.o{i}")))
     head = "static GETT_DEVICE int d_left(const Params& p, int tile_m, int tile_n)"
     return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"
-
-
-def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
-    """Whether a row of the tile may end where the next begins: tiles take D's fastest dimension whole."""
-    group, i = order[0] if order else ("m", 0)
-    box = schedule.box_m if group == "m" else schedule.box_n
-    return len(order) > 1 and box.tiles_per_dim[i] == 1
-
-
-def _run(move: BulkMove | None) -> tuple[int, int]:
-    """Rows that a chunk of an operand's tile holds, and for how many it has room; (0, 1) where chunks are full."""
-    return (move.run, move.map.span // move.map.itemsize) if move is not None and move.run else (0, 1)
-
-
-def _shares(roles: WarpRoles, rows: int) -> tuple[int, int] | None:
-    """The same of warpgroups that each have their own rows of A, below 64."""
-    apart = roles.crossed is not None and roles.crossed.apart and rows < 64 * roles.consumers
-    return (rows // roles.consumers, 64) if apart else None
-
-
-def _rows(move: BulkMove | None, size: int) -> int:
-    """Rows of an operand's tile in shared memory, those that chunks have to spare included."""
-    run, chunk = _run(move)
-    return size // run * chunk if run else size
-
-
-def _held(plan: GemmPlan, schedule: Schedule, move: BulkMove | None) -> int:
-    """K of each tile that an operand's copies write; where that is less than the block's, the rest stays zero."""
-    deep = schedule.block[2]
-    return held(move, len(plan.k)) if move is not None and schedule.box_k.size < deep else deep
-
-
-def _put_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
-    """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
-    if not order or order[0][0] != "n":
-        return 1
-    return max(1, math.prod(d.box for d in schedule.box_n.dims[: order[0][1]]) // 8)
-
-
-def _traits(
-    plan: GemmPlan, schedule: Schedule, roles: WarpRoles, order: list[tuple[str, int]], dtype_c: str, pipeline: Pipeline
-) -> str:
-    box_m, box_n = schedule.box_m, schedule.box_n
-    part_m = box_m.size // roles.parts
-    lead = next((i for i, d in enumerate(box_n.dims) if d.box > 1), None)
-    cut = roles.stage.cut
-    whole8 = cut is None or cut[:2] != ("n", lead) or cut[2] % 8 == 0
-    by8 = lead is not None and box_n.dims[lead].box % 8 == 0 and box_n.size % 8 == 0 and whole8
-    step_n = roles.stage.n[lead] if lead is not None else 0
-    moves = {name: m for name, m in (("a", roles.a), ("b", roles.b)) if m is not None}
-    bytes_of = {name: m.map.transaction_bytes * m.copies for name, m in moves.items()}
-    kept = bytes_of.pop(roles.resident, 0)
-    keep_tiles = schedule.box_k.tiles if roles.resident else 0
-    gathers = bool(gathered(roles))
-    pad = _shares(roles, part_m) or _run(roles.a)
-    regs = registers(roles, schedule.block[1]) if gathers else pipeline.registers
-
-    return f"""struct Traits {{
-{gemm_traits(plan, schedule, order, dtype_c)}
-  static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
-  static constexpr bool kAlone = {cpp_bool(roles.alone)};
-  static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
-  static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
-  static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
-  static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
-  static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
-  static constexpr bool kGather = {cpp_bool(gathers)};
-  static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
-  static constexpr int kTransactionBytes = {sum(bytes_of.values())};
-  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.lines)};
-  static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
-  static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
-  static constexpr bool kLoadC = {cpp_bool(roles.c is not None)};
-  static constexpr int kTransactionC = {roles.c.transaction_bytes * roles.c.slabs if roles.c is not None else 0};
-  static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
-  static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
-  static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
-  static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
-  static constexpr int kSpanD = {roles.stage.span};
-  static constexpr int kRowD = {roles.rows};
-  static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
-  static constexpr int kRowsA = {_rows(roles.a, part_m)}, kRowsB = {_rows(roles.b, box_n.size)};
-  static constexpr int kPadRun = {pad[0]}, kPadChunk = {pad[1]};
-  struct WayA {_way(roles.way("a"))}
-  struct WayB {_way(roles.way("b"))}
-  template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
-  template <int I> struct Pick<false, I> {{ typedef WayB type; }};
-  template <bool IsA> using Way = typename Pick<IsA>::type;
-{pipeline.traits}}};
-"""
-
-
-def _way(way: BulkMove | Gather) -> str:
-    """Members of the struct that describes an operand's way."""
-    if isinstance(way, Gather):
-        return gather_way(way)
-    return (
-        f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.map.span}, kWide = 0; }};"
-    )
