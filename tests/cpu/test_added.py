@@ -33,6 +33,7 @@ from tests.alone import COUNTS
 from tests.cases import DENSE, Case, Layout
 from tests.clusters import clustered
 from tests.cpu.added_walk import walked
+from tests.cpu.test_d_box import coordinates
 from tests.resident import few
 
 FACTS = arch_facts("sm_90a")
@@ -57,14 +58,7 @@ def maps(roles: WarpRoles) -> tuple[TmaMap, TmaMap]:
 
 def inside(plan: GemmPlan, box_m: Box, box_n: Box, m: int, n: int) -> list[int]:
     """Coordinate inside the tile of row `m` and column `n`, batches first."""
-    out = [0] * len(plan.l)
-    for box, x in ((box_m, m), (box_n, n)):
-        at = [0] * len(box.extents)
-        for d in box.dims:
-            at[d.modes[0]] = x % d.box
-            x //= d.box
-        out += at
-    return out
+    return [0] * len(plan.l) + coordinates(box_m, m) + coordinates(box_n, n)
 
 
 def put_step(text: str) -> int:

@@ -25,6 +25,7 @@ from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case, tccg
 from tests.clusters import CASES, SHAPES, clustered, kind
+from tests.cpu.test_d_box import coordinates
 from tests.parted import part_of
 
 
@@ -58,14 +59,6 @@ def read_at(move: BulkMove, rows: int, depth: int, row: int, k: int) -> int:
         chunk = move.run or span // 2  # rows that a chunk holds; it may have room for more
         slab, inside, line, pitch = row // chunk, 2 * (row % chunk), k, depth
     return slab * pitch * span + swizzle_address(span, line * span + inside)
-
-
-def coordinates(box: Box, local: int) -> list[int]:
-    out = [0] * len(box.extents)
-    for d in box.dims:
-        out[d.modes[0]] = local % d.box
-        local //= d.box
-    return out
 
 
 def places(move: BulkMove, at: tuple[int, ...], tile_k: int) -> list[int]:

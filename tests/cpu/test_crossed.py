@@ -19,6 +19,7 @@ from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from layouts.tma import TmaMap
 from tests.cases import Case, Layout, tccg
+from tests.cpu.test_d_box import coordinates
 
 LONG = Case("crossed-long", "lik,jkl->ji", {"i": 120, "j": 96, "k": 64, "l": 384})
 WIDER = Case("crossed-wider", "lik,jkl->ji", {"i": 200, "j": 96, "k": 64, "l": 384})
@@ -120,13 +121,9 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
 def place(plan: GemmPlan, s: Schedule, local: int, k1: int, k2: int, side: str, unit_a: int, unit_b: int) -> list[int]:
     """Coordinate in an operand's modes l, m (n), k of a row and a pair of k, relative to the tile."""
     box = s.box_m if side == "m" else s.box_n
-    at = [0] * len(box.extents)
-    for d in box.dims:
-        at[d.modes[0]] = local % d.box
-        local //= d.box
     k = [0] * len(plan.k)
     k[unit_a], k[unit_b] = k1, k2
-    return [0] * len(plan.l) + at + k
+    return [0] * len(plan.l) + coordinates(box, local) + k
 
 
 def swizzled(at: int, element: int, made: TmaMap) -> int:

@@ -22,7 +22,8 @@ from gett.tune.codec import decode, encode
 from layouts.box import Box
 from tests.cases import DENSE, Case
 from tests.clusters import clustered
-from tests.cpu.test_cluster import coordinates, places, read_at
+from tests.cpu.test_cluster import places, read_at
+from tests.cpu.test_d_box import coordinates
 from tests.resident import CASES, LINES, few, lined, resident
 
 FACTS = arch_facts("sm_90a")
