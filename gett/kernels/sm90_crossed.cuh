@@ -8,6 +8,11 @@
 // the ring's depth, and one multiplies while the other's rows arrive. A warpgroup's share may be below 64 rows
 // (kPadRun); the last of its 64 are then nobody's.
 //
+// kShared: two blocks, neighbours along N, need the same A. Each fetches its half of k2 from memory and sends it on to
+// the other piece by piece, from shared memory to shared memory: L2 sees half as many requests for A. (A box for both
+// would be sent row by row, and a row of 32 bytes takes longer that way than two; loads through the cluster's shared
+// memory bring 7 bytes a clock, copies 19.)
+//
 // Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
 // in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
 #pragma once
@@ -29,15 +34,18 @@ GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4], bool ok) {
 // Fragments of a batch of A: 8 k1 times 32 k2, or 16 times 16. Lane 4g + t needs (k2 = 2t, 2t + 1) and (2t + 8, 2t + 9)
 // of rows g and g + 8: it reads vectors of eight k1 at two neighbouring k2 and joins their halves. Odd g read the odd
 // k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
-template <int kSpan, int kHalves> struct CrossedBatch {
-  static constexpr int kRowBytes = 16 * kHalves * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
+//
+// Where kParted, the rows of a warpgroup have the first 16 k2 of all of them before the second.
+template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
+  static constexpr int kRowBytes = 16 * (kParted ? 1 : kHalves) * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
+  static constexpr int kGroupBytes = 64 * 16 * kHalves * kSpan;                                  // of a warpgroup
   static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
   uint32 even_, odd_, low_, high_;
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
 
   GETT_DEVICE CrossedBatch(int group, int lane) {
     const int g = (lane & 31) >> 2, t = lane & 3, turned = g & 1;
-    const uint32 row = (group * 64 + (lane >> 5) * 16 + g) * kRowBytes;
+    const uint32 row = group * kGroupBytes + ((lane >> 5) * 16 + g) * kRowBytes;
     even_ = swizzled(row + (2 * t + turned) * kSpan);
     odd_ = swizzled(row + (2 * t + (turned ^ 1)) * kSpan);
     low_ = turned ? 0x1054 : 0x5410;
@@ -46,12 +54,13 @@ template <int kSpan, int kHalves> struct CrossedBatch {
   static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSpan / 16 - 1) * 16)); }
 
   GETT_DEVICE void fetch(uint32 tile, int batch, bool ok) {
+    constexpr int kHalf = kHalves == 1 ? 0 : kParted ? kGroupBytes / 2 : 16 * kSpan;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32 chunk = (kHalves == 2 ? batch : 2 * batch + i) * 16;
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
-        const uint32 at = tile + (q & 1) * 8 * kRowBytes + ((q >> 1) * 8 + (kHalves == 2 ? i * 16 : 0)) * kSpan;
+        const uint32 at = tile + (q & 1) * 8 * kRowBytes + (q >> 1) * 8 * kSpan + i * kHalf;
         shared_load(at + (even_ ^ chunk), x_[i][q][0], ok);
         shared_load(at + (odd_ ^ chunk), x_[i][q][1], ok);
       }
@@ -83,32 +92,41 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kN = Traits::kBlockN, kRows = Traits::kBlockM;
   static constexpr int kSpanA = Traits::WayA::kSpan, kSpanB = Traits::WayB::kSpan;
   static constexpr int kDepth = kSpanA / 2, kHalves = kSpanB / 32;  // k1 of a k-tile, instructions of a slab
-  typedef CrossedBatch<kSpanA, kHalves> Batch;
+  typedef Cluster<Traits> Team;
+  static constexpr bool kShared = Team::kSize == 2;
+  typedef CrossedBatch<kSpanA, kHalves, kShared> Batch;
   static constexpr int kBatches = kDepth / Batch::kSteps;
   static constexpr int kSlab = kN * kSpanB;
   // D is staged where A was: the next tile's A has to wait for the stores, its B does not.
   static constexpr int kOffsets = Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
   static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kStaging + kOffsets;
-  static constexpr int kLoaded = kRows * Batch::kRowBytes;
+  static constexpr int kLoaded = kGroups * Batch::kGroupBytes;
   static constexpr int kBytesA = ((kLoaded > kStaging ? kLoaded : kStaging) + 1023) / 1024 * 1024;
   static constexpr int kShares = Traits::kApart ? kGroups : 1, kShare = kLoaded / kShares;  // of A, with own barriers
+  // Copies of a share, which is filled whole or, where blocks share A, to half; those that have barriers of their own.
+  static constexpr int kPer = Traits::kPieces / kShares, kOwn = kShared ? kPer : 1;
+  static constexpr int kBars = kShares * (kOwn + 1 + (kShared ? 2 : 0)) + 1;  // beside those of slabs
   static constexpr bool kJoined = !Traits::kHasC || kN <= 192;  // wide tiles that add C are short of registers
-  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 8 * (2 * kSlots + 2 * kShares + 1);
+  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 8 * (2 * kSlots + kBars);
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMi == 1, "tiles of crossed units");
   static_assert(Traits::kPieces % kShares == 0, "a copy of A is one warpgroup's");
   static_assert(kSpanB == 32 || kSpanB == 64, "k2 in runs of 16 or 32");
+  static_assert(!kShared || (Team::kN == 2 && kHalves == 2 && Traits::kApart), "two blocks have a half of k2 each");
+  static_assert(!kShared || Traits::kSplit || Traits::kStoreBox, "D is staged when both blocks have read A");
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
 
   // `free`: the staging buffer may be written, or, being A's place too, loaded.
-  struct Bars { uint32 full, empty, full_a, empty_a, free; };
+  // Where A is shared: `full_other`, the other block's half has arrived; `room`, D has left A's place in the other block.
+  struct Bars { uint32 full, empty, full_a, empty_a, free, full_other, room; };
 
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u, slabs = start + kBytesA;
-    const uint32 full = slabs + kSlots * kSlab, full_a = full + 16 * kSlots;
-    const Bars bars = {full, full + 8 * kSlots, full_a, full_a + 8 * kShares, full_a + 16 * kShares};
+    const uint32 full = slabs + kSlots * kSlab, full_a = full + 16 * kSlots, empty_a = full_a + 8 * kShares * kOwn;
+    const uint32 free = empty_a + 8 * kShares;
+    const Bars bars = {full, full + 8 * kSlots, full_a, empty_a, free, free + 8, free + 8 + 8 * kShares};
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -117,13 +135,17 @@ template <class Traits, class Index, class Mma> struct Crossed {
         barrier_init(bars.empty + s * 8, kGroups);
       }
       for (int s = 0; s < kShares; ++s) {
-        barrier_init(bars.full_a + s * 8, 1);
-        barrier_init(bars.empty_a + s * 8, kGroups / kShares * 4);
+        for (int i = 0; i < kOwn; ++i) barrier_init(bars.full_a + (s * kOwn + i) * 8, 1);
+        barrier_init(bars.empty_a + s * 8, kGroups / kShares * 4 * Team::kSize);
+        if (kShared) {
+          barrier_init(bars.full_other + s * 8, 1);
+          barrier_init(bars.room + s * 8, 1);
+        }
       }
       barrier_init(bars.free, 1);
       barrier_fence();
     }
-    __syncthreads();
+    Team::sync();
     if (thread < 128) {
       registers_down<Traits::kProducerRegs>();
       if (thread < 32 && elected()) produce_b(p, slabs, bars);
@@ -131,11 +153,15 @@ template <class Traits, class Index, class Mma> struct Crossed {
       if constexpr (Traits::kStoreBox) {
         if (thread >> 5 == 2) Epilogue<Traits, Index>::send(p, start, bars.free, 0, thread & 31);
       }
+      if constexpr (kShared) {
+        if (thread >> 5 == 3 && elected()) send_a(p, start, bars);
+      }
     } else {
       static_assert(registers_suffice(1, Traits::kProducerRegs, kGroups, Traits::kConsumerRegs), "of a block");
       registers_up<Traits::kConsumerRegs>();
       consume(p, raw + (start - smem_address(raw)), start, slabs, bars, thread - 128);
     }
+    Team::finish();  // the other block may still arrive here
   }
 
   // Slices take k-tiles in turn. Without slices the compiler knows that all are one block's.
@@ -144,8 +170,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     uint32 phase = 1, phase_free = 0;
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x, phase_free ^= 1) {
-      const TileId id = locate_tile(p, t);
+    const Team team;
+    for (int t = Team::first(p); t < p.tiles; t += Team::step(), phase_free ^= 1) {
+      const TileId id = team.locate(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
       for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p), phase ^= 1) {
         const auto k = Index::k_boxes_a(p, kt);
@@ -153,14 +180,48 @@ template <class Traits, class Index, class Mma> struct Crossed {
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
 #pragma unroll
         for (int s = kShares - 1; s >= 0; --s) {
-          constexpr int kPer = Traits::kPieces / kShares;
-          if (Traits::kStoreBox && s * kShare < kStaging) barrier_wait(bars.free, phase_free);
+          if (Traits::kStoreBox && s * kShare < kStaging) {
+            barrier_wait(bars.free, phase_free);
+            if constexpr (kShared) {
+              if (kt == first_tile(id.slice)) {
+                barrier_arrive_at(bars.room + s * 8, team.n_ ^ 1);
+                barrier_wait(bars.room + s * 8, phase_free);
+              }
+            }
+          }
           barrier_wait(bars.empty_a + s * 8, phase);
-          barrier_expect(bars.full_a + s * 8, Traits::kPieceBytes * kPer);
+          const uint32 to = start + s * kShare + (kShared ? team.n_ * (kShare / 2) : 0);
+          const uint32 bar = bars.full_a + s * kOwn * 8;
+          if constexpr (kShared) barrier_expect(bars.full_other + s * 8, Traits::kPieceBytes * kPer);
+          else barrier_expect(bar, Traits::kPieceBytes * kPer);
           // In pieces, so that slabs of B get their turn.
 #pragma unroll 1
-          for (int i = s * kPer; i < (s + 1) * kPer; ++i)
-            Index::load_a(p, at, k, i, start + s * kShare + (i - s * kPer) * Traits::kPieceBytes, bars.full_a + s * 8);
+          for (int i = 0; i < kPer; ++i) {
+            if constexpr (kShared) barrier_expect(bar + i * 8, Traits::kPieceBytes);
+            Index::load_a(p, at, k, team.n_, s * kPer + i, to + i * Traits::kPieceBytes, bar + (kShared ? i * 8 : 0));
+          }
+        }
+      }
+    }
+  }
+
+  // Sends this block's half of A to where the other block has room for it. It has: its warps, too, have said that they
+  // need the k-tile before no more, else this half would not have been fetched.
+  static GETT_DEVICE void send_a(const Params& p, uint32 start, const Bars& bars) {
+    const Team team;
+    const uint32 there = address_at(start, team.n_ ^ 1), full_there = address_at(bars.full_other, team.n_ ^ 1);
+    uint32 phase = 0;
+    for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
+      const TileId id = team.locate(p, t);
+      for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p), phase ^= 1) {
+#pragma unroll
+        for (int s = kShares - 1; s >= 0; --s) {
+          uint32 at = s * kShare + team.n_ * (kShare / 2);
+#pragma unroll 1
+          for (int i = 0; i < kPer; ++i, at += Traits::kPieceBytes) {
+            barrier_wait(bars.full_a + (s * kOwn + i) * 8, phase);
+            send_bytes(there + at, start + at, Traits::kPieceBytes, full_there + s * 8);
+          }
         }
       }
     }
@@ -169,8 +230,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static GETT_DEVICE void produce_b(const Params& p, uint32 slabs, const Bars& bars) {
     int slot = 0;
     uint32 phase = 1;
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-      const TileId id = locate_tile(p, t);
+    const Team team;
+    for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
+      const TileId id = team.locate(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
       for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p)) {
         const auto k = Index::k_boxes_b(p, kt);
@@ -202,7 +264,14 @@ template <class Traits, class Index, class Mma> struct Crossed {
   // A warp needs the k-tile of A no more. Its loads are ordinary ones, so each warp speaks for itself.
   static GETT_DEVICE void leave(uint32 empty_a, int lane) {
     __syncwarp();
-    if ((lane & 31) == 0) barrier_arrive(empty_a);
+    Team::release(empty_a, lane & 31);
+  }
+
+  // Waits until a warpgroup's rows of A are here.
+  static GETT_DEVICE void arrived(uint32 full_a, uint32 full_other, uint32 phase) {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) barrier_wait(full_a + i * 8, phase);
+    if constexpr (kShared) barrier_wait(full_other, phase);
   }
 
   static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 slabs, const Bars& bars,
@@ -210,19 +279,21 @@ template <class Traits, class Index, class Mma> struct Crossed {
     const int group = thread >> 7, lane = thread & 127;
     // By a shuffle, so that the compiler knows that a warp's threads wait together, and serializes no products.
     const uint32 share = kShares == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * 8;
-    const uint32 full_a = bars.full_a + share, empty_a = bars.empty_a + share;
+    const uint32 full_a = bars.full_a + share * kOwn, empty_a = bars.empty_a + share;
+    const uint32 full_other = bars.full_other + share;
+    const Team team;
     Batch batch(group, lane);
     Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
     uint32 phase = 0, phase_a = 0;
     int slot = 0;
-    for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {
-      const TileId id = locate_tile(p, t);
+    for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
+      const TileId id = team.locate(p, t);
       // K-tiles to come.
       int left = Traits::kSplit ? (p.k_tiles - id.slice + p.split_k - 1) / p.split_k : p.k_tiles;
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
-      barrier_wait(full_a, phase_a);
+      arrived(full_a, full_other, phase_a);
       batch.fetch(start, 0, true);
       int before = -1;  // a slab that is still being read
       for (; left > 0; --left) {
@@ -257,7 +328,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
             continue;
           }
           const bool ends = part + 1 == 2 * kBatches;
-          if (ends && left > 1) barrier_wait(full_a, phase_a ^ 1);
+          if (ends && left > 1) arrived(full_a, full_other, phase_a ^ 1);
           batch.fetch(start, ends ? 0 : (part + 1) / 2, !ends || left > 1);
         }
         phase_a ^= 1;
@@ -266,6 +337,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       wgmma_keep(acc[0]);
       if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
       if constexpr (Traits::kSplit) {
+        if (!Team::exists(p, id)) continue;
         const long long tiles = (long long)p.tiles_m * p.tiles_n;
         const long long place = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
         Acc* const to = p.workspace + place * (kRows * kN);
@@ -276,6 +348,11 @@ template <class Traits, class Index, class Mma> struct Crossed {
       } else {
         epilogue.prepare(p, id);
         if constexpr (Traits::kStoreBox) epilogue.sync();  // both warpgroups have read A
+        if constexpr (kShared) {  // and what of it the other block needs has been sent
+#pragma unroll
+          for (int s = 0; s < kShares; ++s)
+            if (s * kShare < kStaging) barrier_wait(bars.empty_a + s * 8, phase_a ^ 1);
+        }
         int place = lane;  // opaque: where elements go is worked out here, not kept through the main loop
         asm volatile("" : "+r"(place));
         epilogue.store(p, id, acc, group, place);
