@@ -105,9 +105,12 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kShares = Traits::kApart ? kGroups : 1, kShare = kLoaded / kShares;  // of A, with own barriers
   // Copies of a share, which is filled whole or, where blocks share A, to half; those that have barriers of their own.
   static constexpr int kPer = Traits::kPieces / kShares, kOwn = kShared ? kPer : 1;
-  static constexpr int kBars = kShares * (kOwn + 1 + (kShared ? 2 : 0)) + 1;  // beside those of slabs
+  // Barriers of a share, by bytes from the first: copies that have arrived; the warpgroup's rows are read (by all blocks
+  // that need them); the other block's half has arrived; D has left A's place in the other block.
+  static constexpr int kEmptyA = 8 * kOwn, kOther = kEmptyA + 8, kRoom = kOther + 8;
+  static constexpr int kBarsA = kShared ? kRoom + 8 : kOther;
   static constexpr bool kJoined = !Traits::kHasC || kN <= 192;  // wide tiles that add C are short of registers
-  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 8 * (2 * kSlots + kBars);
+  static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 16 * kSlots + kShares * kBarsA + 8;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMi == 1, "tiles of crossed units");
   static_assert(Traits::kPieces % kShares == 0, "a copy of A is one warpgroup's");
@@ -117,16 +120,14 @@ template <class Traits, class Index, class Mma> struct Crossed {
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
 
-  // `free`: the staging buffer may be written, or, being A's place too, loaded.
-  // Where A is shared: `full_other`, the other block's half has arrived; `room`, D has left A's place in the other block.
-  struct Bars { uint32 full, empty, full_a, empty_a, free, full_other, room; };
+  // `share`: those of the first share; `free`: the staging buffer may be written, or, being A's place too, loaded.
+  struct Bars { uint32 full, empty, share, free; };
 
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char raw[];
     const uint32 start = (smem_address(raw) + 1023) & ~1023u, slabs = start + kBytesA;
-    const uint32 full = slabs + kSlots * kSlab, full_a = full + 16 * kSlots, empty_a = full_a + 8 * kShares * kOwn;
-    const uint32 free = empty_a + 8 * kShares;
-    const Bars bars = {full, full + 8 * kSlots, full_a, empty_a, free, free + 8, free + 8 + 8 * kShares};
+    const uint32 full = slabs + kSlots * kSlab, share = full + 16 * kSlots;
+    const Bars bars = {full, full + 8 * kSlots, share, share + kShares * kBarsA};
     const int thread = threadIdx.x;
     if (thread == 0) {
       Index::prefetch(p);
@@ -135,11 +136,12 @@ template <class Traits, class Index, class Mma> struct Crossed {
         barrier_init(bars.empty + s * 8, kGroups);
       }
       for (int s = 0; s < kShares; ++s) {
-        for (int i = 0; i < kOwn; ++i) barrier_init(bars.full_a + (s * kOwn + i) * 8, 1);
-        barrier_init(bars.empty_a + s * 8, kGroups / kShares * 4 * Team::kSize);
+        const uint32 bar = bars.share + s * kBarsA;
+        for (int i = 0; i < kOwn; ++i) barrier_init(bar + i * 8, 1);
+        barrier_init(bar + kEmptyA, kGroups / kShares * 4 * Team::kSize);
         if (kShared) {
-          barrier_init(bars.full_other + s * 8, 1);
-          barrier_init(bars.room + s * 8, 1);
+          barrier_init(bar + kOther, 1);
+          barrier_init(bar + kRoom, 1);
         }
       }
       barrier_init(bars.free, 1);
@@ -154,7 +156,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         if (thread >> 5 == 2) Epilogue<Traits, Index>::send(p, start, bars.free, 0, thread & 31);
       }
       if constexpr (kShared) {
-        if (thread >> 5 == 3 && elected()) send_a(p, start, bars);
+        if (thread >> 5 == 3) send_a(p, start, bars, thread & 31);
       }
     } else {
       static_assert(registers_suffice(1, Traits::kProducerRegs, kGroups, Traits::kConsumerRegs), "of a block");
@@ -180,24 +182,22 @@ template <class Traits, class Index, class Mma> struct Crossed {
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
 #pragma unroll
         for (int s = kShares - 1; s >= 0; --s) {
+          const uint32 bar = bars.share + s * kBarsA;
           if (Traits::kStoreBox && s * kShare < kStaging) {
             barrier_wait(bars.free, phase_free);
-            if constexpr (kShared) {
-              if (kt == first_tile(id.slice)) {
-                barrier_arrive_at(bars.room + s * 8, team.n_ ^ 1);
-                barrier_wait(bars.room + s * 8, phase_free);
-              }
+            if (kShared && kt == first_tile(id.slice)) {
+              barrier_arrive_at(bar + kRoom, team.n_ ^ 1);
+              barrier_wait(bar + kRoom, phase_free);
             }
           }
-          barrier_wait(bars.empty_a + s * 8, phase);
+          barrier_wait(bar + kEmptyA, phase);
           const uint32 to = start + s * kShare + (kShared ? team.n_ * (kShare / 2) : 0);
-          const uint32 bar = bars.full_a + s * kOwn * 8;
-          if constexpr (kShared) barrier_expect(bars.full_other + s * 8, Traits::kPieceBytes * kPer);
+          if (kShared) barrier_expect(bar + kOther, Traits::kPieceBytes * kPer);
           else barrier_expect(bar, Traits::kPieceBytes * kPer);
           // In pieces, so that slabs of B get their turn.
 #pragma unroll 1
           for (int i = 0; i < kPer; ++i) {
-            if constexpr (kShared) barrier_expect(bar + i * 8, Traits::kPieceBytes);
+            if (kShared) barrier_expect(bar + i * 8, Traits::kPieceBytes);
             Index::load_a(p, at, k, team.n_, s * kPer + i, to + i * Traits::kPieceBytes, bar + (kShared ? i * 8 : 0));
           }
         }
@@ -207,24 +207,38 @@ template <class Traits, class Index, class Mma> struct Crossed {
 
   // Sends this block's half of A to where the other block has room for it. It has: its warps, too, have said that they
   // need the k-tile before no more, else this half would not have been fetched.
-  static GETT_DEVICE void send_a(const Params& p, uint32 start, const Bars& bars) {
+  // By ordinary loads and stores: the copy engine is what limits these kernels.
+  static GETT_DEVICE void send_a(const Params& p, uint32 start, const Bars& bars, int lane) {
     const Team team;
-    const uint32 there = address_at(start, team.n_ ^ 1), full_there = address_at(bars.full_other, team.n_ ^ 1);
+    const uint32 there = address_at(start, team.n_ ^ 1) - start;
     uint32 phase = 0;
     for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
       const TileId id = team.locate(p, t);
       for (int kt = first_tile(id.slice); kt < p.k_tiles; kt += tile_step(p), phase ^= 1) {
 #pragma unroll
         for (int s = kShares - 1; s >= 0; --s) {
-          uint32 at = s * kShare + team.n_ * (kShare / 2);
+          uint32 from = start + s * kShare + team.n_ * (kShare / 2) + lane * 16;
+          const uint32 bar = bars.share + s * kBarsA;
 #pragma unroll 1
-          for (int i = 0; i < kPer; ++i, at += Traits::kPieceBytes) {
-            barrier_wait(bars.full_a + (s * kOwn + i) * 8, phase);
-            send_bytes(there + at, start + at, Traits::kPieceBytes, full_there + s * 8);
+          for (int i = 0; i < kPer; ++i) {
+            barrier_wait(bar + i * 8, phase);
+#pragma unroll 1
+            for (int row = 0; row < kPieceRows; row += kVectors, from += kVectors * 512)
+              send_rows(there + from, from, there + bar + kOther);
           }
         }
       }
     }
+  }
+
+  static constexpr int kPieceRows = Traits::kPieceBytes / 512;
+  static constexpr int kVectors = kPieceRows % 4 == 0 ? 4 : kPieceRows % 3 == 0 ? 3 : 1;  // of a lane at a time
+  static GETT_DEVICE void send_rows(uint32 to, uint32 from, uint32 bar) {
+    uint32 x[kVectors][4];
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) shared_load(from + j * 512, x[j], true);
+#pragma unroll
+    for (int j = 0; j < kVectors; ++j) send_vector(to + j * 512, x[j], bar);
   }
 
   static GETT_DEVICE void produce_b(const Params& p, uint32 slabs, const Bars& bars) {
@@ -268,32 +282,29 @@ template <class Traits, class Index, class Mma> struct Crossed {
   }
 
   // Waits until a warpgroup's rows of A are here.
-  static GETT_DEVICE void arrived(uint32 full_a, uint32 full_other, uint32 phase) {
+  static GETT_DEVICE void arrived(uint32 share, uint32 phase) {
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) barrier_wait(full_a + i * 8, phase);
-    if constexpr (kShared) barrier_wait(full_other, phase);
+    for (int i = 0; i < kOwn; ++i) barrier_wait(share + i * 8, phase);
+    if (kShared) barrier_wait(share + kOther, phase);
   }
 
   static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 slabs, const Bars& bars,
                                   int thread) {
     const int group = thread >> 7, lane = thread & 127;
     // By a shuffle, so that the compiler knows that a warp's threads wait together, and serializes no products.
-    const uint32 share = kShares == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * 8;
-    const uint32 full_a = bars.full_a + share * kOwn, empty_a = bars.empty_a + share;
-    const uint32 full_other = bars.full_other + share;
-    const Team team;
+    const uint32 share = bars.share + (kShares == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * kBarsA);
     Batch batch(group, lane);
     Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
-    uint32 phase = 0, phase_a = 0;
+    uint32 phases = 0;  // bit 0: of slabs, bit 1: of A, bit 2: of the staging buffer (registers are short)
     int slot = 0;
     for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
-      const TileId id = team.locate(p, t);
+      const TileId id = Team().locate(p, t);
       // K-tiles to come.
       int left = Traits::kSplit ? (p.k_tiles - id.slice + p.split_k - 1) / p.split_k : p.k_tiles;
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
-      arrived(full_a, full_other, phase_a);
+      arrived(share, phases >> 1 & 1);
       batch.fetch(start, 0, true);
       int before = -1;  // a slab that is still being read
       for (; left > 0; --left) {
@@ -307,7 +318,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
             // joins between them and waits for each.
             uint32 x[kHalves][4];
             if constexpr (kJoined) join(x, batch, s);
-            barrier_wait(bars.full + slot * 8, phase);
+            barrier_wait(bars.full + slot * 8, phases & 1);
             const uint64 at = kFixed | uint64(((slabs + slot * kSlab) & 0x3ffff) >> 4);
             wgmma_fence();
 #pragma unroll
@@ -319,19 +330,19 @@ template <class Traits, class Index, class Mma> struct Crossed {
             wgmma_wait<1>();
             if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
             before = slot;
-            if (++slot == kSlots) { slot = 0; phase ^= 1; }
+            if (++slot == kSlots) { slot = 0; phases ^= 1; }
             // By now the products of a whole batch's vectors have begun, so all of them have arrived.
-            if (s == 0 && part == 2 * kBatches - kHalves && again) leave(empty_a, lane);
+            if (s == 0 && part == 2 * kBatches - kHalves && again) leave(share + kEmptyA, lane);
           }
           if (part % 2 == 0) {
             batch.advance();
             continue;
           }
           const bool ends = part + 1 == 2 * kBatches;
-          if (ends && left > 1) arrived(full_a, full_other, phase_a ^ 1);
+          if (ends && left > 1) arrived(share, ~phases >> 1 & 1);
           batch.fetch(start, ends ? 0 : (part + 1) / 2, !ends || left > 1);
         }
-        phase_a ^= 1;
+        phases ^= 2;
       }
       wgmma_wait<0>();
       wgmma_keep(acc[0]);
@@ -351,15 +362,17 @@ template <class Traits, class Index, class Mma> struct Crossed {
         if constexpr (kShared) {  // and what of it the other block needs has been sent
 #pragma unroll
           for (int s = 0; s < kShares; ++s)
-            if (s * kShare < kStaging) barrier_wait(bars.empty_a + s * 8, phase_a ^ 1);
+            if (s * kShare < kStaging) barrier_wait(bars.share + s * kBarsA + kEmptyA, ~phases >> 1 & 1);
         }
         int place = lane;  // opaque: where elements go is worked out here, not kept through the main loop
         asm volatile("" : "+r"(place));
+        epilogue.phase_ = phases >> 2;
+        phases ^= 4;
         epilogue.store(p, id, acc, group, place);
         if constexpr (!Traits::kStoreBox) {
           async_fence();
           epilogue.sync();
-          leave(empty_a, lane);
+          leave(share + kEmptyA, lane);
         }
       }
     }

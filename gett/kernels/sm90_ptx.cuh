@@ -164,10 +164,10 @@ template <int Pending> GETT_DEVICE void store_wait_read() {
 GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Makes ordinary writes to shared memory visible to the copy engine and the tensor cores.
 GETT_DEVICE void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Shared memory of this block to that of another (`to` and `bar` are its addresses).
-GETT_DEVICE void send_bytes(uint32 to, uint32 from, int bytes, uint32 bar) {
-  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "r"(from), "r"(bytes), "r"(bar) : "memory");
+// Sixteen bytes to the shared memory of another block, whose barrier counts them (`to` and `bar` are its addresses).
+GETT_DEVICE void send_vector(uint32 to, const uint32 (&x)[4], uint32 bar) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(bar) : "memory");
 }
 
 // ---- wgmma ----
