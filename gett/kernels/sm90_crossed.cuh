@@ -318,6 +318,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
             // joins between them and waits for each.
             uint32 x[kHalves][4];
             if constexpr (kJoined) join(x, batch, s);
+            // By now the first pairs of all of a batch's vectors have been joined, so all of them have arrived.
+            if (kJoined && s == 0 && part == 2 * kBatches - kHalves && again) leave(share + kEmptyA, lane);
             barrier_wait(bars.full + slot * 8, phases & 1);
             const uint64 at = kFixed | uint64(((slabs + slot * kSlab) & 0x3ffff) >> 4);
             wgmma_fence();
@@ -331,8 +333,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
             if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
             before = slot;
             if (++slot == kSlots) { slot = 0; phases ^= 1; }
-            // By now the products of a whole batch's vectors have begun, so all of them have arrived.
-            if (s == 0 && part == 2 * kBatches - kHalves && again) leave(share + kEmptyA, lane);
+            if (!kJoined && s == 0 && part == 2 * kBatches - kHalves && again) leave(share + kEmptyA, lane);
           }
           if (part % 2 == 0) {
             batch.advance();
