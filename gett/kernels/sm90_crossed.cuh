@@ -13,6 +13,8 @@
 // would be sent row by row, and a row of 32 bytes takes longer that way than two; loads through the cluster's shared
 // memory bring 7 bytes a clock, copies 19.)
 //
+// kSpread: two blocks, neighbours along M, need the same B, and take turns at fetching a slab for both.
+//
 // Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
 // in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
 #pragma once
@@ -93,7 +95,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static constexpr int kSpanA = Traits::WayA::kSpan, kSpanB = Traits::WayB::kSpan;
   static constexpr int kDepth = kSpanA / 2, kHalves = kSpanB / 32;  // k1 of a k-tile, instructions of a slab
   typedef Cluster<Traits> Team;
-  static constexpr bool kShared = Team::kSize == 2;
+  static constexpr bool kShared = Team::kN == 2, kSpread = Team::kM == 2;
   typedef CrossedBatch<kSpanA, kHalves, kShared> Batch;
   static constexpr int kBatches = kDepth / Batch::kSteps;
   static constexpr int kSlab = kN * kSpanB;
@@ -115,7 +117,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMi == 1, "tiles of crossed units");
   static_assert(Traits::kPieces % kShares == 0, "a copy of A is one warpgroup's");
   static_assert(kSpanB == 32 || kSpanB == 64, "k2 in runs of 16 or 32");
-  static_assert(!kShared || (Team::kN == 2 && kHalves == 2 && Traits::kApart), "two blocks have a half of k2 each");
+  static_assert(Team::kSize <= 2, "of two operands, one is shared by two blocks");
+  static_assert(!kShared || (kHalves == 2 && Traits::kApart), "two blocks have a half of k2 each");
   static_assert(!kShared || Traits::kSplit || Traits::kStoreBox, "D is staged when both blocks have read A");
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
@@ -133,12 +136,12 @@ template <class Traits, class Index, class Mma> struct Crossed {
       Index::prefetch(p);
       for (int s = 0; s < kSlots; ++s) {
         barrier_init(bars.full + s * 8, 1);
-        barrier_init(bars.empty + s * 8, kGroups);
+        barrier_init(bars.empty + s * 8, kGroups * Team::kM);
       }
       for (int s = 0; s < kShares; ++s) {
         const uint32 bar = bars.share + s * kBarsA;
         for (int i = 0; i < kOwn; ++i) barrier_init(bar + i * 8, 1);
-        barrier_init(bar + kEmptyA, kGroups / kShares * 4 * Team::kSize);
+        barrier_init(bar + kEmptyA, kGroups / kShares * 4 * Team::kN);
         if (kShared) {
           barrier_init(bar + kOther, 1);
           barrier_init(bar + kRoom, 1);
@@ -254,7 +257,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         for (int s = 0; s < kDepth; ++s) {
           barrier_wait(bars.empty + slot * 8, phase);
           barrier_expect(bars.full + slot * 8, Traits::kSlabBytes);
-          Index::load_b(p, at, k, s, slabs + slot * kSlab, bars.full + slot * 8);
+          if (!kSpread || s % 2 == team.m_) Index::load_b(p, at, k, s, slabs + slot * kSlab, bars.full + slot * 8);
           if (++slot == kSlots) { slot = 0; phase ^= 1; }
         }
       }
@@ -278,7 +281,13 @@ template <class Traits, class Index, class Mma> struct Crossed {
   // A warp needs the k-tile of A no more. Its loads are ordinary ones, so each warp speaks for itself.
   static GETT_DEVICE void leave(uint32 empty_a, int lane) {
     __syncwarp();
-    Team::release(empty_a, lane & 31);
+    if (kShared) Team::release(empty_a, lane & 31);
+    else if ((lane & 31) == 0) barrier_arrive(empty_a);
+  }
+  // A warpgroup needs a slab of B no more.
+  static GETT_DEVICE void leave_slab(uint32 empty, int lane) {
+    if (kSpread) Team::release(empty, lane);
+    else if (lane == 0) barrier_arrive(empty);
   }
 
   // Waits until a warpgroup's rows of A are here.
@@ -330,7 +339,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
             }
             wgmma_commit();
             wgmma_wait<1>();
-            if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
+            if (before >= 0) leave_slab(bars.empty + before * 8, lane);
             before = slot;
             if (++slot == kSlots) { slot = 0; phases ^= 1; }
             if (!kJoined && s == 0 && part == 2 * kBatches - kHalves && again) leave(share + kEmptyA, lane);
@@ -347,7 +356,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
       }
       wgmma_wait<0>();
       wgmma_keep(acc[0]);
-      if (before >= 0 && lane == 0) barrier_arrive(bars.empty + before * 8);
+      if (before >= 0) leave_slab(bars.empty + before * 8, lane);
       if constexpr (Traits::kSplit) {
         if (!Team::exists(p, id)) continue;
         const long long tiles = (long long)p.tiles_m * p.tiles_n;

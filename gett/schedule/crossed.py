@@ -7,12 +7,14 @@ same A therefore share it where they can: each fetches half of it and sends that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
+from gett.schedule.cluster import cluster_tiles
 from gett.schedule.cost import LAUNCH_US
 from gett.schedule.cost_copies import Side, Sm90Shape
 from gett.schedule.cost_sm90 import FILL_US
@@ -26,7 +28,9 @@ from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
 
 GROUPS = 2  # warpgroups that multiply, 64 rows each
-SHAPES = ((16, 32, 1), (32, 16, 1), (16, 16, 1), (16, 32, 2))  # of k1 and k2, and the blocks that share A
+# Of k1 and k2, and the blocks that share B, neighbours along M, or A, neighbours along N.
+ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
+SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
@@ -42,7 +46,7 @@ class _Choice:
     m: Side
     n: Side
     k: Box
-    shared: int  # blocks that need the same A, neighbours along N; each fetches its part of k2
+    cluster: tuple[int, int]  # blocks that need the same B, and those that need the same A
 
 
 def crossed_candidates(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
@@ -113,13 +117,13 @@ class _CrossedSearch:
             return
         rows = 64 * GROUPS
         widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
-        for depth, width, shared in SHAPES:
+        for depth, width, cluster in SHAPES:
             box_k = self.k_box(unit_a, unit_b, depth, width)
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
                 for m_side in self.plain.boxes("m", rows, None):
                     for n_side in self.plain.boxes("n", n, None):
-                        choice = _Choice(m_side, n_side, box_k, shared)
-                        if shared > n_side.box.tiles:
+                        choice = _Choice(m_side, n_side, box_k, cluster)
+                        if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
                             continue
                         yield self.estimate(choice)[0], choice
 
@@ -137,11 +141,12 @@ class _CrossedSearch:
         columns = shape.block[1]
         depth, width = self.depth_width(choice.k)
         math_clocks = 64 * GROUPS * columns * depth * width / facts.tensor_lanes[plan.contraction.dtype] / 0.88
-        rows_a, rows_b = choice.m.box.size * width // choice.shared, choice.n.box.size * depth
+        rows_a, rows_b = choice.m.box.size * width // choice.cluster[1], choice.n.box.size * depth // choice.cluster[0]
         copy_clocks = (rows_a + rows_b) * ROW_CLOCKS
         per_k = max(math_clocks, copy_clocks) + 0.1 * min(math_clocks, copy_clocks)
         teams = facts.sm_count
-        tiles = choice.m.box.tiles * up(choice.n.box.tiles, choice.shared) * plan.extent_l
+        tiles = math.prod(choice.cluster) * plan.extent_l
+        tiles *= cluster_tiles(choice.m.box.tiles, choice.n.box.tiles, choice.cluster)
         best: tuple[float, str, int] | None = None
         k_tiles = choice.k.tiles
         pieces = choice.m.box.size / max(d.box for d in choice.m.box.dims)
@@ -155,7 +160,7 @@ class _CrossedSearch:
             blocks = tiles * split
             reduce = LAUNCH_US + 2.0 * blocks * 64 * GROUPS * columns * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             us = LAUNCH_US + FILL_US + max(busy, dram) + 0.2 * min(busy, dram) + reduce
-            us *= (MANY_PIECES if pieces > MOST_PIECES else 1.0) * (APART if choice.shared > 1 else 1.0)
+            us *= (MANY_PIECES if pieces > MOST_PIECES else 1.0) * (APART if choice.cluster[1] > 1 else 1.0)
             bound = "DRAM" if dram > busy else "tensor cores" if math_clocks > copy_clocks else "L2"
             if best is None or us < best[0]:
                 best = us, bound, split
@@ -179,7 +184,7 @@ class _CrossedSearch:
         box_m, box_n, box_k = choice.m.box, choice.n.box, choice.k
         splits = tuple(side.split for side in (choice.m, choice.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        shared = choice.shared
+        shared = choice.cluster[1]
         a, b = self.move(plan, A, box_m, box_k, shared), self.move(plan, B, box_n, box_k)
         unit_a, unit_b = self.units
         if a is None or b is None or unit_a is None or unit_b is None:
@@ -211,10 +216,10 @@ class _CrossedSearch:
             group_m=max(1, min(8, box_m.tiles)),
             smem_bytes=ALIGN + first + slots * (slab + 16) + barriers, item_bytes=self.size,
             exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, (1, shared), crossed=crossed),
+            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, choice.cluster, crossed=crossed),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes, "
-            "A through registers" + (f", shared by {shared} blocks" if shared > 1 else ""),
+            "A through registers" + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != ALONE else ""),
         )  # fmt: skip
         # D is staged where A was, so both blocks must know when A has been read: vectors are stored without that.
         fits = shared == 1 or (_can_part(made) and (split > 1 or d is not None))
