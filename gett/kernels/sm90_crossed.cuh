@@ -8,84 +8,19 @@
 // the ring's depth, and one multiplies while the other's rows arrive. A warpgroup's share may be below 64 rows
 // (kPadRun); the last of its 64 are then nobody's.
 //
-// kShared: two blocks, neighbours along N, need the same A. Each fetches its half of k2 from memory and sends it on to
-// the other piece by piece, from shared memory to shared memory: L2 sees half as many requests for A. (A box for both
-// would be sent row by row, and a row of 32 bytes takes longer that way than two; loads through the cluster's shared
-// memory bring 7 bytes a clock, copies 19.)
+// kShared: two blocks, neighbours along N, need the same A. Each fetches its half of k2 from memory, and a warp of its own
+// stores that to the other, too: L2 sees half as many requests for A. (A box for both would be sent row by row, and a row
+// of 32 bytes takes longer that way than two; loads out of the other's memory bring 7 bytes a clock, these stores 19.)
 //
 // kSpread: two blocks, neighbours along M, need the same B, and take turns at fetching a slab for both.
 //
 // Rows are parts of L2's lines, whose other parts neighbouring k-tiles need. Slices of a split K therefore take k-tiles
 // in turn: those under way at a time are neighbours, and lines do not leave L2 half used.
 #pragma once
+#include "gett/sm90_crossed_batch.cuh"
 #include "gett/sm90_epilogue.cuh"
 
 namespace gett {
-
-// Where `ok` is false, nothing is read and `x` is of no use any more. A branch around many of these would have the
-// compiler keep what was in `x` before.
-GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4], bool ok) {
-  asm volatile(
-      "{\n"
-      ".reg .pred ok;\n"
-      "setp.ne.u32 ok, %5, 0;\n"
-      "@ok ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];\n"
-      "}\n" : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from), "r"(uint32(ok)) : "memory");
-}
-
-// Fragments of a batch of A: 8 k1 times 32 k2, or 16 times 16. Lane 4g + t needs (k2 = 2t, 2t + 1) and (2t + 8, 2t + 9)
-// of rows g and g + 8: it reads vectors of eight k1 at two neighbouring k2 and joins their halves. Odd g read the odd
-// k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
-//
-// Where kParted, the rows of a warpgroup have the first 16 k2 of all of them before the second.
-template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
-  static constexpr int kRowBytes = 16 * (kParted ? 1 : kHalves) * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
-  static constexpr int kGroupBytes = 64 * 16 * kHalves * kSpan;                                  // of a warpgroup
-  static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
-  uint32 even_, odd_, low_, high_;
-  uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
-
-  GETT_DEVICE CrossedBatch(int group, int lane) {
-    const int g = (lane & 31) >> 2, t = lane & 3, turned = g & 1;
-    const uint32 row = group * kGroupBytes + ((lane >> 5) * 16 + g) * kRowBytes;
-    even_ = swizzled(row + (2 * t + turned) * kSpan);
-    odd_ = swizzled(row + (2 * t + (turned ^ 1)) * kSpan);
-    low_ = turned ? 0x1054 : 0x5410;
-    high_ = turned ? 0x3276 : 0x7632;
-  }
-  static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSpan / 16 - 1) * 16)); }
-
-  GETT_DEVICE void fetch(uint32 tile, int batch, bool ok) {
-    constexpr int kHalf = kHalves == 1 ? 0 : kParted ? kGroupBytes / 2 : 16 * kSpan;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32 chunk = (kHalves == 2 ? batch : 2 * batch + i) * 16;
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        const uint32 at = tile + (q & 1) * 8 * kRowBytes + (q >> 1) * 8 * kSpan + i * kHalf;
-        shared_load(at + (even_ ^ chunk), x_[i][q][0], ok);
-        shared_load(at + (odd_ ^ chunk), x_[i][q][1], ok);
-      }
-    }
-  }
-  // Brings the batch's second part to where the first was: 32 moves, while a product is under way. For them both parts
-  // share the code of their products, each of which costs the compiler some 40 ms.
-  GETT_DEVICE void advance() {
-#pragma unroll
-    for (int i = 0; i < kHalves; ++i)
-#pragma unroll
-      for (int q = 0; q < 4; ++q)
-#pragma unroll
-        for (int w = 0; w < kPart / 2; ++w)
-#pragma unroll
-          for (int odd = 0; odd < 2; ++odd)
-            x_[i][q][odd][w] = kHalves == 2 ? x_[i][q][odd][w + 2] : x_[1][q][odd][w];
-  }
-  // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
-  GETT_DEVICE uint32 at(int s, int h, int q) const {
-    return __byte_perm(x_[h][q][0][s >> 1], x_[h][q][1][s >> 1], s & 1 ? high_ : low_);
-  }
-};
 
 template <class Traits, class Index, class Mma> struct Crossed {
   typedef typename Traits::Params Params;
@@ -108,9 +43,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
   // Copies of a share, which is filled whole or, where blocks share A, to half; those that have barriers of their own.
   static constexpr int kPer = Traits::kPieces / kShares, kOwn = kShared ? kPer : 1;
   // Barriers of a share, by bytes from the first: copies that have arrived; the warpgroup's rows are read (by all blocks
-  // that need them); the other block's half has arrived; D has left A's place in the other block.
-  static constexpr int kEmptyA = 8 * kOwn, kOther = kEmptyA + 8, kRoom = kOther + 8;
-  static constexpr int kBarsA = kShared ? kRoom + 8 : kOther;
+  // that need them); the other block's half has arrived.
+  static constexpr int kEmptyA = 8 * kOwn, kOther = kEmptyA + 8, kBarsA = kShared ? kOther + 8 : kOther;
   static constexpr bool kJoined = !Traits::kHasC || kN <= 192;  // wide tiles that add C are short of registers
   static constexpr int kSmemBytes = 1024 + kBytesA + kSlots * kSlab + 16 * kSlots + kShares * kBarsA + 8;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
@@ -119,7 +53,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
   static_assert(kSpanB == 32 || kSpanB == 64, "k2 in runs of 16 or 32");
   static_assert(Team::kSize <= 2, "of two operands, one is shared by two blocks");
   static_assert(!kShared || (kHalves == 2 && Traits::kApart), "two blocks have a half of k2 each");
-  static_assert(!kShared || Traits::kSplit || Traits::kStoreBox, "D is staged when both blocks have read A");
+  static_assert(!kShared || Traits::kSplit, "nothing is staged where A was, for its other half may be on its way");
   // Rows of a slab are as long as the swizzle's span; eight of them are a unit.
   static constexpr uint64 kFixed = (uint64(8 * kSpanB / 16) << 32) | (uint64(kSpanB == 32 ? 3 : 2) << 62);
 
@@ -142,10 +76,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         const uint32 bar = bars.share + s * kBarsA;
         for (int i = 0; i < kOwn; ++i) barrier_init(bar + i * 8, 1);
         barrier_init(bar + kEmptyA, kGroups / kShares * 4 * Team::kN);
-        if (kShared) {
-          barrier_init(bar + kOther, 1);
-          barrier_init(bar + kRoom, 1);
-        }
+        if (kShared) barrier_init(bar + kOther, 1);
       }
       barrier_init(bars.free, 1);
       barrier_fence();
@@ -186,13 +117,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
 #pragma unroll
         for (int s = kShares - 1; s >= 0; --s) {
           const uint32 bar = bars.share + s * kBarsA;
-          if (Traits::kStoreBox && s * kShare < kStaging) {
-            barrier_wait(bars.free, phase_free);
-            if (kShared && kt == first_tile(id.slice)) {
-              barrier_arrive_at(bar + kRoom, team.n_ ^ 1);
-              barrier_wait(bar + kRoom, phase_free);
-            }
-          }
+          if (Traits::kStoreBox && s * kShare < kStaging) barrier_wait(bars.free, phase_free);
           barrier_wait(bar + kEmptyA, phase);
           const uint32 to = start + s * kShare + (kShared ? team.n_ * (kShare / 2) : 0);
           if (kShared) barrier_expect(bar + kOther, Traits::kPieceBytes * kPer);
@@ -369,11 +294,6 @@ template <class Traits, class Index, class Mma> struct Crossed {
       } else {
         epilogue.prepare(p, id);
         if constexpr (Traits::kStoreBox) epilogue.sync();  // both warpgroups have read A
-        if constexpr (kShared) {  // and what of it the other block needs has been sent
-#pragma unroll
-          for (int s = 0; s < kShares; ++s)
-            if (s * kShare < kStaging) barrier_wait(bars.share + s * kBarsA + kEmptyA, ~phases >> 1 & 1);
-        }
         int place = lane;  // opaque: where elements go is worked out here, not kept through the main loop
         asm volatile("" : "+r"(place));
         epilogue.phase_ = phases >> 2;

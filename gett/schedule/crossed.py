@@ -2,7 +2,7 @@
 
 A tile's A goes through registers (`kernels/sm90_crossed.cuh`), 64 rows a warpgroup; k1 and k2 come in runs of 16 or 32.
 What limits it is L2, which looks up rows, and a row of 64 bytes takes no longer than one of 32. Two blocks that need the
-same A therefore share it where they can: each fetches half of it and sends that to the other.
+same operand may therefore share it: each fetches half of it for both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from layouts.box import Box, TileDim
 from layouts.tma import Refusal, tma_map
 
 GROUPS = 2  # warpgroups that multiply, 64 rows each
-# Of k1 and k2, and the blocks that share B, neighbours along M, or A, neighbours along N.
+# Blocks that share B, neighbours along M, or A, neighbours along N; with the time that it takes them to keep step, as
+# measured on an H200. A is shared by slices of K alone: elsewhere that took a twentieth longer.
 ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
+IN_STEP = {ALONE: 1.0, SHARED_A: 1.12, SHARED_B: 1.21}
+# Of k1 and k2, and who shares.
 SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
@@ -160,7 +163,8 @@ class _CrossedSearch:
             blocks = tiles * split
             reduce = LAUNCH_US + 2.0 * blocks * 64 * GROUPS * columns * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             us = LAUNCH_US + FILL_US + max(busy, dram) + 0.2 * min(busy, dram) + reduce
-            us *= (MANY_PIECES if pieces > MOST_PIECES else 1.0) * (APART if choice.cluster[1] > 1 else 1.0)
+            us *= (MANY_PIECES if pieces > MOST_PIECES else 1.0) * (APART if choice.cluster == SHARED_A else 1.0)
+            us *= IN_STEP[choice.cluster]
             bound = "DRAM" if dram > busy else "tensor cores" if math_clocks > copy_clocks else "L2"
             if best is None or us < best[0]:
                 best = us, bound, split
@@ -213,17 +217,15 @@ class _CrossedSearch:
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (GROUPS + 1), 1), num_stages=slots,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=max(1, min(8, box_m.tiles)),
+            group_m=max(1, min(8, box_m.tiles) // choice.cluster[0]),
             smem_bytes=ALIGN + first + slots * (slab + 16) + barriers, item_bytes=self.size,
             exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, choice.cluster, crossed=crossed),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes, "
-            "A through registers" + (f", shared by {math.prod(choice.cluster)} blocks" if choice.cluster != ALONE else ""),
+            "A through registers" + ("" if choice.cluster == ALONE else ", an operand shared by two blocks"),
         )  # fmt: skip
-        # D is staged where A was, so both blocks must know when A has been read: vectors are stored without that.
-        fits = shared == 1 or (_can_part(made) and (split > 1 or d is not None))
-        return made if fits else None
+        return made if shared == 1 or (_can_part(made) and split > 1) else None
 
     def move(self, plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box, shared: int = 1) -> BulkMove | None:
         """The tensor map of a k-tile of A, [row][k2][k1], or of a slab of B, [n][k2].
