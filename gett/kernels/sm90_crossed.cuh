@@ -232,9 +232,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
     uint32 phases = 0;  // bit 0: of slabs, bit 1: of A, bit 2: of the staging buffer (registers are short)
     int slot = 0;
     for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
-      const TileId id = Team().locate(p, t);
       // K-tiles to come.
-      int left = Traits::kSplit ? (p.k_tiles - id.slice + p.split_k - 1) / p.split_k : p.k_tiles;
+      int left = p.k_tiles;
+      if constexpr (Traits::kSplit) left = (p.k_tiles - Team().locate(p, t).slice + p.split_k - 1) / p.split_k;
       Acc acc[1][kN / 2];
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
@@ -282,6 +282,9 @@ template <class Traits, class Index, class Mma> struct Crossed {
       wgmma_wait<0>();
       wgmma_keep(acc[0]);
       if (before >= 0) leave_slab(bars.empty + before * 8, lane);
+      int tile = t;  // opaque: found again, not kept through the main loop
+      asm volatile("" : "+r"(tile));
+      const TileId id = Team().locate(p, tile);
       if constexpr (Traits::kSplit) {
         if (!Team::exists(p, id)) continue;
         const long long tiles = (long long)p.tiles_m * p.tiles_n;

@@ -25,14 +25,13 @@ template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
   static constexpr int kRowBytes = 16 * (kParted ? 1 : kHalves) * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
   static constexpr int kGroupBytes = 64 * 16 * kHalves * kSpan;                                  // of a warpgroup
   static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
-  uint32 even_, odd_, low_, high_;
+  uint32 even_, low_, high_;
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
 
   GETT_DEVICE CrossedBatch(int group, int lane) {
     const int g = (lane & 31) >> 2, t = lane & 3, turned = g & 1;
     const uint32 row = group * kGroupBytes + ((lane >> 5) * 16 + g) * kRowBytes;
     even_ = swizzled(row + (2 * t + turned) * kSpan);
-    odd_ = swizzled(row + (2 * t + (turned ^ 1)) * kSpan);
     low_ = turned ? 0x1054 : 0x5410;
     high_ = turned ? 0x3276 : 0x7632;
   }
@@ -47,7 +46,7 @@ template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
       for (int q = 0; q < 4; ++q) {
         const uint32 at = tile + (q & 1) * 8 * kRowBytes + (q >> 1) * 8 * kSpan + i * kHalf;
         shared_load(at + (even_ ^ chunk), x_[i][q][0], ok);
-        shared_load(at + (odd_ ^ chunk), x_[i][q][1], ok);
+        shared_load(at + (even_ ^ chunk ^ kSpan), x_[i][q][1], ok);
       }
     }
   }
