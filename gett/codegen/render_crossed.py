@@ -51,15 +51,19 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
     start = [f"t.x{i} + k.x{i}" for i in range(roles.a.map.rank)]
     for dim, step, _ in roles.a.repeats:
         start[dim] += f" + piece * {step}"
+    if roles.cluster[1] > 1:  # a block's half of k2
+        half = roles.a.map.modes[len(plan.l) + len(plan.m) + crossed.unit_b]
+        start[half.dim] += f" + rank * {half.weight * schedule.box_k.cut[crossed.unit_b] // roles.cluster[1]}"
     texts.append(
-        "  static GETT_DEVICE void load_a(const Params& p, const BoxesA& t, const KBoxesA& k, int piece, "
+        "  static GETT_DEVICE void load_a(const Params& p, const BoxesA& t, const KBoxesA& k, int rank, int piece, "
         f"gett::uint32 to, gett::uint32 bar) {{\n    gett::load_box(to, &p.map_a, bar, {', '.join(start)});\n  }}"
     )
     unit = roles.b.map.modes[len(plan.l) + len(plan.n) + crossed.unit_a]
     moved = [f"t.x{i} + k.x{i}" for i in range(roles.b.map.rank)]
     moved[unit.dim] += f" + s * {unit.weight}"
+    load = "load_box(to, &p.map_b, bar, " if roles.cluster[0] == 1 else "spread_box(to, &p.map_b, bar, 3, "
     texts.append(
         "  static GETT_DEVICE void load_b(const Params& p, const BoxesB& t, const KBoxesB& k, int s, gett::uint32 to, "
-        f"gett::uint32 bar) {{\n    gett::load_box(to, &p.map_b, bar, {', '.join(moved)});\n  }}"
+        f"gett::uint32 bar) {{\n    gett::{load}{', '.join(moved)});\n  }}"
     )
     return [*texts, *places.store(roles.d), prefetch(roles)]

@@ -14,6 +14,15 @@ namespace gett {
 // What a block fetches of a shared operand, and for whom (bits of `mask` are ranks in the cluster).
 struct Share { uint32 part, mask; };
 
+// An H200 deals its 66 clusters of two out to its GPCs in turn: four, then rounds of eight, rounds of seven, and two.
+// Requests of one GPC for the same line of L2 are joined when they come close together, so its clusters take neighbouring
+// tiles, which this permutation numbers (a grid without clusters has its blocks there by eights anyway). Speed alone
+// depends on it.
+__constant__ const unsigned char kNeighbour[66] = {
+    0, 1, 2, 3, 4, 8, 16, 24, 32, 40, 48, 57, 5, 9, 17, 25, 33, 41, 49, 58, 6, 10, 18, 26, 34, 42, 50, 59, 7, 11,
+    19, 27, 35, 43, 51, 60, 12, 20, 28, 36, 44, 52, 61, 13, 21, 29, 37, 45, 53, 62, 14, 22, 30, 38, 46, 54, 63,
+    15, 23, 31, 39, 47, 55, 64, 56, 65};
+
 template <class Traits> struct Cluster {
   static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
   int m_, n_;
@@ -58,7 +67,7 @@ template <class Traits> struct Cluster {
   // Tiles of this cluster: from `first` to below `end` by `step`. Neighbours where an operand stays for a line of them.
   template <class Params> static GETT_DEVICE int first(const Params& p) {
     const int own = blockIdx.x / kSize;
-    return Traits::kKeepLines ? share_of(p, own) : own;
+    return Traits::kKeepLines ? share_of(p, own) : kSize == 2 && gridDim.x == 132 ? kNeighbour[own] : own;
   }
   template <class Params> static GETT_DEVICE int end(const Params& p) {
     return Traits::kKeepLines ? share_of(p, blockIdx.x / kSize + 1) : p.tiles;

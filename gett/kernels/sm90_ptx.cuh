@@ -52,6 +52,12 @@ GETT_DEVICE void barrier_arrive_at(uint32 bar, uint32 rank) {
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(bar), "r"(rank) : "memory");
 }
+// Where block `rank` of the cluster has what this block has at `here`.
+GETT_DEVICE uint32 address_at(uint32 here, uint32 rank) {
+  uint32 there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+  return there;
+}
 
 // True in one thread of a whole warp. The compiler knows that it is one, and issues copies without asking each time.
 GETT_DEVICE bool elected() {
@@ -158,6 +164,11 @@ template <int Pending> GETT_DEVICE void store_wait_read() {
 GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 // Makes ordinary writes to shared memory visible to the copy engine and the tensor cores.
 GETT_DEVICE void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Sixteen bytes to the shared memory of another block, whose barrier counts them (`to` and `bar` are its addresses).
+GETT_DEVICE void send_vector(uint32 to, const uint32 (&x)[4], uint32 bar) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(bar) : "memory");
+}
 
 // ---- wgmma ----
 GETT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -1,17 +1,20 @@
 """Schedules for crossed units: A's rows run along one contracted mode (k1), B's along another (k2).
 
 A tile's A goes through registers (`kernels/sm90_crossed.cuh`), 64 rows a warpgroup; k1 and k2 come in runs of 16 or 32.
-What limits it is the copy engine: it moves rows, and a row of 64 bytes takes no longer than one of 32.
+What limits it is L2, which looks up rows, and a row of 64 bytes takes no longer than one of 32. Two blocks that need
+the same operand may therefore share it: each fetches half of it for both.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
+from gett.schedule.cluster import cluster_tiles
 from gett.schedule.cost import LAUNCH_US
 from gett.schedule.cost_sm90 import FILL_US
 from gett.schedule.realize import exchange, split_modes
@@ -26,7 +29,12 @@ from layouts.tma import Refusal, tma_map
 
 GROUPS = 2  # warpgroups that multiply, 64 rows each
 ROLES = Roles(GROUPS, 1, False)
-SHAPES = ((16, 32), (32, 16), (16, 16))  # of k1 and k2
+# Blocks that share B, neighbours along M, or A, neighbours along N; with the time that it takes them to keep step, as
+# measured on an H200. A is shared by slices of K alone: elsewhere that took a twentieth longer.
+ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
+IN_STEP = {ALONE: 1.0, SHARED_A: 1.12, SHARED_B: 1.21}
+# Of k1 and k2, and who shares.
+SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
 PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLOTS = 16  # most slabs of B under way
@@ -55,23 +63,31 @@ def _variants(base: Schedule, facts: ArchFacts) -> Iterator[Schedule]:
     roles, slab = base.roles, _slab(base)
     assert roles is not None
     assert roles.crossed is not None
-    assert roles.a is not None
-    loaded = roles.a.map.transaction_bytes * roles.a.copies // (base.block[2] * base.item_bytes)
-    # Shares below 64 rows leave gaps between them, which staging by blocks of rows and the sum of slices do not know.
-    gaps = base.split_k == 1 and roles.stage.put in GAPS and base.box_m.size % roles.consumers == 0
-    apart = roles.a.copies % roles.consumers == 0 and loaded == (base.box_m.size if gaps else base.block[0])
+    already = roles.crossed.apart
+    kinds = (True,) if already else (False, True) if _can_part(base) else (False,)
     more = min(SLOTS // 2, base.num_stages + (facts.smem_per_block - base.smem_bytes - 16) // (slab + 16))
     for slots in sorted({base.num_stages, max(more, base.num_stages)}):
-        for by_group in (False, True) if apart else (False,):
-            bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + 16 * by_group
-            if (slots, by_group) == (base.num_stages, False) or bytes_ > facts.smem_per_block:
+        for by_group in kinds:
+            bytes_ = base.smem_bytes + (slots - base.num_stages) * (slab + 16) + 16 * (by_group and not already)
+            if (slots, by_group) == (base.num_stages, already) or bytes_ > facts.smem_per_block:
                 continue
             deeper = 1.0 if slots == base.num_stages else 0.98 if base.split_k > 1 else 1.001
             yield replace(
                 base, num_stages=slots, smem_bytes=bytes_,
-                estimate_us=base.estimate_us * deeper * (APART if by_group else 1.0),
+                estimate_us=base.estimate_us * deeper * (APART if by_group and not already else 1.0),
                 roles=replace(roles, crossed=replace(roles.crossed, apart=by_group)),
             )  # fmt: skip
+
+
+def _can_part(s: Schedule) -> bool:
+    """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
+    roles = s.roles
+    assert roles is not None
+    assert roles.a is not None
+    loaded = roles.a.map.transaction_bytes * roles.a.copies * roles.cluster[1] // (s.block[2] * s.item_bytes)
+    # Shares below 64 rows leave gaps between them, which staging by blocks of rows and the sum of slices do not know.
+    gaps = s.split_k == 1 and roles.stage.put in GAPS and s.box_m.size % roles.consumers == 0
+    return roles.a.copies % roles.consumers == 0 and loaded == (s.box_m.size if gaps else s.block[0])
 
 
 def _slab(s: Schedule) -> int:
@@ -97,12 +113,14 @@ class _CrossedSearch:
             return
         rows = 64 * GROUPS
         widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
-        for depth, width in SHAPES:
+        for depth, width, cluster in SHAPES:
             box_k = self.k_box(unit_a, unit_b, depth, width)
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
                 for m_side in self.plain.boxes("m", rows, None):
                     for n_side in self.plain.boxes("n", n, None):
-                        shape = Sm90Shape(ROLES, m_side, n_side, box_k)
+                        shape = Sm90Shape(ROLES, m_side, n_side, box_k, cluster)
+                        if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
+                            continue
                         yield self.estimate(shape)[0], shape
 
     def k_box(self, unit_a: int, unit_b: int, depth: int, width: int) -> Box:
@@ -118,11 +136,12 @@ class _CrossedSearch:
         columns = shape.block[1]
         depth, width = self.depth_width(shape.k)
         math_clocks = 64 * GROUPS * columns * depth * width / facts.tensor_lanes[plan.contraction.dtype] / 0.88
-        rows_a, rows_b = shape.m.box.size * width, shape.n.box.size * depth
+        rows_a, rows_b = shape.m.box.size * width // shape.cluster[1], shape.n.box.size * depth // shape.cluster[0]
         copy_clocks = (rows_a + rows_b) * ROW_CLOCKS
         per_k = max(math_clocks, copy_clocks) + 0.1 * min(math_clocks, copy_clocks)
         teams = facts.sm_count
-        tiles = shape.m.box.tiles * shape.n.box.tiles * plan.extent_l
+        tiles = math.prod(shape.cluster) * plan.extent_l
+        tiles *= cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster)
         best: tuple[float, str, int] | None = None
         k_tiles = shape.k.tiles
         pieces = shape.m.box.size / max(d.box for d in shape.m.box.dims)
@@ -136,7 +155,8 @@ class _CrossedSearch:
             blocks = tiles * split
             reduce = LAUNCH_US + 2.0 * blocks * 64 * GROUPS * columns * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             us = LAUNCH_US + FILL_US + max(busy, dram) + 0.2 * min(busy, dram) + reduce
-            us *= MANY_PIECES if pieces > MOST_PIECES else 1.0
+            us *= (MANY_PIECES if pieces > MOST_PIECES else 1.0) * (APART if shape.cluster == SHARED_A else 1.0)
+            us *= IN_STEP[shape.cluster]
             bound = "DRAM" if dram > busy else "tensor cores" if math_clocks > copy_clocks else "L2"
             if best is None or us < best[0]:
                 best = us, bound, split
@@ -155,7 +175,8 @@ class _CrossedSearch:
         box_m, box_n, box_k = shape.m.box, shape.n.box, shape.k
         splits = tuple(side.split for side in (shape.m, shape.n) if side.split is not None)
         plan = split_modes(self.plan, splits)
-        a, b = self.move(plan, A, box_m, box_k), self.move(plan, B, box_n, box_k)
+        shared = shape.cluster[1]
+        a, b = self.move(plan, A, box_m, box_k, shared), self.move(plan, B, box_n, box_k)
         unit_a, unit_b = self.units
         if a is None or b is None or unit_a is None or unit_b is None:
             return None
@@ -173,34 +194,40 @@ class _CrossedSearch:
         slab = up(block[1] * self.depth_width(box_k)[1] * self.size, ALIGN)
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
         ahead = SLOTS if split == 1 else self.depth_width(box_k)[0] // 4
-        slots = min(ahead, (self.facts.smem_per_block - ALIGN - first - 32) // (slab + 16))
+        barriers = 32 if shared == 1 else 128
+        slots = min(ahead, (self.facts.smem_per_block - ALIGN - first - barriers) // (slab + 16))
         if slots < 4:
             return None
-        crossed = Crossed(unit_a, unit_b)
-        return Schedule(
+        crossed = Crossed(unit_a, unit_b, apart=shared > 1)
+        made = Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (GROUPS + 1), 1), num_stages=slots,
             box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=max(1, min(8, box_m.tiles)),
-            smem_bytes=ALIGN + first + slots * slab + 16 * (slots + 2), item_bytes=self.size,
+            group_m=max(1, min(8, box_m.tiles) // shape.cluster[0]),
+            smem_bytes=ALIGN + first + slots * (slab + 16) + barriers, item_bytes=self.size,
             exchanged=self.exchanged, splits=splits,
-            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, crossed=crossed),
+            roles=WarpRoles(GROUPS, 1, False, _in_pieces(a), b, d, steps, shape.cluster, crossed=crossed),
             blocks=self.facts.sm_count, workspace_bytes=workspace, estimate_us=us, bound=bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, operands' rows along different contracted modes, "
-            "A through registers",
+            "A through registers" + ("" if shape.cluster == ALONE else ", an operand shared by two blocks"),
         )  # fmt: skip
+        return made if shared == 1 or (_can_part(made) and split > 1) else None
 
-    def move(self, plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box) -> BulkMove | None:
-        """The tensor map of a k-tile of A, [row][k2][k1], or of a slab of B, [n][k2]."""
+    def move(self, plan: GemmPlan, tensor: int, box_mn: Box, box_k: Box, shared: int = 1) -> BulkMove | None:
+        """The tensor map of a k-tile of A, [row][k2][k1], or of a slab of B, [n][k2].
+
+        Where blocks share A, it is that of one's part of k2.
+        """
         operand, side = (plan.a, plan.m) if tensor == A else (plan.b, plan.n)
         assert operand is not None
         unit_a, unit_b = self.units
         assert unit_a is not None
         assert unit_b is not None
         cut_k = [*box_k.cut]
-        cut_depth = cut_k[unit_a]
-        if tensor == B:
-            cut_k[unit_a] = 1
+        # Parts of a k-tile, along the operand's longer way through K, that are copied one by one.
+        parted = unit_a if tensor == B else unit_b
+        whole = cut_k[parted]
+        cut_k[parted] = 1 if tensor == B else whole // shared
         unit, other = (unit_a, unit_b) if tensor == A else (unit_b, unit_a)
         span = cut_k[unit] * self.size
         modes = (*plan.l, *side, *plan.k)
@@ -220,11 +247,11 @@ class _CrossedSearch:
         )
         if isinstance(made, Refusal) or made.base_offset or made.slabs > 1 or made.box[0] * self.size != span:
             return None
-        step = made.modes[base_k + unit_a]
-        if tensor == B and plan.k[unit_a].extent % cut_depth:
-            # A slab past the end of k1 must read zeros: nothing slower may share its dimension of the map.
-            shared = [m.weight for i, m in enumerate(made.modes) if m.dim == step.dim and i != base_k + unit_a]
-            if step.weight <= 0 or any(w <= 0 or w >= step.weight for w in shared if w):
+        step = made.modes[base_k + parted]
+        if whole > cut_k[parted] and plan.k[parted].extent % whole:
+            # A part past the end of K must read zeros: nothing slower may share its dimension of the map.
+            others = [m.weight for i, m in enumerate(made.modes) if m.dim == step.dim and i != base_k + parted]
+            if step.weight <= 0 or any(w <= 0 or w >= step.weight for w in others if w):
                 return None
         return BulkMove("k", made) if step.weight > 0 else None
 

@@ -13,7 +13,7 @@ from gett.codegen.render import render_kernel
 from gett.jit import compile_kernel, resources
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.schedule.archs import arch_facts
-from gett.schedule.crossed import SHAPES, crossed_candidates
+from gett.schedule.crossed import ALONE, SHAPES, SHARED_A, SHARED_B, crossed_candidates
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
@@ -40,6 +40,15 @@ def shape(s: Schedule) -> tuple[int, int]:
     return s.roles.a.map.span // 2, s.roles.b.map.span // 2
 
 
+RUNS = {(depth, width) for depth, width, _ in SHAPES}
+
+
+def sharing(s: Schedule) -> tuple[int, int]:
+    """Blocks that share B, and those that share A."""
+    assert s.roles is not None
+    return s.roles.cluster
+
+
 def way(s: Schedule) -> bool:
     """Whether each warpgroup has its own rows of A."""
     assert s.roles is not None
@@ -55,12 +64,12 @@ def test_only_crossed_units_get_them() -> None:
             assert next(s for s in candidates(plan, "sm_90a")).roles == found[0].roles
 
 
-@pytest.mark.parametrize("case", [LONG, RAGGED, BATCHED], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [LONG, RAGGED, BATCHED, WIDER], ids=lambda c: c.name)
 def test_fragments_read_where_the_copies_write(case: Case) -> None:
     """The kernel's address arithmetic against the images that the tensor maps make."""
     rng = random.Random(3)
     plan, found = of(case)
-    assert {shape(s) for s in found} == set(SHAPES)
+    assert {shape(s) for s in found} == RUNS
     for s in found:
         real, roles = realize(plan, s), s.roles
         assert roles is not None
@@ -71,9 +80,10 @@ def test_fragments_read_where_the_copies_write(case: Case) -> None:
         for dim, _, count in roles.a.repeats:
             whole[dim] *= count
         image = replace(roles.a.map, box=tuple(whole))
+        part = width // roles.cluster[1]  # of k2 that a block fetches itself
         for _ in range(40):
-            row, column, k1, k2 = (rng.randrange(x) for x in (s.box_m.size, s.box_n.size, depth, width))
-            at = row * width * 2 * depth + k2 * 2 * depth
+            row, column, k1, k2 = (rng.randrange(x) for x in (s.box_m.size, s.box_n.size, depth, part))
+            at = row * part * 2 * depth + k2 * 2 * depth
             assert image.smem_offset(place(real, s, row, k1, k2, "m", unit_a, unit_b)) == swizzled(at, k1, image), (
                 row,
                 k1,
@@ -85,8 +95,34 @@ def test_fragments_read_where_the_copies_write(case: Case) -> None:
             )
         rows = math.prod(whole[2:])
         assert rows == s.box_m.size
-        assert roles.a.copies * roles.a.map.transaction_bytes == s.box_m.size * depth * width * 2
-        assert roles.a.pitch * roles.a.copies in (0, s.box_m.size * depth * width * 2)
+        assert roles.a.copies * roles.a.map.transaction_bytes == s.box_m.size * depth * part * 2
+        assert roles.a.pitch * roles.a.copies in (0, s.box_m.size * depth * part * 2)
+
+
+def test_blocks_that_share_an_operand_fetch_all_of_it_once() -> None:
+    """A in halves of k2, each sent on in whole rows; B slab by slab in turns; and no half reads past K's end."""
+    plan, found = of(WIDER)
+    assert {sharing(s) for s in found} == {ALONE, SHARED_A, SHARED_B}
+    for s in found:
+        roles, text = s.roles, render_kernel(plan, s).source.text
+        assert roles is not None
+        assert roles.crossed is not None
+        assert roles.a is not None
+        assert ("spread_box(to, &p.map_b, bar, 3, " in text) == (sharing(s) == SHARED_B)
+        if sharing(s) != SHARED_A:
+            assert "+ rank * " not in text
+            continue
+        assert s.split_k > 1
+        assert way(s)
+        real, half = realize(plan, s), shape(s)[1] // 2
+        unit = len(real.l) + len(real.m) + roles.crossed.unit_b
+        assert f" + rank * {roles.a.map.modes[unit].weight * half}," in text
+        assert roles.a.map.transaction_bytes % (shape(s)[0] * half * 2) == 0
+        extent = real.k[roles.crossed.unit_b].extent
+        for past in range(extent, -(-extent // (2 * half)) * 2 * half):
+            coords = [0] * len(roles.a.map.modes)
+            coords[unit] = past
+            assert roles.a.map.element_offset(coords) is None
 
 
 @pytest.mark.parametrize("case", [WIDER, MANY, GAPS], ids=lambda c: c.name)
@@ -114,7 +150,7 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
         rows = math.prod(roles.a.map.box[2:])
         assert rows * (count // roles.consumers) == share
         assert step == roles.a.map.box[dim]
-        assert roles.a.pitch == rows * shape(s)[0] * shape(s)[1] * 2
+        assert roles.a.pitch == rows * shape(s)[0] * shape(s)[1] * 2 // roles.cluster[1]
         assert roles.a.map.transaction_bytes == roles.a.pitch  # no padding between pieces
 
 
@@ -159,11 +195,12 @@ def test_all_ways_compile() -> None:
         firsts: dict[tuple[object, ...], Schedule] = {}
         for s in found:
             assert s.roles is not None
-            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None, way(s)), s)
+            firsts.setdefault((shape(s), s.split_k > 1, s.roles.d is None, way(s), sharing(s)), s)
             if case is MANY and s.block[1] >= 192:  # registers are scarcest where wide tiles add C
                 firsts.setdefault((s.block[1], s.box_n.dims[0].box % 8 == 0), s)
         jobs += [(s, render_kernel(plan, s)) for s in firsts.values()]
-    assert {shape(s) for s, _ in jobs} == set(SHAPES)
+    assert {shape(s) for s, _ in jobs} == RUNS
+    assert {sharing(s) for s, _ in jobs} == {ALONE, SHARED_A, SHARED_B}
     assert {s.split_k > 1 for s, _ in jobs} == {True, False}
     assert {s.roles.d is None for s, _ in jobs if s.roles is not None} == {True, False}
     assert {way(s) for s, _ in jobs} == {False, True}

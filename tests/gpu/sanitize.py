@@ -17,6 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from gett.runtime.device import require_cupy
+from gett.schedule.crossed import crossed_candidates
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.added import CASES as WITH_C
@@ -36,6 +37,7 @@ MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
 ODD = Case("odd", "ik,kj->ij", {"i": 37, "j": 41, "k": 43})
 CROSSED = replace(by_name("crossed-units"), extents={"m": 40, "n": 33, "k": 24, "l": 16})
 CROSSED_LONG = Case("crossed-long", "lik,jkl->ji", {"i": 24, "j": 16, "k": 64, "l": 96})
+CROSSED_SHARED = Case("crossed-shared", "lik,jkl->ji", {"i": 136, "j": 72, "k": 32, "l": 160})
 CROSSED_APART = Case("crossed-apart", "lik,jkl->ji", {"i": 128, "j": 128, "k": 32, "l": 64})
 TABLE = replace(by_name("primes"), extents={"a": 3, "b": 5, "c": 7, "d": 5, "e": 5, "f": 3})
 SPLIT = replace(by_name("huge-k"), extents={"k": 1500, "i": 16, "j": 24})
@@ -75,7 +77,8 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE, CROSSED_APART)]
+    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE)]
+    out += [Problem(c, "float16") for c in (CROSSED_APART, CROSSED_SHARED)]
     out += [Problem(case, "float16", "ieee", layout) for case, layout in WITH_C if case.name in ADDED]
     return out + [Problem(c, "float32") for c in STREAMS]
 
@@ -98,7 +101,9 @@ def chosen(problem: Problem) -> list[Schedule]:
     stays += lined(gemm_plan(problem), planning)[:2] if problem.case in LINES else []
     parts = parted(gemm_plan(problem), planning)[:3] if problem.case in PARTED else []
     lone = alone(gemm_plan(problem), planning)[:3] if problem.case in ALONE else []
-    return [*picked.values(), *shared, *stays, *parts, *lone]
+    crossed = crossed_candidates(gemm_plan(problem), planning, 400) if problem.case is CROSSED_SHARED else []
+    teams = {s.roles.cluster: s for s in crossed if s.roles is not None and s.roles.cluster != (1, 1)}
+    return [*picked.values(), *shared, *stays, *parts, *lone, *teams.values()]
 
 
 def main() -> int:

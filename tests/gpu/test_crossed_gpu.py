@@ -31,7 +31,7 @@ def ways(problem: Problem) -> list[Schedule]:
     for s in crossed_candidates(gemm_plan(problem), arch_facts(device_facts().arch), 800):
         assert s.roles is not None
         way = (s.block[2], s.roles.a.map.span, s.block[1], s.box_m.size, s.split_k > 1, s.roles.d is None, s.exchanged)
-        found.setdefault((*way, kind(s)), s)
+        found.setdefault((*way, kind(s), s.roles.cluster), s)
     return list(found.values())
 
 
@@ -47,12 +47,16 @@ def test_every_way_is_exact(cupy: Any, case: Case) -> None:
     needs_hopper()
     problem, added = Problem(case, "float16"), Problem(case, "float16", "ieee", DENSE)
     schedules = ways(problem)
+    if case.name in ("crossed-wider", "crossed-many"):
+        sharing = {s.roles.cluster for s in schedules if s.roles is not None}
+        assert sharing == {(1, 1), (2, 1), *([(1, 2)] if case.name == "crossed-wider" else [])}
     assert len({s.roles.a.map.span for s in schedules if s.roles is not None}) == 2
     if case.name in ("crossed-wider", "crossed-many"):  # tiles of 128 rows
         assert {kind(s) for s in schedules} == {True, False}
     if case.name == "crossed-gaps":  # shares of 63 rows
         assert any(s.box_m.size == 126 and kind(s) for s in schedules)
-    tried = [s for k in sorted({kind(s) for s in schedules}) for s in [x for x in schedules if kind(x) == k][:8]]
+    kinds = sorted({(kind(s), s.roles.cluster) for s in schedules if s.roles is not None})
+    tried = [s for k in kinds for s in [x for x in schedules if (kind(x), x.roles.cluster) == k][:8]]
     jobs = [*((problem, s) for s in tried), *((added, s) for s in ways(added)[:3])]
     with ThreadPoolExecutor() as pool:
         well = list(pool.map(lambda job: compiles_well(*job), jobs))
