@@ -90,7 +90,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
         if (thread >> 5 == 2) Epilogue<Traits, Index>::send(p, start, bars.free, 0, thread & 31);
       }
       if constexpr (kShared) {
-        if (thread >> 5 == 3) send_a(p, start, bars, thread & 31);
+        if (thread >= 64) send_a(p, start, bars, thread - 64);
       }
     } else {
       static_assert(registers_suffice(1, Traits::kProducerRegs, kGroups, Traits::kConsumerRegs), "of a block");
@@ -135,7 +135,8 @@ template <class Traits, class Index, class Mma> struct Crossed {
 
   // Sends this block's half of A to where the other block has room for it. It has: its warps, too, have said that they
   // need the k-tile before no more, else this half would not have been fetched.
-  // By ordinary loads and stores: the copy engine is what limits these kernels.
+  // By ordinary loads and stores: the copy engine is what limits these kernels. Two warps do it, else it is this that
+  // the other block waits for.
   static GETT_DEVICE void send_a(const Params& p, uint32 start, const Bars& bars, int lane) {
     const Team team;
     const uint32 there = address_at(start, team.n_ ^ 1) - start;
@@ -151,7 +152,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
           for (int i = 0; i < kPer; ++i) {
             barrier_wait(bar + i * 8, phase);
 #pragma unroll 1
-            for (int row = 0; row < kPieceRows; row += kVectors, from += kVectors * 512)
+            for (int row = 0; row < kPieceRows; row += kVectors, from += kVectors * kRowSent)
               send_rows(there + from, from, there + bar + kOther);
           }
         }
@@ -159,14 +160,15 @@ template <class Traits, class Index, class Mma> struct Crossed {
     }
   }
 
-  static constexpr int kPieceRows = Traits::kPieceBytes / 512;
+  static constexpr int kSenders = 64, kRowSent = kSenders * 16, kPieceRows = Traits::kPieceBytes / kRowSent;
   static constexpr int kVectors = kPieceRows % 4 == 0 ? 4 : kPieceRows % 3 == 0 ? 3 : 1;  // of a lane at a time
+  static_assert(!kShared || Traits::kPieceBytes % kRowSent == 0, "whole vectors of all senders");
   static GETT_DEVICE void send_rows(uint32 to, uint32 from, uint32 bar) {
     uint32 x[kVectors][4];
 #pragma unroll
-    for (int j = 0; j < kVectors; ++j) shared_load(from + j * 512, x[j], true);
+    for (int j = 0; j < kVectors; ++j) shared_load(from + j * kRowSent, x[j], true);
 #pragma unroll
-    for (int j = 0; j < kVectors; ++j) send_vector(to + j * 512, x[j], bar);
+    for (int j = 0; j < kVectors; ++j) send_vector(to + j * kRowSent, x[j], bar);
   }
 
   static GETT_DEVICE void produce_b(const Params& p, uint32 slabs, const Bars& bars) {
