@@ -21,8 +21,8 @@ CASES = (
 
 
 def can_share(roles: WarpRoles) -> bool:
-    """Whether the kernel of these roles knows clusters: tensor maps move both operands, along one order of K."""
-    return roles.a is not None and roles.b is not None and roles.crossed is None
+    """Whether any cluster may run these roles: tensor maps move both operands, along one order of K; none trades."""
+    return roles.a is not None and roles.b is not None and roles.crossed is None and roles.trade is None
 
 
 def clustered(schedule: Schedule, cluster: tuple[int, int]) -> Schedule:

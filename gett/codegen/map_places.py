@@ -13,7 +13,7 @@ from gett.codegen.index import ZERO, Expr, Function, ParamTable, var
 from gett.codegen.stage_copies import store_pieces
 from gett.codegen.tiles import Statement, decode, scaled, tile_origins
 from gett.plan import GemmPlan
-from gett.schedule.records import Schedule, WarpRoles
+from gett.schedule.records import Schedule, Trade, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -44,14 +44,18 @@ class TilePlaces:
         """The struct `kind` and the function `name` of a k-tile that fills it."""
         return [_struct(kind, outputs), Function(name, ("tile_k",), self.k_body, tuple(outputs), kind).to_cpp()]
 
-    def store(self, d: TmaMap | None, c: TmaMap | None = None) -> list[str]:
+    def store(self, d: TmaMap | None, c: TmaMap | None = None, trade: Trade | None = None) -> list[str]:
         """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
         if d is None:
             return []
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
         outputs = [(f"d{i}", x) for i, x in enumerate(_coordinates(d, at))]
         fields = [name for name, _ in outputs]
-        head = "static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from)"
+        rank = "" if trade is None else ", int rank"
+        for (mode, step), sign in zip((trade.row, trade.half), "-+", strict=True) if trade is not None else ():
+            # The row begins where that of the first block's tile does; each block has a half of another dimension.
+            fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
+        head = f"static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from{rank})"
         functions = [_copies(head, "gett::store_box(&p.map_d, from + {start}, ", d, fields)]
         if c is not None:
             known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once

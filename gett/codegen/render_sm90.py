@@ -166,7 +166,7 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
         )
     if roles.parts > 1:
         texts.append(_next_part(plan, schedule, roles))
-    return [*texts, *places.store(roles.d, roles.c), prefetch(roles)]
+    return [*texts, *places.store(roles.d, roles.c, roles.trade), prefetch(roles)]
 
 
 def _next_part(plan: GemmPlan, schedule: Schedule, roles: WarpRoles) -> str:

@@ -48,6 +48,7 @@ def sm90_traits(
 {gemm_traits(plan, schedule, order, dtype_c)}
   static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
   static constexpr bool kAlone = {cpp_bool(roles.alone)};
+  static constexpr int kTrade = {roles.trade.between if roles.trade is not None else 0};
   static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
   static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};

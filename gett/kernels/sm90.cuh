@@ -93,10 +93,11 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static constexpr int kStorers = Traits::kPingPong ? Traits::kConsumers : 1;
   static constexpr int kConsumersPerTile = Traits::kPingPong ? 1 : Traits::kConsumers;
   static constexpr int kOffsets = Traits::kSplit || Traits::kStoreBox ? 0 : Offsets<Traits>::kBytes;
-  static constexpr int kStaging = Traits::kSplit ? 0 : Out::kStaging;
+  static constexpr int kStaging = Traits::kSplit ? 0 : Out::kBytes;
   static constexpr int kStoreBytes = kStorers * (kStaging + (kOffsets + 127) / 128 * 128);
-  // Of stages, of two staging buffers, of the operand that stays.
-  static constexpr int kBarrierBytes = (2 * Traits::kStages + 2) * 8 + Kept::kBarrierBytes;
+  // Of stages, of two staging buffers and a trade, of the operand that stays.
+  static constexpr int kOthers = 2 + Out::Halves::kBars;
+  static constexpr int kBarrierBytes = (2 * Traits::kStages + kOthers) * 8 + Kept::kBarrierBytes;
   // Where barriers begin.
   static constexpr int kBarriers = Traits::kAlone && kLoaded > kStoreBytes ? kLoaded : kStore + kStoreBytes;
   typedef GatherNeeds<Traits, Index, Traits::kGather> Needs;
@@ -120,6 +121,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
+      Out::Halves::init(free + 16);
       Kept::init(kept_barrier(empty));
       barrier_fence();
     }
@@ -156,7 +158,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
   static GETT_DEVICE Tiles staged_at(uint32 start, int at) { return {start + at, Traits::kStages, kStageBytes}; }
   static GETT_DEVICE Tiles kept_at(uint32 start) { return {start + kKept, Kept::kTiles, kKeepPitch}; }
 
-  static GETT_DEVICE uint32 kept_barrier(uint32 empty) { return empty + (Traits::kStages + 2) * 8; }
+  static GETT_DEVICE uint32 kept_barrier(uint32 empty) { return empty + (Traits::kStages + kOthers) * 8; }
 
   static GETT_DEVICE void produce(const Params& p, uint32 start, uint32 full, uint32 empty, int lane) {
     int stage = 0, turn = 0;

@@ -82,7 +82,13 @@ template <class Traits> struct Cluster {
     struct { int tiles_m, tiles_n, group_m, split_k; } const q = {
         (p.tiles_m + kM - 1) / kM, (p.tiles_n + kN - 1) / kN, p.group_m, p.split_k};
     const TileId id = locate_tile(q, t);
-    return {id.m * kM + m_, id.n * kN + n_, id.l, id.slice};
+    return {place<kM>(id.m, m_), place<kN>(id.n, n_), id.l, id.slice};
+  }
+  // Tile of a block along M or N, of the cluster's number there: neighbours, or where blocks trade, kTrade apart.
+  template <int kCount> static GETT_DEVICE int place(int at, int own) {
+    constexpr int kApart = kCount == 2 && Traits::kTrade > 1 ? Traits::kTrade : 1;
+    if constexpr (kApart == 1) return at * kCount + own;
+    return (at / kApart * kCount + own) * kApart + at % kApart;
   }
   template <class Params> static GETT_DEVICE bool exists(const Params& p, const TileId& id) {
     return (kM == 1 || id.m < p.tiles_m) && (kN == 1 || id.n < p.tiles_n);

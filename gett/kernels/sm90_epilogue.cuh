@@ -8,6 +8,7 @@
 #include "gett/sm90_cluster.cuh"
 #include "gett/sm90_put.cuh"
 #include "gett/sm90_rows.cuh"
+#include "gett/sm90_trade.cuh"
 #include "gett/sm90_walk.cuh"
 
 namespace gett {
@@ -40,8 +41,12 @@ template <class Traits, class Index> struct Epilogue {
   // A warp of the producer's group sends staged tiles off, unless all of them gather.
   static constexpr bool kSender = Traits::kStoreBox && !Traits::kGather;
   static_assert(!Traits::kLoadC || (kSender && !Traits::kAlone && !Traits::kHasC), "C comes where D is staged, once it is free");
+  typedef Trade<Traits, kThreads> Halves;
   static constexpr int kReady = 12;  // named barriers: the staging buffer is written
   static constexpr int kStaging = (Staging<Traits>::kBytes + Staging<Traits>::kAlign - 1) / Staging<Traits>::kAlign * Staging<Traits>::kAlign;
+
+  // Where what is traded lies, and all of it.
+  static constexpr int kTraded = (kStaging + 1023) / 1024 * 1024, kBytes = Halves::kOn ? kTraded + kStaging : kStaging;
 
   char* base_;
   int thread_, barrier_;
@@ -74,6 +79,7 @@ template <class Traits, class Index> struct Epilogue {
       if constexpr (kSender) {
         if constexpr (Traits::kAlone) {
           sync();  // the stages, which the staged tile replaces, have been read by all
+          if constexpr (Halves::kOn) Halves::offer(free_ + 16, thread_);
         } else if (part == 0) {
           barrier_wait(free_, phase_);
           phase_ ^= 1;
@@ -87,6 +93,10 @@ template <class Traits, class Index> struct Epilogue {
       }
       walk(p, acc, block, lane, rows, WriteD<Acc, Element>());
       if (Traits::kParts > 1 && part + 1 < Traits::kParts) return;
+      if constexpr (Halves::kOn) {
+        sync();
+        Halves::give(free_ + 16, smem_address(base_), smem_address(base_) + kTraded, thread_);
+      }
       async_fence();
       if constexpr (kSender) {
         named_arrive(kReady + group, kThreads + 32);
@@ -148,8 +158,10 @@ template <class Traits, class Index> struct Epilogue {
       }
       __syncwarp();
       named_barrier(kReady + group, kThreads + 32);
+      if constexpr (Halves::kOn) Halves::came(free + 16);
       if (exists && elected()) {
-        Index::store(p, place, staged);
+        if constexpr (Halves::kOn) Index::store(p, place, staged + kTraded, cluster_rank());
+        else Index::store(p, place, staged);
         store_commit();
       }
     }

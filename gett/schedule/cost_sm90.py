@@ -6,7 +6,7 @@ Rates are the architecture's; what a run of bytes costs comes from the measureme
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gett.plan import A, B, C, D, GemmPlan
@@ -18,6 +18,7 @@ from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
 from gett.schedule.records import StageSteps
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from gett.schedule.staging import pairs, stage_steps
+from gett.schedule.trade import trade
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box
 from layouts.modes import Strided
@@ -36,6 +37,8 @@ LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter 
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
 VECTOR_SLOTS, ELEMENT_SLOTS = 80.0, 34.0  # instructions of a warp for one store, look-ups included
+TRADE_CLOCKS = 2000.0  # half a tile to another block, at 19 bytes a clock
+LATE = 0.3  # share in which a slow store shows where every block has one tile: nothing hides it
 ADDED_SLOTS = 8.0  # and for each element of C that is added there (counted, not measured)
 
 
@@ -159,7 +162,12 @@ class Sm90Model(CopyModel):
         cost_a = self.cost(A, shape.m, shape.k, plan.k)
         cost_b = self.cost(B, shape.n, shape.k, plan.k)
         row = staging.dense.row * self.size_d if staging.bulk else 0
-        cost_d = self.cost(D, shape.m, shape.n.box, shape.n.modes, staging.bulk, row)
+        m_stored, n_stored = shape.m, shape.n.box
+        if shape.trade:
+            traded = trade(shape.m.box, shape.n.box, staging.dense, self.size_d, len(plan.l))
+            assert traded is not None
+            m_stored, n_stored, row = replace(shape.m, box=traded[1]), traded[2], 2 * row
+        cost_d = self.cost(D, m_stored, n_stored, shape.n.modes, staging.bulk, row)
         cost_a *= 1.0 + READ_LINES * (self.lines(A, shape.part or shape.m, shape.k, plan.k) - 1.0)
         cost_b *= 1.0 + READ_LINES * (self.lines(B, shape.n, shape.k, plan.k) - 1.0)
         cost_d *= 1.0 + WRITTEN_LINES * (self.lines(D, shape.m, shape.n.box, shape.n.modes) - 1.0)
@@ -168,6 +176,7 @@ class Sm90Model(CopyModel):
         if C in of:
             cost_c = self.cost(C, shape.m, shape.n.box, shape.n.modes, staging.bulk, row)
             added = of[C] * cost_c * (1.0 + READ_LINES * (self.lines(C, shape.m, shape.n.box, shape.n.modes) - 1.0))
+        late = LATE * of[D] * (cost_d - 1.0) / facts.dram_tbps * 1e-6
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d + added) / facts.dram_tbps * 1e-6
         k_tiles = shape.k.tiles
         # Blocks that no tile is left for run along with their cluster.
@@ -217,12 +226,13 @@ class Sm90Model(CopyModel):
                 if shape.roles.ping_pong
                 else loop + tail + 500 * shape.parts
             )
-            work += 150.0 if wide > 1 else 0.0
+            work += (150.0 if wide > 1 else 0.0) + (TRADE_CLOCKS if shape.trade else 0.0)
             work += again
             busy = waves * max(work, steps * row_clocks + stored) / clocks_us
             reduce = LAUNCH_US + 2.0 * blocks * rows * bn * 4 / facts.l2_tbps * 1e-6 if split > 1 else 0.0
             memory = dram / min(1.0, blocks / facts.sm_count)
             us = LAUNCH_US + FILL_US + max(memory, busy) + 0.2 * min(memory, busy) + reduce
+            us += late if waves == 1 and split == 1 and shape.parts == 1 else 0.0
             us *= 1.0 + (SHALLOW * (steps // shape.parts) if bk == 16 else 0.0)
             us *= 1.0 + PADDED * (tiles * rows * shape.parts * bn / outputs - 1.0)
             us *= self.kept(shape)

@@ -154,6 +154,21 @@ class Crossed:
 
 
 @dataclass(frozen=True, slots=True)
+class Trade:
+    """Two blocks of a cluster trade halves of their tiles of D, so that each stores rows twice as long.
+
+    Attributes:
+        between: Tiles from one of the two to the other: as many as lie along the dimensions before D's unit mode.
+        row: D's unit mode (of l, m, n) and its elements in a tile.
+        half: The mode (of l, m, n) that is divided, and its elements in half a tile.
+    """
+
+    between: int
+    row: tuple[int, int]
+    half: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class WarpRoles:
     """How the Hopper family divides a block.
 
@@ -178,6 +193,7 @@ class WarpRoles:
         alone: Whether a block makes one tile of D, staged where the stages were.
         c: Tensor map that brings a tile of C to where D's is staged, laid out as it, or None where there is no C or it
             is added from vectors.
+        trade: Set where the cluster's blocks trade halves of their tiles; `d` is then the map of what one of them has.
     """
 
     consumers: int
@@ -199,6 +215,7 @@ class WarpRoles:
     parts: int = 1
     alone: bool = False
     c: TmaMap | None = None
+    trade: Trade | None = None
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

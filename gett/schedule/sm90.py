@@ -17,7 +17,7 @@ from gett.schedule.cluster import SHARING, cluster_tiles, share
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
-from gett.schedule.room import divide, divide_kept, store_bytes
+from gett.schedule.room import ALIGN, divide, divide_kept, store_bytes, up
 from gett.schedule.sm90_maps import TYPES, c_map, d_map, operand_move
 from gett.schedule.sm90_shape import STEP, Roles, Side, Sm90Shape
 from gett.schedule.sm90_space import ROLES, Space
@@ -25,12 +25,15 @@ from gett.schedule.sm90_space import sides as side_lengths
 from gett.schedule.space import bounded_split
 from gett.schedule.supers import super_tiles
 from gett.schedule.tails import filled_box, row_bytes, tail_boxes
+from gett.schedule.trade import trade
 from layouts.box import Box
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 ENOUGH = 120 * 1024  # bytes of loads under way beyond which more gain nothing there
 START = 0.02  # and a first k-tile of 64
+LONG_SUM = 1024  # k beyond which that is little beside what many shallow k-tiles cost
+SQUARE = 8  # rows of tiles that are visited together at least
 HASTE = 0.2  # what none at all would cost; 96 of 120 KiB cost 5 % (measured)
 IN_FLIGHT = 96 * 1024  # bytes of loads that keep memory busy while another stage is read
 LONG_ROW = 64  # bytes of D's rows below which parts of a tile gain nothing
@@ -119,11 +122,30 @@ class _Search(Space):
                                 others += [replace(other, filled=filled) for other in (shape, *others)]
                             for other in others:
                                 yield self.model.estimate(other).us, other
+                            yield from self.trading(shape)
                             # Sharing costs a little everywhere and relieves L2 alone.
                             for cluster in SHARING if alone.bound == "L2" and box_k.tiles >= 8 else ():
                                 if m_side.box.tiles >= cluster[0] and n_side.box.tiles >= cluster[1]:
                                     shared = replace(shape, cluster=cluster)
                                     yield self.model.estimate(shared).us, shared
+
+    def trading(self, shape: Sm90Shape) -> Iterator[tuple[float, Sm90Shape]]:
+        """The same tile, where two blocks trade halves of it."""
+        plan = self.plan
+        if shape.roles.ping_pong or plan.contraction.c is not None or shape.k.tiles < 2:
+            return
+        staging = self.model.staging(shape)
+        found = trade(shape.m.box, shape.n.box, staging.dense, self.size_d, len(plan.l)) if staging.bulk else None
+        if found is None:
+            return
+        other = replace(shape, cluster=found[0], trade=True)
+        if self.single(other):
+            yield self.model.estimate(other).us, other
+
+    def single(self, shape: Sm90Shape) -> bool:
+        """Whether a block makes one tile at most."""
+        clusters = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * self.plan.extent_l
+        return clusters <= self.facts.sm_count // math.prod(shape.cluster)
 
     def supers(self, roles: Roles, n: int, unit: int | None, unit_n: int | None, box_k: Box) -> Iterator[Sm90Shape]:
         """Tiles of D that the accumulators make in parts."""
@@ -175,6 +197,12 @@ class _Search(Space):
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
         d = d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
+        traded = trade(box_m, box_n, staging.dense, self.size_d, len(plan.l)) if shape.trade else None
+        if traded is not None and d is not None:
+            whole = replace(staging.dense, row=2 * staging.dense.row)
+            d = d_map(plan, traded[1], traded[2], self.size_d, whole)
+        if shape.trade and d is None:
+            return None
         added = None
         if c.c is not None and d is not None:
             added = c_map(plan, box_m, box_n, self.size_d, staging.dense, d)
@@ -201,34 +229,37 @@ class _Search(Space):
             kept = kept_bytes(shape.resident, rows[which], deep[which], box_k.tiles * (2 if shape.lines else 1))
             room = divide_kept(capacity, stage, store, kept, staged_bytes("", rows, deep))
         else:
-            clusters = cluster_tiles(box_m.tiles, box_n.tiles, shape.cluster) * plan.extent_l
-            single = clusters <= self.facts.sm_count // math.prod(shape.cluster)
             # C must have a place while the stages are read.
-            single &= d is not None and added is None and shape.part is None and not roles.ping_pong
-            room = divide(capacity, stage, store, box_k.tiles, single)
-        if room is None:
+            single = self.single(shape) and d is not None and added is None
+            single &= shape.part is None and not roles.ping_pong
+            # What is traded lies behind the tile, and has two barriers.
+            more = (up(store, ALIGN), 2 * 8) if shape.trade else (0, 0)
+            room = divide(capacity - more[1], stage, store + more[0], box_k.tiles, single)
+            room = replace(room, size=room.size + more[1]) if room is not None else None
+        if room is None or (shape.trade and not room.alone):
             return None
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1),
             num_stages=room.stages, box_m=box_m, box_n=box_n, box_k=box_k, k_table=False, a=None, b=None,
             vector_d=vector_d(plan, box_m, box_n), split_k=split,
-            group_m=self.raster(shape), smem_bytes=room.size,
+            group_m=self.raster(shape, best.bound, tiles), smem_bytes=room.size,
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, shape.cluster,
                 resident=shape.resident, lines=shape.lines, parts=shape.parts, alone=room.alone,
-                c=added,
+                c=added, trade=traded[3] if traded is not None else None,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.
             estimate_us=best.us
             * self.ease(shape, (a.map, b.map, d))
-            * self.haste(best.bound, tiles, room.stages, stage, block[2])
+            * self.haste(best.bound, tiles, room.stages, stage, block[2], box_k.tiles)
             * (1.0 if room.stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2),
             bound=best.bound,
             reason=f"{tiles} tiles of {block[0]} x {block[1]}, {box_k.size} deep, operands by tensor map"
             + (", ping-pong" if roles.ping_pong else "")
             + (f", shared by {math.prod(shape.cluster)} blocks" if shape.cluster != (1, 1) else "")
+            + (", which trade halves of D's" if shape.trade else "")
             + (f", {shape.resident.upper()} resident" if shape.resident else "")
             + (" for a line of tiles" if shape.lines else "")
             + (f", {shape.parts} of them a tile of D" if shape.part is not None else ""),
@@ -243,18 +274,23 @@ class _Search(Space):
         together = 0.0 if shape.roles.ping_pong else 0.01
         return 1.0 + order + together + 0.0005 * self.exchanged + 0.0005 * shape.roles.m_blocks
 
-    def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int) -> float:
+    def haste(self, bound: str, tiles: int, stages: int, stage: int, deep: int, k_tiles: int) -> float:
         """How depth shows: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
         enough = IN_FLIGHT if bound == "DRAM" else ENOUGH
         under_way = HASTE * max(0.0, 1.0 - (stages - 1) * stage / enough)
         if bound == "DRAM":
             return (1.01 if deep >= 128 else 1.0) + under_way / 2
+        long = {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
         if self.hurried(tiles):
-            return 1.0 + under_way + START * deep / 64
-        return {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
+            return (1.0 + under_way + START * deep / 64) * (long if deep * k_tiles >= LONG_SUM else 1.0)
+        return long
 
-    def raster(self, shape: Sm90Shape) -> int:
+    def raster(self, shape: Sm90Shape, bound: str, tiles: int) -> int:
         """Rows of tiles that are visited together."""
         if shape.lines:
             return 1 if shape.resident == "a" else shape.m.box.tiles
-        return max(1, min(8, shape.m.box.tiles) // shape.cluster[0])
+        rows = SQUARE
+        if tiles > self.facts.sm_count and bound in ("tensor cores", "shared memory"):
+            # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
+            rows = max(rows, round(math.sqrt(self.facts.sm_count * shape.block[1] / shape.block[0])))
+        return max(1, min(rows, shape.m.box.tiles) // shape.cluster[0])

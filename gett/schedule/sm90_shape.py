@@ -69,6 +69,7 @@ class Sm90Shape:
         lines: Whether it stays for a line of tiles only.
         part: What the accumulators hold of M's box, where several tiles of A make one of D.
         added: Whether a tensor map may bring C, if its strides let one.
+        trade: Whether the two blocks of a cluster trade halves of their tiles of D.
     """
 
     roles: Roles
@@ -81,6 +82,7 @@ class Sm90Shape:
     lines: bool = False
     part: Side | None = None
     added: bool = False
+    trade: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:

@@ -31,6 +31,8 @@ from tests.parted import CASES as PARTED
 from tests.parted import parted
 from tests.resident import CASES as RESIDENT
 from tests.resident import LINES, lined, resident
+from tests.traded import CASES as TRADED
+from tests.traded import traded
 
 K_MAJOR = Case("k-major", "ik,jk->ij", {"i": 40, "j": 72, "k": 80})
 MN_MAJOR = Case("mn-major", "ki,kj->ij", {"i": 40, "j": 72, "k": 72})
@@ -77,7 +79,7 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE)]
+    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE, *TRADED[1:3])]
     out += [Problem(c, "float16") for c in (CROSSED_APART, CROSSED_SHARED)]
     out += [Problem(case, "float16", "ieee", layout) for case, layout in WITH_C if case.name in ADDED]
     return out + [Problem(c, "float32") for c in STREAMS]
@@ -101,9 +103,10 @@ def chosen(problem: Problem) -> list[Schedule]:
     stays += lined(gemm_plan(problem), planning)[:2] if problem.case in LINES else []
     parts = parted(gemm_plan(problem), planning)[:3] if problem.case in PARTED else []
     lone = alone(gemm_plan(problem), planning)[:3] if problem.case in ALONE else []
+    trades = traded(gemm_plan(problem), planning)[:2] if problem.case in TRADED else []
     crossed = crossed_candidates(gemm_plan(problem), planning, 400) if problem.case is CROSSED_SHARED else []
     teams = {s.roles.cluster: s for s in crossed if s.roles is not None and s.roles.cluster != (1, 1)}
-    return [*picked.values(), *shared, *stays, *parts, *lone, *teams.values()]
+    return [*picked.values(), *shared, *stays, *parts, *lone, *trades, *teams.values()]
 
 
 def main() -> int:
