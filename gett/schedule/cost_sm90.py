@@ -38,6 +38,7 @@ LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter 
 TURN_CLOCKS, CHAIN_CLOCKS = 300.0, 1100.0
 VECTOR_SLOTS, ELEMENT_SLOTS = 80.0, 34.0  # instructions of a warp for one store, look-ups included
 TRADE_CLOCKS = 2000.0  # half a tile to another block, at 19 bytes a clock
+TRADERS = 1.1  # what keeping step costs blocks of one tile, whichever operand they share (measured)
 LATE = 0.3  # share in which a slow store shows where every block has one tile: nothing hides it
 ADDED_SLOTS = 8.0  # and for each element of C that is added there (counted, not measured)
 
@@ -211,7 +212,7 @@ class Sm90Model(CopyModel):
             "tensor cores": math_clocks, "shared memory": smem_clocks, "L2": l2_clocks,
         }  # fmt: skip
         slowest = max(limits, key=lambda name: limits[name])
-        per_k = limits[slowest] * CLUSTERS[shape.cluster]
+        per_k = limits[slowest] * (TRADERS if shape.trade else CLUSTERS[shape.cluster])
         outputs = plan.extent_m * plan.extent_n * plan.extent_l
         best: Estimate | None = None
         for split in _splits(k_tiles, tiles, facts.sm_count):
