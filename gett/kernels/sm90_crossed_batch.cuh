@@ -20,13 +20,15 @@ GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4], bool ok) {
 // of rows g and g + 8: it reads vectors of eight k1 at two neighbouring k2 and joins their halves. Odd g read the odd
 // k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
 //
-// Where kParted, the rows of a warpgroup have the first 16 k2 of all of them before the second.
-template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
-  static constexpr int kRowBytes = 16 * (kParted ? 1 : kHalves) * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
+// Where kShared, the rows of a warpgroup have the first 16 k2 of all of them before the second, and the half that is being
+// multiplied has registers of its own: what was in shared memory is no longer needed when three quarters are to come.
+template <int kSpan, int kHalves, bool kShared> struct CrossedBatch {
+  static constexpr int kRowBytes = 16 * (kShared ? 1 : kHalves) * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
   static constexpr int kGroupBytes = 64 * 16 * kHalves * kSpan;                                  // of a warpgroup
   static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
   uint32 even_, low_, high_;
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
+  uint32 part_[kShared ? 2 : 1][4][2][2];
 
   GETT_DEVICE CrossedBatch(int group, int lane) {
     const int g = (lane & 31) >> 2, t = lane & 3, turned = g & 1;
@@ -38,7 +40,7 @@ template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
   static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSpan / 16 - 1) * 16)); }
 
   GETT_DEVICE void fetch(uint32 tile, int batch, bool ok) {
-    constexpr int kHalf = kHalves == 1 ? 0 : kParted ? kGroupBytes / 2 : 16 * kSpan;
+    constexpr int kHalf = kHalves == 1 ? 0 : kShared ? kGroupBytes / 2 : 16 * kSpan;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32 chunk = (kHalves == 2 ? batch : 2 * batch + i) * 16;
@@ -63,9 +65,27 @@ template <int kSpan, int kHalves, bool kParted> struct CrossedBatch {
           for (int odd = 0; odd < 2; ++odd)
             x_[i][q][odd][w] = kHalves == 2 ? x_[i][q][odd][w + 2] : x_[1][q][odd][w];
   }
+  // Brings half `half` of the batch to where it is multiplied from.
+  template <int kFrom> GETT_DEVICE void take() {
+#pragma unroll
+    for (int i = 0; i < kHalves; ++i)
+#pragma unroll
+      for (int q = 0; q < 4; ++q)
+#pragma unroll
+        for (int w = 0; w < kPart / 2; ++w)
+#pragma unroll
+          for (int odd = 0; odd < 2; ++odd) part_[i][q][odd][w] = x_[i][q][odd][w + kFrom];
+  }
+  GETT_DEVICE void take(int half) {
+    if (half) take<2>();
+    else take<0>();
+  }
+  // A register that arrives with the last of a batch.
+  GETT_DEVICE uint32 last() const { return x_[1][3][1][3]; }
   // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
   GETT_DEVICE uint32 at(int s, int h, int q) const {
-    return __byte_perm(x_[h][q][0][s >> 1], x_[h][q][1][s >> 1], s & 1 ? high_ : low_);
+    if constexpr (kShared) return __byte_perm(part_[h][q][0][s >> 1], part_[h][q][1][s >> 1], s & 1 ? high_ : low_);
+    else return __byte_perm(x_[h][q][0][s >> 1], x_[h][q][1][s >> 1], s & 1 ? high_ : low_);
   }
 };
 

@@ -42,6 +42,7 @@ GAPS = ("", "rows", "columns")  # ways of staging that take each row for itself
 MOST_PIECES, MANY_PIECES = 6, 1.08  # runs of A's rows; more of them took 8 % longer
 APART = 0.96  # of the time where warpgroups wait for their own rows of A
 WIDEST_WITH_C = 224  # columns; wider tiles that add C run out of registers
+WIDEST_SHARED = 192  # likewise where A is shared, half a batch of which has registers of its own
 ROW_CLOCKS = 1.5  # of the copy engine for a row of 32 or 64 bytes, measured on an H200
 
 
@@ -120,6 +121,8 @@ class _CrossedSearch:
                     for n_side in self.plain.boxes("n", n, None):
                         shape = Sm90Shape(ROLES, m_side, n_side, box_k, cluster)
                         if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
+                            continue
+                        if cluster == SHARED_A and n > WIDEST_SHARED:
                             continue
                         yield self.estimate(shape)[0], shape
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,3 +65,16 @@ def test_every_way_is_exact(cupy: Any, case: Case) -> None:
     jobs = [job for job, good in zip(jobs, well, strict=True) if good]
     for p, s in jobs:
         run_case(cupy, p, s, **({"alpha": 2, "beta": 3} if p is added else {}))
+
+
+@pytest.mark.parametrize("split", [5, 9, 11, 15, 23, 47])
+def test_what_is_left_over_is_divided(cupy: Any, split: int) -> None:
+    """Forty-eight k-tiles: the rest goes to slices whole, in halves or in quarters."""
+    needs_hopper()
+    problem = Problem(CASES[1], "float16")
+    shared = [s for s in ways(problem) if s.roles is not None and s.roles.cluster == (1, 2)]
+    assert shared
+    assert shared[0].box_k.tiles == 48
+    for s in shared[:3]:
+        workspace = s.workspace_bytes // s.split_k * split
+        run_case(cupy, problem, replace(s, split_k=split, workspace_bytes=workspace))
