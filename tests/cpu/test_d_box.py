@@ -24,12 +24,12 @@ WAYS = ("rows", "turned", "columns", "blocks")
 
 @cache
 def found() -> list[tuple[Case, Schedule]]:
-    """Schedules that store boxes, of all benchmark contractions."""
+    """Schedules that store boxes as they are staged, of all benchmark contractions."""
     out = []
     for case in tccg():
         plan = make_gemm_plan(case.contraction("float16"))
         for s in sm90_candidates(plan, arch_facts("sm_90a"), 6):
-            if s.roles is not None and s.roles.d is not None and s.roles.stage.put:
+            if s.roles is not None and s.roles.d is not None and s.roles.stage.put and s.roles.trade is None:
                 out.append((case, s))
     return out
 
