@@ -78,7 +78,10 @@ def traffic_cost(modes: tuple[Strided, ...], box: Box, tensor: int, size: int, s
     return run_cost(run, store=store, start_alignment=run_alignment(box, strides, run))
 
 
-def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFacts) -> Estimate:
+Costs = dict[tuple[int, Box, Box, Box | None], float]
+
+
+def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFacts, known: Costs) -> Estimate:
     """Expected time of a plan under a schedule (without a split), at the best split of K.
 
     Args:
@@ -86,6 +89,7 @@ def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFact
         schedule: Everything but its split.
         registers: Of a thread, by the fit of the limits.
         facts: Of the GPU.
+        known: Relative costs of this plan's tensors under boxes that were met before; more are put in.
     """
     c, s = plan.contraction, schedule
     assert s.a is not None
@@ -95,10 +99,13 @@ def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFact
     tiles = s.box_m.tiles * s.box_n.tiles * (cut.tiles if cut is not None else plan.extent_l)
 
     def cost(tensor: int, first: tuple[tuple[Strided, ...], Box], second: tuple[tuple[Strided, ...], Box]) -> float:
-        modes, box = first[0] + second[0], joined(first[1], second[1])
-        if cut is not None:
-            modes, box = modes + plan.l, joined(box, cut)
-        return traffic_cost(modes, box, tensor, size_d if tensor == D else size, tensor == D)
+        key = (tensor, first[1], second[1], cut)
+        if key not in known:
+            modes, box = first[0] + second[0], joined(first[1], second[1])
+            if cut is not None:
+                modes, box = modes + plan.l, joined(box, cut)
+            known[key] = traffic_cost(modes, box, tensor, size_d if tensor == D else size, tensor == D)
+        return known[key]
 
     group_m, group_n, group_k = (plan.m, s.box_m), (plan.n, s.box_n), (plan.k, s.box_k)
     cost_a, cost_b, cost_d = cost(A, group_m, group_k), cost(B, group_n, group_k), cost(D, group_m, group_n)

@@ -10,7 +10,7 @@ from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import Estimate, estimate, traffic_us
+from gett.schedule.cost import Costs, Estimate, estimate, traffic_us
 from gett.schedule.crossed import crossed_candidates
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Access, Batch, Schedule
@@ -115,6 +115,7 @@ class _Search:
         )
         self.compute = plan.flops / rate * 1e-6
         self.ways: dict[tuple[int, Box, Box, int, int, Box | None], Access] = {}
+        self.costs: Costs = {}
         self.cache: dict[tuple[str, int], list[Box]] = {}
 
     def boxes(self, group: str, block: int) -> list[Box]:
@@ -204,7 +205,7 @@ class _Search:
                 item_bytes=itemsize(c.dtype), batch=batch,
             )  # fmt: skip
             check_limits(schedule, facts)
-            found.append((estimate(plan, schedule, register_estimate(schedule), facts), schedule))
+            found.append((estimate(plan, schedule, register_estimate(schedule), facts, self.costs), schedule))
         best, schedule = min(found, key=lambda x: x[0].us)
         count = box_m.tiles * box_n.tiles * (cut.tiles if cut is not None else plan.extent_l)
         split, workspace = bounded_split(best.split_k, tile.m * tile.n * acc, count, box_k.tiles)
