@@ -55,18 +55,16 @@ template <int kSpan, int kHalves, bool kShared> struct CrossedBatch {
   // Brings the batch's second part to where the first was: 32 moves, while a product is under way. For them both parts
   // share the code of their products, each of which costs the compiler some 40 ms.
   GETT_DEVICE void advance() {
-#pragma unroll
-    for (int i = 0; i < kHalves; ++i)
-#pragma unroll
-      for (int q = 0; q < 4; ++q)
-#pragma unroll
-        for (int w = 0; w < kPart / 2; ++w)
-#pragma unroll
-          for (int odd = 0; odd < 2; ++odd)
-            x_[i][q][odd][w] = kHalves == 2 ? x_[i][q][odd][w + 2] : x_[1][q][odd][w];
+    each([this](int i, int q, int odd, int w) {
+      x_[i][q][odd][w] = kHalves == 2 ? x_[i][q][odd][w + 2] : x_[1][q][odd][w];
+    });
   }
-  // Brings half `half` of the batch to where it is multiplied from.
+  // Brings half `kFrom / 2` of the batch to where it is multiplied from.
   template <int kFrom> GETT_DEVICE void take() {
+    each([this](int i, int q, int odd, int w) { part_[i][q][odd][w] = x_[i][q][odd][w + kFrom]; });
+  }
+  // Calls `move` for each register of half a batch: half of k2, quarter of the fragment, parity of k2, pair of k1.
+  template <class F> static GETT_DEVICE void each(F&& move) {
 #pragma unroll
     for (int i = 0; i < kHalves; ++i)
 #pragma unroll
@@ -74,7 +72,7 @@ template <int kSpan, int kHalves, bool kShared> struct CrossedBatch {
 #pragma unroll
         for (int w = 0; w < kPart / 2; ++w)
 #pragma unroll
-          for (int odd = 0; odd < 2; ++odd) part_[i][q][odd][w] = x_[i][q][odd][w + kFrom];
+          for (int odd = 0; odd < 2; ++odd) move(i, q, odd, w);
   }
   GETT_DEVICE void take(int half) {
     if (half) take<2>();
