@@ -25,7 +25,6 @@ from gett.schedule.sm90_space import sides as side_lengths
 from gett.schedule.space import bounded_split
 from gett.schedule.supers import super_tiles
 from gett.schedule.tails import filled_box, row_bytes, tail_boxes
-from gett.schedule.trade import trade
 from layouts.box import Box
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -134,8 +133,7 @@ class _Search(Space):
         plan = self.plan
         if shape.roles.ping_pong or plan.contraction.c is not None or shape.k.tiles < 2:
             return
-        staging = self.model.staging(shape)
-        found = trade(shape.m.box, shape.n.box, staging.dense, self.size_d, len(plan.l)) if staging.bulk else None
+        found = self.model.traded(shape)
         if found is None:
             return
         other = replace(shape, cluster=found[0], trade=True)
@@ -197,7 +195,7 @@ class _Search(Space):
         best = self.model.estimate(shape)
         staging = self.model.staging(shape)
         d = d_map(plan, box_m, box_n, self.size_d, staging.dense) if staging.bulk and best.split_k == 1 else None
-        traded = trade(box_m, box_n, staging.dense, self.size_d, len(plan.l)) if shape.trade else None
+        traded = self.model.traded(shape) if shape.trade else None
         if traded is not None and d is not None:
             whole = replace(staging.dense, row=2 * staging.dense.row)
             d = d_map(plan, traded[1], traded[2], self.size_d, whole)
