@@ -121,7 +121,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         barrier_init(empty + s * 8, kConsumersPerTile * Group::kSize);
       }
       for (int g = 0; g < kStorers; ++g) barrier_init(free + g * 8, 1);
-      Out::Halves::init(free + 16);
+      Out::Halves::init(free);
       Kept::init(kept_barrier(empty));
       barrier_fence();
     }

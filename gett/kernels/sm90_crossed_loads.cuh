@@ -67,8 +67,8 @@ template <class Traits, class Index> struct CrossedLoads {
       const TileId id = team.locate(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
       const Units units(p, id.slice);
-      for (int i = 0; i < units.count_; ++i, phase ^= 1) {
-        const auto k = Index::k_boxes_a(p, units.tile(p, i));
+      for (int at_k = 0; at_k < units.count_; ++at_k, phase ^= 1) {
+        const auto k = Index::k_boxes_a(p, units.tile(p, at_k));
         // The last share first: D may be staged before it, and it need not wait until D has left. That the tile before
         // has left is waited for with every k-tile, for the barrier cannot move on before this tile is staged.
 #pragma unroll
@@ -100,7 +100,7 @@ template <class Traits, class Index> struct CrossedLoads {
     uint32 phase = 0;
     for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
       const int count = Units(p, team.locate(p, t).slice).count_;
-      for (int tile = 0; tile < count; ++tile, phase ^= 1) {
+      for (int at_k = 0; at_k < count; ++at_k, phase ^= 1) {
 #pragma unroll 1
         for (int s = kShares - 1; s >= 0; --s) {
           uint32 from = start + s * kShare + team.n_ * (kShare / 2) + lane * 16;
@@ -136,9 +136,9 @@ template <class Traits, class Index> struct CrossedLoads {
       const TileId id = team.locate(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
       const Units units(p, id.slice);
-      for (int i = 0; i < units.count_; ++i) {
-        const auto k = Index::k_boxes_b(p, units.tile(p, i));
-        const int first = units.first(i), end = first + units.steps(i);
+      for (int at_k = 0; at_k < units.count_; ++at_k) {
+        const auto k = Index::k_boxes_b(p, units.tile(p, at_k));
+        const int first = units.first(at_k), end = first + units.steps(at_k);
 #pragma unroll 1
         for (int s = first; s < end; ++s) {
           barrier_wait(bars.empty + slot * 8, phase);

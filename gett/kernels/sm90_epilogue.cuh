@@ -79,7 +79,7 @@ template <class Traits, class Index> struct Epilogue {
       if constexpr (kSender) {
         if constexpr (Traits::kAlone) {
           sync();  // the stages, which the staged tile replaces, have been read by all
-          if constexpr (Halves::kOn) Halves::offer(free_ + 16, thread_);
+          if constexpr (Halves::kOn) Halves::offer(free_, thread_);
         } else if (part == 0) {
           barrier_wait(free_, phase_);
           phase_ ^= 1;
@@ -95,7 +95,7 @@ template <class Traits, class Index> struct Epilogue {
       if (Traits::kParts > 1 && part + 1 < Traits::kParts) return;
       if constexpr (Halves::kOn) {
         sync();
-        Halves::give(free_ + 16, smem_address(base_), smem_address(base_) + kTraded, thread_);
+        Halves::give(free_, smem_address(base_), smem_address(base_) + kTraded, thread_);
       }
       async_fence();
       if constexpr (kSender) {
@@ -158,7 +158,7 @@ template <class Traits, class Index> struct Epilogue {
       }
       __syncwarp();
       named_barrier(kReady + group, kThreads + 32);
-      if constexpr (Halves::kOn) Halves::came(free + 16);
+      if constexpr (Halves::kOn) Halves::came(free);
       if (exists && elected()) {
         if constexpr (Halves::kOn) Index::store(p, place, staged + kTraded, cluster_rank());
         else Index::store(p, place, staged);

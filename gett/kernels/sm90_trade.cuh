@@ -16,20 +16,21 @@ template <class Traits, int kThreads> struct Trade {
   static constexpr int kHalf = kVectors / 2, kBars = kOn ? 2 : 0;
   static_assert(!kOn || (Traits::kAlone && Cluster<Traits>::kSize == 2), "two blocks of one tile each");
 
-  // Barriers: the other block may be written to; what it sends has come.
-  static GETT_DEVICE void init(uint32 bars) {
-    for (int i = 0; i < kBars; ++i) barrier_init(bars + i * 8, 1);
+  // Barriers behind those of the two staging buffers: the other block may be written to; what it sends has come.
+  static constexpr int kRoom = 16, kCame = 24;
+  static GETT_DEVICE void init(uint32 free) {
+    for (int i = 0; i < kBars; ++i) barrier_init(free + kRoom + i * 8, 1);
   }
   // All of this block's stages have been read.
-  static GETT_DEVICE void offer(uint32 bars, int thread) {
+  static GETT_DEVICE void offer(uint32 free, int thread) {
     if (thread != 0) return;
-    barrier_expect(bars + 8, kHalf * 16);
-    barrier_arrive_at(bars, cluster_rank() ^ 1);
+    barrier_expect(free + kCame, kHalf * 16);
+    barrier_arrive_at(free + kRoom, cluster_rank() ^ 1);
   }
   // Takes the staged tile apart: the first block's half of it goes to that block's `to`, the second's to the second's.
-  static GETT_DEVICE void give(uint32 bars, uint32 from, uint32 to, int thread) {
-    const uint32 rank = cluster_rank(), there = address_at(to, rank ^ 1), bar = address_at(bars + 8, rank ^ 1);
-    barrier_wait(bars, 0);
+  static GETT_DEVICE void give(uint32 free, uint32 from, uint32 to, int thread) {
+    const uint32 rank = cluster_rank(), there = address_at(to, rank ^ 1), bar = address_at(free + kCame, rank ^ 1);
+    barrier_wait(free + kRoom, 0);
 #pragma unroll 2
     for (int i = thread; i < kHalf; i += kThreads) {
       const uint32 at = (2 * i + rank) * 16;
@@ -39,8 +40,8 @@ template <class Traits, int kThreads> struct Trade {
     }
   }
   // For whoever sends the tile off.
-  static GETT_DEVICE void came(uint32 bars) {
-    barrier_wait(bars + 8, 0);
+  static GETT_DEVICE void came(uint32 free) {
+    barrier_wait(free + kCame, 0);
     async_fence();
   }
 };

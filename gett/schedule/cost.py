@@ -51,6 +51,10 @@ class Estimate:
     split_k: int
 
 
+# Relative costs of tensors by the boxes of the groups that they have, the batches' last.
+Costs = dict[tuple[int, Box, Box, Box | None], float]
+
+
 def traffic_us(plan: GemmPlan, facts: ArchFacts) -> dict[int, float]:
     """Microseconds that A, B and D each take of device memory at copy speed."""
     c = plan.contraction
@@ -76,9 +80,6 @@ def traffic_cost(modes: tuple[Strided, ...], box: Box, tensor: int, size: int, s
     strides = tuple(s.strides[tensor] for s in modes)
     run = contiguous_run(box, strides, size)
     return run_cost(run, store=store, start_alignment=run_alignment(box, strides, run))
-
-
-Costs = dict[tuple[int, Box, Box, Box | None], float]
 
 
 def estimate(plan: GemmPlan, schedule: Schedule, registers: int, facts: ArchFacts, known: Costs) -> Estimate:

@@ -15,10 +15,10 @@ from gett.schedule.cluster import CLUSTERS, cluster_tiles
 from gett.schedule.cost import LAUNCH_US, Estimate, joined
 from gett.schedule.cost_copies import LINE, CopyModel
 from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
-from gett.schedule.records import StageSteps, Trade
+from gett.schedule.records import StageSteps
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from gett.schedule.staging import pairs, stage_steps
-from gett.schedule.trade import trade
+from gett.schedule.trade import Traded, trade
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box
 from layouts.modes import Strided
@@ -129,7 +129,7 @@ class Sm90Model(CopyModel):
         self.stagings[key] = made
         return made
 
-    def traded(self, shape: Sm90Shape) -> tuple[tuple[int, int], Box, Box, Trade] | None:
+    def traded(self, shape: Sm90Shape) -> Traded | None:
         """How two blocks may trade halves of the tile, see `trade`."""
         staging = self.staging(shape)
         return trade(shape.m.box, shape.n.box, staging.dense, self.size_d, len(self.plan.l)) if staging.bulk else None
@@ -170,7 +170,7 @@ class Sm90Model(CopyModel):
         row = staging.dense.row * self.size_d if staging.bulk else 0
         m_stored, n_stored = shape.m, shape.n.box
         if shape.trade and (traded := self.traded(shape)) is not None:
-            m_stored, n_stored, row = replace(shape.m, box=traded[1]), traded[2], 2 * row
+            m_stored, n_stored, row = replace(shape.m, box=traded.m), traded.n, 2 * row
         cost_d = self.cost(D, m_stored, n_stored, shape.n.modes, staging.bulk, row)
         cost_a *= 1.0 + READ_LINES * (self.lines(A, shape.part or shape.m, shape.k, plan.k) - 1.0)
         cost_b *= 1.0 + READ_LINES * (self.lines(B, shape.n, shape.k, plan.k) - 1.0)

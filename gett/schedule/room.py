@@ -21,6 +21,9 @@ DEEPEST = 16
 KEPT = 32
 """Bytes of the barriers of an operand that stays."""
 
+TRADE = 16
+"""Bytes of the barriers of a trade."""
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -58,7 +61,7 @@ def store_bytes(steps: StageSteps, block: tuple[int, int, int], item: int, added
     return up(staged, ALIGN if steps.span > 16 else 128) + up(offsets, 128)
 
 
-def divide(capacity: int, stage: int, store: int, k_tiles: int, single: bool) -> Room | None:
+def divide(capacity: int, stage: int, store: int, k_tiles: int, single: bool, trade: bool = False) -> Room | None:
     """Room for as many stages as fit beside the staged tile, or in its place too; None where fewer than two do.
 
     Args:
@@ -67,8 +70,10 @@ def divide(capacity: int, stage: int, store: int, k_tiles: int, single: bool) ->
         store: Bytes that staging takes.
         k_tiles: That a tile of D has; more stages are of no use.
         single: Whether a block makes one tile at most and may stage it where the stages were.
+        trade: Whether halves of the staged tile are traded, for which a second one lies behind it.
     """
-    fixed = ALIGN + _barriers(DEEP)
+    fixed = ALIGN + _barriers(DEEP) + (TRADE if trade else 0)
+    store += up(store, ALIGN) if trade else 0
     stages = max(0, min(DEEP, (capacity - fixed - store) // stage))
     deeper = min(DEEP, (capacity - fixed) // stage)
     if single and deeper >= 2 and stages < min(deeper, k_tiles) and store <= capacity - fixed:

@@ -17,7 +17,7 @@ from gett.schedule.cluster import SHARING, cluster_tiles, share
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
-from gett.schedule.room import ALIGN, divide, divide_kept, store_bytes, up
+from gett.schedule.room import divide, divide_kept, store_bytes
 from gett.schedule.sm90_maps import TYPES, c_map, d_map, operand_move
 from gett.schedule.sm90_shape import STEP, Roles, Side, Sm90Shape
 from gett.schedule.sm90_space import ROLES, Space
@@ -133,10 +133,10 @@ class _Search(Space):
         plan = self.plan
         if shape.roles.ping_pong or plan.contraction.c is not None or shape.k.tiles < 2:
             return
-        found = self.model.traded(shape)
-        if found is None:
+        traded = self.model.traded(shape)
+        if traded is None:
             return
-        other = replace(shape, cluster=found[0], trade=True)
+        other = replace(shape, cluster=traded.cluster, trade=True)
         if self.single(other):
             yield self.model.estimate(other).us, other
 
@@ -198,7 +198,7 @@ class _Search(Space):
         traded = self.model.traded(shape) if shape.trade else None
         if traded is not None and d is not None:
             whole = replace(staging.dense, row=2 * staging.dense.row)
-            d = d_map(plan, traded[1], traded[2], self.size_d, whole)
+            d = d_map(plan, traded.m, traded.n, self.size_d, whole)
         if shape.trade and d is None:
             return None
         added = None
@@ -230,10 +230,7 @@ class _Search(Space):
             # C must have a place while the stages are read.
             single = self.single(shape) and d is not None and added is None
             single &= shape.part is None and not roles.ping_pong
-            # What is traded lies behind the tile, and has two barriers.
-            more = (up(store, ALIGN), 2 * 8) if shape.trade else (0, 0)
-            room = divide(capacity - more[1], stage, store + more[0], box_k.tiles, single)
-            room = replace(room, size=room.size + more[1]) if room is not None else None
+            room = divide(capacity, stage, store, box_k.tiles, single, shape.trade)
         if room is None or (shape.trade and not room.alone):
             return None
         return Schedule(
@@ -245,7 +242,7 @@ class _Search(Space):
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, shape.cluster,
                 resident=shape.resident, lines=shape.lines, parts=shape.parts, alone=room.alone,
-                c=added, trade=traded[3] if traded is not None else None,
+                c=added, trade=traded.trade if traded is not None else None,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.

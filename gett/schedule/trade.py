@@ -7,7 +7,8 @@ side by side along D's unit mode each block stores one half, in rows of 32 bytes
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 from gett.schedule.records import StageSteps, Trade
 from layouts.box import Box
@@ -17,10 +18,24 @@ SHORT = 16
 """Bytes of the rows that are traded: a vector of shared memory."""
 
 
-def trade(
-    box_m: Box, box_n: Box, stage: StageSteps, size: int, batches: int
-) -> tuple[tuple[int, int], Box, Box, Trade] | None:
-    """The cluster, the boxes of D that a block stores after the trade, and the trade; None where there is none.
+@dataclass(frozen=True, slots=True)
+class Traded:
+    """A trade and what follows from it.
+
+    Attributes:
+        cluster: Blocks along M and N that trade.
+        m, n: Boxes of D that each of them stores then.
+        trade: The trade.
+    """
+
+    cluster: tuple[int, int]
+    m: Box
+    n: Box
+    trade: Trade
+
+
+def trade(box_m: Box, box_n: Box, stage: StageSteps, size: int, batches: int) -> Traded | None:
+    """How two blocks trade halves of a tile, None where they cannot.
 
     Args:
         box_m: Box of the tile's rows.
@@ -38,13 +53,11 @@ def trade(
         return None
     if boxes[group].tiles_per_dim[i] % 2:
         return None
-    between = 1
-    for count in boxes[group].tiles_per_dim[:i]:
-        between *= count
     made = dict(boxes)
     for name, at, extent in ((group, i, 2 * row.box), (slow, j, last.box // 2)):
         dims = made[name].dims
         made[name] = replace(made[name], dims=(*dims[:at], replace(dims[at], box=extent), *dims[at + 1 :]))
     first = {"m": batches, "n": batches + len(box_m.extents)}
+    between = math.prod(boxes[group].tiles_per_dim[:i])
     record = Trade(between, (first[group] + row.modes[0], row.box), (first[slow] + last.modes[0], last.box // 2))
-    return ((1, 2) if group == "n" else (2, 1)), made["m"], made["n"], record
+    return Traded((1, 2) if group == "n" else (2, 1), made["m"], made["n"], record)

@@ -20,10 +20,8 @@ INSTRUCTION = 16  # bytes
 LIMITS = {
     # Crossed units: a body of eight products (2600 and 1800 instructions as there were 32).
     ("ijkl-minl-njmk", 0): 1750,
-    (
-        "ij-kil-lkj",
-        0,
-    ): 1900,  # 1500 where A is not shared: warps send it on, and half a batch moves to its own registers
+    # 1500 where A is not shared: warps send it on, and half a batch moves to registers of its own.
+    ("ij-kil-lkj", 0): 1900,
     # Gathered operands, the last with one that is turned (3060, 3180 and 3520 with all of the shift twice).
     ("abrs-qb-aqrs", 1): 2850,
     ("ijkl-imjn-nlmk", 1): 3000,

@@ -68,7 +68,9 @@ def origins(box: Box, tile: int) -> list[int]:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_each_block_stores_its_half_of_both_tiles(case: Case) -> None:
     plan, found = planned(case)
-    for s in (s for s in found if s.block[2] <= 64):
+    tried = [s for s in found if s.block[2] <= 64]
+    assert tried
+    for s in tried:
         roles = s.roles
         assert roles is not None
         assert roles.d is not None
