@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from layouts.box import Box
 
@@ -186,6 +187,7 @@ def run_bandwidth(run_bytes: int, *, store: bool = False, start_alignment: int =
     return rate / COPY
 
 
+@lru_cache(maxsize=4096)
 def run_cost(run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False) -> float:
     """Time per byte relative to copy speed, at least 1: the reciprocal of `run_bandwidth`."""
     return 1.0 / run_bandwidth(run_bytes, store=store, start_alignment=start_alignment, bulk=bulk)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
@@ -17,9 +18,11 @@ CUT_MODES = 4  # modes that get a box of their own; the rest of a group is walke
 PIECE = 16  # most that is assumed of a longer mode of the other group
 SHORT = 32  # extent up to which a mode of the other group is taken as whole
 KEPT = 3  # boxes handed to the cost model
+LONG_RUN = 256  # bytes: longer runs cost no less
+FLAT = 1.02  # of the cost, where all modes make one dimension
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Weight:
     """One tensor's stake in the boxes of a group.
 
@@ -39,21 +42,30 @@ class Weight:
     store: bool = False
     beside: tuple[tuple[int, int], ...] = ()
 
+    @cached_property
+    def all_strides(self) -> tuple[int, ...]:
+        """Byte strides of the group's modes and of those beside it."""
+        return (*self.strides, *(s for s, _ in self.beside))
+
+    @cached_property
     def unit(self) -> int | None:
         """Position of the unit-stride mode, None where it lies in another group."""
-        strides = (*self.strides, *(s for s, _ in self.beside))
-        return next((i for i, s in enumerate(strides) if s == self.itemsize), None)
+        return next((i for i, s in enumerate(self.all_strides) if s == self.itemsize), None)
+
+    @cached_property
+    def least(self) -> float:
+        """What `cost` is at least, whatever the box."""
+        return 1.0 if self.unit is None else run_cost(LONG_RUN, store=self.store)
 
     def cost(self, box: Box) -> float:
         """Relative cost of this tensor's traffic under `box`; 1 where its unit stride lies elsewhere."""
-        if self.unit() is None:
+        if self.unit is None:
             return 1.0
-        strides = (*self.strides, *(s for s, _ in self.beside))
         count = len(box.extents)
         whole = tuple(TileDim((count + i,), _piece(e)) for i, (_, e) in enumerate(self.beside))
         both = Box((*box.extents, *(e for _, e in self.beside)), (*box.dims, *whole))
-        run = contiguous_run(both, strides, self.itemsize)
-        return run_cost(run, store=self.store, start_alignment=run_alignment(both, strides, run))
+        run = contiguous_run(both, self.all_strides, self.itemsize)
+        return run_cost(run, store=self.store, start_alignment=run_alignment(both, self.all_strides, run))
 
 
 def cut_group(
@@ -74,19 +86,38 @@ def cut_group(
     if len(extents) == 1:
         return [Box(tuple(extents), (TileDim((0,), min(block, extents[0])),))]
     order = _order(extents, tensors, first)
-    found: dict[Box, float] = {}
+    tried: dict[Box, tuple[float, float]] = {}  # with factors of the arithmetic and of the whole
     for cut in _cuts(extents, block, order[:CUT_MODES], tensors):
         box = _box(extents, cut, order)
         if not one_ragged or sum(d.box > 1 and not box.divides(i) for i, d in enumerate(box.dims)) <= 1:
-            found[box] = _score(box, block, tensors, compute)
+            tried[box] = 1.0, 1.0
     for mode_order in _walks(extents, tensors, first):
         box = _box(extents, _greedy(extents, block, mode_order), order)
         if not one_ragged or all(box.divides(i) for i in range(len(box.dims))):
-            found[box] = _score(box, block, tensors, compute)
+            tried[box] = 1.0, 1.0
         flat = Box(tuple(extents), (TileDim(tuple(mode_order), min(block, math.prod(extents))),))
         # Decoding every index costs time that the runs do not show.
-        found[flat] = _score(flat, block, tensors, compute * (1.1 if one_ragged else 1.0)) * 1.02
-    return sorted(found, key=lambda b: found[b])[:KEPT]
+        tried[flat] = 1.1 if one_ragged else 1.0, FLAT
+    return _best(tried, block, tensors, compute)
+
+
+def _best(tried: dict[Box, tuple[float, float]], block: int, tensors: Sequence[Weight], compute: float) -> list[Box]:
+    """The cheapest boxes; what runs cost is worked out only where padding alone does not rule a box out."""
+
+    def score(box: Box, costs: Sequence[float]) -> float:
+        arithmetic, whole = tried[box]
+        return (compute * arithmetic / box.efficiency(block) + sum(costs)) * whole
+
+    least = [t.weight * t.least for t in tensors]
+    bounds = {box: score(box, least) for box in tried}
+    place = {box: i for i, box in enumerate(tried)}
+    best: list[tuple[float, int, Box]] = []
+    for box in sorted(tried, key=lambda b: bounds[b]):
+        if len(best) == KEPT and bounds[box] > best[-1][0]:
+            break
+        best.append((score(box, [t.weight * t.cost(box) for t in tensors]), place[box], box))
+        best = sorted(best, key=lambda found: found[:2])[:KEPT]
+    return [box for _, _, box in best]
 
 
 def beside(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:
@@ -96,10 +127,6 @@ def beside(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]
 
 def _piece(extent: int) -> int:
     return extent if extent <= SHORT else max(d for d in range(1, PIECE + 1) if extent % d == 0)
-
-
-def _score(box: Box, block: int, tensors: Sequence[Weight], compute: float) -> float:
-    return compute / box.efficiency(block) + sum(t.weight * t.cost(box) for t in tensors)
 
 
 def _order(extents: Sequence[int], tensors: Sequence[Weight], first: int | None) -> list[int]:
@@ -147,7 +174,7 @@ def _box(extents: Sequence[int], cut: dict[int, int], order: Sequence[int]) -> B
 
 def _cuts(extents: Sequence[int], block: int, order: Sequence[int], tensors: Sequence[Weight]) -> list[dict[int, int]]:
     """Products of cuts of the first modes; only those that fill at least half of what they could."""
-    units = {t.unit() for t in tensors}
+    units = {t.unit for t in tensors}
     grain = min(t.itemsize for t in tensors)
     reachable = min(block, math.prod(extents[m] for m in order))
     out: list[dict[int, int]] = []
