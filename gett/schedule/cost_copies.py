@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gett.plan import C, D, GemmPlan, itemsize
+from gett.plan import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost import joined
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from layouts.access import contiguous_run
@@ -32,6 +32,8 @@ class CopyModel:
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.parts: dict[tuple[int, tuple[Box, Box]], float] = {}
+        self.copies: dict[tuple[int, Box, int, Box, int, int], tuple[float, float]] = {}
+        self.major_k = {t: any(s.strides[t] == self.size for s in plan.k) for t in (A, B)}
 
     def item(self, tensor: int) -> int:
         """Bytes of a tensor's elements."""
@@ -74,8 +76,15 @@ class CopyModel:
 
     def box_of(self, tensor: int, shape: Sm90Shape) -> Box:
         """The box of K that an operand's copies take."""
-        major_k = any(s.strides[tensor] == self.size for s in self.plan.k)
-        return shape.k if shape.filled is None or major_k else shape.filled
+        return shape.k if shape.filled is None or self.major_k[tensor] else shape.filled
+
+    def clocks(self, tensor: int, side: Side, box_k: Box, shared: int, reads: int) -> tuple[float, float]:
+        """`copy_clocks` and `engine_clocks`, worked out once."""
+        key = (tensor, side.box, side.run, box_k, shared, reads)
+        if key not in self.copies:
+            copy = self.copy_clocks(tensor, side, box_k, shared)
+            self.copies[key] = copy, self.engine_clocks(tensor, side, box_k, shared, reads)
+        return self.copies[key]
 
     def copy_clocks(self, tensor: int, side: Side, box_k: Box, shared: int) -> float:
         """What one k-tile of an operand takes of a multiprocessor's way to L2; short rows cost as much as longer."""
@@ -92,7 +101,7 @@ class CopyModel:
         rows, _ = self.rows(tensor, side, box_k)
         first = min(1.0, shared / reads)
         clocks = self.copy_clocks(tensor, side, box_k, shared)
-        if box_k.size % 16 and all(s.strides[tensor] != self.size for s in self.plan.k):
+        if box_k.size % 16 and not self.major_k[tensor]:
             clocks = max(clocks, rows / box_k.size / shared * COPY_CLOCKS)  # a copy for each chunk (tails.py)
         return clocks + first * max(0.0, rows / shared * MEMORY_ROW_CLOCKS - clocks)
 

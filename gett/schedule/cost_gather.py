@@ -12,7 +12,8 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost import LAUNCH_US, Estimate
 from gett.schedule.cost_copies import L2_BYTES_PER_CLOCK
-from gett.schedule.cost_sm90 import ELEMENT_SLOTS, FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, Staging, _splits
+from gett.schedule.cost_sm90 import FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, splits
+from gett.schedule.cost_staging import ELEMENT_SLOTS, Staging
 from gett.schedule.records import Gather
 from gett.schedule.rows import row_clocks, row_length
 from gett.schedule.sm90_shape import Sm90Shape
@@ -111,7 +112,7 @@ class GatherModel:
             clocks = staging.clocks - by_element + row_clocks(elements, row)
             staging = replace(staging, clocks=max(clocks, 250.0))
         best: Estimate | None = None
-        for split in _splits(k_tiles, tiles, facts.sm_count):
+        for split in splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
             waves = math.ceil(blocks / facts.sm_count)
             tail = staging.clocks if split == 1 else rows * bn / 32.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -207,18 +208,24 @@ def test_selection_is_repeatable() -> None:
         assert select_schedule(plan, "sm_90a") == first[0]
 
 
-@pytest.mark.parametrize(("arch", "limit"), [("sm_80", 100), ("sm_90a", 300)])
+def processor_ms(work: Callable[[], object]) -> float:
+    """Milliseconds of processor time."""
+    start = time.process_time()
+    work()
+    return (time.process_time() - start) * 1e3
+
+
+@pytest.mark.parametrize(("arch", "limit"), [("sm_80", 4), ("sm_90a", 10)])
 def test_planning_is_quick(arch: str, limit: float) -> None:
-    """Milliseconds of processor time, the best of three, twice what they should be: other work shares the caches."""
+    """Best of three, twice what it should be, in units of some 30 ms: what 100 000 entries of a table take then."""
     times = {}
     for case in tccg():
         for dtype in ("float16", "float64"):
             best = math.inf
             for _ in range(3):
-                start = time.process_time()
-                select_schedule(plan_of(case, dtype), arch)
-                best = min(best, time.process_time() - start)
-            times[case.name, dtype] = best * 1e3
+                unit = processor_ms(lambda: {(i, -i): str(i) for i in range(100_000)})
+                best = min(best, processor_ms(lambda: select_schedule(plan_of(case, dtype), arch)) / unit)  # noqa: B023
+            times[case.name, dtype] = best
     assert max(times.values()) < limit, max(times.items(), key=lambda x: x[1])
 
 
