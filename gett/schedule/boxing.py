@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from layouts.access import contiguous_run, run_alignment, run_cost
+from layouts.access import LONG_RUN, contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 
@@ -18,7 +18,6 @@ CUT_MODES = 4  # modes that get a box of their own; the rest of a group is walke
 PIECE = 16  # most that is assumed of a longer mode of the other group
 SHORT = 32  # extent up to which a mode of the other group is taken as whole
 KEPT = 3  # boxes handed to the cost model
-LONG_RUN = 256  # bytes: longer runs cost no less
 FLAT = 1.02  # of the cost, where all modes make one dimension
 
 
@@ -109,14 +108,11 @@ def _best(tried: dict[Box, tuple[float, float]], block: int, tensors: Sequence[W
         return (compute * arithmetic / box.efficiency(block) + sum(costs)) * whole
 
     least = [t.weight * t.least for t in tensors]
-    bounds = {box: score(box, least) for box in tried}
-    place = {box: i for i, box in enumerate(tried)}
-    best: list[tuple[float, int, Box]] = []
-    for box in sorted(tried, key=lambda b: bounds[b]):
-        if len(best) == KEPT and bounds[box] > best[-1][0]:
+    best: list[tuple[float, int, Box]] = []  # the number decides ties: who was tried first
+    for bound, i, box in sorted((score(box, least), i, box) for i, box in enumerate(tried)):
+        if len(best) == KEPT and bound > best[-1][0]:
             break
-        best.append((score(box, [t.weight * t.cost(box) for t in tensors]), place[box], box))
-        best = sorted(best, key=lambda found: found[:2])[:KEPT]
+        best = sorted([*best, (score(box, [t.weight * t.cost(box) for t in tensors]), i, box)])[:KEPT]
     return [box for _, _, box in best]
 
 

@@ -153,12 +153,11 @@ class Sm90Model(StagingModel):
         for name, tensor, side, shared, reads in (
             ("a", A, part, shape.cluster[1], shape.n.box.tiles), ("b", B, shape.n, shape.cluster[0], shape.m.box.tiles)
         ):  # fmt: skip
+            copy, moved = self.clocks(tensor, side, self.box_of(tensor, shape), shared, reads)
             if name != shape.resident:
-                clocks = self.clocks(tensor, side, self.box_of(tensor, shape), shared, reads)
-                copied, engine, passed = copied + clocks[0], engine + clocks[1], passed + side.rows
+                copied, engine, passed = copied + copy, engine + moved, passed + side.rows
             elif shape.lines:  # it comes once a line, or a block's share of it
-                clocks = self.clocks(tensor, side, self.box_of(tensor, shape), shared, reads)
-                again = shape.k.tiles * clocks[0] / min(reads, tiles / facts.sm_count)
+                again = shape.k.tiles * copy / min(reads, tiles / facts.sm_count)
         smem_clocks = (read * bk + passed * shape.k.size) * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         limits = {"tensor cores": math_clocks, "shared memory": smem_clocks, "L2": copied}
         slowest = max(limits, key=lambda name: limits[name])
@@ -177,7 +176,7 @@ class Sm90Model(StagingModel):
         tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
         at_once = facts.sm_count // wide * wide
         clocks_us = facts.clock_ghz * 1e3
-        loop = self.loop(shape, tiles)
+        loop, kept = self.loop(shape, tiles), self.kept(shape)
         padded = 1.0 + PADDED * (tiles * rows * parts * bn / (plan.extent_m * plan.extent_n * plan.extent_l) - 1.0)
         best: Estimate | None = None
         for split in splits(k_tiles, tiles, facts.sm_count):
@@ -202,7 +201,7 @@ class Sm90Model(StagingModel):
             us += traffic.late if waves == 1 and split == 1 and parts == 1 else 0.0
             us *= 1.0 + (SHALLOW * (steps // parts) if bk == 16 else 0.0)
             us *= padded
-            us *= self.kept(shape)
+            us *= kept
             us *= SHORT_TURNS if shape.roles.ping_pong and k_tiles * bk <= 32 and not shape.lines else 1.0
             us *= traffic.loose
             if best is None or us < best.us:
