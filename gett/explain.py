@@ -183,7 +183,8 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         elif move is not None:
             shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
             if roles is not None and roles.resident == name.lower():
-                shared += ", once for a line of tiles" if roles.lines else ", whole and once a block"
+                line = ", once for a line of tiles" if roles.lines else ", once for the block's one line of tiles"
+                shared += line if roles.lines or roles.one_line else ", whole and once a block"
             facts.append(
                 (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
             )

@@ -29,6 +29,15 @@ LINES = (
     Case("line-batched", "lmk,lnk->lmn", {"l": 3, "m": 1100, "n": 840, "k": 40}),
     Case("line-turned", "km,kn->nm", {"m": 1096, "n": 1032, "k": 48}),
 )
+# Blocks that keep to one line of tiles: either role, rows along K and along tiles, K and tiles that end early, two to
+# four lines, permuted modes.
+ONE_LINES = (
+    Case("one-rows", "mk,kn->mn", {"m": 1100, "n": 248, "k": 200}),
+    Case("one-turned", "km,kn->nm", {"m": 1400, "n": 376, "k": 216}),
+    Case("one-deep", "mk,nk->mn", {"m": 1300, "n": 256, "k": 392}),
+    Case("one-modes", "lki,jl->kji", {"i": 56, "j": 384, "k": 30, "l": 208}),
+    Case("one-four", "mk,nk->nm", {"m": 960, "n": 512, "k": 192}),
+)
 
 
 def few(facts: ArchFacts, count: int = 2) -> ArchFacts:
@@ -42,7 +51,7 @@ def resident(plan: GemmPlan, facts: ArchFacts, limit: int = 40) -> list[Schedule
     for s in sm90_candidates(plan, few(facts), limit):
         roles = s.roles
         assert roles is not None
-        if roles.resident and not roles.lines:
+        if roles.resident and not (roles.lines or roles.one_line):
             kept = roles.a if roles.resident == "a" else roles.b
             assert kept is not None
             way = (kept.major, kept.map.span, bool(kept.run), bool(kept.repeats))
@@ -61,4 +70,17 @@ def lined(plan: GemmPlan, facts: ArchFacts, limit: int = 60) -> list[Schedule]:
             ways = [(x.major, x.map.span) for x in (roles.a, roles.b) if x is not None]
             deep = (s.box_k.tiles > 1, s.box_k.size < s.block[2])
             kinds.setdefault((roles.resident, roles.ping_pong, roles.d is None, s.exchanged, *ways, *deep), s)
+    return list(kinds.values())
+
+
+def one_lined(plan: GemmPlan, facts: ArchFacts, limit: int = 60) -> list[Schedule]:
+    """One schedule of every kind in which blocks keep to one line of tiles; of four lines, a block each."""
+    kinds: dict[tuple[object, ...], Schedule] = {}
+    for s in sm90_candidates(plan, few(facts, 4), limit):
+        roles = s.roles
+        assert roles is not None
+        if roles.one_line:
+            ways = [(x.major, x.map.span) for x in (roles.a, roles.b) if x is not None]
+            deep = (s.box_k.tiles > 1, s.box_k.size < s.block[2], s.box_k.tiles * s.box_k.size > s.box_k.volume)
+            kinds.setdefault((roles.resident, roles.m_blocks, roles.d is None, s.exchanged, *ways, *deep), s)
     return list(kinds.values())

@@ -167,7 +167,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
     Kept kept(p, kept_barrier(empty));
     Ahead<Traits, typename Index::Boxes> ahead;
     const int end = Group::end(p);
-    for (int t = Group::first(p); t < end; t += Group::step(), ++turn) {
+    for (int t = Group::first(p); t < end; t += Group::step(p), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::boxes(p, id.m, id.n, id.l); });
       auto at = from_lane(ahead.found_, turn % 32);
       kept.template fetch<Index>(p, t, at, start + kKept);
@@ -212,7 +212,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
       if (group == 1) named_arrive(kOrder, 256);
     }
     const int end = Group::end(p);
-    for (int t = Group::first(p); t < end; t += Group::step(), ++turn) {
+    for (int t = Group::first(p); t < end; t += Group::step(p), ++turn) {
       // Where the tile lies is nobody's concern here if a warp of its own sends it off.
       const TileId id = Out::kSender ? TileId{0, 0, 0, 0} : blocks.locate(p, t);
       const int first = id.slice * p.k_tiles_per_slice, last = slice_end(p, id.slice);

@@ -101,7 +101,7 @@ template <class Traits, class Index, class Mma> struct Crossed {
     Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
     uint32 phases = 0;  // bit 0: of slabs, bit 1: of A, bit 2: of the staging buffer (registers are short)
     int slot = 0;
-    for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
+    for (int t = Team::first(p); t < p.tiles; t += Team::step(p)) {
       // K-tiles to come, the last of which may be a part of one.
       const Units units(p, Traits::kSplit ? Team().locate(p, t).slice : 0);
       int left = units.count_;

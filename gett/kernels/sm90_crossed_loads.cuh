@@ -63,7 +63,7 @@ template <class Traits, class Index> struct CrossedLoads {
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     uint32 phase = 1, phase_free = 0;
     const Team team;
-    for (int t = Team::first(p); t < p.tiles; t += Team::step(), phase_free ^= 1) {
+    for (int t = Team::first(p); t < p.tiles; t += Team::step(p), phase_free ^= 1) {
       const TileId id = team.locate(p, t);
       const auto at = Index::boxes_a(p, id.m, id.n, id.l);
       const Units units(p, id.slice);
@@ -98,7 +98,7 @@ template <class Traits, class Index> struct CrossedLoads {
     const Team team;
     const uint32 there = address_at(start, team.n_ ^ 1) - start;
     uint32 phase = 0;
-    for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
+    for (int t = Team::first(p); t < p.tiles; t += Team::step(p)) {
       const int count = Units(p, team.locate(p, t).slice).count_;
       for (int at_k = 0; at_k < count; ++at_k, phase ^= 1) {
 #pragma unroll 1
@@ -132,7 +132,7 @@ template <class Traits, class Index> struct CrossedLoads {
     int slot = 0;
     uint32 phase = 1;
     const Team team;
-    for (int t = Team::first(p); t < p.tiles; t += Team::step()) {
+    for (int t = Team::first(p); t < p.tiles; t += Team::step(p)) {
       const TileId id = team.locate(p, t);
       const auto at = Index::boxes_b(p, id.m, id.n, id.l);
       const Units units(p, id.slice);

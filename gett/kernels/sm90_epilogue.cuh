@@ -137,7 +137,7 @@ template <class Traits, class Index> struct Epilogue {
     int turn = 0;
     Ahead<Traits, typename Index::Place> ahead;
     const int end = Cluster<Traits>::end(p);
-    for (int t = Cluster<Traits>::first(p); t < end; t += Cluster<Traits>::step(), ++turn) {
+    for (int t = Cluster<Traits>::first(p); t < end; t += Cluster<Traits>::step(p), ++turn) {
       ahead.next(p, t, turn, lane, [&](const TileId& id) { return Index::place(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && turn % Traits::kConsumers != group) continue;
       const auto place = from_lane(ahead.found_, turn % 32);

@@ -1,12 +1,13 @@
-// The operand that stays in shared memory, and for how long: for all of a block's tiles, fetched once, or (kKeepLines)
-// for those of a line of tiles that need the same rows of it. Then the block's tiles are neighbours, a line's rows lie in
-// one of two places, and the producer fetches those of the next line while the warpgroups multiply with these.
+// The operand that stays in shared memory, and for how long: for all of a block's tiles, fetched once (the whole operand,
+// or, kOneLine, the rows of the line that all of them are in), or (kKeepLines) for those of a line of tiles that need the
+// same rows of it. In the last case the block's tiles are neighbours, a line's rows lie in one of two places, and the
+// producer fetches those of the next line while the warpgroups multiply with these.
 //
 // The producer and every warpgroup walk the block's tiles with a `Keep` of their own, so all know the line without a
 // word. Barriers of a place: `full`, when its rows have arrived, and `empty`, when all warpgroups are past its line. A
 // warpgroup is past a line when it comes to a tile of another one, so it cannot fall two lines behind the producer.
 #pragma once
-#include "gett/sm90_ptx.cuh"
+#include "gett/sm90_cluster.cuh"
 
 namespace gett {
 
@@ -26,8 +27,7 @@ template <class Traits, int kPitch> struct Keep {
       }
   }
   template <class Params> GETT_DEVICE Keep(const Params& p, uint32 bars) : bars_(bars) {
-    constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN;
-    if constexpr (Traits::kKeepLines) length_ = Traits::kKeepA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
+    if constexpr (Traits::kKeepLines) length_ = Cluster<Traits>::length(p);
   }
   GETT_DEVICE int slot() const { return Traits::kKeepLines ? line_ & 1 : 0; }
   GETT_DEVICE uint32 bar() const { return bars_ + slot() * 16; }

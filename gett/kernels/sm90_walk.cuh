@@ -21,7 +21,7 @@ template <class Traits, class Found> struct Ahead {
   Found found_;
   template <class Params, class F> GETT_DEVICE void next(const Params& p, int t, int turn, int lane, F&& find) {
     if (turn % 32) return;
-    const int own = t + lane * Cluster<Traits>::step();
+    const int own = t + lane * Cluster<Traits>::step(p);
     id_ = Cluster<Traits>().locate(p, own < Cluster<Traits>::end(p) ? own : t);
     found_ = find(id_);
   }

@@ -29,6 +29,7 @@ PADDED = 0.1  # share of the padded outputs that shows in the time though waves 
 KEPT, KEPT_BESIDE_LINES = 0.97, 1.01  # what stays helps more than copies say, if the other's rows are no whole lines
 SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
 LINES = 1.15  # blocks far apart in D write slower than neighbours do
+ONE_LINE = 0.83  # what keeping to one line of tiles brings beyond the copies that it saves (measured)
 READ_LINES, WRITTEN_LINES = 0.1, 0.3  # share in which lines that are read and written in parts show
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
@@ -175,6 +176,9 @@ class Sm90Model(StagingModel):
         wide = math.prod(shape.cluster)
         tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
         at_once = facts.sm_count // wide * wide
+        if shape.one_line:  # as many for each line
+            lines = (shape.m if shape.resident == "a" else shape.n).box.tiles
+            at_once = facts.sm_count // lines * lines
         clocks_us = facts.clock_ghz * 1e3
         loop, kept = self.loop(shape, tiles), self.kept(shape)
         padded = 1.0 + PADDED * (tiles * rows * parts * bn / (plan.extent_m * plan.extent_n * plan.extent_l) - 1.0)
@@ -211,8 +215,8 @@ class Sm90Model(StagingModel):
 
     def kept(self, shape: Sm90Shape) -> float:
         """What an operand that stays brings beyond the copies that it saves."""
-        if shape.lines or not shape.resident:
-            return LINES if shape.lines else 1.0
+        if shape.lines or shape.one_line or not shape.resident:
+            return LINES if shape.lines else ONE_LINE if shape.one_line else 1.0
         tensor, side = (B, shape.n) if shape.resident == "a" else (A, shape.m)
         modes = (*side.modes, *self.plan.k)
         whole = any(s.strides[tensor] == self.size and s.extent * self.size % LINE == 0 for s in modes)

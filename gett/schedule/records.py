@@ -194,6 +194,7 @@ class WarpRoles:
         c: Tensor map that brings a tile of C to where D's is staged, laid out as it, or None where there is no C or it
             is added from vectors.
         trade: Set where the cluster's blocks trade halves of their tiles; `d` is then the map of what one of them has.
+        one_line: Whether it stays for a single line of tiles, out of which all of the block's tiles are.
     """
 
     consumers: int
@@ -216,6 +217,7 @@ class WarpRoles:
     alone: bool = False
     c: TmaMap | None = None
     trade: Trade | None = None
+    one_line: bool = False
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

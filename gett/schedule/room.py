@@ -81,7 +81,7 @@ def divide(capacity: int, stage: int, store: int, k_tiles: int, single: bool, tr
     return Room(stages, fixed + stages * stage + store) if stages >= 2 else None
 
 
-def divide_kept(capacity: int, stage: int, store: int, kept: int, whole: int) -> Room | None:
+def divide_kept(capacity: int, stage: int, store: int, kept: int, whole: int | None) -> Room | None:
     """The same where one operand stays, in `kept` bytes; None where that costs stages.
 
     Args:
@@ -89,10 +89,11 @@ def divide_kept(capacity: int, stage: int, store: int, kept: int, whole: int) ->
         stage: Bytes of a stage without it.
         store: As in `divide`.
         kept: Bytes of the operand that stays.
-        whole: Bytes that a stage of both operands would take.
+        whole: Bytes that a stage of both operands would take; None where fewer stages than of those do not matter.
     """
     room = capacity - ALIGN - store
-    if (room - kept - _barriers(DEEP) - KEPT) // stage < min(DEEP, (room - _barriers(DEEP)) // whole):
+    beside = (room - kept - _barriers(DEEP) - KEPT) // stage
+    if whole is not None and beside < min(DEEP, (room - _barriers(DEEP)) // whole):
         return None
     fixed = kept + _barriers(DEEPEST) + KEPT
     stages = min(DEEPEST, (room - fixed) // stage)

@@ -16,7 +16,7 @@ from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import SHARING, cluster_tiles, share
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles
-from gett.schedule.resident import kept_bytes, may_stay, may_stay_for_lines, small_operands, staged_bytes
+from gett.schedule.resident import kept_bytes, one_line_pace, small_operands, staged_bytes, staying
 from gett.schedule.room import divide, divide_kept, store_bytes
 from gett.schedule.sm90_maps import TYPES, c_map, d_map, operand_move
 from gett.schedule.sm90_shape import STEP, Roles, Side, Sm90Shape
@@ -158,19 +158,8 @@ class _Search(Space):
                     yield shape
 
     def resident(self, shape: Sm90Shape) -> list[Sm90Shape]:
-        """The same tile with a small operand that stays in shared memory, or its rows for a line of tiles."""
-        tiles = shape.m.box.tiles * shape.n.box.tiles * self.plan.extent_l
-        sides = {"a": shape.m, "b": shape.n}
-        limits = shape.k, self.size, tiles, self.facts.sm_count
-        found = [replace(shape, resident=name) for name in self.small if may_stay(name, sides[name], *limits)][:1]
-        if found or shape.part is not None:
-            return found
-        lines = shape.k, self.size, self.plan.extent_l, self.facts.sm_count
-        return [
-            replace(shape, resident=name, lines=True)
-            for name, other in (("a", "b"), ("b", "a"))
-            if may_stay_for_lines(name, sides[name], sides[other], *lines)
-        ]
+        """The same tile with an operand that stays in shared memory, whole or the rows of a line of tiles."""
+        return staying(shape, self.small, self.size, self.plan.extent_l, self.facts.sm_count)
 
     def movable(self, tensor: int, sides: Iterable[Side], boxes_k: Sequence[Box]) -> bool:
         """Whether tensor maps move an operand at all: that takes less time to find out than to estimate all choices."""
@@ -222,16 +211,19 @@ class _Search(Space):
         capacity = self.facts.smem_per_block
         if shape.resident:
             which = "ab".index(shape.resident)
-            if shape.lines and split > 1:
+            if (shape.lines or shape.one_line) and split > 1:
                 return None
             kept = kept_bytes(shape.resident, rows[which], deep[which], box_k.tiles * (2 if shape.lines else 1))
-            room = divide_kept(capacity, stage, store, kept, staged_bytes("", rows, deep))
+            room = divide_kept(capacity, stage, store, kept, None if shape.one_line else staged_bytes("", rows, deep))
         else:
             # C must have a place while the stages are read.
             single = self.single(shape) and d is not None and added is None
             single &= shape.part is None and not roles.ping_pong
             room = divide(capacity, stage, store, box_k.tiles, single, shape.trade)
         if room is None or (shape.trade and not room.alone):
+            return None
+        pace = one_line_pace(shape, room.stages * stage) if shape.one_line else 1.0
+        if pace is None:
             return None
         return Schedule(
             family="sm90", arch=self.facts.arch, block=block, warps=(4 * (roles.consumers + 1), 1),
@@ -241,12 +233,13 @@ class _Search(Space):
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, shape.cluster,
-                resident=shape.resident, lines=shape.lines, parts=shape.parts, alone=room.alone,
-                c=added, trade=traded.trade if traded is not None else None,
+                resident=shape.resident, lines=shape.lines, one_line=shape.one_line, parts=shape.parts,
+                alone=room.alone, c=added, trade=traded.trade if traded is not None else None,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.
             estimate_us=best.us
+            * pace
             * self.ease(shape, (a.map, b.map, d))
             * self.haste(best.bound, tiles, room.stages, stage, block[2], box_k.tiles)
             * (1.0 if room.stages >= 3 or (best.bound == "DRAM" and stage >= IN_FLIGHT) else 1.2),
@@ -257,6 +250,7 @@ class _Search(Space):
             + (", which trade halves of D's" if shape.trade else "")
             + (f", {shape.resident.upper()} resident" if shape.resident else "")
             + (" for a line of tiles" if shape.lines else "")
+            + (" for its one line of tiles" if shape.one_line else "")
             + (f", {shape.parts} of them a tile of D" if shape.part is not None else ""),
         )  # fmt: skip
 
@@ -282,7 +276,7 @@ class _Search(Space):
 
     def raster(self, shape: Sm90Shape, bound: str, tiles: int) -> int:
         """Rows of tiles that are visited together."""
-        if shape.lines:
+        if shape.lines or shape.one_line:
             return 1 if shape.resident == "a" else shape.m.box.tiles
         rows = SQUARE
         if tiles > self.facts.sm_count and bound in ("tensor cores", "shared memory"):

@@ -70,6 +70,7 @@ class Sm90Shape:
         part: What the accumulators hold of M's box, where several tiles of A make one of D.
         added: Whether a tensor map may bring C, if its strides let one.
         trade: Whether the two blocks of a cluster trade halves of their tiles of D.
+        one_line: Whether it stays for a single line of tiles, which a block keeps to.
     """
 
     roles: Roles
@@ -83,6 +84,7 @@ class Sm90Shape:
     part: Side | None = None
     added: bool = False
     trade: bool = False
+    one_line: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:

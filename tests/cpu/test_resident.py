@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -13,7 +13,7 @@ from gett.codegen.render import render_kernel
 from gett.explain import explain_gemm
 from gett.jit import compile_kernel, resources
 from gett.plan import GemmPlan, make_gemm_plan
-from gett.schedule.archs import arch_facts
+from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.records import BulkMove, Schedule
 from gett.schedule.resident import MOST, kept_bytes, kept_pitch
 from gett.schedule.sm90 import sm90_candidates
@@ -24,7 +24,7 @@ from tests.cases import DENSE, Case
 from tests.clusters import clustered
 from tests.cpu.test_cluster import places, read_at
 from tests.cpu.test_d_box import coordinates
-from tests.resident import CASES, LINES, few, lined, resident
+from tests.resident import CASES, LINES, ONE_LINES, few, lined, one_lined, resident
 
 FACTS = arch_facts("sm_90a")
 
@@ -129,7 +129,7 @@ def test_an_operand_stays_only_where_every_tile_needs_it() -> None:
         plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
         for s in sm90_candidates(plan, FACTS, 60):
             assert s.roles is not None
-            assert s.roles.lines or not s.roles.resident
+            assert s.roles.lines or s.roles.one_line or not s.roles.resident
 
 
 def test_the_schedule_is_said_and_kept() -> None:
@@ -179,16 +179,84 @@ def test_lines_of_tiles_are_walked_one_by_one() -> None:
     assert kinds >= {"a", "b", True, False, "turns", "together", "tail", "full"}
 
 
-def test_kernels_of_lines_compile_and_agree_on_the_layout(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_that_keep_to_one_line() -> None:
+    kinds = set()
+    for case in ONE_LINES:
+        plan = make_gemm_plan(case.contraction("float16"))
+        found = one_lined(plan, FACTS)
+        assert found, case
+        for s in found:
+            assert s.roles is not None
+            assert (s.roles.cluster, s.split_k, s.roles.lines, s.roles.ping_pong) == ((1, 1), 1, False, False)
+            name, _, box = kept(s)
+            assert 1 < box.tiles <= s.blocks, "every line has a block"
+            assert s.group_m == (1 if name == "a" else s.box_m.tiles)
+            kinds |= {name, box.tiles, "tail" if s.box_k.size < s.block[2] else "full"}
+            kinds.add("short" if s.box_k.tiles * s.box_k.size > s.box_k.volume else "whole")
+            assert ", once for the block's one line of tiles" in explain_gemm(plan, s)
+            assert "for its one line of tiles" in s.reason
+            assert decode(Schedule, encode(s)) == s
+    assert kinds >= {"a", "b", 2, 3, 4, "tail", "full", "short", "whole"}
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "extents"),
+    [
+        ("lmk,lnk->lmn", {"l": 2, "m": 5000, "n": 256, "k": 256}),  # each batch has rows of its own
+        ("mk,kn->mn", {"m": 5000, "n": 192, "k": 256}),  # a third of a second line would be padding
+        ("mk,kn->mn", {"m": 5000, "n": 256, "k": 96}),  # so few k that D is what takes time
+        ("mk,kn->mn", {"m": 400, "n": 256, "k": 256}),  # too few tiles
+        ("mk,kn->mn", {"m": 5000, "n": 256, "k": 1024}),  # its rows do not fit
+    ],
+)
+def test_blocks_keep_to_one_line_only_where_it_gains(subscripts: str, extents: dict[str, int]) -> None:
+    plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
+    for s in sm90_candidates(plan, few(FACTS, 6), 60):
+        assert s.roles is not None
+        if s.roles.one_line:
+            _, _, box = kept(s)
+            assert box.tiles * box.size <= 1.07 * box.volume
+            assert extents["k"] == 256
+            assert (extents["n"], extents["m"]) == (192, 5000)
+
+
+def test_the_model_takes_one_line_where_it_was_measured_faster() -> None:
+    for subscripts, extents in (
+        ("lki,jl->kji", {"i": 384, "j": 376, "k": 376, "l": 384}),
+        ("mk,kn->nm", {"m": 150000, "n": 384, "k": 384}),
+        ("mk,nk->mn", {"m": 80000, "n": 768, "k": 384}),
+    ):
+        plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
+        roles = sm90_candidates(plan, FACTS)[0].roles
+        assert roles is not None
+        assert roles.one_line
+    for subscripts, extents in (
+        ("km,kn->mn", {"m": 150000, "n": 256, "k": 128}),
+        ("mk,nk->mn", {"m": 60000, "n": 512, "k": 512}),
+    ):
+        plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
+        roles = sm90_candidates(plan, FACTS)[0].roles
+        assert roles is not None
+        assert not roles.one_line
+
+
+@pytest.mark.parametrize(("cases", "find", "places"), [(LINES, lined, 2), (ONE_LINES, one_lined, 1)])
+def test_kernels_of_lines_compile_and_agree_on_the_layout(
+    tmp_path: object,
+    monkeypatch: pytest.MonkeyPatch,
+    cases: tuple[Case, ...],
+    find: Callable[[GemmPlan, ArchFacts], list[Schedule]],
+    places: int,
+) -> None:
     monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
     jobs = []
-    for case in LINES:
+    for case in cases:
         plan = make_gemm_plan(case.contraction("float16"))
-        for schedule in lined(plan, FACTS)[:2]:
+        for schedule in find(plan, FACTS)[:2]:
             kernel = render_kernel(plan, schedule)
             name, move, box = kept(schedule)
             rows, deep = room(move, box), row_bytes(move, schedule.block[2], 2)
-            whole = kept_bytes(name, rows, deep, 2 * schedule.box_k.tiles)
+            whole = kept_bytes(name, rows, deep, places * schedule.box_k.tiles)
             check = f'static_assert(Kernel::kKeepPitch == {kept_pitch(rows, deep)}, "pitch");\n'
             check += f'static_assert(Kernel::kKeepBytes == {whole}, "room");\n'
             jobs.append(replace(kernel.source, text=kernel.source.text + check))

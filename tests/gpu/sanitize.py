@@ -30,7 +30,7 @@ from tests.gpu.support import Problem, compile_ahead, describe, device_facts, ge
 from tests.parted import CASES as PARTED
 from tests.parted import parted
 from tests.resident import CASES as RESIDENT
-from tests.resident import LINES, lined, resident
+from tests.resident import LINES, ONE_LINES, lined, one_lined, resident
 from tests.traded import CASES as TRADED
 from tests.traded import traded
 
@@ -79,7 +79,10 @@ def problems() -> list[Problem]:
     out = [Problem(c, "float16") for c in GATHERED] + [Problem(c, d) for c in SMALL for d in ("float16", "complex64")]
     out += [Problem(K_MAJOR, "float64"), Problem(MN_MAJOR, "float32", "tf32"), Problem(ODD, "int8")]
     out += [Problem(c, "float16", "ieee", DENSE) for c in (K_MAJOR, SPLIT)] + [Problem(ODD, "float32", "ieee", DENSE)]
-    out += [Problem(c, "float16") for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *PARTED, *ALONE, *TRADED[1:3])]
+    out += [
+        Problem(c, "float16")
+        for c in (*STAGED, *TAILED, *RESIDENT, *LINES[:3], *ONE_LINES[:2], *PARTED, *ALONE, *TRADED[1:3])
+    ]
     out += [Problem(c, "float16") for c in (CROSSED_APART, CROSSED_SHARED)]
     out += [Problem(case, "float16", "ieee", layout) for case, layout in WITH_C if case.name in ADDED]
     return out + [Problem(c, "float32") for c in STREAMS]
@@ -101,6 +104,7 @@ def chosen(problem: Problem) -> list[Schedule]:
     planning = device_facts().planning
     stays = resident(gemm_plan(problem), planning)[:3] if problem.case in RESIDENT else []
     stays += lined(gemm_plan(problem), planning)[:2] if problem.case in LINES else []
+    stays += one_lined(gemm_plan(problem), planning)[:2] if problem.case in ONE_LINES else []
     parts = parted(gemm_plan(problem), planning)[:3] if problem.case in PARTED else []
     lone = alone(gemm_plan(problem), planning)[:3] if problem.case in ALONE else []
     trades = traded(gemm_plan(problem), planning)[:2] if problem.case in TRADED else []

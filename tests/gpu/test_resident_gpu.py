@@ -10,7 +10,7 @@ import pytest
 from tests.cases import DENSE, Case
 from tests.clusters import clustered
 from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, run_case
-from tests.resident import CASES, LINES, lined, resident
+from tests.resident import CASES, LINES, ONE_LINES, lined, one_lined, resident
 
 
 def problem(case: Case, dtype: str = "float16") -> Problem:
@@ -55,6 +55,27 @@ def test_rows_of_a_line_stay_for_its_tiles(cupy: Any, case: Case) -> None:
 def test_lines_with_an_added_operand(cupy: Any) -> None:
     added = Problem(problem(LINES[2]).case, "float16", c=DENSE)
     found = lined(gemm_plan(added), device_facts().planning)
+    assert found
+    for schedule in found[:4]:
+        run_case(cupy, added, schedule, alpha=2, beta=3)
+
+
+@pytest.mark.parametrize("case", ONE_LINES, ids=lambda c: c.name)
+def test_blocks_keep_to_one_line(cupy: Any, case: Case) -> None:
+    found = one_lined(gemm_plan(problem(case)), device_facts().planning)
+    assert found
+    for schedule in found[:8]:
+        run_case(cupy, problem(case), schedule)
+        run_case(cupy, problem(case), schedule, alpha=2)
+        run_case(cupy, problem(case), replace(schedule, blocks=7))  # some lines have more blocks than others
+    run_case(
+        cupy, problem(case, "bfloat16"), one_lined(gemm_plan(problem(case, "bfloat16")), device_facts().planning)[0]
+    )
+
+
+def test_one_line_with_an_added_operand(cupy: Any) -> None:
+    added = Problem(problem(ONE_LINES[0]).case, "float16", c=DENSE)
+    found = one_lined(gemm_plan(added), device_facts().planning)
     assert found
     for schedule in found[:4]:
         run_case(cupy, added, schedule, alpha=2, beta=3)

@@ -1,0 +1,79 @@
+"""Which tiles a Hopper block makes, in each of the ways to deal them out: the kernel's own text, run on the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cpu.host_cuda import header, run_host
+
+PROGRAM = r"""
+#define __constant__
+struct Dim { int x; } blockIdx, gridDim;
+static void __syncthreads() {}
+namespace gett {
+inline int cluster_rank() { return 0; }
+inline void cluster_meet() {}
+inline void cluster_sync() {}
+inline void barrier_arrive_at(uint32, uint32) {}
+inline void barrier_arrive(uint32) {}
+}
+HEADERS
+using namespace gett;
+struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
+template <bool Lines, bool One, bool A> struct Traits {
+  static constexpr int kClusterM = 1, kClusterN = 1, kTrade = 1;
+  static constexpr bool kKeepLines = Lines, kOneLine = One, kKeepA = A;
+};
+template <class T> void walk(int m, int n, int blocks) {
+  const Params p = {m, n, T::kKeepA ? 1 : m, 1, m * n};
+  int* made = (int*)calloc(m * n, sizeof(int));
+  int once = 0, lines = 0, most = 0;
+  gridDim.x = blocks;
+  for (int b = 0; b < blocks; ++b) {
+    blockIdx.x = b;
+    int own = 0, seen = 0, last = -1;
+    for (int t = Cluster<T>::first(p); t < Cluster<T>::end(p); t += Cluster<T>::step(p), ++own) {
+      const TileId id = Cluster<T>().locate(p, t);
+      const int line = T::kKeepA ? id.m : id.n;
+      ++made[id.m * n + id.n];
+      seen += line != last;
+      last = line;
+    }
+    lines = max(lines, seen);
+    most = max(most, own);
+  }
+  for (int i = 0; i < m * n; ++i) once += made[i] == 1;
+  printf("%d %d %d %d\n", m * n, once, lines, most);
+  free(made);
+}
+int main() { CALLS }
+"""
+# Tiles along a line, lines, blocks: the first of an H200, others with blocks left over and lines of one tile.
+SHAPES = ((1128, 3, 132), (9, 2, 132), (40, 6, 132), (30, 4, 131), (5, 4, 7), (7, 5, 6), (8, 1, 3), (1, 2, 2))
+
+
+@pytest.mark.parametrize("mode", ["plain", "lines", "one"])
+def test_every_tile_is_one_blocks(tmp_path: Path, mode: str) -> None:
+    text = header("raster.cuh") + header("sm90_cluster.cuh")
+    for known in ("struct TileId { int m, n, l, slice; };", "struct Share { uint32 part, mask; };"):
+        assert known in text
+        text = text.replace(known, "")
+    how = f"{int(mode == 'lines')}, {int(mode == 'one')}"
+    calls = "".join(
+        f"walk<Traits<{how}, false>>({tiles}, {lines}, {blocks});\n"
+        f"walk<Traits<{how}, true>>({lines}, {tiles}, {blocks});\n"
+        for tiles, lines, blocks in SHAPES
+    )
+    out = run_host(tmp_path, PROGRAM.replace("HEADERS", text).replace("CALLS", calls)).decode()
+    found = [[int(x) for x in line.split()] for line in out.splitlines()]
+    assert len(found) == 2 * len(SHAPES)
+    for (count, once, seen, most), (tiles, lines, blocks) in zip(
+        found, [s for s in SHAPES for _ in range(2)], strict=True
+    ):
+        assert once == count == tiles * lines, "each tile is made, and by one block"
+        each = blocks // lines if mode == "one" else blocks
+        assert most == -(-(tiles if mode == "one" else count) // each), "no block has more than its share"
+        if mode == "one":
+            assert seen == 1, "a block's tiles are in one line"
