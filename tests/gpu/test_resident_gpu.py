@@ -68,9 +68,6 @@ def test_blocks_keep_to_one_line(cupy: Any, case: Case) -> None:
         run_case(cupy, problem(case), schedule)
         run_case(cupy, problem(case), schedule, alpha=2)
         run_case(cupy, problem(case), replace(schedule, blocks=7))  # some lines have more blocks than others
-    run_case(
-        cupy, problem(case, "bfloat16"), one_lined(gemm_plan(problem(case, "bfloat16")), device_facts().planning)[0]
-    )
 
 
 def test_one_line_with_an_added_operand(cupy: Any) -> None:
