@@ -21,7 +21,7 @@ from benchmarks.cases import Case
 from benchmarks.progress import bar
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer
-from gett.explain import format_table
+from gett.formatting import format_table
 
 RUNS = (16, 32, 64, 128, 256, 512, 1024)  # bytes
 PIECES = 17  # a pass over memory takes every 17th run; the next passes take the others

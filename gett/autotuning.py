@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gett.api import Step, plan
 from gett.errors import OptionError
-from gett.explain import format_table
+from gett.formatting import format_table
 from gett.frontend.parser import split_arguments
 from gett.frontend.tensors import Casting
 from gett.planning import drop_plans

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gett.cli.device import Place, find_place, why_no_gpu
 from gett.cli.execute import Outcome, execute
 from gett.cli.problem import Problem, parse_problem
-from gett.explain import format_quantity, format_table
+from gett.formatting import format_quantity, format_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gett.cli.execute import Outcome, execute
 from gett.cli.measure import Peaks, time_cpu, time_gpu
 from gett.cli.problem import Problem
 from gett.cli.rivals import find_rivals
-from gett.explain import format_quantity, format_table
+from gett.formatting import format_quantity, format_table
 
 
 def run_run(problem: Problem, device: str | None, precision: str | None, repeat: int | None) -> int:

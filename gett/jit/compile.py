@@ -13,8 +13,9 @@ from importlib import resources as package_data
 from typing import TYPE_CHECKING
 
 from gett.errors import CompileError, MissingPackageError, PoorKernelError
-from gett.jit.diskcache import cache_key, kernel_cache
+from gett.jit.diskcache import kernel_cache
 from gett.jit.elf import resources
+from gett.jit.entries import cache_key
 from gett.jit.nvrtc import Nvrtc, load_nvrtc
 from gett.jit.ptxas import find_faults, first_errors, missing_header, read_usage
 from gett.jit.toolkit import INSTALL_HINT, find_toolkit

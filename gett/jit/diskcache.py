@@ -1,35 +1,31 @@
 """The kernel cache: compiled kernels on disk, and in memory in front of it.
 
-Owns the form of a file, the directory, its size, and what happens when disks fail or processes race. Contents are
-opaque bytes under a key of 32 bytes; what goes into a key is the compiler's to say.
+Owns the directory, its size, and what happens when disks fail or processes race. Contents are opaque bytes under a key
+of 32 bytes; `entries.py` says what a file looks like, and what goes into a key is the compiler's to say.
 
-A file is magic, schema, key, length and digest of the payload, payload. It is written under another name and renamed,
-so a reader sees a whole file or none; whatever is not exactly such a file counts as absent and is written anew. Two
-processes that miss at once both build, and the later rename wins with equal contents.
+A file is written under another name and renamed, so a reader sees a whole file or none; whatever is not exactly such a
+file counts as absent and is written anew. Two processes that miss at once both build, and the later rename wins with
+equal contents.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
-import struct
 import sys
 import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gett.env import Environment, read_environment
 from gett.errors import KernelCacheWarning
+from gett.jit.entries import pack_entry, unpack_entry
 
-SCHEMA = 1
-_MAGIC = b"gettkrnl"
-_HEADER = struct.Struct("<8sI32sQ32s")
 _ENTRY_NAME = re.compile(r"[0-9a-f]{64}\.kernel")
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{64}\.\d+\.[0-9a-f]{16}\.tmp")
 _STALE_SECONDS = 3600.0  # a file half written by a process that died; also how coarsely uses are recorded
@@ -62,35 +58,6 @@ class KernelCacheInfo:
     memory_hits: int
     disk_hits: int
     misses: int
-
-
-def cache_key(fields: Mapping[str, str | bytes]) -> bytes:
-    """Return the key of a kernel that is determined by `fields`, in their order, and by the schema.
-
-    Labels and values are hashed with their lengths, so no two different lists of fields feed the hash alike.
-    """
-    digest = hashlib.blake2b(digest_size=32)
-    for part in ("schema", str(SCHEMA), *(part for field in fields.items() for part in field)):
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.digest()
-
-
-def pack_entry(key: bytes, payload: bytes) -> bytes:
-    """Return the contents of the file that holds `payload` under `key`."""
-    return _HEADER.pack(_MAGIC, SCHEMA, key, len(payload), _digest(payload)) + payload
-
-
-def unpack_entry(key: bytes, data: bytes) -> bytes | None:
-    """Return the payload of a file's contents, or None if they are not whole, not ours, or of another key."""
-    if len(data) < _HEADER.size:
-        return None
-    magic, schema, stored_key, length, digest = _HEADER.unpack_from(data)
-    payload = data[_HEADER.size :]
-    if (magic, schema, stored_key, length) != (_MAGIC, SCHEMA, key, len(payload)) or digest != _digest(payload):
-        return None
-    return payload
 
 
 class KernelCache:
@@ -331,10 +298,6 @@ def default_directory(environment: Environment) -> Path | None:
     if base is None:
         base = Path(os.path.expanduser("~"), ".cache")
     return base / "gett" if base.is_absolute() else None
-
-
-def _digest(payload: bytes) -> bytes:
-    return hashlib.blake2b(payload, digest_size=32).digest()
 
 
 def _warn(reason: str) -> None:

@@ -1,7 +1,8 @@
 """Running compiled plans: the driver, device facts, launches, executables. CuPy is imported only on use."""
 
 from gett.runtime.device import DeviceFacts, device_facts, gpu_available, nominal_facts
-from gett.runtime.executable import GpuExecutable, build_executable, release_modules
+from gett.runtime.executable import GpuExecutable, build_executable
+from gett.runtime.modules import release_modules
 
 __all__ = [
     "DeviceFacts",

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from gett.codegen.records import Kernel
 from gett.errors import MissingPackageError
-from gett.jit.diskcache import KernelCache, cache_key, kernel_cache
+from gett.jit.diskcache import KernelCache, kernel_cache
+from gett.jit.entries import cache_key
 from gett.jit.toolkit import find_toolkit
 from gett.plan import GemmPlan
 from gett.runtime.device import DeviceFacts

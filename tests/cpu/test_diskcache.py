@@ -16,8 +16,9 @@ import pytest
 
 from gett.env import Environment, read_environment
 from gett.errors import KernelCacheWarning, OptionError
-from gett.jit import cache_cli, diskcache
-from gett.jit.diskcache import KernelCache, cache_key, default_directory, kernel_cache, pack_entry, unpack_entry
+from gett.jit import cache_cli, diskcache, entries
+from gett.jit.diskcache import KernelCache, default_directory, kernel_cache
+from gett.jit.entries import cache_key, pack_entry, unpack_entry
 
 KEY = cache_key({"name": "one"})
 OTHER_KEY = cache_key({"name": "two"})
@@ -76,7 +77,7 @@ def test_every_flipped_byte_is_absent() -> None:
 
 def test_another_schema_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pack_entry(KEY, PAYLOAD)
-    monkeypatch.setattr(diskcache, "SCHEMA", diskcache.SCHEMA + 1)
+    monkeypatch.setattr(entries, "SCHEMA", entries.SCHEMA + 1)
     assert unpack_entry(KEY, data) is None
     assert cache_key({"name": "one"}) != KEY
 
@@ -310,7 +311,8 @@ def test_a_build_that_fails_is_tried_again(tmp_path: Path) -> None:
 WRITER = """
 import sys, time
 from pathlib import Path
-from gett.jit.diskcache import KernelCache, cache_key
+from gett.jit.diskcache import KernelCache
+from gett.jit.entries import cache_key
 directory, go = Path(sys.argv[1]), Path(sys.argv[2])
 print("ready", flush=True)
 while not go.exists():

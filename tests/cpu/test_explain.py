@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gett
-from gett.explain import explain_gemm, explain_path, format_bytes, format_quantity, format_table
+from gett.explain import explain_gemm, explain_path
+from gett.formatting import format_bytes, format_quantity, format_table
 from gett.frontend.contraction import Contraction, Operand
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.schedule.records import Access, BulkMove, Schedule, Split, StageSteps, WarpRoles

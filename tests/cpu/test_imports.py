@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "layouts",
     "gett.errors",
-    "gett.env",
+    "gett.env gett.formatting",
     "gett.frontend",
     "gett.plan",
     "gett.cpu gett.schedule",

@@ -22,7 +22,8 @@ from gett.runtime import device as device_module
 from gett.runtime import driver as driver_module
 from gett.runtime.device import CupyHost, read_facts, require_cupy
 from gett.runtime.driver import ERROR_INVALID_CONTEXT, Driver, LaunchAttribute, LaunchConfig, describe_error
-from gett.runtime.executable import GpuExecutable, load_module, release_modules, runs_on
+from gett.runtime.executable import GpuExecutable, runs_on
+from gett.runtime.modules import load_module, release_modules
 from gett.runtime.tensormap import MAP_BYTES, TensorMap
 from gett.schedule.archs import ARCHS, arch_facts, arch_of
 

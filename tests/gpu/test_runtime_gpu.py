@@ -19,7 +19,8 @@ from gett.jit import compile_kernel
 from gett.plan import make_gemm_plan
 from gett.runtime.device import CupyHost, device_facts
 from gett.runtime.driver import load_driver
-from gett.runtime.executable import GpuExecutable, release_modules
+from gett.runtime.executable import GpuExecutable
+from gett.runtime.modules import release_modules
 
 # d[i] = alpha * a[i] + 10 * b[i] + beta * c[i], through dynamic shared memory read backwards.
 SOURCE = """
