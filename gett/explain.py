@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 # move 5 to 15 GB/s each.
 CPU_RIDGE = 8.0
 
+_ONCE = {
+    "": ", whole and once a block",
+    "own": ", once for the block's one line of tiles",
+    "each": ", once for a line of tiles",
+}
+
 
 def explain(plan: ContractionPlan) -> str:
     """A whole plan as text: a heading, opt_einsum's path where there is one, then one section a step."""
@@ -179,8 +185,7 @@ def _schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[tuple[str, str]]
         elif move is not None:
             shared = f", shared by {move.shared} blocks" if move.shared > 1 else ""
             if roles is not None and roles.resident == name.lower():
-                line = ", once for a line of tiles" if roles.lines else ", once for the block's one line of tiles"
-                shared += line if roles.lines or roles.one_line else ", whole and once a block"
+                shared += _ONCE[roles.line]
             facts.append(
                 (f"load {name}", f"by tensor map, {move.major}-major, {_describe_map(move.map, move)}{shared}")
             )

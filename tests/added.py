@@ -43,6 +43,6 @@ def added(plan: GemmPlan, facts: ArchFacts, limit: int = 40) -> list[Schedule]:
         if roles.c is not None:
             assert roles.d is not None
             stage = (roles.stage.put, roles.stage.chunk, roles.stage.span, roles.c.slabs > 1, s.box_m.size < s.block[0])
-            makers = (roles.ping_pong, roles.m_blocks, roles.parts > 1, roles.resident, roles.lines)
+            makers = (roles.ping_pong, roles.m_blocks, roles.parts > 1, roles.resident, roles.line)
             kinds.setdefault((*stage, *makers, roles.c.box == roles.d.box), s)
     return list(kinds.values())

@@ -51,7 +51,7 @@ def resident(plan: GemmPlan, facts: ArchFacts, limit: int = 40) -> list[Schedule
     for s in sm90_candidates(plan, few(facts), limit):
         roles = s.roles
         assert roles is not None
-        if roles.resident and not (roles.lines or roles.one_line):
+        if roles.resident and not roles.line:
             kept = roles.a if roles.resident == "a" else roles.b
             assert kept is not None
             way = (kept.major, kept.map.span, bool(kept.run), bool(kept.repeats))
@@ -66,7 +66,7 @@ def lined(plan: GemmPlan, facts: ArchFacts, limit: int = 60) -> list[Schedule]:
     for s in sm90_candidates(plan, few(facts, 3), limit):
         roles = s.roles
         assert roles is not None
-        if roles.lines:
+        if roles.line == "each":
             ways = [(x.major, x.map.span) for x in (roles.a, roles.b) if x is not None]
             deep = (s.box_k.tiles > 1, s.box_k.size < s.block[2])
             kinds.setdefault((roles.resident, roles.ping_pong, roles.d is None, s.exchanged, *ways, *deep), s)
@@ -79,7 +79,7 @@ def one_lined(plan: GemmPlan, facts: ArchFacts, limit: int = 60) -> list[Schedul
     for s in sm90_candidates(plan, few(facts, 4), limit):
         roles = s.roles
         assert roles is not None
-        if roles.one_line:
+        if roles.line == "own":
             ways = [(x.major, x.map.span) for x in (roles.a, roles.b) if x is not None]
             deep = (s.box_k.tiles > 1, s.box_k.size < s.block[2], s.box_k.tiles * s.box_k.size > s.box_k.volume)
             kinds.setdefault((roles.resident, roles.m_blocks, roles.d is None, s.exchanged, *ways, *deep), s)

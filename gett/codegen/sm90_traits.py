@@ -57,8 +57,8 @@ def sm90_traits(
   static constexpr bool kGather = {cpp_bool(bool(gathered(roles)))};
   static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
   static constexpr int kTransactionBytes = {sum(bytes_of.values())};
-  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.lines)};
-  static constexpr bool kOneLine = {cpp_bool(roles.one_line)};
+  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.line == "each")};
+  static constexpr bool kOneLine = {cpp_bool(roles.line == "own")};
   static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
   static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
   static constexpr bool kLoadC = {cpp_bool(roles.c is not None)};

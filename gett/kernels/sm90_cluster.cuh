@@ -69,25 +69,26 @@ template <class Traits> struct Cluster {
   template <class Params> static GETT_DEVICE int first(const Params& p) {
     const int own = blockIdx.x / kSize;
     if constexpr (Traits::kOneLine) {
-      const int lines = p.tiles / length(p);
-      return own < lines * step(p) ? own % lines * length(p) + own / lines : p.tiles;
+      const int count = lines(p);
+      return own < count * step(p) ? own % count * length(p) + own / count : p.tiles;
     }
     return Traits::kKeepLines ? share_of(p, own) : kSize == 2 && gridDim.x == 132 ? kNeighbour[own] : own;
   }
   template <class Params> static GETT_DEVICE int end(const Params& p) {
     const int own = blockIdx.x / kSize;
-    if constexpr (Traits::kOneLine) return (own % (p.tiles / length(p)) + 1) * length(p);
+    if constexpr (Traits::kOneLine) return (own % lines(p) + 1) * length(p);
     return Traits::kKeepLines ? share_of(p, own + 1) : p.tiles;
   }
   template <class Params> static GETT_DEVICE int step(const Params& p) {
     const int clusters = gridDim.x / kSize;
-    if constexpr (Traits::kOneLine) return clusters / (p.tiles / length(p));
+    if constexpr (Traits::kOneLine) return clusters / lines(p);
     return Traits::kKeepLines ? 1 : clusters;
   }
   // Clusters along a line of tiles, which need the same rows of the operand that stays.
   template <class Params> static GETT_DEVICE int length(const Params& p) {
     return Traits::kKeepA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
   }
+  template <class Params> static GETT_DEVICE int lines(const Params& p) { return p.tiles / length(p); }
   template <class Params> static GETT_DEVICE int share_of(const Params& p, int block) {
     const int blocks = gridDim.x / kSize, each = p.tiles / blocks;
     return block * each + min(block, p.tiles - each * blocks);

@@ -28,8 +28,8 @@ SHALLOW = 0.02  # share of the time that each stage of only 16 k costs
 PADDED = 0.1  # share of the padded outputs that shows in the time though waves are whole: power, L2
 KEPT, KEPT_BESIDE_LINES = 0.97, 1.01  # what stays helps more than copies say, if the other's rows are no whole lines
 SHORT_TURNS = 1.1  # warpgroups that take turns at products too short to overlap
-LINES = 1.15  # blocks far apart in D write slower than neighbours do
-ONE_LINE = 0.83  # what keeping to one line of tiles brings beyond the copies that it saves (measured)
+# Blocks far apart in D write slower than neighbours do; keeping to one line brings more than the copies that it saves.
+BY_LINE = {"": 1.0, "each": 1.15, "own": 0.83}
 READ_LINES, WRITTEN_LINES = 0.1, 0.3  # share in which lines that are read and written in parts show
 LOOSE = 0.005  # share of the time that one more tiled dimension costs: shorter walks through memory
 # Turns of the warpgroups, and the way from one tile to the next when nothing else holds it up.
@@ -157,7 +157,7 @@ class Sm90Model(StagingModel):
             copy, moved = self.clocks(tensor, side, self.box_of(tensor, shape), shared, reads)
             if name != shape.resident:
                 copied, engine, passed = copied + copy, engine + moved, passed + side.rows
-            elif shape.lines:  # it comes once a line, or a block's share of it
+            elif shape.line == "each":  # it comes once a line, or a block's share of it
                 again = shape.k.tiles * copy / min(reads, tiles / facts.sm_count)
         smem_clocks = (read * bk + passed * shape.k.size) * self.size / SMEM_BYTES_PER_CLOCK / TENSOR_EFFICIENCY
         limits = {"tensor cores": math_clocks, "shared memory": smem_clocks, "L2": copied}
@@ -176,7 +176,7 @@ class Sm90Model(StagingModel):
         wide = math.prod(shape.cluster)
         tiles = cluster_tiles(shape.m.box.tiles, shape.n.box.tiles, shape.cluster) * plan.extent_l * wide
         at_once = facts.sm_count // wide * wide
-        if shape.one_line:  # as many for each line
+        if shape.line == "own":  # as many for each line
             lines = (shape.m if shape.resident == "a" else shape.n).box.tiles
             at_once = facts.sm_count // lines * lines
         clocks_us = facts.clock_ghz * 1e3
@@ -206,7 +206,7 @@ class Sm90Model(StagingModel):
             us *= 1.0 + (SHALLOW * (steps // parts) if bk == 16 else 0.0)
             us *= padded
             us *= kept
-            us *= SHORT_TURNS if shape.roles.ping_pong and k_tiles * bk <= 32 and not shape.lines else 1.0
+            us *= SHORT_TURNS if shape.roles.ping_pong and k_tiles * bk <= 32 and shape.line != "each" else 1.0
             us *= traffic.loose
             if best is None or us < best.us:
                 best = Estimate(us, self.bound(memory, busy, tail, looped, loop.slowest), split)
@@ -215,8 +215,8 @@ class Sm90Model(StagingModel):
 
     def kept(self, shape: Sm90Shape) -> float:
         """What an operand that stays brings beyond the copies that it saves."""
-        if shape.lines or shape.one_line or not shape.resident:
-            return LINES if shape.lines else ONE_LINE if shape.one_line else 1.0
+        if shape.line or not shape.resident:
+            return BY_LINE[shape.line]
         tensor, side = (B, shape.n) if shape.resident == "a" else (A, shape.m)
         modes = (*side.modes, *self.plan.k)
         whole = any(s.strides[tensor] == self.size and s.extent * self.size % LINE == 0 for s in modes)

@@ -187,14 +187,14 @@ class WarpRoles:
         rows: Elements of D's rows, where a tile without a tensor map leaves row by row; 0: in vectors.
         resident: The operand (`"a"` or `"b"`) that a block fetches once, whole, and keeps in shared memory of its own;
             stages then hold the other. Empty where both come with every k-tile.
-        lines: Whether it stays for a line of tiles that need the same rows of it, which a block makes one by one.
+        line: For which tiles it stays: "", for all; or its rows for a line of tiles that need them, `"own"` where all
+            of the block's tiles are out of one line, `"each"` where it makes lines one by one.
         parts: Tiles of A that make one tile of D, neighbours along the last tiled dimension of M's box, which covers
             all of them; the schedule's `block` is one part.
         alone: Whether a block makes one tile of D, staged where the stages were.
         c: Tensor map that brings a tile of C to where D's is staged, laid out as it, or None where there is no C or it
             is added from vectors.
         trade: Set where the cluster's blocks trade halves of their tiles; `d` is then the map of what one of them has.
-        one_line: Whether it stays for a single line of tiles, out of which all of the block's tiles are.
     """
 
     consumers: int
@@ -212,12 +212,11 @@ class WarpRoles:
     crossed: Crossed | None = None
     rows: int = 0
     resident: str = ""
-    lines: bool = False
+    line: str = ""
     parts: int = 1
     alone: bool = False
     c: TmaMap | None = None
     trade: Trade | None = None
-    one_line: bool = False
 
     def way(self, tensor: str) -> BulkMove | Gather:
         """How operand `"a"` or `"b"` arrives."""

@@ -86,9 +86,9 @@ def staying(shape: Sm90Shape, small: tuple[str, ...], size: int, batches: int, s
     for x, y in (("a", "b"), ("b", "a")):
         pair = x, sides[x], sides[y], k, size
         if batches == 1 and not shape.roles.ping_pong and may_stay_for_one_line(*pair, sm_count):
-            found.append(replace(shape, resident=x, one_line=True))
+            found.append(replace(shape, resident=x, line="own"))
         if may_stay_for_lines(*pair, batches, sm_count):
-            found.append(replace(shape, resident=x, lines=True))
+            found.append(replace(shape, resident=x, line="each"))
     return found
 
 

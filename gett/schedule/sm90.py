@@ -211,10 +211,13 @@ class _Search(Space):
         capacity = self.facts.smem_per_block
         if shape.resident:
             which = "ab".index(shape.resident)
-            if (shape.lines or shape.one_line) and split > 1:
+            if shape.line and split > 1:
                 return None
-            kept = kept_bytes(shape.resident, rows[which], deep[which], box_k.tiles * (2 if shape.lines else 1))
-            room = divide_kept(capacity, stage, store, kept, None if shape.one_line else staged_bytes("", rows, deep))
+            kept = kept_bytes(
+                shape.resident, rows[which], deep[which], box_k.tiles * (2 if shape.line == "each" else 1)
+            )
+            both = None if shape.line == "own" else staged_bytes("", rows, deep)
+            room = divide_kept(capacity, stage, store, kept, both)
         else:
             # C must have a place while the stages are read.
             single = self.single(shape) and d is not None and added is None
@@ -222,7 +225,7 @@ class _Search(Space):
             room = divide(capacity, stage, store, box_k.tiles, single, shape.trade)
         if room is None or (shape.trade and not room.alone):
             return None
-        pace = one_line_pace(shape, room.stages * stage) if shape.one_line else 1.0
+        pace = one_line_pace(shape, room.stages * stage) if shape.line == "own" else 1.0
         if pace is None:
             return None
         return Schedule(
@@ -233,8 +236,8 @@ class _Search(Space):
             item_bytes=self.size, exchanged=self.exchanged, splits=splits,
             roles=WarpRoles(
                 roles.consumers, roles.m_blocks, roles.ping_pong, a, b, d, stage_plan, shape.cluster,
-                resident=shape.resident, lines=shape.lines, one_line=shape.one_line, parts=shape.parts,
-                alone=room.alone, c=added, trade=traded.trade if traded is not None else None,
+                resident=shape.resident, line=shape.line, parts=shape.parts, alone=room.alone, c=added,
+                trade=traded.trade if traded is not None else None,
             ),
             blocks=self.facts.sm_count, workspace_bytes=workspace,
             # Two stages hold the loop up.
@@ -249,8 +252,7 @@ class _Search(Space):
             + (f", shared by {math.prod(shape.cluster)} blocks" if shape.cluster != (1, 1) else "")
             + (", which trade halves of D's" if shape.trade else "")
             + (f", {shape.resident.upper()} resident" if shape.resident else "")
-            + (" for a line of tiles" if shape.lines else "")
-            + (" for its one line of tiles" if shape.one_line else "")
+            + {"": "", "own": " for its one line of tiles", "each": " for a line of tiles"}[shape.line]
             + (f", {shape.parts} of them a tile of D" if shape.part is not None else ""),
         )  # fmt: skip
 
@@ -276,7 +278,7 @@ class _Search(Space):
 
     def raster(self, shape: Sm90Shape, bound: str, tiles: int) -> int:
         """Rows of tiles that are visited together."""
-        if shape.lines or shape.one_line:
+        if shape.line:
             return 1 if shape.resident == "a" else shape.m.box.tiles
         rows = SQUARE
         if tiles > self.facts.sm_count and bound in ("tensor cores", "shared memory"):

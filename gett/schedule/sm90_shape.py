@@ -66,11 +66,10 @@ class Sm90Shape:
         filled: Set where `k` has a tail (see tails.py) that copies of an MN-major operand fill with zeros themselves:
             their box of K.
         resident: The operand that stays in shared memory, "" for none.
-        lines: Whether it stays for a line of tiles only.
+        line: For which tiles it stays: "", for all; `"own"` or `"each"` line of them, as in `WarpRoles`.
         part: What the accumulators hold of M's box, where several tiles of A make one of D.
         added: Whether a tensor map may bring C, if its strides let one.
         trade: Whether the two blocks of a cluster trade halves of their tiles of D.
-        one_line: Whether it stays for a single line of tiles, which a block keeps to.
     """
 
     roles: Roles
@@ -80,11 +79,10 @@ class Sm90Shape:
     cluster: tuple[int, int] = (1, 1)
     filled: Box | None = None
     resident: str = ""
-    lines: bool = False
+    line: str = ""
     part: Side | None = None
     added: bool = False
     trade: bool = False
-    one_line: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:

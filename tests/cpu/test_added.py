@@ -74,7 +74,7 @@ def test_every_case_brings_c_by_tensor_map() -> None:
     assert {r.ping_pong for *_, r in found()} == {True, False}
     assert {r.resident for *_, r in found()} == {"", "a", "b"}
     assert {r.parts for *_, r in found()} >= {1, 2, 3}
-    assert {r.lines for *_, r in found()} == {True, False}
+    assert {r.line == "each" for *_, r in found()} == {True, False}
     assert {r.stage.span for *_, r in found()} == {16, 32, 64, 128}
     assert any(not s.box_m.divides(i) for _, _, s, _ in found() for i in range(len(s.box_m.dims)))
     ranks = {maps(r)[0].rank - maps(r)[1].rank for *_, r in found()}

@@ -129,7 +129,7 @@ def test_an_operand_stays_only_where_every_tile_needs_it() -> None:
         plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
         for s in sm90_candidates(plan, FACTS, 60):
             assert s.roles is not None
-            assert s.roles.lines or s.roles.one_line or not s.roles.resident
+            assert s.roles.line == "each" or not s.roles.resident
 
 
 def test_the_schedule_is_said_and_kept() -> None:
@@ -187,7 +187,7 @@ def test_blocks_that_keep_to_one_line() -> None:
         assert found, case
         for s in found:
             assert s.roles is not None
-            assert (s.roles.cluster, s.split_k, s.roles.lines, s.roles.ping_pong) == ((1, 1), 1, False, False)
+            assert (s.roles.cluster, s.split_k, s.roles.line, s.roles.ping_pong) == ((1, 1), 1, "own", False)
             name, _, box = kept(s)
             assert 1 < box.tiles <= s.blocks, "every line has a block"
             assert s.group_m == (1 if name == "a" else s.box_m.tiles)
@@ -213,7 +213,7 @@ def test_blocks_keep_to_one_line_only_where_it_gains(subscripts: str, extents: d
     plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
     for s in sm90_candidates(plan, few(FACTS, 6), 60):
         assert s.roles is not None
-        if s.roles.one_line:
+        if s.roles.line == "own":
             _, _, box = kept(s)
             assert box.tiles * box.size <= 1.07 * box.volume
             assert extents["k"] == 256
@@ -229,7 +229,7 @@ def test_the_model_takes_one_line_where_it_was_measured_faster() -> None:
         plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
         roles = sm90_candidates(plan, FACTS)[0].roles
         assert roles is not None
-        assert roles.one_line
+        assert roles.line == "own"
     for subscripts, extents in (
         ("km,kn->mn", {"m": 150000, "n": 256, "k": 128}),
         ("mk,nk->mn", {"m": 60000, "n": 512, "k": 512}),
@@ -237,7 +237,7 @@ def test_the_model_takes_one_line_where_it_was_measured_faster() -> None:
         plan = make_gemm_plan(Case("x", subscripts, extents).contraction("float16"))
         roles = sm90_candidates(plan, FACTS)[0].roles
         assert roles is not None
-        assert not roles.one_line
+        assert roles.line != "own"
 
 
 @pytest.mark.parametrize(("cases", "find", "places"), [(LINES, lined, 2), (ONE_LINES, one_lined, 1)])

@@ -92,7 +92,7 @@ def chosen(problem: Problem) -> list[Schedule]:
     """The first candidate, the first of every other family and of split K, the table and several batches; clusters."""
     if problem.c is not None and problem.case.name in ADDED:
         adds = added(gemm_plan(problem), device_facts().planning)
-        others = [s for s in adds if s.roles is not None and not s.roles.lines]
+        others = [s for s in adds if s.roles is not None and not s.roles.line]
         return [*adds[:2], *(clustered(replace(s, blocks=4), (2, 1)) for s in others[:1])]
     picked: dict[tuple[object, ...], Schedule] = {}
     for s in candidates(gemm_plan(problem), device_facts().arch):

@@ -75,7 +75,7 @@ def test_d_itself_may_be_c(cupy: Any, case: Case) -> None:
 @pytest.mark.parametrize(("case", "layout"), CASES, ids=IDS)
 def test_blocks_of_a_cluster_bring_their_own(cupy: Any, case: Case, layout: Layout) -> None:
     problem, every = found(case, layout)
-    alike = [s for s in every if s.roles is not None and can_share(s.roles) and not s.roles.lines]
+    alike = [s for s in every if s.roles is not None and can_share(s.roles) and not s.roles.line]
     for schedule, shape in itertools.product(alike[:3], ((2, 1), (1, 2))):
         run_case(cupy, problem, clustered(replace(schedule, blocks=8), shape), alpha=2, beta=3)
 

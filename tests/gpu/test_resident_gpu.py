@@ -67,7 +67,7 @@ def test_blocks_keep_to_one_line(cupy: Any, case: Case) -> None:
     for schedule in found[:8]:
         run_case(cupy, problem(case), schedule)
         run_case(cupy, problem(case), schedule, alpha=2)
-        run_case(cupy, problem(case), replace(schedule, blocks=7))  # some lines have more blocks than others
+        run_case(cupy, problem(case), replace(schedule, blocks=7))  # some blocks have no line
 
 
 def test_one_line_with_an_added_operand(cupy: Any) -> None:
