@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "layouts",
     "gett.errors",
-    "gett.env gett.formatting",
+    "gett.env gett.formatting gett.progress",
     "gett.frontend",
     "gett.plan",
     "gett.cpu gett.schedule",
