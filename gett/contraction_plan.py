@@ -6,6 +6,7 @@ subscripts and makes no decision about kernels.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,11 +18,12 @@ import numpy.typing as npt
 
 from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, convert, cupy_kind
 from gett.checks import check_factors, check_fits, check_out, check_overlap
-from gett.errors import DeviceError, OutputError, ShapeError
+from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
 from gett.exchange import borrow, gather
 from gett.frontend.parser import Spec
-from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec
-from gett.plan import GemmPlan
+from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec, parse_dtype
+from gett.network import AUTOTUNE
+from gett.plan import GemmPlan, itemsize
 from gett.schedule.records import Schedule
 from gett.torch_arrays import torch_library
 
@@ -53,18 +55,22 @@ class Step:
     Attributes:
         name: Its subscripts, e.g. `"bmji,cakm->kjicba"`.
         inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
-        output: Number of the result.
+        output: Number of the result. What is too large for one launch has several steps, which write one result.
+        shape: Extents of the whole result.
         gemm: The plan of this contraction.
         schedule: How a GPU runs it; None on the CPU.
         executable: What runs it where the plan was made for a device of this machine, else None.
+        offsets: Bytes from the address of each tensor (a, b, c, d) to the share that this step works on.
     """
 
     name: str
     inputs: tuple[int, ...]
     output: int
+    shape: tuple[int, ...]
     gemm: GemmPlan
-    schedule: Schedule | None
+    schedule: Schedule | None = None
     executable: Executable | None = field(default=None, compare=False, repr=False)
+    offsets: tuple[int, ...] = (0, 0, 0, 0)
 
 
 class ContractionPlan:
@@ -85,11 +91,13 @@ class ContractionPlan:
         "_convert",
         "_d",
         "_direct",
+        "_done",
         "_layouts",
         "_order",
         "_replan",
         "_request",
         "_scalar",
+        "_settled",
         "_spans",
         "_through_copy",
         "_torch_parts",
@@ -109,7 +117,7 @@ class ContractionPlan:
         path_info: Any,
         d: TensorSpec,
         order: str,
-        bind: Callable[[ContractionPlan], tuple[Executable, ...]],
+        bind: Callable[[Sequence[Step], str, bool], tuple[Step, ...]],
         replan: Callable[[PlanRequest], ContractionPlan],
     ) -> None:
         """Made by `gett.plan`.
@@ -121,7 +129,7 @@ class ContractionPlan:
             path_info: opt_einsum's, or None.
             d: The array that the last step writes.
             order: Memory order of a new result, `"C"` or `"F"`.
-            bind: Makes the executables for the current device.
+            bind: Gives steps executables for the current device.
             replan: Makes the plan of another request.
         """
         self.subscripts = subscripts
@@ -139,8 +147,11 @@ class ContractionPlan:
         self._direct = len(steps) == 1 and not any(self._convert) and (request.c is None or request.c.dtype == d.dtype)
         self._torch_parts: list[Any] | None = None
         self._bound: dict[int, tuple[Executable, ...]] = {}
-        if request.device is not None and all(s.executable is not None for s in steps):
-            self._bound[request.device] = tuple(s.executable for s in steps if s.executable is not None)
+        if request.device is not None:
+            self._bound[request.device] = _executables(steps)
+        last = {i: n for n, step in enumerate(steps) for i in step.inputs}
+        self._done = tuple(tuple(i for i in {*step.inputs} if last[i] == n) for n, step in enumerate(steps))
+        self._settled = request.device is not None or request.arch == "cpu"
 
     @property
     def flops(self) -> int:
@@ -162,21 +173,49 @@ class ContractionPlan:
         """Most memory that intermediates hold at one time; the result does not count."""
         sizes: dict[int, int] = {}
         peak = 0
-        for step in self.steps[:-1]:
-            sizes[step.output] = math.prod(step.gemm.contraction.shape_d) * self.dtype.itemsize
+        for step, done in zip(self.steps, self._done, strict=True):
+            if step.output != self.steps[-1].output:
+                sizes[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
             peak = max(peak, sum(sizes.values()))
-            for i in step.inputs:
+            for i in done:
                 sizes.pop(i, None)
         return peak
 
     def __str__(self) -> str:
-        """The plan as tables: groups, tiles, kernels, bytes, flops."""
+        """The plan as tables: groups, tiles, kernels, bytes, flops; the kernels are compiled where a compiler is."""
         from gett.explain import explain
 
+        with contextlib.suppress(MissingPackageError, CompileError):
+            self.compile()
         return explain(self)
 
     def __repr__(self) -> str:
         return f"<ContractionPlan {self.subscripts} on {self.arch}, {len(self.steps)} steps>"
+
+    def compile(self) -> ContractionPlan:
+        """Compile the kernels of a plan that was made for an architecture, whether or not there is such a GPU.
+
+        A candidate whose kernel turns out poor gives way to the next, so from then on `steps` and the plan's text show
+        the schedules that run. Kernels stay in the cache on disk. Nothing is done twice, and nothing on the CPU.
+
+        Returns:
+            The plan itself.
+
+        Raises:
+            MissingPackageError: NVRTC or CUDA's headers are not installed.
+            CompileError: A kernel cannot be compiled, or the compiler does not know the architecture.
+
+        Example:
+            >>> plan = gett.plan("ij,jk->ik", ((512, 512), "float16"), ((512, 512), "float16"), arch="sm_90a")
+            >>> plan.compile().steps[0].schedule.family  # doctest: +SKIP
+            'sm90'
+        """
+        if not self._settled:
+            from gett.planning import compile_steps
+
+            self.steps = compile_steps(self.steps, self.arch)
+            self._settled = True
+        return self
 
     def __call__(self, *operands: Any, c: Any = None, out: Any = None, alpha: Any = 1, beta: Any = 0) -> Any:
         """Compute `alpha * (contraction) + beta * c`.
@@ -305,7 +344,7 @@ class ContractionPlan:
         d = kind.empty(self.shape, self.dtype, self._order) if new else out
         executables = self._bound.get(device)
         if executables is None:
-            executables = self._bound.setdefault(device, self._bind(self))
+            executables = self._bind_to(device)
         launch = kind.launch
         if self._direct:
             second = operands[1] if len(operands) == 2 else None
@@ -328,6 +367,12 @@ class ContractionPlan:
             kind.copy(out, d)
         return out
 
+    def _bind_to(self, device: int) -> tuple[Executable, ...]:
+        steps = self._bind(self.steps, self.arch, self._request.optimize == AUTOTUNE)
+        if not self._settled or not self._bound:  # from now on the plan shows what runs here
+            self.steps, self._settled = steps, True
+        return self._bound.setdefault(device, _executables(steps))
+
     def _run_steps(
         self,
         executables: Sequence[Executable],
@@ -339,17 +384,28 @@ class ContractionPlan:
         beta: Any,
     ) -> None:
         tensors = dict(enumerate(operands))
+        for i, foreign in enumerate(self._convert):
+            if foreign:
+                tensors[i] = None  # converted when it is needed first
 
         def take(i: int) -> Any:
-            array = tensors.pop(i)
-            return convert(kind, array, self.dtype) if i < len(operands) and self._convert[i] else array
+            if tensors[i] is None:
+                tensors[i] = convert(kind, operands[i], self.dtype)
+            return tensors[i]
 
-        last = len(self.steps) - 1
-        for n, (step, execute) in enumerate(zip(self.steps, executables, strict=True)):
-            # `pop` and passing without a name here drop each intermediate as soon as its consumer is done.
-            target = d if n == last else kind.empty(step.gemm.contraction.shape_d, self.dtype)
-            factors = (alpha, beta) if n == last else (1, 0)
+        result = self.steps[-1].output
+        tensors[result] = d
+        for step, execute, done in zip(self.steps, executables, self._done, strict=True):
+            if step.output not in tensors:
+                tensors[step.output] = kind.empty(step.shape, parse_dtype(step.gemm.contraction.d.dtype))
             second = take(step.inputs[1]) if len(step.inputs) == 2 else None
-            execute(take(step.inputs[0]), second, c if n == last else None, target, *factors)
-            tensors[step.output] = target
-            del second, target
+            last = step.output == result
+            added, factors = (c, (alpha, beta)) if last else (None, (1, 0))
+            execute(take(step.inputs[0]), second, added, tensors[step.output], *factors)
+            for i in done:  # memory goes as soon as its last consumer was called
+                del tensors[i]
+            del second
+
+
+def _executables(steps: Sequence[Step]) -> tuple[Executable, ...]:
+    return tuple(s.executable for s in steps if s.executable is not None)

@@ -1,13 +1,15 @@
-"""More than two operands: the order of pairwise contractions, and the mode order of each intermediate.
+"""From operands to steps: the order of pairwise contractions, what is summed before them, the layout of intermediates.
 
-Owns the way from an opt_einsum path to pairwise steps. opt_einsum gives paths only. Knows mode sets and the memory
+Owns the way from an opt_einsum path to steps. opt_einsum gives paths only. Knows mode sets, extents and the memory
 order of the operands, but neither arrays nor kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gett.errors import OptionError
@@ -24,11 +26,29 @@ class PathStep:
         inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
         output: Number of the result.
         modes: Modes of the result, slowest first (the last step's: the requested output).
+        wide: Whether the result is kept in the type that sums are formed in, where that is wider than the operands'.
     """
 
     inputs: tuple[int, ...]
     output: int
     modes: tuple[int, ...]
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SumFirst:
+    """When the modes that only one operand of a pair has are summed in a step of their own, before the product.
+
+    Attributes:
+        gain: The products that this saves must be so many times the elements read and multiplied instead.
+        least: Products that take as long as one more step.
+        wide: Whether sums must be kept in a wider type than the operands', so that they are not rounded twice; a
+            partner is then converted in a step of its own.
+    """
+
+    gain: float
+    least: int
+    wide: bool
 
 
 def freeze_optimize(optimize: Any) -> Any:
@@ -83,8 +103,9 @@ def find_steps(
     extents: Sequence[int],
     memory_order: Sequence[Sequence[int]],
     optimize: Any,
+    sums: SumFirst,
 ) -> tuple[tuple[PathStep, ...], Any]:
-    """Steps that contract a network of at least three operands.
+    """Steps that contract any number of operands; one or two need no path.
 
     Args:
         terms: Distinct modes of each operand.
@@ -92,15 +113,19 @@ def find_steps(
         extents: Extent of each mode.
         memory_order: Modes of each operand, largest stride first.
         optimize: What `gett.einsum` takes.
+        sums: When sums come first.
 
     Returns:
-        The steps, and opt_einsum's `PathInfo`.
+        The steps, and opt_einsum's `PathInfo` of more than two operands, else None.
 
     Raises:
         OptionError: `optimize` has a bad value, or its path does not fit.
     """
-    path, info = _find_path(terms, output, extents, optimize)
-    steps = _expand(terms, output, path)
+    path: list[tuple[int, ...]] = [tuple(range(len(terms)))]
+    info = None
+    if len(terms) > 2:
+        path, info = _find_path(terms, output, extents, optimize)
+    steps = _expand(terms, output, extents, path, sums)
     return _order_intermediates(steps, terms, output, memory_order), info
 
 
@@ -138,22 +163,37 @@ def _check_path(path: Sequence[tuple[int, ...]], count: int) -> None:
 
 
 def _expand(
-    terms: Sequence[tuple[int, ...]], output: tuple[int, ...], path: Sequence[tuple[int, ...]]
+    terms: Sequence[tuple[int, ...]],
+    output: tuple[int, ...],
+    extents: Sequence[int],
+    path: Sequence[tuple[int, ...]],
+    sums: SumFirst,
 ) -> list[PathStep]:
     """Steps of one or two tensors; a path step of more is taken from left to right."""
     modes = {i: set(term) for i, term in enumerate(terms)}
     live = list(range(len(terms)))
     steps: list[PathStep] = []
 
+    def add(inputs: Sequence[int], kept: set[int], wide: bool = False) -> int:
+        number = len(terms) + len(steps)
+        modes[number] = kept
+        steps.append(PathStep(tuple(inputs), number, tuple(sorted(kept)), wide))
+        return number
+
     def contract(group: list[int], others: list[int]) -> int:
         needed = set(output).union(*(modes[i] for i in others))
         union = set().union(*(modes[i] for i in group))
-        if len(group) == 1 and union <= needed:
+        if len(group) == 1 and union <= needed and len(terms) > 1:
             return group[0]
-        number = len(terms) + len(steps)
-        modes[number] = union & needed
-        steps.append(PathStep(tuple(group), number, tuple(sorted(modes[number]))))
-        return number
+        if len(group) == 2:
+            alone = [modes[i] - needed - modes[j] for i, j in (group, group[::-1])]
+            first = _summed_first([modes[i] for i in group], alone, extents, sums)
+            if first:
+                group = [
+                    add([i], modes[i] - alone[n], sums.wide) if n in first or sums.wide else i
+                    for n, i in enumerate(group)
+                ]
+        return add(group, union & needed)
 
     for positions in path:
         group = [live[i] for i in sorted(positions)]
@@ -163,6 +203,26 @@ def _expand(
             current = contract([current, group[k]], live + group[k + 1 :])
         live.append(current)
     return steps
+
+
+def _summed_first(
+    pair: Sequence[set[int]], alone: Sequence[set[int]], extents: Sequence[int], sums: SumFirst
+) -> tuple[int, ...]:
+    """Which of two tensors to sum before the product over the modes that it has `alone`: what costs least."""
+
+    def volume(group: Iterable[int]) -> int:
+        return math.prod(extents[m] for m in group)
+
+    def cost(first: tuple[int, ...]) -> float:
+        products = volume((pair[0] | pair[1]).difference(*(alone[n] for n in first)))
+        if not first:
+            return products
+        passes = (0, 1) if sums.wide else first
+        return sums.gain * (products + sum(volume(pair[n]) for n in passes)) + sums.least * len(passes)
+
+    able = [n for n in (0, 1) if alone[n]]
+    choices = itertools.chain.from_iterable(itertools.combinations(able, r) for r in range(len(able) + 1))
+    return min(choices, key=cost)
 
 
 def _order_intermediates(
@@ -197,4 +257,4 @@ def _order_intermediates(
             if partner is not None and partner < count:
                 common.sort(key=list(memory_order[partner]).index)
             order[tensor] = (*batch, *free, *alone, *common)
-    return tuple(PathStep(s.inputs, s.output, order[s.output]) for s in steps)
+    return tuple(replace(s, modes=order[s.output]) for s in steps)

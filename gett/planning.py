@@ -5,13 +5,16 @@ Owns the sequence of the passes; each pass lives in its own module. Knows no use
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gett.contraction_plan import ContractionPlan, Executable, PlanRequest, Step
+from gett.cutting import Piece, cut_free, cut_sum, partial_sums
 from gett.frontend.build import address, address_c, choose_order, make_contraction, resolve_extents
 from gett.frontend.contraction import Contraction, Operand
 from gett.frontend.parser import Subscripts, parse
@@ -20,13 +23,17 @@ from gett.frontend.tensors import (
     TensorSpec,
     converted,
     dense_strides,
+    parse_dtype,
     promote,
     resolve_precision,
+    sum_dtype,
 )
-from gett.network import AUTOTUNE, PathStep, check_optimize, find_steps
-from gett.plan import GemmPlan, itemsize, make_gemm_plan
+from gett.network import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
+from gett.plan import GemmPlan, make_gemm_plan
 from gett.plan_cache import plan_cache
-from gett.schedule.records import Schedule
+from gett.progress import on_terminal, progress
+
+_log = logging.getLogger("gett")
 
 
 def find_plan(request: PlanRequest) -> ContractionPlan:
@@ -67,16 +74,20 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     info = None
     steps: tuple[Step, ...] = ()
     if 0 not in extents:
-        if len(sources) <= 2:
-            path: tuple[PathStep, ...] = (PathStep(tuple(range(len(sources))), len(sources), subscripts.output),)
-        else:
-            sources = _drop_constant(sources)
-            memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in sources]  # type: ignore[misc]
-            path, info = find_steps([o.modes for o in sources], subscripts.output, extents, memory, request.optimize)
-        build = partial(make_contraction, subscripts.names, extents, dtype=dtype, precision=precision)
-        parts = _contractions(path, sources, d_operand, c_operand, extents, build)
-        steps = tuple(_plan_step(part, request) for part in parts)
-    return ContractionPlan(request, str(subscripts), steps, info, d, order, _bind, find_plan)
+        varying = _drop_constant(sources)
+        memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in varying]  # type: ignore[misc]
+        terms = [o.modes for o in varying]
+        sums = _when_to_sum(dtype, request.arch)
+        path, info = find_steps(terms, subscripts.output, extents, memory, request.optimize, sums)
+        build = partial(make_contraction, subscripts.names, extents, precision=precision)
+        whole = _contractions(path, varying if len(path) > 1 else sources, d_operand, c_operand, extents, dtype, build)
+        steps = _make_steps(whole, len(sources), request.arch)
+        _log.debug("planned %s for %s in %d steps", subscripts, request.arch, len(steps))
+        if request.device is not None:
+            steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE)
+        elif request.arch != "cpu":
+            steps = _choose_schedules(steps, request.arch)
+    return ContractionPlan(request, str(subscripts), steps, info, d, order, bind_steps, find_plan)
 
 
 def _describe_result(
@@ -111,49 +122,131 @@ def _drop_constant(operands: list[Operand]) -> list[Operand]:
     return result
 
 
+def _when_to_sum(dtype: np.dtype[Any], arch: str) -> SumFirst:
+    """A step more costs a launch and a pass over memory; 16-bit products on tensor cores cost next to nothing."""
+    short = sum_dtype(dtype) != dtype
+    if arch == "cpu":
+        return SumFirst(1.5, 1 << 14, short)
+    return SumFirst(16, 1 << 26, short) if short else SumFirst(2, 1 << 24, short)
+
+
 def _contractions(
     path: tuple[PathStep, ...],
     sources: list[Operand],
     d: Operand,
     c: Operand | None,
     extents: tuple[int, ...],
+    dtype: np.dtype[Any],
     build: Any,
 ) -> list[tuple[PathStep, Contraction]]:
-    """The contraction of each step; intermediates are dense in the mode order that the path gives them."""
+    """The contraction of each step; intermediates are dense in the mode order that the path gives them.
+
+    A step computes in the plan's dtype, or in the type that its sums are formed in once an operand has that.
+    """
+    wide = sum_dtype(dtype)
     tensors = dict(enumerate(sources))
     result = []
     for step in path:
         last = step is path[-1]
+        operands = [tensors[i] for i in step.inputs]
         if last:
             target = d
         else:
             shape = [extents[m] for m in step.modes]
-            strides = dense_strides(shape, itemsize(d.dtype))
-            target = Operand(step.modes, strides, d.dtype, d.alignment)
+            kept = wide if step.wide else dtype
+            target = Operand(step.modes, dense_strides(shape, kept.itemsize), kept.name, d.alignment)
         tensors[step.output] = target
-        second = tensors[step.inputs[1]] if len(step.inputs) == 2 else None
-        result.append((step, build(tensors[step.inputs[0]], second, target, c if last else None)))
+        compute = wide if any(o.dtype != dtype.name for o in operands) else dtype
+        second = operands[1] if len(operands) == 2 else None
+        result.append((step, build(operands[0], second, target, c if last else None, dtype=compute)))
     return result
 
 
-def _plan_step(part: tuple[PathStep, Contraction], request: PlanRequest) -> Step:
-    step, contraction = part
-    gemm = make_gemm_plan(contraction)
-    schedule: Schedule | None = None
-    executable: Executable | None = None
-    if request.device is not None:
-        tuned = request.optimize == AUTOTUNE and request.arch != "cpu"
-        executable = _tune(gemm, request.arch) if tuned else _build_executable(gemm, request.arch, None)
-        schedule = getattr(executable, "schedule", None)
-    elif request.arch != "cpu":
-        from gett.schedule.select import select_schedule
+def _make_steps(whole: Sequence[tuple[PathStep, Contraction]], operands: int, arch: str) -> tuple[Step, ...]:
+    """Steps without schedules and executables; on GPUs, a contraction too large for one launch makes several."""
+    steps: list[Step] = []
+    fresh = operands + len(whole)
 
-        schedule = select_schedule(gemm, request.arch)
-    sides = contraction.spell(contraction.a)
-    if contraction.b is not None:
-        sides += "," + contraction.spell(contraction.b)
-    name = f"{sides}->{contraction.spell(contraction.d)}"
-    return Step(name, step.inputs, step.output, gemm, schedule, executable)
+    def add(inputs: tuple[int, ...], output: int, shape: tuple[int, ...], pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            contraction = piece.contraction
+            gemm = make_gemm_plan(contraction)
+            steps.append(Step(str(contraction), inputs, output, shape, gemm, offsets=piece.offsets))
+
+    for step, contraction in whole:
+        inputs, shape, pieces = step.inputs, contraction.shape_d, [Piece(contraction)]
+        if arch != "cpu":
+            pieces = cut_sum(contraction)
+            if len(pieces) > 1:
+                dtype = sum_dtype(parse_dtype(contraction.dtype))
+                partial_results, total = partial_sums(pieces, dtype.name)
+                for piece in partial_results:
+                    add(inputs, fresh, (len(pieces), *shape), cut_free(piece))
+                inputs, pieces = (fresh,), [Piece(total)]
+                fresh += 1
+            pieces = list(cut_free(pieces[0]))
+        add(inputs, step.output, shape, pieces)
+    return tuple(steps)
+
+
+def _choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
+    """Steps with the model's first choices; steps that are alike share one."""
+    from gett.schedule.select import select_schedule
+    from gett.tune.store import signature
+
+    distinct = {signature(s.gemm): s.gemm for s in steps}
+    chosen = {key: select_schedule(gemm, arch) for key, gemm in distinct.items()}
+    return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
+
+
+def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
+    """Steps with the schedules whose kernels compile well, for a GPU that this machine need not have.
+
+    Raises:
+        MissingPackageError: The compiler is not installed.
+        ScheduleError, CompileError: No kernel can be made.
+    """
+    from gett.runtime.compiled import compile_best, side_by_side
+    from gett.tune.store import signature
+
+    distinct = {signature(s.gemm): s.gemm for s in steps}
+    with progress(len(distinct), "compiling kernels", on_terminal()) as step:
+        made = side_by_side(lambda gemm: compile_best(gemm, arch), list(distinct.values()), step)
+    compiled = dict(zip(distinct, made, strict=True))
+    return tuple(replace(s, schedule=compiled[signature(s.gemm)].schedule) for s in steps)
+
+
+def bind_steps(steps: Sequence[Step], arch: str, tuned: bool) -> tuple[Step, ...]:
+    """Steps with what runs them on the current device, and the schedules of that.
+
+    Args:
+        steps: Of a plan.
+        arch: What they are planned for.
+        tuned: Whether kernels are measured where none was before.
+    """
+    made = _build_executables([s.gemm for s in steps], arch, tuned)
+    bound = []
+    for step, executable in zip(steps, made, strict=True):
+        schedule = getattr(executable, "schedule", None)
+        if any(step.offsets):
+            from gett.runtime.shifted import ShiftedExecutable
+
+            executable = ShiftedExecutable(executable, step.offsets)
+        bound.append(replace(step, schedule=schedule, executable=executable))
+    return tuple(bound)
+
+
+def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool) -> list[Any]:
+    """What runs each plan on the current device."""
+    if arch == "cpu":
+        from gett.cpu import NumpyExecutable
+
+        return [NumpyExecutable(gemm) for gemm in gemms]
+    if tuned:
+        return [_tune(gemm, arch) for gemm in gemms]
+    from gett.tune.recall import build_all
+
+    return [*build_all(gemms, arch)]
 
 
 def _tune(gemm: GemmPlan, arch: str) -> Executable:
@@ -182,25 +275,3 @@ def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
         return signature(step.gemm) in signatures
 
     return plan_cache.discard(lambda plan: any(affected(s) for s in plan.steps))
-
-
-def _build_executable(gemm: GemmPlan, arch: str, schedule: Schedule | None) -> Executable:
-    """What runs one plan on the current device."""
-    if arch == "cpu":
-        from gett.cpu import NumpyExecutable
-
-        cpu: Executable = NumpyExecutable(gemm)
-        return cpu
-    if schedule is not None:
-        from gett.runtime.executable import build_executable
-
-        return build_executable(gemm, arch, schedule)
-    from gett.tune.recall import build_remembered
-
-    gpu = build_remembered(gemm, arch)
-    assert gpu is not None
-    return gpu
-
-
-def _bind(plan: ContractionPlan) -> tuple[Executable, ...]:
-    return tuple(_build_executable(s.gemm, plan.arch, s.schedule) for s in plan.steps)

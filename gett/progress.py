@@ -40,6 +40,11 @@ def progress(total: int, title: str, shown: bool = True) -> Iterator[Step]:
         bar.close()
 
 
+def on_terminal() -> bool:
+    """Whether somebody may be looking: what nobody asked to see progress of shows it only then."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def _bar(total: int, title: str) -> Any:
     if sys.stderr is None:  # a program without a console
         return None

@@ -72,3 +72,8 @@ class Contraction:
     def spell(self, operand: Operand) -> str:
         """The modes of an operand as subscripts, e.g. `"kjicba"`."""
         return "".join(self.names[m] for m in operand.modes)
+
+    def __str__(self) -> str:
+        """The subscripts, e.g. `"bmji,cakm->kjicba"`."""
+        sides = ",".join(self.spell(o) for o in (self.a, self.b) if o is not None)
+        return f"{sides}->{self.spell(self.d)}"

@@ -149,6 +149,11 @@ def result_type(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     return np.result_type(rest, np.float32)
 
 
+def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which sums of a dtype are formed: float32 for floating types of 16 bits, else the dtype itself."""
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype
+
+
 def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) -> bool:
     try:
         if source is not BFLOAT16 and target is not BFLOAT16:

@@ -11,18 +11,19 @@ at every replay: it lives as long as the executable does, so the plan must outli
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gett.codegen.records import Kernel
-from gett.errors import DeviceError, OptionError, PoorKernelError
+from gett.errors import DeviceError, OptionError
 from gett.plan import GemmPlan
-from gett.runtime.device import CupyHost, Host, Memory, Stream, device_facts
+from gett.runtime.device import CupyHost, DeviceFacts, Host, Memory, Stream, device_facts
 from gett.runtime.driver import ERROR_INVALID_CONTEXT, DriverApi, load_driver
 from gett.runtime.launch import ArgumentBlock
 from gett.runtime.modules import load_module
 from gett.schedule.records import Schedule
 
-ATTEMPTS = 8  # candidates whose registers may turn out too few before one compiles well
+if TYPE_CHECKING:
+    from gett.runtime.compiled import CompiledKernel
 
 
 class GpuExecutable:
@@ -238,35 +239,38 @@ def build_executable(plan: GemmPlan, arch: str | None = None, schedule: Schedule
         CompileError: The generated kernel does not compile.
     """
     # Late: only building needs the compiler and the generator, and neither is loaded with the runtime.
-    from gett.codegen.render import render_kernel
-    from gett.jit import compile_kernel
-    from gett.schedule.realize import realize
-    from gett.schedule.select import candidates
+    from gett.runtime.compiled import compile_best, compile_schedule
 
-    host = CupyHost()
     facts = device_facts()
     arch = arch or facts.arch
-    choices = (
-        [schedule] if schedule is not None else candidates(plan, arch, facts.planning if arch == facts.arch else None)
-    )
-    if not runs_on(choices[0].arch, facts.compute_capability):
-        raise DeviceError(f"kernels for {choices[0].arch} do not run on {facts.name} ({facts.arch})")
-    poor: PoorKernelError | None = None
-    for choice in choices[:ATTEMPTS]:
-        kernel = render_kernel(plan, choice)
-        try:
-            cubin = compile_kernel(kernel.source, kernel.arch)
-        except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
-            poor = error
-            continue
-        return GpuExecutable(realize(plan, choice), choice, kernel, cubin, host, load_driver())
-    assert poor is not None
+    check_arch(arch if schedule is None else schedule.arch, facts)
     if schedule is not None:
-        raise poor
-    # Nothing compiles well: the most promising one still computes, only slower.
-    kernel = render_kernel(plan, choices[0])
-    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=True)
-    return GpuExecutable(realize(plan, choices[0]), choices[0], kernel, cubin, host, load_driver())
+        return load_executable(plan, compile_schedule(plan, schedule))
+    return load_executable(plan, compile_best(plan, arch, facts.planning if arch == facts.arch else None))
+
+
+def load_executable(plan: GemmPlan, compiled: CompiledKernel) -> GpuExecutable:
+    """A compiled plan on the current device.
+
+    Raises:
+        MissingPackageError, DeviceError: There is no usable GPU, or it refuses the kernel.
+    """
+    from gett.schedule.realize import realize
+
+    schedule = compiled.schedule
+    made = GpuExecutable(realize(plan, schedule), schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver())
+    made.measured = compiled.measured
+    return made
+
+
+def check_arch(arch: str, facts: DeviceFacts) -> None:
+    """Refuse an architecture whose kernels a device cannot run.
+
+    Raises:
+        DeviceError: It cannot.
+    """
+    if not runs_on(arch, facts.compute_capability):
+        raise DeviceError(f"kernels for {arch} do not run on {facts.name} ({facts.arch})")
 
 
 def runs_on(arch: str, capability: tuple[int, int]) -> bool:

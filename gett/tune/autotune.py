@@ -7,19 +7,17 @@ no subscripts and no user arrays.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gett.errors import CompileError, ScheduleError, TuneWarning
+from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
 from gett.plan import GemmPlan
-from gett.runtime.device import CupyHost, DeviceFacts, device_facts, require_cupy
-from gett.runtime.driver import load_driver
-from gett.runtime.executable import GpuExecutable
+from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
+from gett.runtime.device import DeviceFacts, device_facts, require_cupy
+from gett.runtime.executable import GpuExecutable, load_executable
 from gett.schedule.records import Schedule
 from gett.tune.measure import Bench, Run
 from gett.tune.recall import remember
@@ -124,14 +122,15 @@ def tune(
     """
     facts = device_facts()
     tried = shortlist(plan, facts, candidates)
-    built = compile_all(plan, tried, step)
-    ready = [(s, b) for s, b in built if isinstance(b, GpuExecutable)]
-    refused = [Trial(s, None, _first_line(b)) for s, b in built if isinstance(b, Exception)]
-    if not ready:
+    made = compile_all(plan, tried, step)
+    kernels = [x for _, x in made if isinstance(x, CompiledKernel)]
+    refused = [Trial(s, None, _first_line(x)) for s, x in made if isinstance(x, GettError)]
+    if not kernels:
         return Tuning(plan, tuple(refused))
     clock = bench(plan) if bench is not None else Bench(require_cupy(), plan, facts.l2_bytes)
-    right = clock.agreeing([run for _, run in ready])
-    wrong = [Trial(s, None, "wrong result") for i, (s, _) in enumerate(ready) if i not in right]
+    runs = [load_executable(plan, kernel) for kernel in kernels]
+    right = clock.agreeing(runs)
+    wrong = [Trial(k.schedule, None, "wrong result") for i, k in enumerate(kernels) if i not in right]
     for trial in wrong:
         s = trial.schedule
         warnings.warn(
@@ -141,15 +140,15 @@ def tune(
             stacklevel=2,
         )
     clock.shuffle()
-    times = measure(clock, [ready[i][1] for i in right], repeat, step)
+    times = measure(clock, [runs[i] for i in right], repeat, step)
     order = sorted(range(len(right)), key=times.__getitem__)
-    trials = [Trial(ready[right[i]][0], times[i]) for i in order]
-    fastest = ready[right[order[0]]][1]
-    fastest.measured = (times[order[0]], len(right))
+    trials = [Trial(kernels[right[i]].schedule, times[i]) for i in order]
+    fastest, measured = right[order[0]], (times[order[0]], len(right))
+    runs[fastest].measured = measured
     key = plan_key(plan, facts)
     if store and key is not None:
-        remember(key, fastest, *fastest.measured)
-    return Tuning(plan, (*trials, *wrong, *refused), fastest)
+        remember(key, replace(kernels[fastest], measured=measured))
+    return Tuning(plan, (*trials, *wrong, *refused), runs[fastest])
 
 
 def steps_of(candidates: int) -> int:
@@ -169,32 +168,18 @@ def shortlist(plan: GemmPlan, facts: DeviceFacts, count: int) -> list[Schedule]:
     return [*found[: count - len(others)], *others]
 
 
-def compile_all(plan: GemmPlan, schedules: Sequence[Schedule], step: Step) -> list[tuple[Schedule, Any]]:
-    """Each schedule with its executable, or with the error that says why there is none.
+def compile_all(
+    plan: GemmPlan, schedules: Sequence[Schedule], step: Step
+) -> list[tuple[Schedule, CompiledKernel | GettError]]:
+    """Each schedule with its kernel, or with the error that says why there is none."""
 
-    Compilers run side by side, since they do not hold the interpreter's lock.
-    """
-    from gett.codegen.render import render_kernel
-    from gett.jit.compile import compile_kernel
-    from gett.schedule.realize import realize
-
-    def compile_one(schedule: Schedule) -> Any:
+    def compile_one(schedule: Schedule) -> CompiledKernel | GettError:
         try:
-            kernel = render_kernel(plan, schedule)
-            return kernel, compile_kernel(kernel.source, kernel.arch)
+            return compile_schedule(plan, schedule)
         except (ScheduleError, CompileError) as error:
             return error
 
-    host, driver = CupyHost(), load_driver()
-    made: list[tuple[Schedule, Any]] = []
-    with ThreadPoolExecutor(max(1, min(len(schedules), os.cpu_count() or 1))) as pool:
-        for schedule, got in zip(schedules, pool.map(compile_one, schedules), strict=True):
-            step(f"compiled {schedule.family} {schedule.block}")
-            if not isinstance(got, Exception):
-                kernel, cubin = got
-                got = GpuExecutable(realize(plan, schedule), schedule, kernel, cubin, host, driver)
-            made.append((schedule, got))
-    return made
+    return list(zip(schedules, side_by_side(compile_one, schedules, step), strict=True))
 
 
 def measure(clock: Clock, runs: Sequence[Run], repeat: int, step: Step) -> list[float]:

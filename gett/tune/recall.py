@@ -6,14 +6,19 @@ kernel has compiled well. Knows nothing of measuring.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from gett.errors import GettError
 from gett.jit.diskcache import kernel_cache
 from gett.plan import GemmPlan
-from gett.runtime.device import CupyHost, device_facts
-from gett.runtime.driver import load_driver
-from gett.runtime.executable import GpuExecutable, build_executable
-from gett.schedule.realize import realize
-from gett.tune.store import Entry, plan_key, schedule_store
+from gett.progress import on_terminal, progress
+from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
+from gett.runtime.device import DeviceFacts, device_facts
+from gett.runtime.executable import GpuExecutable, check_arch, load_executable
+from gett.tune.store import Entry, plan_key, schedule_store, signature
+
+_log = logging.getLogger("gett")
 
 
 def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: bool = False) -> GpuExecutable | None:
@@ -27,46 +32,63 @@ def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: boo
     Raises:
         GettError: As `build_executable`.
     """
+    if not tuned_only:
+        return build_all([plan], arch)[0]
     facts = device_facts()
     key = plan_key(plan, facts) if arch in (None, facts.arch) else None
-    if key is not None:
-        entry = schedule_store().find(key, tuned_only=tuned_only)
-        executable = None if entry is None else revive(plan, entry)
-        if executable is not None:
-            return executable
-    if tuned_only:
-        return None
-    executable = build_executable(plan, arch)
-    if key is not None:
-        remember(key, executable)
-    return executable
+    compiled = None if key is None else _recalled(plan, key, tuned_only=True)
+    return None if compiled is None else load_executable(plan, compiled)
 
 
-def remember(key: bytes, executable: GpuExecutable, measured_us: float | None = None, among: int = 0) -> None:
-    """Store an executable's schedule and kernel, which was compiled just now."""
+def build_all(plans: Sequence[GemmPlan], arch: str | None = None) -> list[GpuExecutable]:
+    """The executables of several plans, as `build_remembered` makes them; what must be compiled is, side by side.
+
+    Raises:
+        GettError: As `build_executable`.
+    """
+    facts = device_facts()
+    arch = arch or facts.arch
+    check_arch(arch, facts)
+    distinct = {signature(plan): plan for plan in plans}
+    with progress(len(distinct), "compiling kernels", on_terminal()) as step:
+        made = side_by_side(lambda plan: _compiled(plan, arch, facts), list(distinct.values()), step)
+    compiled = dict(zip(distinct, made, strict=True))
+    return [load_executable(plan, compiled[signature(plan)]) for plan in plans]
+
+
+def _compiled(plan: GemmPlan, arch: str, facts: DeviceFacts) -> CompiledKernel:
+    """The remembered kernel of a plan, else the model's best, which is then remembered."""
+    key = plan_key(plan, facts) if arch == facts.arch else None
+    found = None if key is None else _recalled(plan, key)
+    if found is None:
+        found = compile_best(plan, arch, facts.planning if arch == facts.arch else None)
+        if key is not None:
+            remember(key, found)
+    return found
+
+
+def remember(key: bytes, compiled: CompiledKernel) -> None:
+    """Store a schedule with its kernel."""
     from gett.jit.compile import kernel_key
 
-    kernel = executable.kernel
-    # Where every candidate spills, the kernel is kept under the key that says that it may.
-    cubins = (kernel_key(kernel.source, kernel.arch, allow_spills=allow) for allow in (False, True))
-    cubin = next((c for c in cubins if kernel_cache().get(c) is not None), None)
-    if cubin is not None and executable.schedule is not None:
-        schedule_store().put(key, Entry(executable.schedule, kernel, cubin, measured_us, among))
+    cubin = kernel_key(compiled.kernel.source, compiled.kernel.arch, allow_spills=compiled.spills)
+    measured_us, among = compiled.measured or (None, 0)
+    schedule_store().put(key, Entry(compiled.schedule, compiled.kernel, cubin, measured_us, among))
 
 
-def revive(plan: GemmPlan, entry: Entry) -> GpuExecutable | None:
-    """The executable of an entry, or None where it cannot be had any more; a lost cubin is compiled again."""
+def _recalled(plan: GemmPlan, key: bytes, *, tuned_only: bool = False) -> CompiledKernel | None:
+    """What the store has of a plan, None where that cannot be had any more; a lost cubin is compiled again."""
+    entry = schedule_store().find(key, tuned_only=tuned_only)
+    if entry is None:
+        return None
     cubin = kernel_cache().get(entry.cubin)
     try:
         if cubin is None:
             from gett.jit.compile import compile_kernel
 
             cubin = compile_kernel(entry.kernel.source, entry.kernel.arch)
-        made = GpuExecutable(
-            realize(plan, entry.schedule), entry.schedule, entry.kernel, cubin, CupyHost(), load_driver()
-        )
     except GettError:
         return None
-    if entry.measured_us is not None:
-        made.measured = (entry.measured_us, entry.among)
-    return made
+    _log.debug("found the kernel of %s, %s", plan.contraction, "measured" if entry.tuned else "chosen by the model")
+    measured = None if entry.measured_us is None else (entry.measured_us, entry.among)
+    return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=measured)

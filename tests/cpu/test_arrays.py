@@ -88,7 +88,7 @@ def cupy(monkeypatch):
         cuda=types.SimpleNamespace(Device=use_device, runtime=types.SimpleNamespace(getDevice=lambda: State.device)),
     )
 
-    def build(gemm: Any, arch: str, schedule: Any) -> Any:
+    def build(gemm: Any, arch: str) -> Any:
         if arch == "cpu":
             return NumpyExecutable(gemm)
         run, device = NumpyExecutable(gemm), State.device
@@ -104,7 +104,7 @@ def cupy(monkeypatch):
     kind = arrays.CupyKind(module)
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(arrays, "_cupy_kind", kind)
-    monkeypatch.setattr(planning, "_build_executable", build)
+    monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
     monkeypatch.setattr(State, "device", 0)
     gett.plan_cache.clear()
     yield module

@@ -123,7 +123,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
         ),
     )  # fmt: skip
 
-    def make(gemm: Any, arch: str, schedule: Any) -> Any:
+    def make(gemm: Any) -> Any:
         run = NumpyExecutable(gemm)
 
         def execute(*things: Any) -> None:
@@ -135,7 +135,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     kind = arrays.CupyKind(module)
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(arrays, "_cupy_kind", kind)
-    monkeypatch.setattr(planning, "_build_executable", make)
+    monkeypatch.setattr(planning, "_build_executables", lambda gemms, *options: [make(gemm) for gemm in gemms])
     gett.plan_cache.clear()
     yield module
     gett.plan_cache.clear()

@@ -25,7 +25,7 @@ LAYERS = [
     "gett.runtime",
     "gett.tune",
     "gett.api gett.array_functions gett.arrays gett.autotuning gett.backends gett.checks gett.contraction_plan "
-    "gett.exchange gett.explain gett.network gett.plan_cache gett.planning gett.torch_arrays",
+    "gett.cutting gett.exchange gett.explain gett.network gett.plan_cache gett.planning gett.torch_arrays",
     "gett",
     "gett.baselines",
     "gett.cli",

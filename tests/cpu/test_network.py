@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import opt_einsum
@@ -13,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.network import find_steps, freeze_optimize
+from gett.network import SumFirst, find_steps, freeze_optimize
 from tests.cpu.strategies import Case, contractions, values
 
 RNG = np.random.default_rng(11)
 EXAMPLES = settings(max_examples=40, deadline=None)
+NEVER = SumFirst(float("inf"), 0, False)
 DTYPES = ("bool", "int64", "float64", "complex128")
 
 
@@ -109,7 +111,7 @@ def test_an_intermediate_lies_as_its_consumer_wants():
     a, b, c, d, e, f = range(6)
     terms = [(a, e), (e, b, c, d), (d, c, f)]
     for memory in ([d, c, f], [c, f, d]):
-        steps, _ = find_steps(terms, (f, b, a), extents, [[a, e], [e, b, c, d], memory], [(0, 1), (0, 1)])
+        steps, _ = find_steps(terms, (f, b, a), extents, [[a, e], [e, b, c, d], memory], [(0, 1), (0, 1)], NEVER)
         assert steps[0].modes == (b, a, *[m for m in memory if m in (c, d)])
         assert steps[1].modes == (f, b, a)
 
@@ -117,7 +119,7 @@ def test_an_intermediate_lies_as_its_consumer_wants():
 def test_summed_modes_agree_between_two_intermediates():
     terms = [(0, 2), (2, 3, 4), (3, 4, 5), (5, 1)]
     memory = [list(t) for t in terms]
-    steps, _ = find_steps(terms, (1, 0), [3] * 6, memory, [(0, 1), (0, 1), (0, 1)])
+    steps, _ = find_steps(terms, (1, 0), [3] * 6, memory, [(0, 1), (0, 1), (0, 1)], NEVER)
     assert [s.modes for s in steps] == [(0, 3, 4), (1, 3, 4), (1, 0)]
 
 
@@ -142,18 +144,20 @@ def test_intermediates_are_freed_as_soon_as_used():
     alive: list[weakref.ref[np.ndarray]] = []
     counts: list[int] = []
     wrapped = []
-    for execute in plan._bound[-1]:
+    for step in plan.steps:
 
-        def watch(a, b, c, d, alpha, beta, execute=execute):
+        def watch(a, b, c, d, alpha, beta, execute=step.executable):
             gc.collect()
             counts.append(sum(ref() is not None for ref in alive))
             alive.append(weakref.ref(d))
             execute(a, b, c, d, alpha, beta)
 
-        wrapped.append(watch)
-    fresh = type(plan)(
-        plan._request, plan.subscripts, plan.steps, plan.path_info, plan._d, "C", lambda _: tuple(wrapped), plan._replan
-    )
+        wrapped.append(replace(step, executable=watch))
+
+    def bind(steps, arch, tuned):
+        return tuple(wrapped)
+
+    fresh = type(plan)(plan._request, plan.subscripts, plan.steps, plan.path_info, plan._d, "C", bind, plan._replan)
     fresh._bound.clear()
     result = fresh(*operands)
     np.testing.assert_array_equal(result, np.linalg.multi_dot(operands))

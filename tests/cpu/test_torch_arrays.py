@@ -96,7 +96,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     library = torch_arrays.TorchLibrary(module)
     monkeypatch.setattr(torch_arrays, "_library", library)
     monkeypatch.setattr(torch_arrays.TorchKind, "arch", lambda self, device: "sm_90a")
-    monkeypatch.setattr(planning, "_build_executable", lambda gemm, arch, schedule: AddressExecutable(gemm))
+    monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)])
     gett.plan_cache.clear()
     yield module
     gett.plan_cache.clear()
@@ -210,7 +210,9 @@ def test_alignment_of_tensors_counts(torch: Any) -> None:
 
 def test_streams_devices_and_workspace_are_torchs(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = tensor(integers(4, 4), device=3), tensor(integers(4, 4), device=3)
-    monkeypatch.setattr(planning, "_build_executable", lambda gemm, arch, schedule: AddressExecutable(gemm, 4096))
+    monkeypatch.setattr(
+        planning, "_build_executables", lambda gemms, arch, tuned: [AddressExecutable(gemm, 4096) for gemm in gemms]
+    )
     State.stream = lambda device: 0xABC0 + device
     result = gett.einsum("ij,jk", a, b)
     assert result.get_device() == 3

@@ -222,7 +222,7 @@ def test_a_spilling_candidate_is_met_once(fake_gpu, monkeypatch):
             raise PoorKernelError("spills")
         return real(source, arch, **options)
 
-    monkeypatch.setattr(gett.jit, "compile_kernel", compile_kernel)
+    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
     plan = gemm_plan(512, 512, 512, "float16")
     first = build_remembered(plan, "sm_90a")
     assert first.schedule == candidates(plan, "sm_90a", FACTS.planning)[1]
@@ -241,7 +241,6 @@ def test_where_every_candidate_spills_that_is_remembered_too(fake_gpu, monkeypat
             raise PoorKernelError("spills")
         return real(source, arch, allow_spills=True)
 
-    monkeypatch.setattr(gett.jit, "compile_kernel", compile_kernel)
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
     first = build_remembered(gemm_plan())
     assert len(asked) > 1
@@ -272,7 +271,6 @@ def test_a_useless_entry_is_replaced_by_a_search(fake_gpu, monkeypatch):
         return b"new"
 
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", fail)
-    monkeypatch.setattr(gett.jit, "compile_kernel", fail)
     assert build_remembered(gemm_plan()).schedule == executable.schedule
     assert store.find(key).kernel == executable.kernel
 

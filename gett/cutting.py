@@ -1,0 +1,156 @@
+"""Contractions that are too large for one launch, cut into several: kernels number the elements of a group in 32 bits.
+
+Owns the bounds and the way of cutting. Knows contractions and their groups, neither schedules nor arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+from gett.frontend.contraction import Contraction, Operand
+from gett.frontend.tensors import dense_strides
+from gett.plan import A, B, D, GemmPlan, itemsize, make_gemm_plan
+from layouts.modes import Strided
+
+# Kernels add up to a box of 8192 to a place in a group before they compare it with the end, in 32 bits with a sign.
+GROUP_LIMIT = 1 << 30
+# A tile holds at least 64 elements of D or so, and the tiles of a launch, slices of K included, have 32-bit numbers.
+RESULT_LIMIT = 1 << 36
+_ALIGN = 256  # pieces start at whole multiples of so many elements, so that boxes and vectors stay as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One launch's share of a contraction.
+
+    Attributes:
+        contraction: With the extents of this share.
+        offsets: Bytes from the address of each tensor (a, b, c, d) to that of the share.
+    """
+
+    contraction: Contraction
+    offsets: tuple[int, ...] = (0, 0, 0, 0)
+
+
+def cut_free(piece: Piece, limit: int = GROUP_LIMIT) -> Iterator[Piece]:
+    """Pieces along D's modes, each of which one launch can number."""
+    excess = None
+    if _is_large(piece.contraction, range(len(piece.contraction.extents)), limit):
+        excess = _excess(make_gemm_plan(piece.contraction), limit, summed=False)
+    if excess is None:
+        yield piece
+        return
+    for part in _cut(piece, *excess, D):
+        yield from cut_free(part, limit)
+
+
+def cut_sum(contraction: Contraction, limit: int = GROUP_LIMIT) -> list[Piece]:
+    """Pieces along the summed modes, each of which one launch can number; their results are to be added up."""
+
+    def parts(piece: Piece) -> Iterator[Piece]:
+        plan = make_gemm_plan(piece.contraction)
+        excess = _excess(plan, limit, summed=True)
+        if excess is None:
+            yield piece
+            return
+        larger = max((A, B), key=lambda t: _volume(s for s in plan.k if s.strides[t]))
+        for part in _cut(piece, *excess, B - larger if plan.swapped else larger):
+            yield from parts(part)
+
+    whole = Piece(contraction)
+    return list(parts(whole)) if _is_large(contraction, contraction.summed, limit) else [whole]
+
+
+def partial_sums(pieces: list[Piece], dtype: str) -> tuple[list[Piece], Contraction]:
+    """Pieces of a sum that write side by side into one new tensor, and the contraction that adds those up into D.
+
+    Args:
+        pieces: From `cut_sum`.
+        dtype: In which sums are formed; the new tensor's.
+
+    Returns:
+        The pieces, and a contraction of the new tensor, whose first mode numbers the pieces.
+    """
+    whole = pieces[0].contraction
+    count, shape = len(pieces), whole.shape_d
+    strides = dense_strides((count, *shape), itemsize(dtype))
+    target = Operand(whole.d.modes, strides[1:], dtype)
+    written = [
+        Piece(replace(p.contraction, c=None, d=_shifted(target, i * strides[0])), (*p.offsets[:3], i * strides[0]))
+        for i, p in enumerate(pieces)
+    ]
+    place = {m: i for i, m in enumerate(whole.d.modes)}
+
+    def renumbered(operand: Operand) -> Operand:
+        return replace(operand, modes=tuple(place[m] for m in operand.modes))
+
+    total = Contraction(
+        names=(*(whole.names[m] for m in whole.d.modes), whole.names[whole.summed[0]]),
+        extents=(*shape, count),
+        a=Operand((len(shape), *range(len(shape))), strides, dtype),
+        b=None,
+        d=renumbered(whole.d),
+        c=None if whole.c is None else renumbered(whole.c),
+        dtype=dtype,
+        precision=whole.precision,
+    )
+    return written, total
+
+
+def _is_large(contraction: Contraction, modes: Iterable[int], limit: int) -> bool:
+    """Whether there is anything to cut: the quick answer for nearly every contraction."""
+    return 0 not in contraction.extents and math.prod(contraction.extents[m] for m in modes) > limit
+
+
+def _excess(plan: GemmPlan, limit: int, *, summed: bool) -> tuple[tuple[int, ...], int] | None:
+    """Modes of the contraction that one launch cannot number together, and how many elements of them it can.
+
+    A matrix product numbers each group as a whole; anything else goes through D mode by mode.
+    """
+    free = (*plan.l, *plan.m, *plan.n)
+    bounds: list[tuple[tuple[Strided, ...], int]]
+    if summed:
+        bounds = [(plan.k, limit)]
+    elif plan.b is not None and min(plan.extent_m, plan.extent_n, plan.extent_k) > 1:
+        bounds = [(plan.l, limit), (plan.m, limit), (plan.n, limit), (free, RESULT_LIMIT)]
+    else:
+        bounds = [*(((s,), limit) for s in free), (free, RESULT_LIMIT)]
+    modes, bound = max(bounds, key=lambda x: _volume(x[0]) / x[1])
+    if _volume(modes) <= bound:
+        return None
+    return tuple(cast(int, m) for s in modes for m in s.labels), bound
+
+
+def _volume(modes: Iterable[Strided]) -> int:
+    return math.prod(s.extent for s in modes)
+
+
+def _cut(piece: Piece, modes: tuple[int, ...], limit: int, tensor: int) -> Iterator[Piece]:
+    """Cut along the mode that a tensor has in the longest steps, in as few pieces as the limit allows."""
+    c = piece.contraction
+    operand = (c.a, c.b, c.d)[tensor]
+    assert operand is not None
+    mode = max((m for m in modes if c.extents[m] > 1), key=lambda m: (abs(operand.stride(m)), c.extents[m]))
+    extent = c.extents[mode]
+    others = math.prod(c.extents[m] for m in modes) // extent
+    most = max(1, limit // others)
+    step = _ALIGN if most >= _ALIGN else 1
+    count = -(-extent // (most - most % step))
+    length = -(-extent // count // step) * step
+    tensors = (c.a, c.b, c.c, c.d)
+    for start in range(0, extent, length):
+        moves = tuple(0 if t is None else start * t.stride(mode) for t in tensors)
+        extents = tuple(min(length, extent - start) if m == mode else e for m, e in enumerate(c.extents))
+        a, b, added, d = (None if t is None else _shifted(t, by) for t, by in zip(tensors, moves, strict=True))
+        assert a is not None
+        assert d is not None
+        offsets = tuple(x + y for x, y in zip(piece.offsets, moves, strict=True))
+        yield Piece(replace(c, extents=extents, a=a, b=b, c=added, d=d), offsets)
+
+
+def _shifted(operand: Operand, nbytes: int) -> Operand:
+    """The operand from another address on, which may be less aligned."""
+    return replace(operand, alignment=math.gcd(operand.alignment, nbytes))

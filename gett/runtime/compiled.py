@@ -1,0 +1,114 @@
+"""From plans to compiled kernels: the cost model's best candidate that compiles well. Needs no GPU.
+
+Owns the one way from candidates to a cubin, which planning without a GPU and building on one share, and compiling many
+plans side by side. Knows neither devices nor arrays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gett.codegen.records import Kernel
+from gett.errors import PoorKernelError
+from gett.plan import GemmPlan
+from gett.progress import Step
+from gett.schedule.archs import ArchFacts
+from gett.schedule.records import Schedule
+
+ATTEMPTS = 8  # candidates whose registers may turn out too few before one compiles well
+
+_log = logging.getLogger("gett")
+_Task = TypeVar("_Task")
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A schedule with the kernel that was made of it.
+
+    Attributes:
+        schedule: How the plan is run.
+        kernel: The generated source and launches.
+        cubin: The compiled source.
+        spills: Whether the compiler found no way without spilled registers or serialised tensor-core instructions.
+        measured: (microseconds, among how many schedules) where the schedule was found by measuring, else None.
+    """
+
+    schedule: Schedule
+    kernel: Kernel
+    cubin: bytes
+    spills: bool = False
+    measured: tuple[float, int] | None = None
+
+
+def compile_schedule(plan: GemmPlan, schedule: Schedule, *, allow_spills: bool = False) -> CompiledKernel:
+    """The kernel of one schedule.
+
+    Raises:
+        PoorKernelError: It spills registers or serialises tensor-core instructions, and may not.
+        ScheduleError: A limit of the generated code is exceeded.
+        CompileError: The compiler rejects it.
+        MissingPackageError: NVRTC or CUDA's headers are not installed.
+    """
+    # Late, here and below: a process that finds its kernels in the store needs neither generator nor search.
+    from gett.codegen.render import render_kernel
+    from gett.jit.compile import compile_kernel
+
+    kernel = render_kernel(plan, schedule)
+    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills)
+    _log.debug("compiled %s, %s %s", plan.contraction, schedule.family, schedule.block)
+    return CompiledKernel(schedule, kernel, cubin, allow_spills)
+
+
+def compile_best(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> CompiledKernel:
+    """The kernel of the most promising schedule that compiles well.
+
+    Args:
+        plan: What to compute.
+        arch: Such as `"sm_90a"`.
+        facts: Of the GPU at hand; the architecture's nominal ones by default.
+
+    Raises:
+        ScheduleError: No schedule meets the hard limits.
+        CompileError: The generated kernel does not compile.
+        MissingPackageError: NVRTC or CUDA's headers are not installed.
+    """
+    from gett.schedule.select import candidates
+
+    choices = candidates(plan, arch, facts)
+    for number, choice in enumerate(choices[:ATTEMPTS], 1):
+        try:
+            return compile_schedule(plan, choice)
+        except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
+            kernel = f"{choice.family} {choice.block}"
+            _log.info("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
+    # Nothing compiles well: the most promising one still computes, only slower.
+    _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
+    return compile_schedule(plan, choices[0], allow_spills=True)
+
+
+def side_by_side(make: Callable[[_Task], _Made], tasks: Sequence[_Task], step: Step) -> list[_Made]:
+    """What a function that compiles makes of each task, in their order.
+
+    It runs on all processors, since compilers do not hold the interpreter's lock. The first error is raised; what has
+    not begun by then is left.
+
+    Args:
+        make: The function.
+        tasks: Its arguments.
+        step: Told of each that is done.
+    """
+    made: list[_Made] = []
+    pool = ThreadPoolExecutor(max(1, min(len(tasks), os.cpu_count() or 1)))
+    try:
+        for done in pool.map(make, tasks):
+            made.append(done)
+            step("")
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return made

@@ -1,0 +1,145 @@
+"""Contractions too large for one launch: pieces that each fit, and together give the whole."""
+
+from __future__ import annotations
+
+import math
+import types
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gett
+from gett import planning
+from gett.codegen.render import render_kernel
+from gett.cpu import NumpyExecutable
+from gett.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums
+from gett.plan import itemsize, make_gemm_plan
+from gett.runtime.shifted import ShiftedExecutable
+from tests.cpu.helpers import contraction_of
+from tests.cpu.strategies import Case, contractions
+
+LIMITS = st.sampled_from([1, 2, 3, 5, 8, 20])
+
+
+def at(array, operand, extents, offset):
+    """An operand's share of an array, by address as a kernel sees it."""
+    if operand is None:
+        return None
+    place = {
+        "data": (array.__array_interface__["data"][0] + offset, False),
+        "shape": tuple(extents[m] for m in operand.modes),
+        "strides": operand.strides,
+        "typestr": np.dtype(operand.dtype).str,
+        "version": 3,
+    }
+    return np.asarray(types.SimpleNamespace(__array_interface__=place, keep=array))
+
+
+def run(piece: Piece, tensors, alpha, beta):
+    c = piece.contraction
+    views = [at(x, o, c.extents, by) for x, o, by in zip(tensors, (c.a, c.b, c.c, c.d), piece.offsets, strict=True)]
+    NumpyExecutable(make_gemm_plan(c))(*views, alpha, beta)
+
+
+@settings(max_examples=150, deadline=None)
+@given(contractions(operands=2, dtypes=("int64", "float64")), LIMITS, st.booleans())
+def test_pieces_give_the_whole(case: Case, limit: int, with_c: bool):
+    whole = contraction_of(case.subscripts, *case.operands)
+    out = np.full(whole.shape_d, 77, whole.d.dtype)
+    c = np.arange(out.size).reshape(out.shape).astype(out.dtype)
+    operands = dict(zip("ab", case.operands, strict=True))
+    if with_c:
+        whole = replace(whole, c=whole.d)
+    tensors = [operands["a"], operands["b"], c if with_c else None, out]
+    pieces = cut_sum(whole, limit)
+    factors = (3, 2) if with_c else (3, 0)
+    if len(pieces) > 1:
+        written, total = partial_sums(pieces, whole.dtype)
+        sums = np.full((len(pieces), *whole.shape_d), 55, whole.dtype)
+        for piece in written:
+            for part in cut_free(piece, limit):
+                run(part, [*tensors[:2], None, sums], 1, 0)
+        pieces, tensors = [Piece(total)], [sums, None, *tensors[2:]]
+    for part in cut_free(pieces[0], limit):
+        run(part, tensors, *factors)
+    wanted = 3 * case.reference() + (2 * c if with_c else 0)
+    np.testing.assert_array_equal(out, wanted)
+
+
+@settings(max_examples=100, deadline=None)
+@given(contractions(operands=2, dtypes=("float64",), max_modes=6), LIMITS)
+def test_no_group_of_a_piece_exceeds_the_limit(case: Case, limit: int):
+    whole = contraction_of(case.subscripts, *case.operands)
+    for summed in cut_sum(whole, limit):
+        for piece in cut_free(summed, limit):
+            plan = make_gemm_plan(piece.contraction)
+            product = min(plan.extent_m, plan.extent_n, plan.extent_k) > 1
+            if product:
+                assert max(plan.extent_l, plan.extent_m, plan.extent_n) <= limit
+            assert plan.extent_k <= limit
+            assert all(s.extent <= limit for s in (*plan.l, *plan.m, *plan.n))
+
+
+BIG = 1 << 31
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+@pytest.mark.parametrize(
+    ("subscripts", "extents"),
+    [
+        ("ai,ij->aj", {"a": BIG, "i": 4, "j": 4}),
+        ("ai,ij->aj", {"a": BIG + 77, "i": 64, "j": 64}),
+        ("ia,ij->aj", {"a": BIG, "i": 4, "j": 4}),
+        ("ai,aj->ij", {"a": BIG, "i": 4, "j": 4}),
+        ("ai,i->a", {"a": BIG, "i": 4}),
+        ("a,a->a", {"a": BIG}),
+        ("a,a->", {"a": 4 * BIG}),
+        ("xai,xij->xaj", {"x": BIG, "a": 4, "i": 4, "j": 4}),
+        ("a->", {"a": BIG}),
+        ("ab->ba", {"a": BIG, "b": 2}),
+    ],
+)
+def test_gpus_get_groups_that_a_kernel_can_number(subscripts, extents, dtype):
+    """Every launch renders, whose counts and divisors have 32 bits; the pieces make up the whole."""
+    pairs = [(tuple(extents[x] for x in term), dtype) for term in subscripts.split("->")[0].split(",")]
+    plan = gett.plan(subscripts, *pairs, arch="sm_90a")
+    assert len(plan.steps) > 1
+    for step in plan.steps:
+        render_kernel(step.gemm, step.schedule)
+        assert all(s.extent <= GROUP_LIMIT for s in (*step.gemm.l, *step.gemm.m, *step.gemm.n, *step.gemm.k))
+    summed = [s for s in plan.steps if s.output != plan.steps[-1].output]
+    volume = math.prod(extents.values())
+    assert sum(s.gemm.contraction.volume for s in (summed or plan.steps)) == volume
+    if summed and dtype == "float16":  # partial sums are not rounded to 16 bits
+        assert {s.gemm.contraction.d.dtype for s in summed} == {"float32"}
+    for step in plan.steps:
+        c = step.gemm.contraction
+        for operand, by in zip((c.a, c.b, c.c, c.d), step.offsets, strict=True):
+            assert operand is None or by % operand.alignment == 0
+
+
+def test_pieces_run_at_their_addresses(monkeypatch):
+    """Through a plan: several launches of one result, an operand converted once, c added once."""
+    calls = []
+
+    class Executable:
+        workspace_bytes, schedule, measured, device = 0, None, None, 0
+
+        def __init__(self, gemm):
+            self.gemm = gemm
+
+        def __call__(self, a, b, c, d, alpha, beta):
+            calls.append(tuple(None if x is None else x.data.ptr for x in (a, b, c, d)))
+
+    monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
+    plan = gett.plan("ai,ij->aj", ((BIG, 4), "float16"), ((4, 4), "float16"), arch="sm_90a")
+    steps = planning.bind_steps(plan.steps, "sm_90a", False)
+    assert [type(s.executable) for s in steps] == [Executable, ShiftedExecutable]
+    at_zero = [types.SimpleNamespace(data=types.SimpleNamespace(ptr=p)) for p in (1000, 2000, 3000, 4000)]
+    for step in steps:
+        step.executable(*at_zero[:2], None, at_zero[3], 1, 0)
+    half = (BIG // 2) * 4 * itemsize("float16")
+    assert calls == [(1000, 2000, None, 4000), (1000 + half, 2000, None, 4000 + half)]
