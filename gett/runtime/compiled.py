@@ -103,6 +103,8 @@ def side_by_side(make: Callable[[_Task], _Made], tasks: Sequence[_Task], step: S
         tasks: Its arguments.
         step: Told of each that is done.
     """
+    if len(tasks) == 1:
+        return [make(tasks[0])]
     made: list[_Made] = []
     pool = ThreadPoolExecutor(max(1, min(len(tasks), os.cpu_count() or 1)))
     try:

@@ -14,7 +14,7 @@ from gett.jit.diskcache import kernel_cache
 from gett.plan import GemmPlan
 from gett.progress import on_terminal, progress
 from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
-from gett.runtime.device import DeviceFacts, device_facts
+from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable, check_arch, load_executable
 from gett.tune.store import Entry, plan_key, schedule_store, signature
 
@@ -36,7 +36,8 @@ def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: boo
         return build_all([plan], arch)[0]
     facts = device_facts()
     key = plan_key(plan, facts) if arch in (None, facts.arch) else None
-    compiled = None if key is None else _recalled(plan, key, tuned_only=True)
+    entry = None if key is None else schedule_store().find(key, tuned_only=True)
+    compiled = None if entry is None else _loaded(plan, entry) or _recompiled(entry)
     return None if compiled is None else load_executable(plan, compiled)
 
 
@@ -49,22 +50,32 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None) -> list[GpuExe
     facts = device_facts()
     arch = arch or facts.arch
     check_arch(arch, facts)
-    distinct = {signature(plan): plan for plan in plans}
-    with progress(len(distinct), "compiling kernels", on_terminal()) as step:
-        made = side_by_side(lambda plan: _compiled(plan, arch, facts), list(distinct.values()), step)
-    compiled = dict(zip(distinct, made, strict=True))
-    return [load_executable(plan, compiled[signature(plan)]) for plan in plans]
+    known = arch == facts.arch
+    compiled: dict[str, CompiledKernel | None] = {}
+    missing: dict[str, tuple[GemmPlan, bytes | None, Entry | None]] = {}
+    for plan in plans:
+        name = signature(plan)
+        if name not in compiled:
+            key = plan_key(plan, facts) if known else None
+            entry = None if key is None else schedule_store().find(key)
+            compiled[name] = None if entry is None else _loaded(plan, entry)
+            if compiled[name] is None:
+                missing[name] = plan, key, entry
 
+    def compile_one(task: tuple[GemmPlan, bytes | None, Entry | None]) -> CompiledKernel:
+        plan, key, entry = task
+        made = None if entry is None else _recompiled(entry)
+        if made is None:
+            made = compile_best(plan, arch, facts.planning if known else None)
+            if key is not None:
+                remember(key, made)
+        return made
 
-def _compiled(plan: GemmPlan, arch: str, facts: DeviceFacts) -> CompiledKernel:
-    """The remembered kernel of a plan, else the model's best, which is then remembered."""
-    key = plan_key(plan, facts) if arch == facts.arch else None
-    found = None if key is None else _recalled(plan, key)
-    if found is None:
-        found = compile_best(plan, arch, facts.planning if arch == facts.arch else None)
-        if key is not None:
-            remember(key, found)
-    return found
+    if missing:
+        with progress(len(missing), "compiling kernels", on_terminal()) as step:
+            compiled |= zip(missing, side_by_side(compile_one, list(missing.values()), step), strict=True)
+    found = [compiled[signature(plan)] for plan in plans]
+    return [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
 
 
 def remember(key: bytes, compiled: CompiledKernel) -> None:
@@ -76,19 +87,25 @@ def remember(key: bytes, compiled: CompiledKernel) -> None:
     schedule_store().put(key, Entry(compiled.schedule, compiled.kernel, cubin, measured_us, among))
 
 
-def _recalled(plan: GemmPlan, key: bytes, *, tuned_only: bool = False) -> CompiledKernel | None:
-    """What the store has of a plan, None where that cannot be had any more; a lost cubin is compiled again."""
-    entry = schedule_store().find(key, tuned_only=tuned_only)
-    if entry is None:
-        return None
+def _loaded(plan: GemmPlan, entry: Entry) -> CompiledKernel | None:
+    """What the store has of a plan, None where its cubin is lost."""
     cubin = kernel_cache().get(entry.cubin)
-    try:
-        if cubin is None:
-            from gett.jit.compile import compile_kernel
-
-            cubin = compile_kernel(entry.kernel.source, entry.kernel.arch)
-    except GettError:
+    if cubin is None:
         return None
     _log.debug("found the kernel of %s, %s", plan.contraction, "measured" if entry.tuned else "chosen by the model")
-    measured = None if entry.measured_us is None else (entry.measured_us, entry.among)
-    return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=measured)
+    return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=_measured(entry))
+
+
+def _recompiled(entry: Entry) -> CompiledKernel | None:
+    """An entry whose cubin is lost, compiled again from its text; None where that does not compile any more."""
+    from gett.jit.compile import compile_kernel
+
+    try:
+        cubin = compile_kernel(entry.kernel.source, entry.kernel.arch)
+    except GettError:
+        return None
+    return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=_measured(entry))
+
+
+def _measured(entry: Entry) -> tuple[float, int] | None:
+    return None if entry.measured_us is None else (entry.measured_us, entry.among)

@@ -120,7 +120,14 @@ def test_an_empty_sum_is_a_sum_of_zeros(cupy, dtype):
             for k in (0, 1)
         ]
         assert results[0].tobytes() == results[1].tobytes()
-        assert results[0].tobytes() == (c * beta).astype(dtype).tobytes()
+        np.testing.assert_array_equal(cupy.asnumpy(results[0]), cupy.asnumpy(c * beta).astype(dtype))
+
+
+def test_an_empty_sum_scales_c_in_the_type_of_sums(cupy):
+    """beta is beyond float16, its product with c is not."""
+    a, b, c = cupy.zeros((5, 0), np.float16), cupy.zeros((0, 7), np.float16), cupy.full((5, 7), 1e-3, np.float16)
+    result = gett.contract("ik,kj->ij", a, b, c, beta=1e6)
+    np.testing.assert_array_equal(cupy.asnumpy(result), np.float16(np.float32(np.float16(1e-3)) * np.float32(1e6)))
 
 
 def test_the_kernels_of_a_network_are_compiled_once_each_and_right(cupy, caplog):
