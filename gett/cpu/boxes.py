@@ -6,12 +6,12 @@ written in whole cache lines on both sides of a transposition.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
 from gett.cpu.arithmetic import EXACT_K, Arithmetic
-from gett.cpu.core import Core, Groups
+from gett.cpu.core import Core, Groups, product_time
+from gett.cpu.tiles import Tiles
 from gett.cpu.views import Modes, unit_mode, volume
 from gett.plan import A, B, D
 from layouts.modes import Strided
@@ -20,6 +20,13 @@ from layouts.modes import Strided
 SCRATCH_BYTES = 56 << 20
 #: Bytes up to which a tile grows along the loops: large against Python's time per tile, small against the cache.
 GROWN_BYTES = 1 << 20
+#: Nanoseconds of one call of BLAS at most, for Ctrl-C is heard between two calls. Cutting a product of matrices into
+#: panels of this size costs a hundredth of its time, for smaller ones it is more.
+CALL_TIME = 2e8
+#: How much longer K stays than the panels' other sides: adding a partial sum goes through memory once more.
+_K_LONGER = 8
+#: Nanoseconds in which memory brings an element.
+_ELEMENT = 0.5
 #: Elements of a packed tensor's unit-stride mode in a tile, where the extent allows.
 RUN = 64
 
@@ -31,8 +38,8 @@ def box_extent(modes: Sequence[Strided], blocks: Blocks, tensor: int | None = No
     return math.prod(blocks[s] for s in modes if tensor is None or s.strides[tensor])
 
 
-def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int, with_c: bool) -> tuple[Blocks, bool]:
-    """The extent of a tile along each mode, and whether K is cut (D must then be accumulated in scratch)."""
+def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int, with_c: bool) -> Blocks:
+    """The extent of a tile along each mode. Where K is cut, a tile of D is the sum of several products."""
     loops = (*groups.batch, *groups.spread, *core.loops_m, *core.loops_n)
     blocks: Blocks = dict.fromkeys(loops, 1)
     blocks.update({s: s.extent for s in (*core.m, *core.n, *core.k)})
@@ -52,7 +59,8 @@ def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int
         unit = unit_mode(members[t], t)
         if unit is not None and blocks[unit] == 1:
             blocks[unit] = min(unit.extent, RUN if size(t) * RUN <= grown else RUN // 4)
-    _shrink(core, blocks, packed, members, limit, 2 if with_c else 1)
+    _cut_product(core, blocks, arithmetic)
+    _shrink(core, blocks, packed, members, limit, with_c)
     if arithmetic.limbs:
         while box_extent(core.k, blocks) > EXACT_K:
             _halve(core.k, blocks)
@@ -70,9 +78,10 @@ def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int
                 growing = True
     for s in loops:  # even cuts: 48 in tiles of 32 becomes two of 24
         blocks[s] = -(-s.extent // -(-s.extent // blocks[s]))
+    _cut_batch(loops, core, blocks, arithmetic)
     if threads > 1:
         spread_over_threads(loops, blocks, threads)
-    return blocks, box_extent(core.k, blocks) < volume(core.k)
+    return blocks
 
 
 def spread_over_threads(loops: Modes, blocks: Blocks, threads: int) -> None:
@@ -84,17 +93,46 @@ def spread_over_threads(loops: Modes, blocks: Blocks, threads: int) -> None:
         blocks[longest] = -(-blocks[longest] // 2)
 
 
-def _shrink(
-    core: Core, blocks: Blocks, packed: list[int], members: dict[int, Modes], limit: int, copies_d: int
-) -> None:
+def _call_time(loops: int, core: Core, blocks: Blocks, arithmetic: Arithmetic) -> float:
+    """Nanoseconds of one call of BLAS for as many matrix products as the loops in a tile have."""
+    m, n, k = (box_extent(g, blocks) for g in (core.m, core.n, core.k))
+    return loops * (product_time(arithmetic, m, n, k) + _ELEMENT * (m * k + k * n + m * n))
+
+
+def _cut_product(core: Core, blocks: Blocks, arithmetic: Arithmetic) -> None:
+    """Cut one matrix product into panels, as square as they may be, that BLAS makes in bounded time."""
+    sides, parts = (core.m, core.n, core.k), [1, 1, 1]
+    while (time := _call_time(1, core, blocks, arithmetic)) > CALL_TIME:
+        extents = [box_extent(g, blocks) for g in sides]
+        i = max(range(3), key=lambda i: extents[i] / (_K_LONGER if i == 2 else 1))
+        if extents[i] == 1:
+            return
+        parts[i] += parts[i] if time > 4 * CALL_TIME else 1 + parts[i] // 8
+        most = -(-volume(sides[i]) // parts[i])
+        for s in sides[i]:  # the faster modes stay whole, so that the panel keeps one stride
+            blocks[s] = -(-s.extent // -(-s.extent // max(1, min(s.extent, most))))
+            most //= s.extent
+
+
+def _cut_batch(loops: Modes, core: Core, blocks: Blocks, arithmetic: Arithmetic) -> None:
+    """Cut the loops until one call for a whole tile takes bounded time."""
+    while _call_time(box_extent(loops, blocks), core, blocks, arithmetic) > CALL_TIME:
+        longest = max(loops, key=lambda s: blocks[s], default=None)
+        if longest is None or blocks[longest] == 1:
+            return
+        blocks[longest] = -(-blocks[longest] // 2)
+
+
+def _shrink(core: Core, blocks: Blocks, packed: list[int], members: dict[int, Modes], limit: int, with_c: bool) -> None:
     """Cut the matrices, longest dimension first, until all tiles together are within the limit."""
     sides = {A: (core.m, core.k), B: (core.n, core.k), D: (core.m, core.n)}
     while True:
         partial_sums = box_extent(core.k, blocks) < volume(core.k)
         if partial_sums and D not in packed:
-            packed.append(D)  # partial sums need an accumulator
+            packed.append(D)  # BLAS cannot add to D: a partial sum needs a tile
         sizes = {t: box_extent(members[t], blocks) for t in packed}
-        if sum(n * (copies_d + partial_sums if t == D else 1) for t, n in sizes.items()) <= limit:
+        copies_d = (not core.direct[D]) + with_c + partial_sums
+        if sum(n * (copies_d if t == D else 1) for t, n in sizes.items()) <= limit:
             return
         tensor = max(sizes, key=lambda t: sizes[t])
         if sizes[tensor] == 1:
@@ -115,10 +153,6 @@ def _halve(modes: Modes, blocks: Blocks) -> None:
             return
 
 
-def cuts(modes: Sequence[Strided], blocks: Blocks) -> list[tuple[slice, ...]]:
-    """Every box over `modes` as slices, the last mode varying fastest."""
-    return list(
-        itertools.product(
-            *([slice(i, min(i + blocks[s], s.extent)) for i in range(0, s.extent, blocks[s])] for s in modes)
-        )
-    )
+def cut(modes: Sequence[Strided], blocks: Blocks) -> Tiles:
+    """The boxes over `modes`."""
+    return Tiles(tuple(s.extent for s in modes), tuple(blocks[s] for s in modes))

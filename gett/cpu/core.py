@@ -66,6 +66,12 @@ class Core:
     nanoseconds: float
 
 
+def product_time(arithmetic: Arithmetic, m: int, n: int, k: int) -> float:
+    """Nanoseconds of one matrix product, apart from what memory takes."""
+    efficiency = m / (m + 6) * n / (n + 8) * k / (k + 16)
+    return _CALL + m * n * k / (arithmetic.rate * efficiency)
+
+
 def is_matrix(rows: Modes, columns: Modes, tensor: int, itemsize: int) -> bool:
     """Whether BLAS can address the tensor as a matrix: both groups have one stride, and one of these is the unit."""
     r, c = span(rows, tensor), span(columns, tensor)
@@ -124,8 +130,7 @@ def _evaluate(
     batch = volume(groups.batch)
     em, en, ek = volume(m), volume(n), volume(k)
     calls = batch * volume(loops_m) * volume(loops_n)
-    efficiency = em / (em + 6) * en / (en + 8) * ek / (ek + 16)
-    time = calls * (_CALL + em * en * ek / (arithmetic.rate * efficiency))
+    time = calls * product_time(arithmetic, em, en, ek)
     work = (
         (A, m, k, batch * volume(groups.m) * ek * volume(groups.sum_a)),
         (B, n, k, batch * volume(groups.n) * ek * volume(groups.sum_b)),

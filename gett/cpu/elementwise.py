@@ -7,26 +7,44 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gett.cpu.arithmetic import Arithmetic, finish
-from gett.cpu.boxes import cuts, spread_over_threads
+from gett.cpu.boxes import Blocks, cut, spread_over_threads
 from gett.cpu.core import Groups, runs_alike
-from gett.cpu.moving import RUN, linear_like, move, parallel
+from gett.cpu.moving import RUN, linear_like, move
+from gett.cpu.threads import parallel
+from gett.cpu.tiles import Part, Tiles, add_pieces, call_blocks
 from gett.cpu.views import Array, Modes, View, each, make_view, unit_mode, volume
 from gett.plan import A, B, C, D, GemmPlan
 from layouts.modes import Strided
 
+_ALL = slice(None)
 #: Modes that `numpy.einsum` can name.
 MAX_LABELS = len(string.ascii_letters)
 #: Elements in one piece of D.
 PIECE = 1 << 16
 #: Elementary operations from which starting threads pays.
 _WORTH_THREADS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """How D and the sums are cut.
+
+    Attributes:
+        d, sums: Pieces of D, and of the summed modes.
+        single, whole: Whether D is one piece, and whether the sums are.
+    """
+
+    d: Tiles
+    sums: Tiles
+    single: bool
+    whole: bool
 
 
 class ElementWiseProgram:
@@ -64,13 +82,13 @@ class ElementWiseProgram:
             self._spelled = f"{a},{b}->{d}"
         work = volume(free) * volume(groups.spread) * volume(self._summed)
         self._threads = threads if work >= _WORTH_THREADS else 1
-        empty = 0 in contraction.shape_d
-        self._tiles = [] if empty else self._cut(work)
+        self._nothing = 0 in contraction.shape_d
+        self._cuts = self._bound(self._pieces(work))
         # Where every tensor runs alike and no scratch is needed, larger pieces are as good and cost less of Python.
-        alike = not empty and self._kind != "permutation" and runs_alike((*self._dims_d, *self._summed))
-        self._large_tiles = self._share_out() if alike else self._tiles
+        alike = not self._nothing and self._kind != "permutation" and runs_alike((*self._dims_d, *self._summed))
+        self._large_cuts = self._bound(self._shares()) if alike else self._cuts
 
-    def _cut(self, work: int) -> list[tuple[slice, ...]]:
+    def _pieces(self, work: int) -> Blocks:
         """Pieces of D of about `PIECE` elements that keep a run of each tensor's unit-stride mode."""
         blocks = {s: s.extent for s in self._dims_d}
         if work > 2 * PIECE:
@@ -84,13 +102,22 @@ class ElementWiseProgram:
                     if blocks[longest] <= least:
                         break
                     blocks[longest] = max(least, -(-blocks[longest] // 2))
-        return cuts(self._dims_d, blocks)
+        return blocks
 
-    def _share_out(self) -> list[tuple[slice, ...]]:
+    def _shares(self) -> Blocks:
         """D cut along its slowest modes into a few pieces a thread."""
         blocks = {s: s.extent for s in self._dims_d}
         spread_over_threads(self._dims_d if self._threads > 1 else (), blocks, self._threads)
-        return cuts(self._dims_d, blocks)
+        return blocks
+
+    def _bound(self, blocks: Blocks) -> _Cuts:
+        """Pieces of D, and of the sums, that one call of a NumPy function may go over."""
+        modes = (*self._dims_d, *self._summed)
+        extents = [blocks.get(s, s.extent) for s in modes]
+        strides = [abs(s.strides[A]) + abs(s.strides[B]) for s in modes]
+        found = dict(zip(modes, call_blocks(extents, strides, len(self._dims_d)), strict=True))
+        d, sums = cut(self._dims_d, found), cut(self._summed, found)
+        return _Cuts(d, sums, d.count == 1, sums.count == 1)
 
     @property
     def route(self) -> str:
@@ -100,11 +127,11 @@ class ElementWiseProgram:
     @property
     def tiles(self) -> int:
         """Number of pieces of D."""
-        return len(self._tiles)
+        return self._cuts.d.count
 
     def run(self, a: Array, b: Array | None, c: Array | None, d: Array, alpha: Any, beta: Any) -> None:
         """`d = alpha * f(a, b) + beta * c`; `a`, `b` in the plan's roles, scalars of the finishing dtype or None."""
-        if not self._tiles:
+        if self._nothing:
             return
         av, dv = self._view_a.of(a), self._view_d.of(d)
         bv = None if b is None or self._view_b is None else self._view_b.of(b)
@@ -113,38 +140,25 @@ class ElementWiseProgram:
         if self._kind == "permutation" and cv is None and alpha is None and not self._empty:
             move(dv, np.broadcast_to(av, dv.shape), self._threads)
             return
-        tiles = self._large_tiles if in_place else self._tiles
-        if len(tiles) == 1:
-            self._form_piece(in_place, av, bv, cv, dv, alpha, beta)
+        cuts = self._large_cuts if in_place else self._cuts
+        if cuts.single:
+            self._form_piece(cuts, in_place, av, bv, cv, dv, alpha, beta)
             return
-        share = -(-len(tiles) // (4 * self._threads))
-        jobs: list[Callable[[], None]] = [
-            partial(self._pieces, tiles[i : i + share], in_place, av, bv, cv, dv, alpha, beta)
-            for i in range(0, len(tiles), share)
-        ]
-        parallel(jobs, self._threads)
 
-    def _pieces(
-        self,
-        tiles: list[tuple[slice, ...]],
-        in_place: bool,
-        a: Array,
-        b: Array | None,
-        c: Array | None,
-        d: Array,
-        alpha: Any,
-        beta: Any,
-    ) -> None:
-        for tile in tiles:
-            where = dict(zip(self._dims_d, tile, strict=True))
-            part_a = a[tuple(where.get(s, slice(None)) if s else slice(None) for s in self._dims_a)]
-            part_b = b
-            if b is not None:
-                part_b = b[tuple(where.get(s, slice(None)) if s else slice(None) for s in self._dims_b)]
-            self._form_piece(in_place, part_a, part_b, None if c is None else c[tile], d[tile], alpha, beta)
+        def work(parts: Iterator[Part]) -> None:
+            for part in parts:
+                where = dict(zip(self._dims_d, part, strict=True))
+                part_a, part_b = av[_index(self._dims_a, where)], bv
+                if bv is not None:
+                    part_b = bv[_index(self._dims_b, where)]
+                part_c = None if cv is None else cv[part]
+                self._form_piece(cuts, in_place, part_a, part_b, part_c, dv[part], alpha, beta)
+
+        parallel(cuts.d, work, self._threads)
 
     def _form_piece(
         self,
+        cuts: _Cuts,
         in_place: bool,
         a: Array,
         b: Array | None,
@@ -154,34 +168,53 @@ class ElementWiseProgram:
         beta: Any,
     ) -> None:
         if in_place:
-            self._form(a, b, target)
+            self._form(cuts, a, b, target)
             if alpha is not None:
                 np.multiply(target, alpha, out=target)
             return
         if self._empty:
             acc: Array = np.zeros(target.shape[len(self._spread) :], self.arithmetic.finish)
         else:
-            acc = np.asarray(self._form(a, b, None))
+            acc = np.asarray(self._form(cuts, a, b, None))
         result = finish(self.arithmetic, acc, alpha, c, beta)
         np.copyto(target, result, casting="unsafe")
 
-    def _form(self, a: Array, b: Array | None, out: Array | None) -> Array:
+    def _form(self, cuts: _Cuts, a: Array, b: Array | None, out: Array | None) -> Array:
         dtype = self.arithmetic.finish
         result: Array
         if self._kind == "multiply":
             assert b is not None
             result = np.multiply(a, b, out=out, dtype=dtype, casting="unsafe")
-        elif self._kind == "einsum":
-            assert b is not None
-            result = np.einsum(self._spelled, a, b, out=out, dtype=dtype, casting="unsafe")
-        elif self._kind == "sum":
-            axes = tuple(range(a.ndim - len(self._summed), a.ndim))
-            reduce: Callable[..., Array] = np.logical_or.reduce if dtype.kind == "b" else np.add.reduce
-            result = reduce(a, axis=axes, dtype=dtype, out=out)
-        else:
+        elif self._kind == "permutation":
             result = linear_like(a, dtype) if out is None else out
             np.copyto(result, a, casting="unsafe")
+        elif cuts.whole:
+            result = self._sum(a, b, out)
+        else:
+
+            def form(part: Part, out: Array | None) -> Array:
+                where = dict(zip(self._summed, part, strict=True))
+                part_b = None if b is None else b[_index(self._dims_b, where)]
+                return self._sum(a[_index(self._dims_a, where)], part_b, out)
+
+            result = add_pieces(cuts.sums, form, out)
         return result
+
+    def _sum(self, a: Array, b: Array | None, out: Array | None) -> Array:
+        dtype = self.arithmetic.finish
+        result: Array
+        if b is not None:
+            result = np.einsum(self._spelled, a, b, out=out, dtype=dtype, casting="unsafe")
+        else:
+            axes = tuple(range(a.ndim - len(self._summed), a.ndim))
+            reduce = np.logical_or.reduce if dtype.kind == "b" else np.add.reduce
+            result = reduce(a, axis=axes, dtype=dtype, out=out)
+        return result
+
+
+def _index(dims: Sequence[Strided | None], where: dict[Strided, slice]) -> tuple[slice, ...]:
+    """The part of a view that lies within the ranges of some modes."""
+    return tuple(where.get(s, _ALL) if s else _ALL for s in dims)
 
 
 def _slowest_first(modes: Modes, tensor: int) -> Modes:

@@ -13,8 +13,8 @@ import numpy as np
 from gett.cpu.arithmetic import factor, make_arithmetic
 from gett.cpu.core import Groups, choose_core, element_wise_cost
 from gett.cpu.elementwise import MAX_LABELS, ElementWiseProgram
-from gett.cpu.moving import available_threads
 from gett.cpu.packed import PackedProgram
+from gett.cpu.threads import available_threads
 from gett.cpu.views import Array, is_aligned, volume
 from gett.errors import DTypeError
 from gett.plan import A, B, GemmPlan

@@ -1,20 +1,19 @@
-"""Moving tiles between arrays of different element order, in pieces that stay in cache; and work on several threads.
+"""Moving tiles between arrays of different element order, and adding them up, in pieces that stay in cache.
 
 Knows NumPy arrays only, neither plans nor contractions.
 """
 
 from __future__ import annotations
 
-import contextvars
-import itertools
 import math
-import os
-import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from gett.cpu import tiles
+from gett.cpu.threads import parallel
+from gett.cpu.tiles import Part, Tiles, add_pieces, call_blocks
 from gett.cpu.views import Array
 
 #: Elements in one piece of a transposing copy: about 100 kB of float32, which stays in a core's second-level cache.
@@ -25,47 +24,6 @@ RUN = 64
 _LINES = 256
 #: Elements from which a copy is worth a second thread.
 _PARALLEL = 1 << 19
-
-
-def available_threads() -> int:
-    """Processors this process may run on, at most 8: more do not help what memory bounds."""
-    try:
-        return min(8, len(os.sched_getaffinity(0)))
-    except AttributeError:
-        return min(8, os.cpu_count() or 1)
-
-
-def parallel(jobs: Sequence[Callable[[], None]], threads: int) -> None:
-    """Run every job, on several threads where there are several; the first exception is raised again here."""
-    if threads < 2 or len(jobs) < 2:
-        for job in jobs:
-            job()
-        return
-    lock, todo, failures = threading.Lock(), iter(jobs), list[BaseException]()
-
-    def work() -> None:
-        try:
-            while not failures:
-                with lock:
-                    job = next(todo, None)
-                if job is None:
-                    return
-                job()
-        except BaseException as error:
-            failures.append(error)
-
-    # A copied context hands np.errstate on to the threads.
-    others = [
-        threading.Thread(target=contextvars.copy_context().run, args=(work,))
-        for _ in range(min(threads, len(jobs)) - 1)
-    ]
-    for t in others:
-        t.start()
-    work()
-    for t in others:
-        t.join()
-    if failures:
-        raise failures[0]
 
 
 def unit_axis(array: Array) -> int:
@@ -88,15 +46,6 @@ def piece_shape(shape: Sequence[int], keep: Sequence[int], size: int = PIECE) ->
                 break
             piece[i] = max(least, -(-piece[i] // 2))
     return tuple(piece)
-
-
-def pieces(shape: Sequence[int], piece: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Index tuples that cut `shape` into pieces, the last axis fastest."""
-    return list(
-        itertools.product(
-            *([slice(i, min(i + p, n)) for i in range(0, n, p)] for n, p in zip(shape, piece, strict=True))
-        )
-    )
 
 
 def linear_like(source: Array, dtype: np.dtype[np.generic], room: Array | None = None) -> Array:
@@ -136,27 +85,51 @@ def move(target: Array, source: Array, threads: int = 1) -> None:
     """
     u_source, u_target = unit_axis(source), unit_axis(target)
     if u_source < 0 or u_target < 0 or source.size <= 4096 or _is_local(target, source, u_target, u_source):
-        if threads > 1 and source.size > _PARALLEL and u_target >= 0:
-            piece = piece_shape(source.shape, (u_target,), source.size // (2 * threads))
-            copies = [partial(np.copyto, target[i], source[i], casting="unsafe") for i in pieces(source.shape, piece)]
-            parallel(copies, threads)
-            return
-        np.copyto(target, source, casting="unsafe")
+        _copy(target, source, u_target, threads)
         return
     piece = piece_shape(source.shape, (u_source, u_target))
-    todo = pieces(source.shape, piece)
-    workers = threads if source.size > _PARALLEL else 1
-    share = -(-len(todo) // (4 * workers))
 
-    def run(indices: list[tuple[slice, ...]]) -> None:
+    def run(parts: Iterator[Part]) -> None:
         room = np.empty(math.prod(piece) + 16 * max(piece), target.dtype)
-        for i in indices:
+        for i in parts:
             part = source[i]
             scratch = linear_like(part, target.dtype, room)
             np.copyto(scratch, part, casting="unsafe")
             np.copyto(target[i], scratch)
 
-    if workers == 1:
-        run(todo)
-    else:
-        parallel([partial(run, todo[j : j + share]) for j in range(0, len(todo), share)], workers)
+    parallel(Tiles(source.shape, piece), run, threads if source.size > _PARALLEL else 1)
+
+
+def _copy(target: Array, source: Array, u_target: int, threads: int) -> None:
+    """An ordinary copy, in pieces that an interrupt need not wait for."""
+    shared = threads > 1 and source.size > _PARALLEL and u_target >= 0
+    if not shared and source.size <= tiles.CALL:
+        np.copyto(target, source, casting="unsafe")
+        return
+    most = min(tiles.CALL, source.size // (2 * threads)) if shared else tiles.CALL
+
+    def run(parts: Iterator[Part]) -> None:
+        for i in parts:
+            np.copyto(target[i], source[i], casting="unsafe")
+
+    parallel(Tiles(source.shape, piece_shape(source.shape, (u_target,), most)), run, threads if shared else 1)
+
+
+def add_up(target: Array, source: Array, kept: int) -> None:
+    """`target[...] = ` the sum of `source` over its axes from `kept` on, added in the target's dtype."""
+    axes = tuple(range(kept, source.ndim))
+    if source.size <= tiles.CALL:
+        np.add.reduce(source, axis=axes, dtype=target.dtype, out=target)
+        return
+    blocks = call_blocks(source.shape, source.strides, kept)
+    sums = Tiles(source.shape[kept:], blocks[kept:])
+    for part in Tiles(source.shape[:kept], blocks[:kept]).parts():
+        rows = source[part]
+
+        def form(i: Part, out: Array | None, rows: Array = rows) -> Array:
+            columns: tuple[Any, ...] = (..., *i)
+            result: Array = np.add.reduce(rows[columns], axis=axes, dtype=target.dtype, out=out)
+            return result
+
+        room: tuple[Any, ...] = (*part, ...)  # the ellipsis keeps an array where nothing is kept
+        add_pieces(sums, form, target[room])

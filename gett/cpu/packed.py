@@ -6,18 +6,19 @@ Owns the loop over tiles of a `Core`. Knows views and arithmetic, not how a core
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gett.cpu.arithmetic import Arithmetic, finish, multiply
 from gett.cpu.blas import can_limit, one_thread
-from gett.cpu.boxes import core_blocks, cuts
+from gett.cpu.boxes import core_blocks, cut
 from gett.cpu.core import Core, Groups
-from gett.cpu.moving import move, parallel
+from gett.cpu.moving import add_up, move
+from gett.cpu.threads import parallel
+from gett.cpu.tiles import Part
 from gett.cpu.views import Array, Modes, each, make_view, unit_mode, volume
 from gett.plan import A, B, C, D, GemmPlan
 from layouts.modes import Strided
@@ -27,8 +28,6 @@ _ALL = slice(None)
 _SMALL_PRODUCT, _MIDDLING_PRODUCT = 1 << 18, 1 << 26
 #: Nanoseconds from which starting threads pays.
 _WORTH_THREADS = 1_500_000.0
-
-Part = tuple[slice, ...]
 
 
 class PackedProgram:
@@ -47,8 +46,7 @@ class PackedProgram:
         self._limit_blas = middling and self._tile_threads > 1
         # BLAS's own threads spin for a while after each call: packing leaves them half of the cores.
         self._move_threads = 1 if self._tile_threads > 1 or not worth else max(1, threads // 2)
-        blocks, self._k_cut = core_blocks(groups, core, arithmetic, self._tile_threads, with_c)
-        self._direct_d = core.direct[D] and not self._k_cut
+        blocks = core_blocks(groups, core, arithmetic, self._tile_threads, with_c)
         self._loops = loops
         m, n, k = core.m[::-1], core.n[::-1], core.k[::-1]
         self._dims_a: tuple[Strided | None, ...] = (*_in(loops, A), *m, *k, *groups.sum_a)
@@ -65,16 +63,17 @@ class PackedProgram:
         self._flip_a = _innermost(plan, groups, A, core.m)
         self._flip_b = _innermost(plan, groups, B, core.k)
         self._flip_d = _innermost(plan, groups, D, core.m)
-        # The smaller operand's tiles are the ones packed again and again.
+        # The operand that belongs to the inner side is packed again and again: one that is in place, or the smaller.
         sides = [(*core.loops_m, *m), (*core.loops_n, *n)]
-        if volume(core.n) * volume(core.loops_n) > volume(core.m) * volume(core.loops_m):
+        inner_m = volume(core.n) * volume(core.loops_n) > volume(core.m) * volume(core.loops_m)
+        if core.direct[A] if core.direct[A] != core.direct[B] else inner_m:
             sides.reverse()
         self._order = (*groups.batch, *groups.spread, *sides[0], *sides[1])
-        self._tiles = cuts(self._order, blocks)
+        self._tiles = cut(self._order, blocks)
         self._k_order = k
-        self._k_tiles = cuts(k, blocks)
+        self._k_tiles = cut(k, blocks)
         self._whole = None
-        if len(self._tiles) == 1 and all(core.direct) and not self._k_cut:
+        if self._tiles.count == self._k_tiles.count == 1 and all(core.direct):
             self._whole = (
                 make_view(plan.a, extents, A, [*each(_in(loops, A)), core.m, core.k]),
                 make_view(b, extents, B, [*each(_in(loops, B)), core.k, core.n]),
@@ -84,14 +83,14 @@ class PackedProgram:
     @property
     def route(self) -> str:
         """What it amounts to."""
-        if not (all(self.core.direct) and self._direct_d):
+        if not all(self.core.direct):
             return "packed boxes"
         return "batched BLAS" if self._loops else "one BLAS call"
 
     @property
     def tiles(self) -> int:
         """Number of tiles of D."""
-        return len(self._tiles)
+        return self._tiles.count
 
     def run(self, a: Array, b: Array, c: Array | None, d: Array, alpha: Any, beta: Any) -> None:
         """`d = alpha * a b + beta * c`; `a`, `b` in the plan's roles, scalars of the finishing dtype or None for 1."""
@@ -107,18 +106,18 @@ class PackedProgram:
             self._view_d.of(d),
             None if c is None or self._view_c is None else self._view_c.of(c),
         )
-        share = -(-len(self._tiles) // (2 * self._tile_threads)) if self._tile_threads > 1 else len(self._tiles)
-        jobs: list[Callable[[], None]] = [
-            partial(self._run, self._tiles[i : i + share], *views, alpha, beta)
-            for i in range(0, len(self._tiles), share)
-        ]
-        with one_thread() if self._limit_blas else nullcontext():
-            parallel(jobs, self._tile_threads)
 
-    def _run(self, tiles: list[Part], a: Array, b: Array, d: Array, c: Array | None, alpha: Any, beta: Any) -> None:
+        def work(parts: Iterator[Part]) -> None:
+            self._run(parts, *views, alpha, beta)
+
+        with one_thread() if self._limit_blas else nullcontext():
+            parallel(self._tiles, work, self._tile_threads)
+
+    def _run(self, tiles: Iterator[Part], a: Array, b: Array, d: Array, c: Array | None, alpha: Any, beta: Any) -> None:
         pack_a = _Packer(self, a, A, self._flip_a)
         pack_b = _Packer(self, b, B, self._flip_b)
         room_d, room_part = _Room(self.arithmetic), _Room(self.arithmetic)
+        direct = self.core.direct[D]
         for tile in tiles:
             where = dict(zip(self._order, tile, strict=True))
             # The ellipsis keeps an array where D has no modes.
@@ -128,14 +127,7 @@ class PackedProgram:
             m_shape = tuple(_length(where[s], s) for s in self.core.m[::-1])
             n_shape = tuple(_length(where[s], s) for s in self.core.n[::-1])
             matrix = (*loop_shape, math.prod(m_shape), math.prod(n_shape))
-            if self._direct_d:
-                out = target.reshape(matrix)
-                for ab in self._k_parts(where, pack_a, pack_b):
-                    multiply(self.arithmetic, *ab, out)
-                if alpha is not None:
-                    np.multiply(out, alpha, out=out)
-                continue
-            out = room_d.take(matrix, self._flip_d)
+            out = target.reshape(matrix) if direct else room_d.take(matrix, self._flip_d)
             for i, ab in enumerate(self._k_parts(where, pack_a, pack_b)):
                 if i == 0:
                     multiply(self.arithmetic, *ab, out)
@@ -143,6 +135,10 @@ class PackedProgram:
                     summand = room_part.take(matrix, self._flip_d)
                     multiply(self.arithmetic, *ab, summand)
                     np.add(out, summand, out=out)
+            if direct:
+                if alpha is not None:
+                    np.multiply(out, alpha, out=out)
+                continue
             added = None if c is None else c[part]
             # Splitting a dimension never copies, whichever of the two runs fastest.
             acc = out.reshape((*loop_shape, *m_shape, *n_shape))
@@ -150,7 +146,7 @@ class PackedProgram:
             move(target, np.broadcast_to(result, target.shape), self._move_threads)
 
     def _k_parts(self, where: dict[Strided, slice], pack_a: _Packer, pack_b: _Packer) -> Iterator[tuple[Array, Array]]:
-        for part in self._k_tiles:
+        for part in self._k_tiles.parts():
             where.update(zip(self._k_order, part, strict=True))
             yield pack_a.load(where), pack_b.load(where)
 
@@ -204,8 +200,7 @@ class _Packer:
         packed = self._room.take(matrix, self._flip)
         target = packed.reshape(kept)
         if self._sums:
-            axes = tuple(range(len(kept), source.ndim))
-            np.add.reduce(source, axis=axes, dtype=target.dtype, out=target)
+            add_up(target, source, len(kept))
         else:
             move(target, source, self._program._move_threads)
         return packed

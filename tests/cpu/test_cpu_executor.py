@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from gett.cpu import NumpyExecutable, arithmetic, blas, boxes, elementwise, executable, moving, packed
+from gett.cpu import NumpyExecutable, arithmetic, blas, boxes, elementwise, executable, moving, packed, tiles
 from gett.cpu.arithmetic import make_arithmetic, multiply
 from gett.errors import DTypeError, OptionError
 from gett.plan import make_gemm_plan
@@ -67,6 +67,9 @@ def tiny_tiles() -> Iterator[None]:
         patch.setattr(boxes, "SCRATCH_BYTES", 2000)
         patch.setattr(boxes, "GROWN_BYTES", 500)
         patch.setattr(boxes, "RUN", 4)
+        patch.setattr(boxes, "CALL_TIME", 200.0)
+        patch.setattr(tiles, "CALL", 60)
+        patch.setattr(tiles, "_TERMS", 2)
         patch.setattr(boxes, "EXACT_K", 8)
         patch.setattr(arithmetic, "EXACT_K", 8)
         patch.setattr(elementwise, "PIECE", 50)
