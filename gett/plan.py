@@ -173,4 +173,4 @@ def _k_order(contraction: Contraction, swapped: bool) -> tuple[int, int]:
 
 def _order(modes: tuple[Strided, ...], tensors: tuple[int, ...]) -> tuple[Strided, ...]:
     """Smallest stride first in the first tensor that varies along the mode, modes constant in it last."""
-    return tuple(sorted(modes, key=lambda s: tuple(abs(s.strides[t]) or 1 << 62 for t in tensors)))
+    return tuple(sorted(modes, key=lambda s: tuple(abs(s.strides[t]) or math.inf for t in tensors)))

@@ -26,23 +26,31 @@ class Strided:
 
 def can_fuse(inner: Strided, outer: Strided) -> bool:
     """Whether `outer` continues `inner` without a gap in every tensor (zero strides continue zero strides)."""
-    return all(so == si * inner.extent for si, so in zip(inner.strides, outer.strides, strict=True))
+    return outer.strides == _next_strides(inner)
+
+
+def _next_strides(inner: Strided) -> tuple[int, ...]:
+    """Strides of a mode that continues `inner` without a gap."""
+    return tuple(s * inner.extent for s in inner.strides)
 
 
 def fuse(modes: Sequence[Strided]) -> tuple[Strided, ...]:
     """Drop modes of extent 1 and merge all that can be merged, keeping the order of what is left."""
     todo = [m for m in modes if m.extent != 1]
-    merged = True
-    while merged:
-        merged = False
-        for i, inner in enumerate(todo):
-            for j, outer in enumerate(todo):
-                if i != j and can_fuse(inner, outer):
-                    both = Strided(inner.labels + outer.labels, inner.extent * outer.extent, inner.strides)
-                    todo[min(i, j)] = both
-                    del todo[max(i, j)]
-                    merged = True
-                    break
-            if merged:
-                break
+    while (pair := _fusible(todo)) is not None:
+        inner, outer = todo[pair[0]], todo[pair[1]]
+        todo[min(pair)] = Strided(inner.labels + outer.labels, inner.extent * outer.extent, inner.strides)
+        del todo[max(pair)]
     return tuple(todo)
+
+
+def _fusible(modes: Sequence[Strided]) -> tuple[int, int] | None:
+    """Where the first mode is that another one continues, and where that one is; found by its strides."""
+    places: dict[tuple[int, ...], list[int]] = {}
+    for i, m in enumerate(modes):
+        places.setdefault(m.strides, []).append(i)
+    for i, inner in enumerate(modes):
+        for j in places.get(_next_strides(inner), ()):
+            if i != j:
+                return i, j
+    return None

@@ -6,12 +6,14 @@ packed (A, B) or scattered (D) tile by tile. Knows strides and extents only, no 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
 from gett.cpu.arithmetic import Arithmetic
 from gett.cpu.views import Modes, chains, span, unit_mode, volume
 from gett.plan import A, B, D
+from layouts.modes import Strided
 
 # Nanoseconds, from a current x86 core: a call, a run copied, a run read by BLAS, an element in and out of order.
 _CALL, _RUN, _FAR, _STRAIGHT, _TRANSPOSED = 60.0, 6.0, 3.0, 0.2, 0.7
@@ -19,6 +21,8 @@ _CALL, _RUN, _FAR, _STRAIGHT, _TRANSPOSED = 60.0, 6.0, 3.0, 0.2, 0.7
 _WRITE = 1.6
 #: Python's share of one packed tile, and of one call of a NumPy function.
 _TILE, _FUNCTION = 25_000.0, 2_000.0
+#: Modes of one matrix dimension, and those of the same group that are loops.
+_Side = tuple[Modes, Modes]
 #: Chains tried per tensor and group: the plan has been fused, so more than a few means many tiny modes.
 _TRIED = 3
 
@@ -89,8 +93,10 @@ def is_matrix(rows: Modes, columns: Modes, tensor: int, itemsize: int) -> bool:
 def choose_core(groups: Groups, arithmetic: Arithmetic, possible: tuple[bool, bool, bool]) -> Core:
     """The cheapest core. `possible` says which of A, B, D BLAS may address at all (dtype, alignment, pre-sums)."""
     best: Core | None = None
+    every = (*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k)
+    units = {t: unit_mode(every, t) for t in (A, B, D)}
     for m, n, k in product(_candidates(groups.m, A), _candidates(groups.n, B), _orders(groups.k)):
-        core = _evaluate(groups, arithmetic, possible, m, n, k)
+        core = _evaluate(groups, arithmetic, possible, units, m, n, k)
         if best is None or core.nanoseconds < best.nanoseconds:
             best = core
         if all(core.direct) and not core.loops_m and not core.loops_n:
@@ -104,8 +110,8 @@ def _orders(modes: Modes) -> list[Modes]:
     return list(dict.fromkeys(tuple(sorted(modes, key=lambda s: abs(s.strides[t]))) for t in (A, B)))
 
 
-def _candidates(modes: Modes, operand: int) -> list[Modes]:
-    """Sets of modes worth being a matrix dimension: all of them, or a run of the operand or of D."""
+def _candidates(modes: Modes, operand: int) -> list[_Side]:
+    """Sets of modes worth being a matrix dimension: all of them, or a run of the operand or of D; and the rest."""
     found: list[Modes] = []
     for t in (D, operand):
         found.append(tuple(sorted(modes, key=lambda s: abs(s.strides[t]))))
@@ -113,15 +119,21 @@ def _candidates(modes: Modes, operand: int) -> list[Modes]:
         found += [*runs[:1], *sorted(runs[1:], key=lambda c: -volume(c))[: _TRIED - 1]]
         # One mode alone: where the operand's runs and D's begin alike but go on differently.
         found += [(s,) for s in found[-len(runs[:_TRIED])][:1]]
-    return list(dict.fromkeys(found))
+    different = {m: set(m) for m in found}
+    return [(m, tuple(s for s in modes if s not in chosen)) for m, chosen in different.items()]
 
 
 def _evaluate(
-    groups: Groups, arithmetic: Arithmetic, possible: tuple[bool, bool, bool], m: Modes, n: Modes, k: Modes
+    groups: Groups,
+    arithmetic: Arithmetic,
+    possible: tuple[bool, bool, bool],
+    units: dict[int, Strided | None],
+    side_m: _Side,
+    side_n: _Side,
+    k: Modes,
 ) -> Core:
     item = arithmetic.work.itemsize
-    loops_m = tuple(s for s in groups.m if s not in m)
-    loops_n = tuple(s for s in groups.n if s not in n)
+    (m, loops_m), (n, loops_n) = side_m, side_n
     direct = (
         possible[0] and is_matrix(m, k, A, item),
         possible[1] and is_matrix(k, n, B, item),
@@ -137,7 +149,7 @@ def _evaluate(
         (D, m, n, batch * volume(groups.m) * volume(groups.n) * volume(groups.spread)),
     )
     for (tensor, rows, columns, elements), free in zip(work, direct, strict=True):
-        price = _reading(tensor, rows, columns) if free else _moving(groups, tensor, rows, columns)
+        price = _reading(tensor, rows, columns) if free else _moving(units[tensor], tensor, rows, columns)
         time += elements * (_WRITE * price if tensor == D else price)
     return Core(m, n, k, loops_m, loops_n, direct, time + (_FUNCTION if all(direct) else _TILE))
 
@@ -147,13 +159,12 @@ def _reading(tensor: int, rows: Modes, columns: Modes) -> float:
     r, c = span(rows, tensor), span(columns, tensor)
     assert r is not None, "a tensor in place is a matrix"
     assert c is not None, "a tensor in place is a matrix"
-    inner, outer = sorted((r, c), key=lambda x: x[1] or 1 << 62)
+    inner, outer = sorted((r, c), key=lambda x: x[1] or math.inf)
     return 0.0 if outer[1] in (0, inner[0] * inner[1]) else _FAR / inner[0]
 
 
-def _moving(groups: Groups, tensor: int, rows: Modes, columns: Modes) -> float:
+def _moving(unit: Strided | None, tensor: int, rows: Modes, columns: Modes) -> float:
     """Nanoseconds per element to pack or scatter a tensor whose scratch has these matrix dimensions."""
-    unit = unit_mode((*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k), tensor)
     for group in (rows, columns):
         if unit is not None and group and unit == group[0]:
             run = 1
