@@ -158,10 +158,10 @@ def cupy_kind() -> CupyKind | None:
 
 
 def allocate(kind: ArrayKind, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> Any:
-    """A dense array whose axes lie in memory as `order` lists them, slowest first; other axes have extent 1."""
+    """A dense array whose axes lie in memory as `order` lists them, slowest first; others have extent 1 or 0."""
     rest = [i for i in range(len(shape)) if i not in order]
     axes = [*rest, *order]
-    base = kind.empty([1] * len(rest) + [shape[i] for i in order], dtype)
+    base = kind.empty([min(1, shape[i]) for i in rest] + [shape[i] for i in order], dtype)
     return kind.permute(base, [axes.index(i) for i in range(len(shape))])
 
 

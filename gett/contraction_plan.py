@@ -79,7 +79,7 @@ class ContractionPlan:
     Attributes:
         subscripts: The explicit form, e.g. `"ij,jk->ik"`.
         arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
-        steps: The contractions in order; none where an extent is 0, for there is nothing to add up.
+        steps: The contractions in order; none where the result has no elements.
         path_info: opt_einsum's `PathInfo` for more than two operands, else None.
         shape: Shape of the result.
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
@@ -144,7 +144,9 @@ class ContractionPlan:
         self._spans = tuple(map(bounds, (*request.operands, out)))
         self._convert = tuple(t.dtype != d.dtype for t in request.operands)
         self._through_copy = request.out is not None and request.out.dtype != d.dtype
-        self._direct = len(steps) == 1 and not any(self._convert) and (request.c is None or request.c.dtype == d.dtype)
+        given = tuple(range(len(request.operands)))
+        converted = any(self._convert) or (request.c is not None and request.c.dtype != d.dtype)
+        self._direct = len(steps) == 1 and steps[0].inputs == given and not converted
         self._torch_parts: list[Any] | None = None
         self._bound: dict[int, tuple[Executable, ...]] = {}
         if request.device is not None:
@@ -359,8 +361,6 @@ class ContractionPlan:
                 c = convert(kind, c, self.dtype)
             if self.steps:
                 self._run_steps(executables, kind, operands, c, d, alpha, beta)
-            elif 0 not in self.shape:
-                kind.copy(d, 0 if c is None else c * beta)
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d
         if d is not out:

@@ -41,7 +41,7 @@ def explain(plan: ContractionPlan) -> str:
             steps[0].gemm, steps[0].schedule, route=_route(steps[0]), measured=_measured(steps[0]), title=title
         )
     if not steps:
-        return f"{title}\n  nothing to add up: an extent is 0"
+        return f"{title}\n  nothing to compute: the result has no elements"
     head = [
         f"{title}   {len(steps)} steps",
         f"  {format_quantity(plan.flops)}FLOP, {format_quantity(plan.bytes)}B moved at least; "

@@ -89,7 +89,7 @@ class GemmPlan:
 
     def shape_class(self) -> str:
         """What kind of product it is: gemm, gemv, dot, outer, hadamard, batched ..., or permutation and sum."""
-        m, n, k = self.extent_m > 1, self.extent_n > 1, self.extent_k > 1
+        m, n, k = self.extent_m > 1, self.extent_n > 1, self.extent_k != 1
         if self.b is None:
             return "sum" if k else "permutation"
         if m and n:
@@ -129,10 +129,7 @@ def make_gemm_plan(contraction: Contraction) -> GemmPlan:
     A and B change roles when that puts D's unit-stride mode into the N group: the tensor cores hold rows of D along
     N, and stores follow it.
     """
-    if 0 in contraction.extents:
-        groups = {g: tuple(ms) for g, ms in classify(contraction).items()}
-    else:
-        groups = {g: fuse(ms) for g, ms in classify(contraction).items()}
+    groups = {g: fuse(ms) if all(s.extent for s in ms) else tuple(ms) for g, ms in classify(contraction).items()}
     m, n = groups["m"], groups["n"]
     swapped = contraction.b is not None and bool(m) and (not n or _smallest(m, D) < _smallest(n, D))
     if swapped:

@@ -73,12 +73,15 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     ]
     info = None
     steps: tuple[Step, ...] = ()
-    if 0 not in extents:
+    if 0 not in d.shape:
         varying = _drop_constant(sources)
-        memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in varying]  # type: ignore[misc]
-        terms = [o.modes for o in varying]
-        sums = _when_to_sum(dtype, request.arch)
-        path, info = find_steps(terms, subscripts.output, extents, memory, request.optimize, sums)
+        if 0 in extents and len(sources) > 2:
+            path: tuple[PathStep, ...] = (_empty_sum(sources, subscripts.output, extents),)
+        else:
+            memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in varying]  # type: ignore[misc]
+            terms = [o.modes for o in varying]
+            sums = _when_to_sum(dtype, request.arch)
+            path, info = find_steps(terms, subscripts.output, extents, memory, request.optimize, sums)
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
         whole = _contractions(path, varying if len(path) > 1 else sources, d_operand, c_operand, extents, dtype, build)
         steps = _make_steps(whole, len(sources), request.arch)
@@ -106,6 +109,12 @@ def _new_alignment(request: PlanRequest) -> int:
 
 def _as_read(tensor: TensorSpec, dtype: np.dtype[Any]) -> TensorSpec:
     return tensor if tensor.dtype == dtype else converted(tensor, dtype)
+
+
+def _empty_sum(sources: list[Operand], output: tuple[int, ...], extents: tuple[int, ...]) -> PathStep:
+    """The one step of a network that sums over nothing: the sum over an operand without elements is the same zero."""
+    first = next(i for i, o in enumerate(sources) if any(extents[m] == 0 for m in o.modes))
+    return PathStep((first,), len(sources), output)
 
 
 def _drop_constant(operands: list[Operand]) -> list[Operand]:

@@ -72,11 +72,11 @@ class ElementWiseProgram:
             self._view_c = make_view(contraction.c, extents, C, each(self._dims_d))
         self._direct = np.dtype(contraction.d.dtype) == arithmetic.finish and not groups.spread
         if unary:
-            self._kind = "sum" if self._summed else "permutation"
+            self._kind = "sum" if self._summed or self._empty else "permutation"
         else:
             self._kind = "multiply" if products else "einsum"
         self._spelled = ""
-        if self._kind == "einsum":
+        if self._kind == "einsum" and not self._empty:
             letters = dict(zip((*free, *self._summed), string.ascii_letters, strict=False))
             a, b, d = ("".join(letters[s] for s in dims if s) for dims in (self._dims_a, self._dims_b, free))
             self._spelled = f"{a},{b}->{d}"

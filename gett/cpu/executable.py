@@ -50,7 +50,8 @@ class NumpyExecutable:
         self._threads = available_threads() if threads is None else threads
         self._groups = _split(plan)
         self._programs: dict[tuple[bool, tuple[bool, bool, bool]], _Program] = {}
-        self._swapped, self._times = plan.swapped, self._groups.times
+        # An empty sum is 0 whatever it is multiplied by, so alpha keeps its sign and its infinities.
+        self._swapped, self._times = plan.swapped, self._groups.times or 1
         self._plain = self._program(with_c=contraction.c is not None)
 
     @property
@@ -116,7 +117,7 @@ class NumpyExecutable:
         if element_wise or b is None:
             summed = (*groups.k, *groups.sum_a, *groups.sum_b)
             names = len(groups.batch) + len(groups.m) + len(groups.n) + len(summed)
-            if b is None or not summed or names <= MAX_LABELS:
+            if b is None or not summed or 0 in contraction.extents or names <= MAX_LABELS:
                 return ElementWiseProgram(plan, groups, arithmetic, self._threads)
         assert b is not None
         work = arithmetic.work

@@ -37,7 +37,7 @@ class Tile:
 def family_of(plan: GemmPlan) -> str:
     """`sm80` where tensor cores form the products that the precision asks for, else `simt`; `stream` without a GEMM."""
     c = plan.contraction
-    if c.b is None or plan.extent_k == 1 or plan.extent_m == 1 or plan.extent_n == 1:
+    if c.b is None or plan.extent_k <= 1 or plan.extent_m == 1 or plan.extent_n == 1:
         return "stream"
     if c.dtype in TENSOR_TYPES or (c.dtype == "float32" and c.precision == "tf32"):
         return "sm80"

@@ -231,7 +231,9 @@ class AddressExecutable:
         wide = WIDE[DTYPES[contraction.dtype].storage.kind] if contraction.dtype != "bfloat16" else np.float64
         arguments: list[Any] = []
         for address, operand in ((a, contraction.a), (b, contraction.b)):
-            assert bool(address) is (operand is not None)
+            # A tensor without elements has no address, and its kernel reads nothing.
+            held = operand is not None and all(contraction.extents[m] for m in operand.modes)
+            assert bool(address) is held
             if operand is not None:
                 arguments += [decode(self._at(address, operand), operand.dtype).astype(wide), list(operand.modes)]
         result = np.einsum(*arguments, list(contraction.d.modes)) * alpha

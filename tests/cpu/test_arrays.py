@@ -197,12 +197,14 @@ def test_alignment_is_part_of_the_key_and_of_a_plan(cupy):
     relaxed(gpu(even), b)
 
 
-def test_empty_sums_need_no_kernel(cupy):
+def test_empty_sums_are_a_step_and_empty_results_are_none(cupy):
     before = State.calls
     result = gett.contract("ij,jk->ik", gpu(np.ones((2, 0))), gpu(np.ones((0, 3))), gpu([1.0, 2, 3]), beta=2)
     np.testing.assert_array_equal(result.host, [[2, 4, 6]] * 2)
     np.testing.assert_array_equal(gett.einsum("ij,jk", gpu(np.ones((2, 0))), gpu(np.ones((0, 3)))).host, 0)
-    assert State.calls == before
+    assert State.calls == before + 2
+    assert gett.einsum("ij,jk", gpu(np.ones((0, 2))), gpu(np.ones((2, 3)))).shape == (0, 3)
+    assert State.calls == before + 2
 
 
 def test_out_of_memory_names_the_bytes(cupy, monkeypatch):

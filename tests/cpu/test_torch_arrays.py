@@ -333,4 +333,4 @@ def test_out_of_memory_and_empty_sums_of_tensors(torch: Any) -> None:
     np.testing.assert_array_equal(gett.einsum("ij,kj", none, none).values(), np.zeros((2, 2)))
     result = gett.contract("ij,kj", none, none, c, beta=2)
     np.testing.assert_array_equal(result.values(), [[2, 4]] * 2)
-    assert not State.launches
+    assert len(State.launches) == 2
