@@ -22,6 +22,7 @@ from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, own_dtype, packed
 
 CPU = -1  # device number of arrays in the host's memory
 ALIGNMENT = tuple((i & -i) or ALIGNMENT_LIMIT for i in range(ALIGNMENT_LIMIT))  # by address modulo the limit
+_SMALL_COPY = 1 << 16  # elements that are copied in one call
 _MAX_SOLVER_WORK = 100_000
 _MAX_ENUMERATED = 1_000_000
 
@@ -82,7 +83,12 @@ class NumpyKind:
             raise out_of_memory(shape, dtype, "host") from error
 
     def copy(self, target: Any, source: Any) -> None:
-        np.copyto(target, source, casting="unsafe")
+        if target.size <= _SMALL_COPY:
+            np.copyto(target, source, casting="unsafe")
+            return
+        from gett.cpu.moving import move
+
+        move(target, np.broadcast_to(source, target.shape))  # in pieces, between which Ctrl-C is heard
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)

@@ -22,7 +22,10 @@ SCRATCH_BYTES = 56 << 20
 GROWN_BYTES = 1 << 20
 #: Nanoseconds of one call of BLAS at most, for Ctrl-C is heard between two calls. Cutting a product of matrices into
 #: panels of this size costs a hundredth of its time, for smaller ones it is more.
-CALL_TIME = 2e8
+CALL_TIME = 1.5e8
+#: How much shorter a call for many products is: it can be cut for nothing, and takes many times as long where BLAS's
+#: threads wait for each other.
+_BATCHES = 8
 #: How much longer K stays than the panels' other sides: adding a partial sum goes through memory once more.
 _K_LONGER = 8
 #: Nanoseconds in which memory brings an element.
@@ -78,7 +81,7 @@ def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int
                 growing = True
     for s in loops:  # even cuts: 48 in tiles of 32 becomes two of 24
         blocks[s] = -(-s.extent // -(-s.extent // blocks[s]))
-    _cut_batch(loops, core, blocks, arithmetic)
+    _cut_batch(loops, core, blocks, arithmetic, CALL_TIME / _BATCHES / threads)
     if threads > 1:
         spread_over_threads(loops, blocks, threads)
     return blocks
@@ -114,9 +117,9 @@ def _cut_product(core: Core, blocks: Blocks, arithmetic: Arithmetic) -> None:
             most //= s.extent
 
 
-def _cut_batch(loops: Modes, core: Core, blocks: Blocks, arithmetic: Arithmetic) -> None:
+def _cut_batch(loops: Modes, core: Core, blocks: Blocks, arithmetic: Arithmetic, most: float) -> None:
     """Cut the loops until one call for a whole tile takes bounded time."""
-    while _call_time(box_extent(loops, blocks), core, blocks, arithmetic) > CALL_TIME:
+    while _call_time(box_extent(loops, blocks), core, blocks, arithmetic) > most:
         longest = max(loops, key=lambda s: blocks[s], default=None)
         if longest is None or blocks[longest] == 1:
             return

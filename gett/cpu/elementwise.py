@@ -16,9 +16,9 @@ import numpy as np
 from gett.cpu.arithmetic import Arithmetic, finish
 from gett.cpu.boxes import Blocks, cut, spread_over_threads
 from gett.cpu.core import Groups, runs_alike
-from gett.cpu.moving import RUN, linear_like, move
+from gett.cpu.moving import RUN, add_pieces, linear_like, move
 from gett.cpu.threads import parallel
-from gett.cpu.tiles import Part, Tiles, add_pieces, call_blocks
+from gett.cpu.tiles import Part, Tiles, call_blocks
 from gett.cpu.views import Array, Modes, View, each, make_view, unit_mode, volume
 from gett.plan import A, B, C, D, GemmPlan
 from layouts.modes import Strided

@@ -6,14 +6,14 @@ Knows NumPy arrays only, neither plans nor contractions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gett.cpu import tiles
-from gett.cpu.threads import parallel
-from gett.cpu.tiles import Part, Tiles, add_pieces, call_blocks
+from gett.cpu.threads import parallel, pieces
+from gett.cpu.tiles import Part, Tiles, call_blocks
 from gett.cpu.views import Array
 
 #: Elements in one piece of a transposing copy: about 100 kB of float32, which stays in a core's second-level cache.
@@ -115,6 +115,15 @@ def _copy(target: Array, source: Array, u_target: int, threads: int) -> None:
     parallel(Tiles(source.shape, piece_shape(source.shape, (u_target,), most)), run, threads if shared else 1)
 
 
+def add_pieces(sums: Tiles, form: Callable[[Part, Array | None], Any], out: Array | None) -> Array:
+    """The sum of `form(part, None)` over all parts; the first is formed in `out` where there is one."""
+    parts = pieces(sums)
+    result = np.asarray(form(next(parts), out))
+    for part in parts:
+        np.add(result, form(part, None), out=result)
+    return result
+
+
 def add_up(target: Array, source: Array, kept: int) -> None:
     """`target[...] = ` the sum of `source` over its axes from `kept` on, added in the target's dtype."""
     axes = tuple(range(kept, source.ndim))
@@ -123,7 +132,7 @@ def add_up(target: Array, source: Array, kept: int) -> None:
         return
     blocks = call_blocks(source.shape, source.strides, kept)
     sums = Tiles(source.shape[kept:], blocks[kept:])
-    for part in Tiles(source.shape[:kept], blocks[:kept]).parts():
+    for part in pieces(Tiles(source.shape[:kept], blocks[:kept])):
         rows = source[part]
 
         def form(i: Part, out: Array | None, rows: Array = rows) -> Array:

@@ -17,7 +17,7 @@ from gett.cpu.blas import can_limit, one_thread
 from gett.cpu.boxes import core_blocks, cut
 from gett.cpu.core import Core, Groups
 from gett.cpu.moving import add_up, move
-from gett.cpu.threads import parallel
+from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part
 from gett.cpu.views import Array, Modes, each, make_view, unit_mode, volume
 from gett.plan import A, B, C, D, GemmPlan
@@ -146,7 +146,7 @@ class PackedProgram:
             move(target, np.broadcast_to(result, target.shape), self._move_threads)
 
     def _k_parts(self, where: dict[Strided, slice], pack_a: _Packer, pack_b: _Packer) -> Iterator[tuple[Array, Array]]:
-        for part in self._k_tiles.parts():
+        for part in pieces(self._k_tiles):
             where.update(zip(self._k_order, part, strict=True))
             yield pack_a.load(where), pack_b.load(where)
 

@@ -25,18 +25,34 @@ def available_threads() -> int:
         return min(8, os.cpu_count() or 1)
 
 
+class _Stopped(BaseException):
+    """Ends the work of a thread beside which another one failed."""
+
+
+_here = threading.local()  # `failures` of the call of `parallel` that this thread works for
+
+
+def pieces(tiles: Tiles) -> Iterator[Part]:
+    """Every tile, for a loop within one thread's work; it ends with an exception once another thread has failed."""
+    failures = getattr(_here, "failures", ())
+    for part in tiles.parts():
+        if failures:
+            raise _Stopped
+        yield part
+
+
 def parallel(tiles: Tiles, work: Callable[[Iterator[Part]], None], threads: int) -> None:
     """Call `work` once on each thread with an iterator; together the iterators give every tile once.
 
-    Once a thread has failed, the iterators of the others end, so that they stop at the next tile. No thread is at work
-    any more when this returns or raises.
+    Once a thread has failed, the iterators of the others end, and loops over `pieces` within their work too. No thread
+    is at work any more when this returns or raises.
 
     Raises:
         BaseException: The first that `work` raised, or KeyboardInterrupt from waiting.
     """
     count = tiles.count
     if threads < 2 or count < 2:
-        work(tiles.parts())
+        work(pieces(tiles))
         return
     share = -(-count // (_RANGES * threads))
     # Taking from a deque needs no lock, which an interrupt could leave locked.
@@ -54,21 +70,27 @@ def parallel(tiles: Tiles, work: Callable[[Iterator[Part]], None], threads: int)
                     return
                 yield part
 
-    def run(busy: threading.RLock) -> None:
+    def run() -> None:
+        _here.failures = failures
+        try:
+            work(mine())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            _here.failures = ()
+
+    def run_beside(busy: threading.RLock) -> None:
         with busy:
             if todo and not failures:
-                try:
-                    work(mine())
-                except BaseException as error:
-                    failures.append(error)
+                run()
 
     # Thread.join takes a thread for ended once an interrupt has broken the wait for it, so each holds a lock instead.
     locks = [threading.RLock() for _ in range(min(threads, len(todo)) - 1)]
     try:
         for lock in locks:
             # A copied context hands np.errstate on to the thread.
-            threading.Thread(target=contextvars.copy_context().run, args=(run, lock)).start()
-        work(mine())
+            threading.Thread(target=contextvars.copy_context().run, args=(run_beside, lock)).start()
+        run()
     except BaseException as error:
         failures.append(error)
     for lock in locks:

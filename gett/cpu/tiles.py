@@ -6,13 +6,8 @@ Owns `Tiles` and how many elements one call of a NumPy function may go over. Kno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-
-from gett.cpu.views import Array
 
 Part = tuple[slice, ...]
 
@@ -79,14 +74,3 @@ def call_blocks(extents: Sequence[int], strides: Sequence[int], kept: int) -> tu
         i = next((i for i in able if i < kept or long), able[0])
         blocks[i] = -(-blocks[i] // 2)
     return tuple(blocks)
-
-
-def add_pieces(
-    sums: Tiles, form: Callable[[Part, Array | None], Any], out: Array | None, add: np.ufunc = np.add
-) -> Array:
-    """The sum of `form(part, None)` over all parts; the first is formed in `out` where there is one."""
-    parts = sums.parts()
-    result = np.asarray(form(next(parts), out))
-    for part in parts:
-        add(result, form(part, None), out=result)
-    return result
