@@ -28,6 +28,8 @@ def cache_cli(argv: Sequence[str]) -> int:
         print(f"removed {removed} {'kernel' if removed == 1 else 'kernels'} from {cache.directory}")
         return 0
     print(_describe(cache.info()))
+    if cache.distrust:
+        print(f"not used   {cache.distrust}")
     return 0
 
 

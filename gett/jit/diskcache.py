@@ -6,6 +6,9 @@ of 32 bytes; `entries.py` says what a file looks like, and what goes into a key 
 A file is written under another name and renamed, so a reader sees a whole file or none; whatever is not exactly such a
 file counts as absent and is written anew. Two processes that miss at once both build, and the later rename wins with
 equal contents.
+
+A kernel is machine code that this process will run, so it comes only from files that nobody else may have written
+(`private.py`).
 """
 
 from __future__ import annotations
@@ -25,10 +28,13 @@ from pathlib import Path
 from gett.env import Environment, read_environment
 from gett.errors import KernelCacheWarning
 from gett.jit.entries import pack_entry, unpack_entry
+from gett.jit.private import open_new, open_regular, strangers
 
 _ENTRY_NAME = re.compile(r"[0-9a-f]{64}\.kernel")
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{64}\.\d+\.[0-9a-f]{16}\.tmp")
 _STALE_SECONDS = 3600.0  # a file half written by a process that died; also how coarsely uses are recorded
+_DISK_LOST = "kernels are kept in memory and compiled again by each process"
+_ENTRY_LOST = "that kernel is compiled again"
 _SCAN_EVERY = 64  # publications after which the directory is looked at again for what other processes wrote
 _KEEP = 0.8  # share of the limit that pruning leaves, so that it is not due again at once
 _MEMORY_LIMIT = 64 << 20
@@ -38,12 +44,23 @@ _warn_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the cache as a look at the directory found it; `used` is the time by which pruning goes."""
+
+    path: Path
+    size: int
+    used: float
+    unfinished: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KernelCacheInfo:
     """A look at the cache.
 
     Attributes:
         directory: On disk; None if kernels are kept in memory only.
-        entries, bytes: On disk.
+        entries: On disk.
+        bytes: On disk, unfinished files included.
         limit: Bytes on disk above which the oldest entries go.
         memory_entries, memory_bytes: Of this process.
         memory_hits, disk_hits, misses: Of this process, since it started.
@@ -63,7 +80,8 @@ class KernelCacheInfo:
 class KernelCache:
     """Kernels by key: in memory, then on disk. Safe for threads and for processes.
 
-    A disk that cannot be read or written costs one `KernelCacheWarning` a process; the memory part goes on.
+    A disk that cannot be read or written, or that others may write, costs one `KernelCacheWarning` a process; the
+    memory part goes on.
 
     Args:
         directory: Made when first needed; None to keep kernels in memory only.
@@ -80,6 +98,14 @@ class KernelCache:
         self._hits = [0, 0, 0]  # memory, disk, misses
         self._disk_bytes: int | None = None
         self._published = 0
+
+    @property
+    def distrust(self) -> str:
+        """Why the directory is not used, who else may write it; empty where it is, or is still to be made."""
+        try:
+            return "" if self.directory is None else strangers(os.stat(self.directory))
+        except OSError:  # whoever reads or writes there meets it again
+            return ""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the payload of `key`, or None."""
@@ -121,12 +147,12 @@ class KernelCache:
 
     def info(self) -> KernelCacheInfo:
         """Return what the cache holds and how it did."""
-        entries = self._scan()
+        files = self._scan()
         with self._lock:
             return KernelCacheInfo(
                 self.directory,
-                len(entries),
-                sum(size for _, size, _ in entries),
+                sum(not file.unfinished for file in files),
+                sum(file.size for file in files),
                 self.limit,
                 len(self._memory),
                 self._memory_bytes,
@@ -143,11 +169,11 @@ class KernelCache:
             self._memory.clear()
             self._memory_bytes = 0
             self._disk_bytes = None
-        entries = self._scan(stale_after=0.0)
-        for path, _, _ in entries:
+        files = self._scan()
+        for file in files:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        return len(entries)
+                os.unlink(file.path)
+        return sum(not file.unfinished for file in files)
 
     def _recall(self, key: bytes) -> bytes | None:
         with self._lock:
@@ -168,19 +194,29 @@ class KernelCache:
     def _path(self, key: bytes) -> Path | None:
         return None if self.directory is None else self.directory / f"{key.hex()}.kernel"
 
+    def _trusts_directory(self) -> bool:
+        reason = self.distrust
+        if reason:
+            _warn(f"the kernel cache in {self.directory} is not used, since {reason}")
+        return not reason
+
     def _load(self, key: bytes) -> bytes | None:
         path = self._path(key)
-        if path is None:
+        if path is None or not self._trusts_directory():
             return None
         try:
-            with open(path, "rb") as file:
-                age = time.time() - os.fstat(file.fileno()).st_mtime
-                data = file.read()
+            with open_regular(path) as file:
+                status = os.fstat(file.fileno())
+                reason = strangers(status)
+                data = b"" if reason or status.st_size > self.limit else file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
             _warn(f"cannot read the kernel cache in {self.directory} ({error})")
             return None
+        if reason:
+            _warn(f"the cached kernel {path} is not used, since {reason}", _ENTRY_LOST)
+        age = time.time() - status.st_mtime
         payload = unpack_entry(key, data)
         if payload is not None and age > _STALE_SECONDS:
             # Access times are often switched off, so a use is recorded in the time by which pruning goes.
@@ -191,15 +227,17 @@ class KernelCache:
     def _publish(self, key: bytes, payload: bytes) -> None:
         path = self._path(key)
         data = pack_entry(key, payload)
-        if path is None or len(data) > self.limit:
+        if path is None or len(data) > self.limit or not self._trusts_directory():
             return
         temporary = path.with_name(f".{key.hex()}.{os.getpid()}.{os.urandom(8).hex()}.tmp")
         failure: OSError | None = None
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(temporary, "xb") as file:
+            with open_new(temporary) as file:
                 file.write(data)
-            os.replace(temporary, path)
+            # Another process may have pruned it, to keep the limit: then this kernel is not cached, and no more.
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(temporary, path)
         except OSError as error:
             failure = error
         finally:
@@ -224,36 +262,36 @@ class KernelCache:
                 self._disk_bytes = total
 
     def _prune(self, keep: Path) -> int:
-        """Remove the entries used longest ago if the limit is passed; return the bytes left."""
-        entries = sorted(self._scan(stale_after=_STALE_SECONDS), key=lambda entry: entry[2])
-        total = sum(size for _, size, _ in entries)
-        if total <= self.limit:
-            return total
-        for path, size, _ in entries:
-            if total <= _KEEP * self.limit:
-                break
-            if path != keep:
+        """Remove files if the limit is passed, and return the bytes left.
+
+        What processes left unfinished goes first, then the entries used longest ago. A process that is still writing
+        its file does without; where the limit is kept, files of an hour ago are nobody's any more.
+        """
+        files = sorted(self._scan(), key=lambda file: (not file.unfinished, file.used))
+        total = sum(file.size for file in files)
+        aim = total if total <= self.limit else _KEEP * self.limit
+        oldest = time.time() - _STALE_SECONDS
+        for file in files:
+            stale = file.unfinished and file.used <= oldest
+            if (total > aim or stale) and file.path != keep:
                 with contextlib.suppress(OSError):
-                    os.unlink(path)
-                total -= size
+                    os.unlink(file.path)
+                total -= file.size
         return total
 
-    def _scan(self, stale_after: float | None = None) -> list[tuple[Path, int, float]]:
-        """Return (path, bytes, time of last use) of each entry; remove unfinished files older than `stale_after`."""
-        found: list[tuple[Path, int, float]] = []
+    def _scan(self) -> list[_File]:
+        """Return the files in the directory that are the cache's, unfinished ones included."""
+        found: list[_File] = []
         if self.directory is None:
             return found
         with contextlib.suppress(OSError), os.scandir(self.directory) as listing:
             for item in listing:
-                unfinished = stale_after is not None and _TEMPORARY_NAME.fullmatch(item.name) is not None
+                unfinished = _TEMPORARY_NAME.fullmatch(item.name) is not None
                 if not unfinished and _ENTRY_NAME.fullmatch(item.name) is None:
                     continue
                 with contextlib.suppress(OSError):  # another process may have removed it
                     stat = item.stat(follow_symlinks=False)
-                    if not unfinished:
-                        found.append((Path(item.path), stat.st_size, stat.st_mtime))
-                    elif stale_after is not None and time.time() - stat.st_mtime >= stale_after:
-                        os.unlink(item.path)
+                    found.append(_File(Path(item.path), stat.st_size, stat.st_mtime, unfinished))
         return found
 
 
@@ -300,14 +338,14 @@ def default_directory(environment: Environment) -> Path | None:
     return base / "gett" if base.is_absolute() else None
 
 
-def _warn(reason: str) -> None:
+def _warn(reason: str, effect: str = _DISK_LOST) -> None:
     global _warned
     with _warn_lock:
         first, _warned = not _warned, True
     if first:
         warnings.warn(
-            f"{reason}; kernels are kept in memory and compiled again by each process. "
-            "Set GETT_CACHE_DIR to a writable directory, or GETT_CACHE_DISABLE=1 to say that this is meant",
+            f"{reason}; {effect}. "
+            "Set GETT_CACHE_DIR to a directory that you alone may write, or GETT_CACHE_DISABLE=1 for no cache on disk",
             KernelCacheWarning,
             stacklevel=4,
         )

@@ -119,7 +119,7 @@ def schedule_store() -> ScheduleStore:
     global _current
     cache, known = kernel_cache(), _current
     if known is None or known[0] is not cache:
-        directory = cache.directory
+        directory = None if cache.distrust else cache.directory
         known = _current = (cache, ScheduleStore(None if directory is None else directory / FOLDER))
     return known[1]
 
