@@ -13,6 +13,7 @@ from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
 from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
 from benchmarks.rivals import all_rivals
+from gett.cli.exits import exit_code
 
 RANDOM_RIVALS = tuple(r for r in all_rivals() if r.startswith("cutensor:") or r == "torch.einsum")
 RANDOM_BUDGET_US = 12_000.0  # of one rival on one case: sixty cases and seven rivals take a minute at most
@@ -91,6 +92,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when all of gett's results are right, 1 when one is wrong or missing, 2 for a bad option."""
+    return exit_code("benchmarks", lambda: _dispatch(arguments))
+
+
+def _dispatch(arguments: Sequence[str] | None) -> int:
     top = parser()
     options = top.parse_args(arguments)
     if options.command == "calibrate":

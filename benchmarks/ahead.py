@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any
@@ -68,6 +69,16 @@ def compile_case(job: Job) -> str:
     raise poor
 
 
+@contextlib.contextmanager
+def _dropped_on_interrupt(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Jobs that have not begun are given up when an error ends the block: waiting for them would take minutes."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
 def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, facts: ArchFacts) -> int:
     """Compile the kernels of all cases in processes of their own; the number that were compiled.
 
@@ -82,7 +93,10 @@ def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, fact
     done = 0
     # A forked child of a process that has used the GPU must not touch it, so children start afresh.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool, bar(len(jobs), "compile") as progress:
+    # Ctrl-C reaches every process of the terminal; this one alone answers it.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+    with pool, _dropped_on_interrupt(pool), bar(len(jobs), "compile") as progress:
         for job, future in [(job, pool.submit(compile_case, job)) for job in jobs]:
             progress.step(job.case.name)
             with contextlib.suppress(Exception):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from benchmarks import environment
 from benchmarks.cases import Case
 from benchmarks.progress import bar
+from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer
 from gett.formatting import format_table
@@ -265,7 +265,6 @@ def main(
         print("\n".join(machine_table(figures, facts)), flush=True)
     figures["cases"] = compare_cases(cupy, cases, dtype, candidates, facts)
     if json_path:
-        Path(json_path).parent.mkdir(parents=True, exist_ok=True)
-        Path(json_path).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_text(json.dumps(figures, indent=1) + "\n", json_path)
     print("\n" + "\n".join(case_table(figures["cases"])))
     return 1 if any("error" in r for r in figures["cases"]) else 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environment
+from benchmarks.records import write_text
 from benchmarks.timing import failure, host_time_us
 
 # Small enough that the device is done before the host has queued the next call.
@@ -181,8 +182,7 @@ def main(*, on_gpu: bool, json_path: str | None = None, with_first: bool = True)
     if with_first:
         figures["first_s"] = first_calls(on_gpu)
     if json_path:
-        Path(json_path).parent.mkdir(parents=True, exist_ok=True)
-        Path(json_path).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_text(json.dumps(figures, indent=1) + "\n", json_path)
     print(table(figures))
     mine = [times[name] for times in figures["warm_us"].values() for name in OWN]
     first = [p for processes in figures.get("first_s", {}).values() for p in processes.values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,20 @@ def from_json(text: str) -> list[Run]:
 
 
 def write_json(runs: list[Run], path: str | Path) -> None:
-    """Write the runs to a file."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(to_json(runs) + "\n", encoding="utf-8")
+    """Write the runs to a file, whole or not at all."""
+    write_text(to_json(runs) + "\n", path)
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """Write a file, whole or not at all: where writing breaks off, what was there before stays."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _run(record: dict[str, Any]) -> Run:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gett.api import Step, plan
 from gett.errors import OptionError
-from gett.formatting import format_table
+from gett.formatting import format_table, printable
 from gett.frontend.parser import split_arguments
 from gett.frontend.tensors import Casting
 from gett.planning import drop_plans
@@ -53,7 +53,7 @@ class TuneResult:
         """For each step the schedules tried, fastest first, with the model's estimate and the measured time."""
         if not self.steps:
             lines = [f"  {name}: {route}" for name, route in zip(self.names, self.route, strict=False)]
-            return "\n".join([f"{self.subscripts} on {self.arch}: nothing to tune, NumPy runs it", *lines])
+            return printable("\n".join([f"{self.subscripts} on {self.arch}: nothing to tune, NumPy runs it", *lines]))
         total = "nothing was measured" if self.measured_us is None else f"{self.measured_us:.1f} us of kernels"
         sections = [f"{self.subscripts} on {self.arch}: {total}"]
         for name, step in zip(self.names, self.steps, strict=True):
@@ -62,7 +62,7 @@ class TuneResult:
             table = format_table(header, rows, left=3)
             head = f"{name}: {step.gain:.2f} times as fast as the model's choice"
             sections.append("\n".join([head, *("  " + x for x in table)]))
-        return "\n\n".join(sections)
+        return printable("\n\n".join(sections))
 
 
 def _row(trial: Trial, chosen: bool) -> list[str]:

@@ -20,6 +20,7 @@ from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, convert, cupy_
 from gett.checks import check_factors, check_fits, check_out, check_overlap
 from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
 from gett.exchange import borrow, gather
+from gett.formatting import printable
 from gett.frontend.parser import Spec
 from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec, parse_dtype
 from gett.network import AUTOTUNE
@@ -192,7 +193,7 @@ class ContractionPlan:
         return explain(self)
 
     def __repr__(self) -> str:
-        return f"<ContractionPlan {self.subscripts} on {self.arch}, {len(self.steps)} steps>"
+        return f"<ContractionPlan {printable(self.subscripts)} on {self.arch}, {len(self.steps)} steps>"
 
     def compile(self) -> ContractionPlan:
         """Compile the kernels of a plan that was made for an architecture, whether or not there is such a GPU.

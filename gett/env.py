@@ -23,6 +23,7 @@ from pathlib import Path
 from gett.errors import OptionError
 
 DEFAULT_CACHE_LIMIT = 1 << 30
+MOST_BYTES = (1 << 63) - 1
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -91,5 +92,8 @@ def _size(source: Mapping[str, str], name: str, default: int) -> int:
         return default
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.lower())
     if match is None:
-        raise OptionError(f"{name}={text!r} is no size: give bytes, or a number with a unit, such as 500M or 2GiB")
-    return int(float(match[1]) * (1 << _UNITS[match[2]]))
+        raise OptionError(f"{name}={text[:40]!r} is no size: give bytes, or a number with a unit, such as 500M or 2GiB")
+    size = float(match[1]) * (1 << _UNITS[match[2]])
+    if size > MOST_BYTES:
+        raise OptionError(f"{name}={text[:40]!r} is more than a file system holds; the most is {MOST_BYTES}")
+    return int(size)

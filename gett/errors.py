@@ -5,9 +5,14 @@ Each error is a `GettError` and also the built-in that NumPy would raise in its 
 
 from __future__ import annotations
 
+from gett.formatting import printable
+
 
 class GettError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. The text can be written to a terminal, whatever the user's labels are."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class SubscriptsError(GettError, ValueError):

@@ -6,9 +6,10 @@ Owns all wording and the text tables. Reads plans and schedules; decides nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gett.formatting import format_bytes, format_quantity, format_table
+from gett.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
 from gett.frontend.contraction import Operand
 from gett.plan import GemmPlan, itemsize
 from gett.schedule.realize import realize
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 # Flops a byte above which a CPU's BLAS takes longer than its memory: present cores do 30 to 100 fp32 GFLOP/s and
 # move 5 to 15 GB/s each.
 CPU_RIDGE = 8.0
+LISTED = 10  # of a network's steps, the costliest
+NAME, TITLE = 44, 100  # characters of subscripts in the table of steps, and above it
+SHOWN = 3  # steps of a network that are told in full without being asked for
 
 _ONCE = {
     "": ", whole and once a block",
@@ -32,50 +36,97 @@ _ONCE = {
 }
 
 
-def explain(plan: ContractionPlan) -> str:
-    """A whole plan as text: a heading, opt_einsum's path where there is one, then one section a step."""
+def explain(plan: ContractionPlan, *, detail: bool = False) -> str:
+    """A whole plan as text.
+
+    One contraction is told in full. Of a network come the totals, opt_einsum's path and the costliest steps.
+
+    Args:
+        plan: What to tell.
+        detail: Whether every step of a network is told in full; up to three are in any case.
+    """
     steps = plan.steps
-    title = f"{plan.subscripts} on {plan.arch}"
+    whole = detail or len(steps) <= SHOWN
+    title = f"{plan.subscripts if whole else _cut(plan.subscripts, TITLE)} on {plan.arch}"
     if len(steps) == 1:
-        return explain_gemm(
-            steps[0].gemm, steps[0].schedule, route=_route(steps[0]), measured=_measured(steps[0]), title=title
-        )
+        return _explain_step(steps[0], title)
     if not steps:
-        return f"{title}\n  nothing to compute: the result has no elements"
+        return printable(f"{title}\n  nothing to compute: the result has no elements")
     head = [
         f"{title}   {len(steps)} steps",
         f"  {format_quantity(plan.flops)}FLOP, {format_quantity(plan.bytes)}B moved at least; "
         f"intermediates {format_bytes(plan.intermediate_bytes)}, workspace {format_bytes(plan.workspace_bytes)}",
-        *explain_path(plan.path_info),
     ]
-    sections = ["\n".join(head)]
-    for number, step in enumerate(steps, 1):
-        title = f"step {number} of {len(steps)}: {step.name}"
-        text = explain_gemm(step.gemm, step.schedule, route=_route(step), measured=_measured(step), title=title)
-        sections.append(text)
+    estimates = [s.schedule.estimate_us for s in steps if s.schedule is not None]
+    if estimates:
+        head.append(f"  estimate {format_seconds(1e-6 * sum(estimates))}, all steps together")
+    head += explain_path(plan.path_info, whole=whole)
+    sections = [printable("\n".join(head)), "\n".join(_costliest(steps))]
+    if whole:
+        titles = (f"step {number} of {len(steps)}: {step.name}" for number, step in enumerate(steps, 1))
+        sections += [_explain_step(step, title) for step, title in zip(steps, titles, strict=True)]
+    else:
+        sections.append("  every step in full: gett.explain.explain(plan, detail=True), gett explain --detail")
     return "\n\n".join(sections)
 
 
-def _route(step: Step) -> str | None:
-    """What the NumPy executor of a step says of itself."""
-    return getattr(step.executable, "route", None)
+def _explain_step(step: Step, title: str) -> str:
+    """One step in full: what its executor says of itself, and how its schedule was found."""
+    route = getattr(step.executable, "route", None)
+    measured = getattr(step.executable, "measured", None)
+    return explain_gemm(step.gemm, step.schedule, route=route, measured=measured, title=title)
 
 
-def _measured(step: Step) -> tuple[float, int] | None:
-    """Time and number of rivals of a schedule that was found by measuring."""
-    return getattr(step.executable, "measured", None)
+def _costliest(steps: Sequence[Step]) -> list[str]:
+    """A table of the steps that take longest, by the cost model, without one by arithmetic or memory."""
+
+    def cost(step: Step) -> float:
+        if step.schedule is not None:
+            return step.schedule.estimate_us
+        return max(step.gemm.flops / CPU_RIDGE, step.gemm.bytes)
+
+    costs = [cost(s) for s in steps]
+    total = sum(costs)
+    order = sorted(range(len(steps)), key=lambda i: -costs[i])[:LISTED]
+    rows = []
+    for i in order:
+        g, schedule = steps[i].gemm, steps[i].schedule
+        rows.append(
+            [
+                str(i + 1),
+                _cut(steps[i].name, NAME),
+                f"{g.extent_l} x {g.extent_m} x {g.extent_n} x {g.extent_k}",
+                format_quantity(g.flops) + "FLOP",
+                format_quantity(g.bytes) + "B",
+                "-" if schedule is None else format_seconds(1e-6 * schedule.estimate_us),
+                f"{100 * costs[i] / total:.1f} %" if total else "-",
+            ]
+        )
+    header = ["step", "subscripts", "L x M x N x K", "work", "moved", "estimate", "share"]
+    lines = ["  " + line for line in format_table(header, rows, left=2)]
+    rest = len(steps) - len(order)
+    return lines if not rest else [*lines, f"  and {_count(rest, 'step')} more"]
 
 
-def explain_path(info: Any) -> list[str]:
-    """Lines that sum up an `opt_einsum` `PathInfo`; none for None."""
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def explain_path(info: Any, *, whole: bool = True) -> list[str]:
+    """Lines that sum up an `opt_einsum` `PathInfo`; none for None.
+
+    Args:
+        info: The record.
+        whole: Whether the path itself is told.
+    """
     if info is None:
         return []
-    naive, best = float(info.naive_cost), float(info.opt_cost)
+    naive, best = Decimal(info.naive_cost), Decimal(info.opt_cost)
     return [
-        f"  path {list(info.path)}",
+        *([f"  path {list(info.path)}"] if whole else []),
         f"  {format_quantity(best)}op along the path, {format_quantity(naive)}op without one "
-        f"({naive / best if best else 1.0:.3g} times as many); largest intermediate "
-        f"{format_quantity(float(info.largest_intermediate))}elements",
+        f"({format_quantity(naive / best if best else 1).rstrip()} times as many); largest intermediate "
+        f"{format_quantity(info.largest_intermediate)}elements",
     ]
 
 
@@ -113,10 +164,15 @@ def explain_gemm(
     else:
         facts.append(("executor", "NumPy" if route is None else f"NumPy: {route}"))
     intensity = gemm.flops / gemm.bytes if gemm.bytes else 0.0
-    facts.append(("work", f"{format_quantity(gemm.flops)}FLOP, {format_quantity(gemm.bytes)}B, {intensity:.3g} FLOP/B"))
+    moved = f"{format_quantity(gemm.bytes)}B"
+    if gemm.flops:
+        density = f"{intensity:.3g}" if intensity < 1000 else f"{intensity:.0f}"
+        facts.append(("work", f"{format_quantity(gemm.flops)}FLOP, {moved}, {density} FLOP/B"))
+    else:
+        facts.append(("work", f"{moved}, no arithmetic"))
     facts += _bound_facts(schedule, intensity, measured)
     lines += [f"  {name:<9} {text}" for name, text in facts]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def _explain_roles(gemm: GemmPlan) -> list[str]:
@@ -273,12 +329,14 @@ def _bound_facts(
     if schedule is None:
         return [("bound", "arithmetic" if intensity > CPU_RIDGE else "memory")]
     facts = []
+    estimate = f"estimate {format_seconds(1e-6 * schedule.estimate_us)}"
     if schedule.bound or schedule.estimate_us:
-        facts.append(("bound", f"{schedule.bound or 'unknown'}; estimate {schedule.estimate_us:.3g} us"))
+        facts.append(("bound", f"{schedule.bound or 'unknown'}; {estimate}"))
     if measured is not None:
-        facts.append(("choice", f"tuned: measured {measured[0]:.3g} us among {_count(measured[1], 'candidate')}"))
+        time = format_seconds(1e-6 * measured[0])
+        facts.append(("choice", f"tuned: measured {time} among {_count(measured[1], 'candidate')}"))
     elif schedule.estimate_us:
-        facts.append(("choice", f"chosen by the model (estimate {schedule.estimate_us:.3g} us)"))
+        facts.append(("choice", f"chosen by the model ({estimate})"))
     if schedule.reason:
         facts.append(("why", schedule.reason))
     return facts

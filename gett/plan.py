@@ -73,8 +73,8 @@ class GemmPlan:
 
     @property
     def flops(self) -> int:
-        """Real floating-point operations: 2 per product, 8 for complex; 1 (2) per element moved by one operand."""
-        per = 2 if self.b is not None else 1
+        """Real floating-point operations: 2 per product, 8 for complex; 1 per element that one operand's sums take."""
+        per = 2 if self.b is not None else int(self.extent_k > 1)
         return self.contraction.volume * per * (4 if self.contraction.dtype.startswith("complex") and per == 2 else 1)
 
     @property

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gett.formatting import printable
+
 Step = Callable[[str], None]
 """Called once for each unit that is done; the text says which it was."""
 
@@ -31,7 +33,7 @@ def progress(total: int, title: str, shown: bool = True) -> Iterator[Step]:
         return
 
     def step(text: str) -> None:
-        bar.set_postfix_str(text, refresh=False)
+        bar.set_postfix_str(printable(text), refresh=False)
         bar.update()
 
     try:

@@ -1,52 +1,53 @@
 """The command line: `python -m gett run | explain | demo | cache`.
 
-Owns the arguments and the exit codes: 0 done, 1 a result was wrong, 2 bad input or a machine that cannot do it (one
-line on stderr, no traceback), above 128 a signal's number as shells count. The commands live in the modules beside it.
+Owns the arguments. The commands live in the modules beside it, and so do the exit codes (`exits.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from gett.errors import GettError
+import gett
+from gett.cli.exits import exit_code, say
+from gett.formatting import printable
 
 EXTENTS_HELP = "extent of each mode, e.g. a=24,b=20; a bare number stands for all others, e.g. a=24,16"
+OPTIMIZE_HELP = "for more than two operands: a path algorithm of opt_einsum (default: auto), none: from left to right"
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, whose texts repeat arguments as they are: here they steer no terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse's own is silent where help cannot be written.
+        if file is sys.stdout:
+            print(message, end="")
+        else:
+            say(message, end="")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` without the program's name, default `sys.argv[1:]`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        if arguments[:1] == ["cache"]:
-            return _cache(arguments[1:])
-        options = _parser().parse_args(arguments)
-        return _dispatch(options)
-    except GettError as error:
-        text = " ".join(str(error).split())
-        print(f"gett: {text}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        # The reader (`head`, a pager) has seen enough; Python's own flush at exit must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except KeyboardInterrupt:
-        print("gett: interrupted", file=sys.stderr)
-        return 130
+    return exit_code("gett", lambda: _dispatch(arguments))
 
 
-def _cache(arguments: Sequence[str]) -> int:
+def _cache(clear: bool) -> int:
     """Show or clear the compiled kernels, and the schedules that were remembered with them."""
     from gett.jit import cache_cli
     from gett.tune.store import schedule_store
 
-    code = cache_cli(arguments)
+    code = cache_cli(["--clear"] if clear else [])
     store = schedule_store()
     if code or store.directory is None:
         return code
-    if arguments:
+    if clear:
         print(f"removed {store.clear()} remembered schedules")
     else:
         tuned, chosen = store.count()
@@ -54,7 +55,10 @@ def _cache(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _dispatch(options: argparse.Namespace) -> int:
+def _dispatch(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if options.command == "cache":
+        return _cache(options.clear)
     if options.command == "demo":
         from gett.cli.demo import run_demo
 
@@ -65,19 +69,24 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "explain":
         from gett.cli.explain import run_explain
 
-        return run_explain(problem, options.arch, options.precision)
+        return run_explain(
+            problem, options.arch, precision=options.precision, order=options.order,
+            optimize=False if options.optimize == "none" else options.optimize, form=options.form,
+        )  # fmt: skip
     from gett.cli.run import run_run
 
     return run_run(problem, options.device, options.precision, options.repeat)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gett", description="Tensor contractions, planned, explained and run.")
+    parser = _Parser(prog="gett", description="Tensor contractions, planned, explained and run.")
+    parser.add_argument("--version", action="version", version=f"gett {gett.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="plan, run on random data, verify, and time beside the rivals installed")
     explain = commands.add_parser("explain", help="plan only, for any architecture; needs no GPU")
     demo = commands.add_parser("demo", help="three real contractions on whatever this machine has")
-    commands.add_parser("cache", help="show the caches of kernels and schedules on disk; --clear empties them")
+    cache = commands.add_parser("cache", help="show the caches of kernels and schedules on disk; --clear empties them")
+    cache.add_argument("--clear", action="store_true", help="remove every compiled kernel and remembered schedule")
     for command in (run, explain):
         command.add_argument("subscripts", help='einsum subscripts, e.g. "amji,cbkm->kjicba"')
         command.add_argument("--extents", required=True, metavar="a=24,b=20,...", help=EXTENTS_HELP)
@@ -87,6 +96,11 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")
     run.add_argument("--repeat", type=_positive, default=None, help="timed calls (default: by the time of one)")
     explain.add_argument("--arch", default=None, help="sm_90a, sm_80, ..., cpu (default: this machine's)")
+    explain.add_argument("--optimize", default="auto", metavar="NAME", help=OPTIMIZE_HELP)
+    explain.add_argument("--order", default="K", help="memory order of the result: C, F, A or K (default)")
+    forms = explain.add_mutually_exclusive_group()
+    forms.add_argument("--detail", dest="form", action="store_const", const="detail", help="every step of a network")
+    forms.add_argument("--json", dest="form", action="store_const", const="json", help="one line of JSON for programs")
     return parser
 
 

@@ -5,14 +5,14 @@ Owns the three problems and the table. The check is NumPy's einsum in double pre
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 
 from gett.cli.device import Place, find_place, why_no_gpu
 from gett.cli.execute import Outcome, execute
+from gett.cli.exits import say
 from gett.cli.problem import Problem, parse_problem
-from gett.formatting import format_quantity, format_table
+from gett.formatting import format_seconds, format_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ def run_demo(device: str | None) -> int:
     outcomes = []
     for number, demo in enumerate(DEMOS, 1):
         problem = demo.problem(gpu=place.is_gpu)
-        _progress(f"[{number}/{len(DEMOS)}] {demo.title}: {problem.subscripts} ...")
+        say(f"[{number}/{len(DEMOS)}] {demo.title}: {problem.subscripts} ...", end="")
         outcome = execute(problem, place, host_reference=True, seed=number)
-        _progress(
-            f" planned in {format_quantity(outcome.plan_seconds)}s, ran in "
-            f"{format_quantity(outcome.timing.seconds)}s, {'right' if outcome.verdict.ok else 'WRONG'}\n"
+        say(
+            f" planned in {format_seconds(outcome.plan_seconds)}, ran in "
+            f"{format_seconds(outcome.timing.seconds)}, {'right' if outcome.verdict.ok else 'WRONG'}"
         )
         outcomes.append((demo.title, outcome))
-    _progress("\n")
+    say("")
     print("\n".join(demo_table(outcomes, place)))
     good = all(o.verdict.ok for _, o in outcomes)
     where = "its error bound around NumPy's double-precision einsum"
@@ -113,7 +113,3 @@ def demo_table(outcomes: list[tuple[str, Outcome]], place: Place) -> list[str]:
         )
     header = ["what", "result", "dtype", "ms", "GFLOP/s", "TB/s" if place.is_gpu else "GB/s", "error/bound", "verified"]
     return format_table(header, rows, left=3)
-
-
-def _progress(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)

@@ -5,6 +5,8 @@ Owns the order of events: random data, plan, a poisoned result, the call, the ch
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ from gett.cli.device import Place
 from gett.cli.measure import Timing, time_cpu, time_gpu
 from gett.cli.problem import Problem, random_operand
 from gett.cli.verify import Verdict, verify
+from gett.errors import OptionError, OutOfMemoryError
+from gett.formatting import format_bytes
 
 if TYPE_CHECKING:
     from gett.contraction_plan import ContractionPlan
@@ -68,12 +72,16 @@ def execute(
     Raises:
         GettError: The problem cannot be planned or run.
     """
+    _check_room(problem)
     rng = np.random.default_rng(seed)
-    operands = tuple(place.put(random_operand(rng, shape, problem.dtype)) for shape in problem.shapes)
+    try:
+        operands = tuple(place.put(random_operand(rng, shape, problem.dtype)) for shape in problem.shapes)
+        result = place.xp.empty(problem.shape(problem.output), problem.dtype)
+    except ValueError as error:  # more axes than arrays have
+        raise OptionError(f"there is no array for {problem.subscripts}: {error}") from error
     start = time.perf_counter()
     plan = gett.plan(problem.subscripts, *operands, precision=precision)
     plan_seconds = time.perf_counter() - start
-    result = place.xp.empty(problem.shape(problem.output), problem.dtype)
     _poison(result)
     plan(*operands, out=result)
     if host_reference:
@@ -84,6 +92,17 @@ def execute(
         verdict = verify(problem, operands, result, plan, place.xp, precision=precision)
     timing = _time(place, plan, operands, result, repeat)
     return Outcome(problem, plan, plan_seconds, timing, verdict, operands, result)
+
+
+def _check_room(problem: Problem) -> None:
+    """Refuse what the host's memory cannot hold: allocations succeed, and filling them ends the process."""
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # where the system does not tell
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if problem.bytes > memory > 0:
+            raise OutOfMemoryError(
+                f"the tensors of {problem.subscripts} take {format_bytes(problem.bytes)}, this machine has "
+                f"{format_bytes(memory)} of memory"
+            )
 
 
 def _poison(result: Any) -> None:

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import gett
 from gett.cli.device import find_place
 from gett.cli.problem import Problem
+from gett.explain import explain
+from gett.plan_record import plan_record
 
 
-def run_explain(problem: Problem, arch: str | None, precision: str | None) -> int:
+def run_explain(
+    problem: Problem,
+    arch: str | None,
+    *,
+    precision: str | None = None,
+    optimize: Any = "auto",
+    order: str = "K",
+    form: str | None = None,
+) -> int:
     """Print the plan of a problem; returns the exit code.
 
     Args:
         problem: Shapes and dtype; no data is made.
         arch: `"sm_90a"`, `"sm_80"`, ..., `"cpu"`; None for what this machine has.
-        precision: As `gett.plan` takes it.
+        precision: As `gett.plan` takes it; `optimize` and `order` likewise.
+        optimize: How the path of a network is found.
+        order: Memory order of the result.
+        form: `"json"` for one line of JSON, `"detail"` for every step of a network, None for what `print` shows.
     """
     specs = [(shape, problem.dtype) for shape in problem.shapes]
-    print(gett.plan(problem.subscripts, *specs, precision=precision, arch=arch or find_place(None).arch))
+    plan = gett.plan(
+        problem.subscripts, *specs, precision=precision, optimize=optimize, order=order,
+        arch=arch or find_place(None).arch,
+    )  # fmt: skip
+    if form == "json":
+        print(json.dumps(plan_record(plan), allow_nan=False))
+    else:
+        print(explain(plan, detail=form == "detail"))
     return 0

@@ -5,6 +5,7 @@ Knows neither plans nor devices.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gett.errors import DTypeError, OptionError, SubscriptsError
+from gett.frontend.tensors import check_supported, parse_dtype
+
+MOST = (1 << 63) - 1  # of an extent, and of the bytes of a tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Problem:
         inputs: Labels of each operand.
         output: Labels of the result.
         extents: Extent of each label.
-        dtype: NumPy dtype name of all operands.
+        dtype: Name of the dtype of all operands, NumPy's or `"bfloat16"`.
     """
 
     inputs: tuple[str, ...]
@@ -45,23 +49,32 @@ class Problem:
         """Extents of the labels of one term."""
         return tuple(self.extents[label] for label in term)
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result together."""
+        shapes = (*self.shapes, self.shape(self.output))
+        return sum(map(math.prod, shapes)) * parse_dtype(self.dtype).itemsize
+
 
 def parse_problem(subscripts: str, extents: str, dtype: str) -> Problem:
     """Build a problem from the command line's texts.
 
     Raises:
         SubscriptsError: An ellipsis, whose modes have no names to give extents to, or a malformed string.
-        OptionError: An extent is missing, superfluous, negative or no number.
-        DTypeError: NumPy does not know the dtype.
+        OptionError: An extent is missing, superfluous, negative or no number, or a tensor is larger than memory can be.
+        DTypeError: There is no such dtype.
     """
     inputs, output = _split(subscripts)
     labels = sorted(set("".join(inputs)))
     try:
-        name = np.dtype(dtype).name
-    except TypeError:
-        hint = " (NumPy has no bfloat16 of its own)" if dtype == "bfloat16" else ""
-        raise DTypeError(f"--dtype: NumPy knows no dtype named '{dtype}'{hint}") from None
-    return Problem(inputs, output, _parse_extents(extents, labels), name)
+        found = parse_dtype(dtype)
+    except (DTypeError, ValueError, SyntaxError):
+        raise DTypeError(f"--dtype: there is no dtype named '{dtype}'") from None
+    check_supported(found, f"--dtype '{dtype}'")
+    problem = Problem(inputs, output, _parse_extents(extents, labels), found.name)
+    if problem.bytes > MOST:
+        raise OptionError(f"--extents: the tensors have {float(problem.bytes):.3g} bytes; the most is 2**63 - 1")
+    return problem
 
 
 def _split(subscripts: str) -> tuple[tuple[str, ...], str]:
@@ -92,6 +105,8 @@ def _parse_extents(text: str, labels: list[str]) -> dict[str, int]:
         label, equals, digits = part.rpartition("=")
         if not digits.isdecimal() or (equals and not label):
             raise OptionError(f"--extents: '{part}' is not of the form a=24 (or a bare number for all other modes)")
+        if len(digits) > len(str(MOST)) or int(digits) > MOST:
+            raise OptionError(f"--extents: '{part[:30]}' is more than 2**63 - 1")
         if not equals:
             rest = int(digits)
         elif label not in labels:
@@ -110,6 +125,8 @@ def _modes(labels: list[str]) -> str:
 
 def random_operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     """Random data: uniform in [-1, 1] (both parts of a complex), small integers, or booleans."""
+    if dtype == "bfloat16":
+        raise DTypeError("--dtype: NumPy has no bfloat16 of its own to make data of; explain plans it, for GPUs")
     kind = np.dtype(dtype).kind
     if kind == "b":
         return np.asarray(rng.random(shape) < 0.5)

@@ -5,12 +5,17 @@ Owns the printed report.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gett.cli.device import Place, find_place
 from gett.cli.execute import Outcome, execute
 from gett.cli.measure import Peaks, time_cpu, time_gpu
 from gett.cli.problem import Problem
 from gett.cli.rivals import find_rivals
-from gett.formatting import format_quantity, format_table
+from gett.formatting import format_quantity, format_seconds, format_table, printable
+
+if TYPE_CHECKING:
+    from gett.contraction_plan import ContractionPlan
 
 
 def run_run(problem: Problem, device: str | None, precision: str | None, repeat: int | None) -> int:
@@ -37,10 +42,10 @@ def describe_outcome(outcome: Outcome, place: Place, peaks: Peaks) -> list[str]:
         text = f"{'right' if verdict.ok else 'WRONG'}: max error / bound = {verdict.ratio:.3g}"
     facts = [
         ("on", place.name),
-        ("planned", f"{format_quantity(outcome.plan_seconds)}s (a first call compiles where there is a GPU)"),
+        ("planned", f"{format_seconds(outcome.plan_seconds)} (a first call compiles where there is a GPU)"),
         ("result", f"{outcome.result.dtype}, shape {tuple(outcome.result.shape)}; {text}"),
-        ("time", f"{format_quantity(seconds)}s, median of {timing.repeats} warm calls into an existing result"),
-        ("rate", f"{format_quantity(plan.flops / seconds)}FLOP/s, {format_quantity(plan.bytes / seconds)}B/s"),
+        ("time", f"{format_seconds(seconds)}, median of {timing.repeats} warm calls into an existing result"),
+        ("rate", ", ".join(_rates(plan, seconds))),
         (
             "roofline",
             f"{100 * peaks.share(plan.flops, plan.bytes, seconds):.0f} % (copy {format_quantity(peaks.bandwidth)}B/s "
@@ -57,13 +62,14 @@ def _rival_table(outcome: Outcome, place: Place, precision: str | None, repeat: 
     for name, call in calls.items():
         seconds[name] = (time_gpu([call], repeat) if place.is_gpu else time_cpu(call, repeat)).seconds
     rows = [
-        [
-            name,
-            f"{format_quantity(s)}s",
-            f"{format_quantity(outcome.plan.flops / s)}FLOP/s",
-            f"{s / outcome.timing.seconds:.2f}",
-        ]
+        [name, format_seconds(s), _rates(outcome.plan, s)[0], f"{s / outcome.timing.seconds:.2f}"]
         for name, s in seconds.items()
     ]
     lines = format_table(["who", "time", "rate", "times gett's"], rows)
-    return lines + [f"no {name}: {reason}" for name, reason in reasons.items()]
+    return lines + [printable(f"no {name}: {reason}") for name, reason in reasons.items()]
+
+
+def _rates(plan: ContractionPlan, seconds: float) -> list[str]:
+    """Arithmetic, where there is any, and traffic a second."""
+    moved = f"{format_quantity(plan.bytes / seconds)}B/s"
+    return [f"{format_quantity(plan.flops / seconds)}FLOP/s", moved] if plan.flops else [moved]

@@ -5,6 +5,7 @@ Knows nothing of how the result was computed but the lengths of its sums and the
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gett.cli.problem import Problem
+from gett.errors import OptionError
 
 if TYPE_CHECKING:
     from gett.contraction_plan import ContractionPlan
@@ -91,6 +93,9 @@ def verify(
         plan: Gives the lengths of the sums.
         xp: `numpy` or `cupy`.
         precision: As given to the plan.
+
+    Raises:
+        OptionError: The library's einsum does not take so many modes.
     """
     exact = np.dtype(problem.dtype).kind in "biu"
     lengths = [step.gemm.extent_k for step in plan.steps] or [1]
@@ -102,16 +107,24 @@ def verify(
         # Products of many integers outgrow float64's 53 bits; int64 wraps as the result's dtype does, but has no BLAS.
         whole = xp.int64 if exact and len(parts) > 2 else xp.float64
         wide = xp.complex128 if piece.dtype.kind == "c" else whole
-        reference = xp.einsum(problem.subscripts, *(p.astype(wide) for p in parts), optimize=GREEDY)
+        reference = _einsum(problem, [p.astype(wide) for p in parts])
         if tolerance is None:
             expected = reference != 0 if piece.dtype.kind == "b" else reference.astype(xp.int64).astype(piece.dtype)
             worst = max(worst, 0.0 if bool((expected == piece).all()) else math.inf)
             continue
-        size = xp.einsum(problem.subscripts, *(abs(p.astype(wide)) for p in parts), optimize=GREEDY)
+        size = _einsum(problem, [abs(p.astype(wide)) for p in parts])
         bound = tolerance.output * abs(reference) + tolerance.product * size + tolerance.tiny
         ratio = float((abs(piece.astype(wide) - reference) / bound).max())
         worst = max(worst, math.inf if math.isnan(ratio) else ratio)
     return Verdict(worst, exact)
+
+
+def _einsum(problem: Problem, operands: Sequence[Any]) -> Any:
+    """The array library's einsum by way of opt_einsum, which spells any labels in letters, pair by pair."""
+    try:
+        return importlib.import_module("opt_einsum").contract(problem.subscripts, *operands, optimize="greedy")
+    except ValueError as error:
+        raise OptionError(f"the result cannot be verified, since the reference does not take it: {error}") from error
 
 
 def _chunks(problem: Problem, operands: Sequence[Any], result: Any) -> list[tuple[list[Any], Any]]:

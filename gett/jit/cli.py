@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from gett.formatting import printable
 from gett.jit.diskcache import KernelCacheInfo, kernel_cache
 
 
@@ -35,7 +36,7 @@ def cache_cli(argv: Sequence[str]) -> int:
 
 def _describe(info: KernelCacheInfo) -> str:
     rows = {
-        "directory": str(info.directory),
+        "directory": printable(str(info.directory)),
         "entries": str(info.entries),
         "bytes": f"{info.bytes:,} ({info.bytes / 2**20:.1f} MiB)",
         "limit": f"{info.limit:,} ({info.limit / 2**20:.1f} MiB)",

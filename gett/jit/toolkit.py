@@ -54,7 +54,7 @@ def find_toolkit() -> Toolkit:
 @lru_cache(maxsize=8)
 def _find(environment: Environment) -> Toolkit:
     if environment.nvrtc is not None:
-        if not environment.nvrtc.is_file():
+        if not os.path.isfile(environment.nvrtc):
             raise MissingPackageError(f"GETT_NVRTC names no file: {environment.nvrtc}; unset it, or {INSTALL_HINT}")
         return _describe(environment.nvrtc, environment)
     for directory in _library_directories(environment):

@@ -74,8 +74,12 @@ def test_bad_problems_name_the_mode(subscripts: str, extents: str, error: type[E
 
 
 def test_unknown_dtypes_are_named() -> None:
-    with pytest.raises(DTypeError, match=r"'bfloat16'.*no bfloat16 of its own"):
-        parse_problem("ab->a", "2", "bfloat16")
+    for name in ("float31", "f4,", "S-1", "object_"):
+        with pytest.raises(DTypeError, match=f"--dtype.*{name}"):
+            parse_problem("ab->a", "2", name)
+    assert parse_problem("ab->a", "2", "bfloat16").bytes == 2 * (4 + 2)
+    with pytest.raises(DTypeError, match="no bfloat16 of its own"):
+        random_operand(np.random.default_rng(0), (2,), "bfloat16")
     with pytest.raises(DTypeError, match="'str'"):
         random_operand(np.random.default_rng(0), (2,), "str")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import gett
-from gett.explain import explain_gemm, explain_path
+from gett.explain import explain, explain_gemm, explain_path
 from gett.formatting import format_bytes, format_quantity, format_table
 from gett.frontend.contraction import Contraction, Operand
 from gett.plan import GemmPlan, make_gemm_plan
@@ -196,6 +197,41 @@ def test_a_network_has_a_section_a_step_and_the_path() -> None:
     # Both steps: a b c + a c d or b c d + a b d, whichever opt_einsum takes; each costs twice its volume.
     assert format_quantity(plan.flops) + "FLOP" in text
     assert format_quantity(float(info.opt_cost)) + "op along the path" in text
+
+
+def chain(count: int, extent: int = 8, **options: str) -> gett.ContractionPlan:
+    """A ring-free chain of matrices, one of them larger than the others."""
+    labels = [chr(0x4E00 + i) for i in range(count + 1)]
+    extents = {x: extent for x in labels} | {labels[3]: 50 * extent}
+    terms = list(map("".join, pairwise(labels)))
+    pairs = [(tuple(extents[x] for x in term), "float32") for term in terms]
+    return gett.plan(",".join(terms) + "->" + labels[0] + labels[-1], *pairs, **options)
+
+
+@pytest.mark.parametrize("arch", ["cpu", "sm_80"])
+def test_a_network_of_hundreds_of_steps_is_told_in_totals_and_its_ten_costliest_steps(arch: str) -> None:
+    plan = chain(301, arch=arch)
+    assert len(plan.steps) == 300
+    text = str(plan)
+    lines = text.splitlines()
+    assert len(lines) < 25
+    assert max(map(len, lines)) < 140
+    assert "300 steps" in lines[0]
+    assert f"{format_quantity(plan.flops)}FLOP" in text
+    start = next(i for i, line in enumerate(lines) if line.split()[:2] == ["step", "subscripts"])
+    listed = [plan.steps[int(line.split()[0]) - 1] for line in lines[start + 2 : start + 12]]
+    assert "and 290 steps more" in lines[start + 12]
+    assert max(s.gemm.extent_k * s.gemm.extent_m * s.gemm.extent_n for s in plan.steps) == max(
+        s.gemm.extent_k * s.gemm.extent_m * s.gemm.extent_n for s in listed[:1]
+    )
+    if arch != "cpu":
+        times = [s.schedule.estimate_us for s in plan.steps if s.schedule is not None]
+        assert [s.schedule.estimate_us for s in listed if s.schedule] == sorted(times, reverse=True)[:10]
+    assert "detail=True" in text
+    whole = explain(plan, detail=True)
+    assert whole.count("step 1") > 0
+    assert all(f"step {i} of 300: {s.name} " in whole for i, s in enumerate(plan.steps, 1))
+    assert f"path {list(plan.path_info.path)}" in whole
 
 
 def test_a_pair_has_no_path() -> None:

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 # From the bottom up; a part may import what stands on lower lines, and itself. The last lines before the entry points
 # are one API in several files: they may import each other.
 LAYERS = [
-    "layouts",
-    "gett.errors",
-    "gett.env gett.formatting gett.progress",
+    "layouts gett.formatting",
+    "gett.errors gett.progress",
+    "gett.env",
     "gett.frontend",
     "gett.plan",
     "gett.cpu gett.schedule",
@@ -25,7 +25,8 @@ LAYERS = [
     "gett.runtime",
     "gett.tune",
     "gett.api gett.array_functions gett.arrays gett.autotuning gett.backends gett.checks gett.contraction_plan "
-    "gett.cutting gett.exchange gett.explain gett.network gett.plan_cache gett.planning gett.torch_arrays",
+    "gett.cutting gett.exchange gett.explain gett.network gett.plan_cache gett.plan_record gett.planning "
+    "gett.torch_arrays",
     "gett",
     "gett.baselines",
     "gett.cli",

@@ -1,0 +1,74 @@
+"""Plans as plain data: dictionaries, lists, numbers and strings, for programs that read them as JSON.
+
+Owns the names of the fields. Reads plans and schedules; decides nothing, and words nothing (`explain.py` does).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gett.plan import GemmPlan
+from gett.tune.codec import encode
+
+if TYPE_CHECKING:
+    from gett.contraction_plan import ContractionPlan, Step
+
+
+def plan_record(plan: ContractionPlan) -> dict[str, Any]:
+    """A whole plan as data.
+
+    Bytes and flops are the least that the contraction needs. `estimate_us` is the sum of what the cost model expects of
+    the kernels, null where NumPy runs them. Each step has its groups, fastest mode first, with the byte strides of each
+    tensor, and the schedule of its kernel with all fields of the record, null where NumPy runs it.
+    """
+    estimates = [s.schedule.estimate_us for s in plan.steps if s.schedule is not None]
+    return {
+        "subscripts": plan.subscripts,
+        "arch": plan.arch,
+        "shape": list(plan.shape),
+        "dtype": plan.dtype.name,
+        "flops": plan.flops,
+        "bytes": plan.bytes,
+        "intermediate_bytes": plan.intermediate_bytes,
+        "workspace_bytes": plan.workspace_bytes,
+        "estimate_us": sum(estimates) if estimates else None,
+        "path": None if plan.path_info is None else [list(group) for group in plan.path_info.path],
+        "steps": [_step(step) for step in plan.steps],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    gemm = step.gemm
+    measured = getattr(step.executable, "measured", None)
+    return {
+        "subscripts": step.name,
+        "inputs": list(step.inputs),
+        "output": step.output,
+        "class": gemm.shape_class(),
+        "dtype": gemm.contraction.dtype,
+        "precision": gemm.contraction.precision,
+        "swapped": gemm.swapped,
+        "groups": _groups(gemm),
+        "flops": gemm.flops,
+        "bytes": gemm.bytes,
+        "route": getattr(step.executable, "route", None),
+        "schedule": encode(step.schedule),
+        "measured_us": None if measured is None else measured[0],
+    }
+
+
+def _groups(gemm: GemmPlan) -> dict[str, list[dict[str, Any]]]:
+    """The modes of each group: the labels that are fused, slowest first, extent, byte strides by tensor."""
+    names = gemm.contraction.names
+    tensors = [(t, o) for t, o in enumerate((gemm.a, gemm.b, gemm.contraction.d, gemm.contraction.c)) if o is not None]
+    return {
+        group: [
+            {
+                "labels": [names[label] for label in reversed(mode.labels) if isinstance(label, int)],
+                "extent": mode.extent,
+                "strides": {"abdc"[t]: mode.strides[t] for t, _ in tensors},
+            }
+            for mode in modes
+        ]
+        for group, modes in (("l", gemm.l), ("m", gemm.m), ("n", gemm.n), ("k", gemm.k))
+    }
