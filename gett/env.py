@@ -8,8 +8,9 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_CACHE_DISABLE` | flag | Keep compiled kernels in memory only. |
 | `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
-| `CUDA_HOME`, `CUDA_PATH` | path | A CUDA toolkit; searched for NVRTC and headers after Python packages. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
+
+cuda-pathfinder, which finds NVRTC and headers, reads more: `CONDA_PREFIX`, `CUDA_PATH`, `CUDA_HOME`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ class Environment:
         cache_disable: `GETT_CACHE_DISABLE`.
         cache_limit: `GETT_CACHE_LIMIT` in bytes.
         nvrtc: `GETT_NVRTC`; None if unset.
-        cuda_home: `CUDA_HOME`, else `CUDA_PATH`; None if neither is set.
         xdg_cache_home: `XDG_CACHE_HOME` if absolute (the XDG specification says to ignore any other); else None.
     """
 
@@ -46,7 +46,6 @@ class Environment:
     cache_disable: bool = False
     cache_limit: int = DEFAULT_CACHE_LIMIT
     nvrtc: Path | None = None
-    cuda_home: Path | None = None
     xdg_cache_home: Path | None = None
 
 
@@ -63,7 +62,6 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         cache_disable=_flag(source, "GETT_CACHE_DISABLE"),
         cache_limit=_size(source, "GETT_CACHE_LIMIT", DEFAULT_CACHE_LIMIT),
         nvrtc=_absolute(_path(source, "GETT_NVRTC")),
-        cuda_home=_path(source, "CUDA_HOME") or _path(source, "CUDA_PATH"),
         xdg_cache_home=xdg if xdg is not None and xdg.is_absolute() else None,
     )
 

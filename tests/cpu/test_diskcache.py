@@ -524,8 +524,8 @@ def test_values_that_make_no_sense_are_named(name: str, value: str) -> None:
 
 def test_the_environment_is_typed() -> None:
     assert read_environment({}) == Environment()
-    settings = read_environment({"CUDA_PATH": "/opt/cuda", "XDG_CACHE_HOME": "relative", "GETT_CACHE_DISABLE": "no"})
-    assert settings == Environment(cuda_home=Path("/opt/cuda"))
+    settings = read_environment({"GETT_NVRTC": "/opt/nvrtc", "XDG_CACHE_HOME": "relative", "GETT_CACHE_DISABLE": "no"})
+    assert settings == Environment(nvrtc=Path("/opt/nvrtc"))
 
 
 def test_the_command_shows_and_clears(
