@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from benchmarks.cases import Case
-from benchmarks.progress import bar
+from gett.progress import progress
 from gett.schedule.archs import ArchFacts
 
 
@@ -96,10 +96,10 @@ def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, fact
     # Ctrl-C reaches every process of the terminal; this one alone answers it.
     ignore = (signal.SIGINT, signal.SIG_IGN)
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
-    with pool, _dropped_on_interrupt(pool), bar(len(jobs), "compile") as progress:
+    with pool, _dropped_on_interrupt(pool), progress(len(jobs), "compile") as step:
         for job, future in [(job, pool.submit(compile_case, job)) for job in jobs]:
-            progress.step(job.case.name)
             with contextlib.suppress(Exception):
                 future.result()
                 done += 1
+            step(job.case.name)
     return done

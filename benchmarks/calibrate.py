@@ -17,11 +17,11 @@ import numpy as np
 
 from benchmarks import environment
 from benchmarks.cases import Case
-from benchmarks.progress import bar
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer
 from gett.formatting import format_table
+from gett.progress import progress
 
 RUNS = (16, 32, 64, 128, 256, 512, 1024)  # bytes
 PIECES = 17  # a pass over memory takes every 17th run; the next passes take the others
@@ -152,9 +152,8 @@ def compare_cases(
     from gett.tune.autotune import tune
 
     rows: list[dict[str, Any]] = []
-    with bar(len(cases), f"model against clock, {dtype}") as progress:
+    with progress(len(cases), f"model against clock, {dtype}") as step:
         for case in cases:
-            progress.step(case.name)
             pairs = [(shape, dtype) for shape in case.shapes[:2]]
             try:
                 plan = gett.plan(case.einsum, *pairs, arch=facts.arch).steps[0].gemm
@@ -163,10 +162,11 @@ def compare_cases(
                     raise RuntimeError(f"no kernel compiles well: {tuning.trials[0].note}")
             except Exception as error:  # e.g. out of memory: the next case may fit
                 rows.append({"case": case.name, "error": f"{type(error).__name__}: {error}"[:300]})
-                continue
-            rows.append(describe(case.name, tuning))
-            del tuning
-            cupy.get_default_memory_pool().free_all_blocks()
+            else:
+                rows.append(describe(case.name, tuning))
+                del tuning
+                cupy.get_default_memory_pool().free_all_blocks()
+            step(case.name)
     return rows
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks import environment, verify
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
-from benchmarks.progress import bar
 from benchmarks.records import Row, Run
 from benchmarks.timing import failure, measure_cpu
+from gett.progress import progress
 
 DEFAULT_SCALE = 1 / 16
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -82,14 +82,14 @@ def run(
         "cpu", dtype, None, environment.processor(), copy_bandwidth(), gemm_peak(element), scale,
         environment=environment.describe(label),
     )  # fmt: skip
-    with bar(len(cases), dtype) as progress:
+    with progress(len(cases), dtype) as step:
         for case in cases:
-            progress.step(case.name)
             small = case.scaled(scale)
             flops, moved = small.flops(element), small.bytes(element)
             row = Row(small.name, small.einsum, dict(small.extents), small.bmnk, flops, moved, 0.0)
             _time_case(row, small, element, engine, check, rounds, budget_s)
             found.rows.append(row)
+            step(case.name)
     # Measured again: other work on the machine may have slowed the first time, never sped it up.
     found.bandwidth = max(found.bandwidth, copy_bandwidth())
     found.peak = max(found.peak, gemm_peak(element))

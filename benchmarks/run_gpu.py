@@ -9,10 +9,10 @@ from typing import Any
 from benchmarks import environment, verify
 from benchmarks.ahead import compile_ahead
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
-from benchmarks.progress import Bar, bar
 from benchmarks.records import Row, Run
 from benchmarks.rivals import Call, Libraries, Setting, all_rivals, math_mode
 from benchmarks.timing import GpuTimer, failure, sets_to_rotate
+from gett.progress import Step, progress
 from gett.runtime.device import device_facts
 
 # A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.
@@ -130,7 +130,7 @@ def run(
     libraries, filler = Libraries(), Filler(element)
     names = ["gett", *[r for r in (rivals or all_rivals()) if r != "gett"]]
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    with math_mode(precision, libraries), bar(len(cases) * len(names), dtype) as progress:
+    with math_mode(precision, libraries), progress(len(cases) * len(names), dtype) as step:
         single = GpuTimer(budget_us=budget_us)
         result = Run(
             "gpu", dtype, precision, properties["name"].decode(), copy_bandwidth(single), 0.0, scale,
@@ -150,7 +150,7 @@ def run(
         for case in cases:
             row = _row(case.scaled(scale), element, result)
             try:
-                _time_case(row, case.scaled(scale), names, result, filler, libraries, progress, check, budget_us)
+                _time_case(row, case.scaled(scale), names, result, filler, libraries, step, check, budget_us)
             except Exception as error:  # e.g. out of memory: the next case may fit
                 row.times.setdefault("gett", failure(error))
             result.rows.append(row)
@@ -175,7 +175,7 @@ def _time_case(
     run_: Run,
     filler: Filler,
     libraries: Libraries,
-    progress: Bar,
+    step: Step,
     check: bool,
     budget_us: float,
 ) -> None:
@@ -192,7 +192,6 @@ def _time_case(
     timer = GpuTimer(count, budget_us=budget_us)
     known = all_rivals()
     for name in names:
-        progress.step(f"{case.name} {name}")
         call: Call | None = None
         try:
             begin = time.perf_counter()
@@ -208,6 +207,7 @@ def _time_case(
             row.times[name] = failure(error)
         del call  # frees its workspace before the next rival allocates
         _free()
+        step(f"{case.name} {name}")
 
 
 def _check(row: Row, setting: Setting, call: Any, filler: Filler) -> None:

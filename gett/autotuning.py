@@ -19,8 +19,9 @@ from gett.formatting import format_table, printable
 from gett.frontend.parser import split_arguments
 from gett.frontend.tensors import Casting
 from gett.planning import drop_plans
+from gett.progress import progress as bar
 from gett.runtime.device import device_facts, require_cupy
-from gett.tune.autotune import CANDIDATES, REPEAT, Trial, Tuning, progress_bar, steps_of, tune
+from gett.tune.autotune import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
 from gett.tune.store import signature
 
 
@@ -139,7 +140,7 @@ def autotune(
         return TuneResult(made.subscripts, "cpu", names, (), routes)
     plans = {signature(s.gemm): s.gemm for s in made.steps}
     tunings: dict[str, Tuning] = {}
-    with _device(made.steps), progress_bar(len(plans) * steps_of(candidates), "autotune", progress) as step:
+    with _device(made.steps), bar(len(plans) * steps_of(candidates), "autotune", progress) as step:
         for key, gemm in plans.items():
             tunings[key] = tune(gemm, candidates=candidates, repeat=repeat, step=step)
     drop_plans(plans, tuned=True)

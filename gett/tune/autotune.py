@@ -6,15 +6,14 @@ no subscripts and no user arrays.
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
 from gett.plan import GemmPlan
+from gett.progress import Step, on_terminal, progress
 from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
 from gett.runtime.device import DeviceFacts, device_facts, require_cupy
 from gett.runtime.executable import GpuExecutable, load_executable
@@ -90,10 +89,6 @@ class Clock(Protocol):
 
     def time(self, run: Run, repeat: int) -> float:
         """Median microseconds."""
-
-
-Step = Callable[[str], None]
-"""Told what is about to be done; one call a unit."""
 
 
 def tune(
@@ -205,35 +200,12 @@ def tuned_executable(plan: GemmPlan, arch: str) -> GpuExecutable:
 
     found = build_remembered(plan, arch, tuned_only=True)
     if found is None:
-        with progress_bar(steps_of(CANDIDATES), "autotune", sys.stderr.isatty()) as step:
+        with progress(steps_of(CANDIDATES), "autotune", on_terminal()) as step:
             found = tune(plan, step=step).executable
     if found is None:  # no kernel compiles well enough to be worth a measurement
         found = build_remembered(plan, arch)
     assert found is not None
     return found
-
-
-@contextlib.contextmanager
-def progress_bar(total: int, title: str, wanted: bool) -> Iterator[Step]:
-    """A bar on stderr where tqdm is installed and `wanted`, nothing else."""
-    bar: Any = None
-    if wanted:
-        with contextlib.suppress(ImportError):
-            from tqdm import tqdm
-
-            bar = tqdm(total=total, desc=title, file=sys.stderr, leave=False, dynamic_ncols=True)
-    if bar is None:
-        yield lambda text: None
-        return
-
-    def step(text: str) -> None:
-        bar.set_postfix_str(text, refresh=False)
-        bar.update()
-
-    try:
-        yield step
-    finally:
-        bar.close()
 
 
 def _first_line(error: Exception) -> str:

@@ -14,6 +14,7 @@ import gett
 import gett.autotuning
 import gett.jit.compile
 import gett.planning
+import gett.progress
 import gett.runtime.executable
 import gett.schedule.select
 import gett.tune.autotune
@@ -24,7 +25,7 @@ from gett.contraction_plan import PlanRequest
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
 from gett.plan_cache import PlanCache
 from gett.schedule.select import candidates
-from gett.tune.autotune import Trial, Tuning, measure, progress_bar, shortlist, steps_of, tune
+from gett.tune.autotune import Trial, Tuning, measure, shortlist, steps_of, tune
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature
 from tests.cpu.tuning import FACTS, GEMM, PLAN, ROOT, SEARCH, FakeBench, forbid, gemm_plan, matrix, new_process, request
@@ -212,11 +213,10 @@ def test_plans_are_discarded_by_a_condition():
     assert [cache.get(i) is not None for i in range(6)] == [True] * 4 + [False] * 2
 
 
-def test_progress_is_shown_where_wanted(capsys):
+def test_progress_is_shown_where_wanted(bench, monkeypatch, capsys):
+    monkeypatch.setattr(gett.progress, "DELAY_S", 0.0)
     for wanted in (True, False):
-        with progress_bar(3, "autotune", wanted) as step:
-            for i in range(3):
-                step(f"measured {i}")
+        gett.autotune(GEMM, *PAIRS, candidates=3, progress=wanted)
         shown = capsys.readouterr()
         assert not shown.out
         assert ("autotune" in shown.err) is wanted
