@@ -8,26 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gett.measure.timer import Measurement
+
 SCHEMA = 1
-
-
-@dataclass(slots=True)
-class Measurement:
-    """Times of one rival on one case, in microseconds.
-
-    Attributes:
-        median_us: Median of the repetitions (CPU: the best), None where the rival failed.
-        low_us: Fastest repetition.
-        spread_us: Distance between the quartiles.
-        repetitions: How many calls were timed.
-        error: What the rival said when it failed.
-    """
-
-    median_us: float | None = None
-    low_us: float | None = None
-    spread_us: float | None = None
-    repetitions: int = 0
-    error: str | None = None
 
 
 @dataclass(slots=True)

@@ -11,7 +11,9 @@ from benchmarks.ahead import compile_ahead
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.rivals import Call, Libraries, Setting, all_rivals, math_mode
-from benchmarks.timing import GpuTimer, failure, sets_to_rotate
+from benchmarks.timing import GpuTimer, failure
+from gett.measure.timer import sets_to_rotate
+from gett.measure.verify import poison
 from gett.progress import Step, progress
 from gett.runtime.device import device_facts
 
@@ -187,7 +189,7 @@ def _time_case(
     for i, (a, b, d) in enumerate(sets):
         filler.uniform(a, 3 * i + 1)
         filler.uniform(b, 3 * i + 2)
-        verify.poison(d)
+        poison(d)
     setting = Setting(case, element, run_.precision, [(a, b, d) for a, b, d in sets], libraries)
     timer = GpuTimer(count, budget_us=budget_us)
     known = all_rivals()

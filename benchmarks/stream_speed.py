@@ -10,8 +10,9 @@ import argparse
 import math
 from typing import Any
 
-from benchmarks.timing import GpuTimer, sets_to_rotate
+from benchmarks.timing import GpuTimer
 from gett.frontend.contraction import Contraction, Operand
+from gett.measure.timer import sets_to_rotate
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts, require_cupy
 from gett.runtime.executable import build_executable

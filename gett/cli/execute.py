@@ -17,14 +17,13 @@ import gett
 from gett.cli.device import Place
 from gett.cli.measure import Timing, time_cpu, time_gpu
 from gett.cli.problem import Problem, random_operand
-from gett.cli.verify import Verdict, verify
 from gett.errors import OptionError, OutOfMemoryError
 from gett.formatting import format_bytes
+from gett.measure.timer import sets_to_rotate
+from gett.measure.verify import Verdict, poison, verify
 
 if TYPE_CHECKING:
     from gett.contraction_plan import ContractionPlan
-
-MAX_SETS = 32  # buffers that take turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,13 @@ def execute(
     start = time.perf_counter()
     plan = gett.plan(problem.subscripts, *operands, precision=precision)
     plan_seconds = time.perf_counter() - start
-    _poison(result)
+    poison(result)
     plan(*operands, out=result)
+    arrays, found, xp = operands, result, place.xp
     if host_reference:
-        verdict = verify(
-            problem, [place.fetch(x) for x in operands], place.fetch(result), plan, np, precision=precision
-        )
-    else:
-        verdict = verify(problem, operands, result, plan, place.xp, precision=precision)
+        arrays, found, xp = tuple(map(place.fetch, operands)), place.fetch(result), np
+    lengths = [step.gemm.extent_k for step in plan.steps] or [1]
+    verdict = verify(problem.subscripts, arrays, found, lengths, xp, precision=precision)
     timing = _time(place, plan, operands, result, repeat)
     return Outcome(problem, plan, plan_seconds, timing, verdict, operands, result)
 
@@ -105,21 +103,12 @@ def _check_room(problem: Problem) -> None:
             )
 
 
-def _poison(result: Any) -> None:
-    """Fill with what no contraction gives, so that an element that was never written shows."""
-    if result.dtype.kind in "fc":
-        result.fill(np.nan)
-    elif result.dtype.kind != "b":
-        result.fill(np.iinfo(result.dtype).max)
-
-
 def _time(place: Place, plan: ContractionPlan, operands: tuple[Any, ...], result: Any, repeat: int | None) -> Timing:
     if not place.is_gpu:
         return time_cpu(lambda: plan(*operands, out=result), repeat)
-    used = max(1, sum(int(x.nbytes) for x in (*operands, result)))
+    used = sum(int(x.nbytes) for x in (*operands, result))
     sets = [(operands, result)]
-    # Together three times the cache, so that no call finds its inputs there; large tensors need one set only.
-    for _ in range(min(MAX_SETS, -(-3 * place.l2_bytes // used)) - 1):
+    for _ in range(sets_to_rotate(used, place.l2_bytes) - 1):
         sets.append((tuple(x.copy() for x in operands), place.xp.empty_like(result)))
 
     def make_call(inputs: tuple[Any, ...], out: Any) -> Any:

@@ -5,7 +5,7 @@ Knows functions to call and nothing of contractions.
 
 from __future__ import annotations
 
-import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from gett.measure.timer import EventTimer
+
 BUDGET_S = 0.4  # for the timed calls of one candidate, unless the user says how many
+FEWEST_REPEATS, MOST_REPEATS = 3, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Peaks:
 
 def choose_repeats(once: float, budget: float = BUDGET_S) -> int:
     """Calls that fit into the budget when one takes `once` seconds: at least 3, at most 200."""
-    return max(3, min(200, int(budget / max(once, 1e-9))))
+    return max(FEWEST_REPEATS, min(MOST_REPEATS, int(budget / max(once, 1e-9))))
 
 
 def time_cpu(call: Callable[[], Any], repeat: int | None = None) -> Timing:
@@ -58,27 +61,20 @@ def time_cpu(call: Callable[[], Any], repeat: int | None = None) -> Timing:
 def time_gpu(calls: Sequence[Callable[[], Any]], repeat: int | None = None) -> Timing:
     """Time functions that only launch work on CuPy's current stream, with events; the calls take turns.
 
-    Several calls with buffers of their own keep the second-level cache from holding the inputs. Host time counts only
-    where it is longer than the device's.
+    Several calls with buffers of their own keep the second-level cache from holding the inputs. Host time stays out.
     """
     import cupy
 
-    turns = itertools.cycle(calls)
-    for _ in range(2):
-        next(turns)()
-    cupy.cuda.get_current_stream().synchronize()
-    start = time.perf_counter()
-    next(turns)()
-    cupy.cuda.get_current_stream().synchronize()
-    n = repeat or choose_repeats(time.perf_counter() - start)
-    events = [cupy.cuda.Event() for _ in range(n + 1)]
-    events[0].record()
-    for event in events[1:]:
-        next(turns)()
-        event.record()
-    events[-1].synchronize()
-    spans = [cupy.cuda.get_elapsed_time(a, b) * 1e-3 for a, b in itertools.pairwise(events)]
-    return Timing(statistics.median(spans), n)
+    timer = EventTimer(
+        cupy,
+        len(calls),
+        budget_us=1e6 * BUDGET_S,
+        most=repeat or MOST_REPEATS,
+        fewest=repeat or FEWEST_REPEATS,
+        give_up_us=math.inf,
+    )
+    times = timer.times(lambda i: calls[i]())
+    return Timing(1e-6 * statistics.median(times), len(times))
 
 
 def measure_cpu_peaks(dtype: str) -> Peaks:

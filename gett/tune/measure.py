@@ -1,16 +1,14 @@
 """Running executables on scratch tensors: do they agree, and how long do they take.
 
-Owns the tensors, laid out exactly as the plan says (gaps, negative strides and misaligned addresses included), and the
-clock: CUDA events on CuPy's current stream, with a waiting kernel in front so that the host's launch time stays out.
-Works on copies of its own, never on a user's arrays. Knows no schedule and no store; CuPy is handed to it.
+Owns the tensors, laid out exactly as the plan says, gaps, negative strides and misaligned addresses included. The clock
+is `gett.measure.timer`'s. Works on copies of its own, never on a user's arrays. Knows no schedule and no store; CuPy is
+handed to it.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,24 +18,16 @@ import numpy as np
 from gett.errors import OutOfMemoryError
 from gett.frontend.contraction import Operand
 from gett.frontend.tensors import ALIGNMENT_LIMIT
+from gett.measure.timer import EventTimer, sets_to_rotate
 from gett.plan import GemmPlan, itemsize
 
 Run: TypeAlias = Callable[..., object]
 """Called with (a, b, c, d, alpha, beta); the tensors are objects that have an address."""
 
 PATTERN = 1_000_003  # elements; a prime, so that copies of it meet no tile at the same place
-MOST_SETS = 64
 ALLOCATION = 256  # what the addresses of allocations are multiples of
 BUDGET_US = 20_000.0  # device time for one round of one candidate
 EXACT = 1 << 24  # sums of integers below it are exact in float32, in any order
-
-_WAIT = r"""
-extern "C" __global__ void gett_wait(unsigned long long nanoseconds) {
-    unsigned long long start, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < nanoseconds);
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +101,7 @@ class Bench:
         self._operands = (c.a, c.b, c.c, c.d)
         self._spans = tuple(None if o is None else span_of(o, c.extents) for o in self._operands)
         total = sum(s.size for s in self._spans if s is not None)
-        count = max(1, min(MOST_SETS, math.ceil(3 * l2_bytes / max(1, total))))
+        count = sets_to_rotate(total, l2_bytes)
         needed = count * total + self._size_d
         try:
             self._buffers = [self._allocate() for _ in range(count)]
@@ -121,7 +111,7 @@ class Bench:
                 f"tuning needs {needed} bytes of device memory beside the operands: {error}"
             ) from error
         self._sets = [tuple(map(self._start, self._spans, buffers)) for buffers in self._buffers]
-        self._wait: Any = None
+        self._timer = EventTimer(cupy, count, budget_us=BUDGET_US, fewest=3, give_up_us=math.inf)
         self._beta = 0 if c.c is None else 1  # with 0 a kernel would not read C
 
     @property
@@ -162,28 +152,7 @@ class Bench:
             run: Asynchronous.
             repeat: Most repetitions; slow runs get fewer, at least 3.
         """
-        self._call(run, 0)  # loads what is loaded late
-        self._cupy.cuda.get_current_stream().synchronize()
-        (first,), host_us = self._queue(run, 1, 20.0)
-        repeat = max(min(3, repeat), min(repeat, int(BUDGET_US / max(first, 1.0))))
-        times, _ = self._queue(run, repeat, min(20_000.0, 1.3 * host_us * repeat + 50.0))
-        return statistics.median(times)
-
-    def _queue(self, run: Run, repeat: int, wait_us: float) -> tuple[list[float], float]:
-        cuda = self._cupy.cuda
-        stream = cuda.get_current_stream()
-        events = [cuda.Event() for _ in range(repeat + 1)]
-        if self._wait is None:
-            self._wait = self._cupy.RawKernel(_WAIT, "gett_wait")
-        self._wait((1,), (1,), (np.uint64(int(wait_us * 1000)),))
-        events[0].record(stream)
-        start = time.perf_counter()
-        for i in range(repeat):
-            self._call(run, i % len(self._sets))
-            events[i + 1].record(stream)
-        host_us = (time.perf_counter() - start) * 1e6 / repeat
-        events[-1].synchronize()
-        return [1e3 * float(cuda.get_elapsed_time(e0, e1)) for e0, e1 in itertools.pairwise(events)], host_us
+        return statistics.median(self._timer.times(lambda i: self._call(run, i), repeat))
 
     def _call(self, run: Run, i: int) -> None:
         run(*self._sets[i], 1, self._beta)

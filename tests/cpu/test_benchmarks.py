@@ -13,10 +13,12 @@ from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES, QUICK, Case, load_cases
 from benchmarks.records import Measurement, Row, Run, from_json, to_json
 from benchmarks.rivals import all_rivals
-from benchmarks.timing import choose_repetitions, measure_cpu, sets_to_rotate, summarise
+from benchmarks.timing import measure_cpu
 from gett.baselines.cutensor import ALGORITHMS, load_cutensor
 from gett.baselines.ttgt import Ttgt, choose_orders
 from gett.errors import MissingPackageError, OutputError, ShapeError, SubscriptsError
+from gett.measure.timer import choose_repetitions, sets_to_rotate, summarise
+from gett.measure.verify import rounded, widened
 
 FP16, FP32 = ELEMENT_TYPES["float16"], ELEMENT_TYPES["float32"]
 CASES = load_cases()
@@ -201,12 +203,12 @@ def test_a_right_result_passes_both_checks(dtype):
     wide = np.dtype(element.wide)
 
     def engine(a, b, out):
-        a, b = (verify.widened(x, element, wide, np) for x in (a, b))
-        out[...] = verify.rounded(np.einsum(case.einsum, a, b), element, np)
+        a, b = (widened(x, dtype, wide, np) for x in (a, b))
+        out[...] = rounded(np.einsum(case.einsum, a, b), dtype, np)
 
     def operands(integer):
         made = (run_cpu.random_array(s, element.wide, rng, integer=integer) for s in case.shapes[:2])
-        return (verify.rounded(x, element, np) for x in made)
+        return (rounded(x, dtype, np) for x in made)
 
     d = np.empty(case.shapes[2], element.storage)
     assert verify.check_bound(case, element, engine, *operands(False), d, np, tf32=False) <= 1

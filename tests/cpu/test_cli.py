@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,9 @@ from gett.cli.device import find_place
 from gett.cli.measure import Peaks, choose_repeats, measure_cpu_peaks, time_cpu
 from gett.cli.problem import Problem, parse_problem, random_operand
 from gett.cli.rivals import find_rivals
-from gett.cli.verify import make_tolerance, verify
 from gett.errors import DeviceError, DTypeError, MissingPackageError, OptionError, SubscriptsError
+from gett.measure.verify import Verdict, make_tolerance
+from gett.measure.verify import verify as verify_arrays
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["run", "abc,cbd->da", "--extents", "a=6,b=5,c=4,d=3", "--device", "cpu", "--repeat", "1"]
@@ -96,8 +96,8 @@ def test_random_data_fill_both_halves_of_the_range(dtype: str) -> None:
 # --- verification
 
 
-def fake_plan(*lengths: int) -> Any:
-    return SimpleNamespace(steps=[SimpleNamespace(gemm=SimpleNamespace(extent_k=k)) for k in lengths])
+def verify(problem: Problem, operands: list[Any], result: Any, lengths: list[int]) -> Verdict:
+    return verify_arrays(problem.subscripts, operands, result, lengths, np)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int32", "uint8", "bool"])
@@ -106,15 +106,15 @@ def test_verify_accepts_einsum_and_sees_one_wrong_element(dtype: str, subscripts
     problem = parse_problem(subscripts, "16", dtype)
     rng = np.random.default_rng(1)
     operands = [random_operand(rng, s, dtype) for s in problem.shapes]
-    plan = fake_plan(*[16] * (len(operands) - 1))
+    lengths = [16] * (len(operands) - 1)
     if dtype == "float16":
         result = np.einsum(problem.subscripts, *(x.astype("float32") for x in operands)).astype(dtype)
     else:
         result = np.einsum(problem.subscripts, *operands)
-    assert verify(problem, operands, result, plan, np).ok
+    assert verify(problem, operands, result, lengths).ok
     position = tuple(e // 2 for e in result.shape)
     result[position] = not result[position] if dtype == "bool" else result[position] + result.dtype.type(1)
-    assert not verify(problem, operands, result, plan, np).ok
+    assert not verify(problem, operands, result, lengths).ok
 
 
 def test_verify_refuses_an_element_that_was_never_written() -> None:
@@ -122,7 +122,7 @@ def test_verify_refuses_an_element_that_was_never_written() -> None:
     operands = [random_operand(np.random.default_rng(2), (8, 8), "float64") for _ in range(2)]
     result = operands[0] @ operands[1]
     result[3, 4] = np.nan
-    assert verify(problem, operands, result, fake_plan(8), np).ratio == math.inf
+    assert verify(problem, operands, result, [8]).ratio == math.inf
 
 
 def test_verify_in_chunks_sees_the_last_element(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,20 +130,23 @@ def test_verify_in_chunks_sees_the_last_element(monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(3)
     operands = [random_operand(rng, s, "float32") for s in problem.shapes]
     result = np.einsum(problem.subscripts, *operands)
-    whole = verify(problem, operands, result, fake_plan(5), np).ratio
-    monkeypatch.setattr("gett.cli.verify.CHUNK_BYTES", 300)
-    assert verify(problem, operands, result, fake_plan(5), np).ratio == pytest.approx(whole)
+    whole = verify(problem, operands, result, [5]).ratio
+    monkeypatch.setattr("gett.measure.verify.CHUNK_BYTES", 300)
+    assert verify(problem, operands, result, [5]).ratio == pytest.approx(whole)
     result[-1, -1] += 1
-    assert not verify(problem, operands, result, fake_plan(5), np).ok
+    assert not verify(problem, operands, result, [5]).ok
 
 
 def test_tolerance_follows_the_precision() -> None:
     ieee, tf32 = make_tolerance([100], "float32"), make_tolerance([100], "float32", "tf32")
-    assert ieee.product == 2 * 100 * 2.0**-24
+    assert ieee.product == 2 * 10 * 2.0**-24
     assert tf32.product - ieee.product == pytest.approx(2.0**-9)
-    assert make_tolerance([100], "float16").product == ieee.product
+    assert make_tolerance([100], "float16").product == 2 * ieee.product  # tensor cores truncate
+    assert make_tolerance([100], "bfloat16").product == 2 * ieee.product
     assert make_tolerance([100], "float16").output == 2.0**-11
-    assert make_tolerance([10, 20], "float64").product == pytest.approx(2 * 30 * 2.0**-53 + 2.0**-53)
+    assert make_tolerance([100], "bfloat16").output == 2.0**-8
+    assert make_tolerance([100], "complex64").product == 2 * ieee.product
+    assert make_tolerance([9, 16], "float64").product == pytest.approx(2 * (3 + 4) * 2.0**-53 + 2.0**-53)
 
 
 # --- measuring

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 # are one API in several files: they may import each other.
 LAYERS = [
     "layouts gett.formatting",
-    "gett.errors gett.progress",
-    "gett.env",
+    "gett.errors",
+    "gett.env gett.measure gett.progress",
     "gett.frontend",
     "gett.plan",
     "gett.cpu gett.schedule",

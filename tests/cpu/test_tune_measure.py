@@ -21,13 +21,13 @@ import gett.planning
 import gett.runtime.executable
 import gett.schedule.select
 import gett.tune.autotune
-import gett.tune.measure as measuring
 import gett.tune.recall
 import gett.tune.store
 from benchmarks import calibrate
 from benchmarks.cases import load_cases
 from gett.errors import OutOfMemoryError
 from gett.frontend.tensors import ALIGNMENT_LIMIT
+from gett.measure import timer
 from gett.plan import make_gemm_plan
 from gett.runtime.executable import GpuExecutable
 from gett.tune.measure import EXACT, Bench, pattern, span_of
@@ -259,7 +259,7 @@ def test_a_measured_executable_says_so(fake_gpu):
 
 
 def test_measuring_kernels_compile():
-    for text in (calibrate._KERNELS, measuring._WAIT):
+    for text in (calibrate._KERNELS, timer.WAIT):
         assert gett.jit.compile_uncached(text, "sm_80").cubin
 
 
