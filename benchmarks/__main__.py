@@ -12,10 +12,10 @@ from benchmarks import calibrate, distribution, environment, overhead, report, r
 from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
 from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
-from benchmarks.rivals import all_rivals
+from gett.baselines.rivals import ON_GPU
 from gett.cli.exits import exit_code
 
-RANDOM_RIVALS = tuple(r for r in all_rivals() if r.startswith("cutensor:") or r == "torch.einsum")
+RANDOM_RIVALS = tuple(r for r in ON_GPU if r.startswith("cutensor:") or r == "torch.einsum")
 RANDOM_BUDGET_US = 12_000.0  # of one rival on one case: sixty cases and seven rivals take a minute at most
 # Of a generated case without a GPU: `numpy.einsum` multiplies batches element by element.
 CPU_ELEMENTS, CPU_VOLUME = 1 << 22, 1 << 27
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", metavar="FILE", help="write every figure there")
         command.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. tccg.png")
         command.add_argument("--label", help="a remark to keep with the figures")
-    known = ", ".join(all_rivals())
+    known = ", ".join(ON_GPU)
     tccg.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {known} (all)")
     tccg.add_argument("--scale", type=float, default=None, help="share of each case's elements (1; CPU: 1/16)")
     tccg.add_argument("--odd", action="store_true", help="make every even extent one less")
@@ -105,7 +105,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return overhead.main(on_gpu=on_gpu, json_path=options.json, with_first=not options.no_first)
     dtypes = (options.dtype or ("float16" if on_gpu else "float32")).split(",")
     rivals = [r for r in options.rivals.split(",") if r]
-    for kind, given, known in (("dtype", dtypes, ELEMENT_TYPES), ("rival", rivals, all_rivals())):
+    for kind, given, known in (("dtype", dtypes, ELEMENT_TYPES), ("rival", rivals, ON_GPU)):
         for name in given:
             if name not in known:
                 top.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from benchmarks import environment, verify
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.timing import failure, measure_cpu
+from gett.baselines.rivals import ON_CPU, Libraries, Setting
 from gett.progress import progress
 
 DEFAULT_SCALE = 1 / 16
@@ -102,21 +104,14 @@ def run(
 def _time_case(
     row: Row, case: Case, element: ElementType, engine: Einsum, check: bool, rounds: int, budget_s: float
 ) -> None:
-    import opt_einsum
-
     generator = np.random.default_rng(0)
     shape_a, shape_b, shape_d = case.shapes
     a, b = (random_array(s, element.name, generator) for s in (shape_a, shape_b))
     subscripts = case.einsum
-    row.times = measure_cpu(
-        {
-            "gett": lambda: np.ascontiguousarray(engine(subscripts, a, b, order="C")),
-            "numpy.einsum": lambda: np.ascontiguousarray(np.einsum(subscripts, a, b, optimize=True)),
-            "opt_einsum": lambda: np.ascontiguousarray(opt_einsum.contract(subscripts, a, b)),
-        },
-        rounds=rounds,
-        budget_s=budget_s,
-    )
+    setting = Setting(subscripts, element.name, None, [(a, b, None)], Libraries())
+    calls = {"gett": lambda: np.ascontiguousarray(engine(subscripts, a, b, order="C"))}
+    calls |= {name: partial(prepare(setting), 0) for name, prepare in ON_CPU.items()}
+    row.times = measure_cpu(calls, rounds=rounds, budget_s=budget_s)
     if not check or row.times["gett"].error:
         return
 

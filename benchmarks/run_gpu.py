@@ -10,8 +10,8 @@ from benchmarks import environment, verify
 from benchmarks.ahead import compile_ahead
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
-from benchmarks.rivals import Call, Libraries, Setting, all_rivals, math_mode
 from benchmarks.timing import GpuTimer, failure
+from gett.baselines.rivals import ON_GPU, Call, Libraries, Setting, math_mode
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import poison
 from gett.progress import Step, progress
@@ -89,7 +89,7 @@ def gemm_peak(timer: GpuTimer, element: ElementType, filler: Filler, libraries: 
     filler.uniform(a, 1)
     filler.uniform(b, 2)
     square = Case("peak", "mk,kn->mn", (("k", size), ("m", size), ("n", size)), "peak")
-    found = timer.measure(Setting(square, element, None, [(a, b, d)], libraries).cublas())
+    found = timer.measure(Setting(square.einsum, element.name, None, [(a, b, d)], libraries).cublas())
     if found.median_us is None:
         raise RuntimeError(f"the matrix product that gives the peak failed: {found.error}")
     return square.flops(element) / (found.median_us * 1e-6)
@@ -113,7 +113,7 @@ def run(
         cases: What to compute, at full size; `scale` shrinks them.
         dtype: A key of `ELEMENT_TYPES`.
         precision: Passed to gett and, as far as they have it, to the rivals (`"tf32"`).
-        rivals: Names of `all_rivals()` to run, gett always; empty runs all.
+        rivals: Names of `ON_GPU` to run, gett always; empty runs all.
         scale: Share of each case's elements to keep.
         check: Whether gett's results are compared with a reference.
         label: The user's remark, for the record.
@@ -130,7 +130,7 @@ def run(
         compiled = compile_ahead(small, dtype, precision, device_facts().planning)
     compiled_s = time.perf_counter() - start
     libraries, filler = Libraries(), Filler(element)
-    names = ["gett", *[r for r in (rivals or all_rivals()) if r != "gett"]]
+    names = ["gett", *[r for r in (rivals or ON_GPU) if r != "gett"]]
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     with math_mode(precision, libraries), progress(len(cases) * len(names), dtype) as step:
         single = GpuTimer(budget_us=budget_us)
@@ -190,20 +190,19 @@ def _time_case(
         filler.uniform(a, 3 * i + 1)
         filler.uniform(b, 3 * i + 2)
         poison(d)
-    setting = Setting(case, element, run_.precision, [(a, b, d) for a, b, d in sets], libraries)
+    setting = Setting(case.einsum, element.name, run_.precision, sets, libraries)
     timer = GpuTimer(count, budget_us=budget_us)
-    known = all_rivals()
     for name in names:
         call: Call | None = None
         try:
             begin = time.perf_counter()
-            call = known[name](setting)
+            call = ON_GPU[name](setting)
             if name == "gett":
                 call(0)
                 cupy.cuda.get_current_stream().synchronize()
                 row.plan = {"first_call_s": time.perf_counter() - begin, **_describe_plan(setting.plan)}
                 if check:
-                    _check(row, setting, call, filler)
+                    _check(row, case, element, setting, call, filler)
             row.times[name] = timer.measure(call)
         except Exception as error:  # a rival that is missing or fails must not end the run
             row.times[name] = failure(error)
@@ -212,11 +211,10 @@ def _time_case(
         step(f"{case.name} {name}")
 
 
-def _check(row: Row, setting: Setting, call: Any, filler: Filler) -> None:
+def _check(row: Row, case: Case, element: ElementType, setting: Setting, call: Any, filler: Filler) -> None:
     """The exact check on integers, then the bound on the random data, both on set 0, which keeps the random data."""
     import cupy
 
-    case, element = setting.case, setting.element
     a, b, d = setting.sets[0]
 
     def engine(x: Any, y: Any, out: Any) -> object:

@@ -5,8 +5,10 @@ Owns the printed report.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from gett.baselines.rivals import Libraries, math_mode
 from gett.cli.device import Place, find_place
 from gett.cli.execute import Outcome, execute
 from gett.cli.measure import Peaks, time_cpu, time_gpu
@@ -57,10 +59,14 @@ def describe_outcome(outcome: Outcome, place: Place, peaks: Peaks) -> list[str]:
 
 def _rival_table(outcome: Outcome, place: Place, precision: str | None, repeat: int | None) -> list[str]:
     spare = place.xp.empty_like(outcome.result)
-    calls, reasons = find_rivals(outcome.problem, outcome.operands, spare, precision, gpu=place.is_gpu)
+    libraries = Libraries()
     seconds = {"gett": outcome.timing.seconds}
-    for name, call in calls.items():
-        seconds[name] = (time_gpu([call], repeat) if place.is_gpu else time_cpu(call, repeat)).seconds
+    with math_mode(precision, libraries) if place.is_gpu else contextlib.nullcontext():
+        calls, reasons = find_rivals(
+            outcome.problem, outcome.operands, spare, precision, gpu=place.is_gpu, libraries=libraries
+        )
+        for name, call in calls.items():
+            seconds[name] = (time_gpu([call], repeat) if place.is_gpu else time_cpu(call, repeat)).seconds
     rows = [
         [name, format_seconds(s), _rates(outcome.plan, s)[0], f"{s / outcome.timing.seconds:.2f}"]
         for name, s in seconds.items()

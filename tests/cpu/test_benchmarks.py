@@ -12,9 +12,9 @@ from benchmarks import report, run_cpu, run_gpu, verify
 from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES, QUICK, Case, load_cases
 from benchmarks.records import Measurement, Row, Run, from_json, to_json
-from benchmarks.rivals import all_rivals
 from benchmarks.timing import measure_cpu
 from gett.baselines.cutensor import ALGORITHMS, load_cutensor
+from gett.baselines.rivals import ON_GPU
 from gett.baselines.ttgt import Ttgt, choose_orders
 from gett.errors import MissingPackageError, OutputError, ShapeError, SubscriptsError
 from gett.measure.timer import choose_repetitions, sets_to_rotate, summarise
@@ -274,7 +274,7 @@ def gpu_run(check: str = "right") -> Run:
     run = Run("gpu", "float16", None, "a GPU", 4e12, 8e14, environment={"date": "2026-01-01", "commit": "abc"})
     for i, case in enumerate(CASES):
         row = Row(case.name, case.einsum, dict(case.extents), case.bmnk, case.flops(FP16), case.bytes(FP16), 50.0)
-        row.times = {name: Measurement(100.0 * 2 ** (j % 4), 90.0, 1.0, 9) for j, name in enumerate(all_rivals())}
+        row.times = {name: Measurement(100.0 * 2 ** (j % 4), 90.0, 1.0, 9) for j, name in enumerate(ON_GPU)}
         row.times["cutensor:TGETT"] = Measurement(error="CuTensorError: not supported")
         row.times["gett"] = Measurement(50.0 + 50.0 * (i == 3), 40.0, 1.0, 9)
         row.check = check if i == 3 else "right"

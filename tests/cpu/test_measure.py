@@ -1,4 +1,4 @@
-"""One clock and one verifier for the tuner, the commands and the benchmarks, without a GPU."""
+"""One clock, one verifier and one list of rivals for tuner, commands and benchmarks, without a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.timing import GpuTimer
+from gett.baselines.rivals import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
 from gett.cli.measure import time_gpu
+from gett.cli.problem import parse_problem
+from gett.cli.rivals import GPU_RIVALS, find_rivals
 from gett.measure.timer import EventTimer
 from gett.measure.verify import poison, verify
 from tests.cpu.test_tune_measure import HostCupy
@@ -82,3 +85,68 @@ def test_what_was_never_written_shows(dtype: str) -> None:
     assert not verdict.ok
     assert verdict.ratio == math.inf
     assert verdict.differing == (3 if verdict.exact else 0)
+
+
+# --- rivals
+
+
+def numbers(*shape: int) -> Any:
+    return np.random.default_rng(math.prod(shape)).integers(-3, 4, shape).astype(np.float64)
+
+
+@pytest.fixture
+def _numpy_for_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", np)
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+
+@pytest.mark.usefixtures("_numpy_for_cupy")
+@pytest.mark.parametrize("subscripts", ["ak,kb->ba", "zak,bkz->abz"])
+@pytest.mark.parametrize("name", ["ttgt", "cupy.einsum", "numpy.einsum", "opt_einsum"])
+def test_rivals_of_the_one_list_compute_the_einsum_on_each_set(name: str, subscripts: str) -> None:
+    extents = {"z": 2, "a": 3, "b": 4, "k": 5}
+    terms = subscripts.replace("->", ",").split(",")
+    shapes = [tuple(extents[x] for x in term) for term in terms]
+    sets = [tuple(i + numbers(*s) for s in shapes) for i in range(2)]
+    prepare = (ON_GPU | ON_CPU)[name]
+    call = prepare(Setting(subscripts, "float64", None, sets, Libraries()))
+    for i in (1, 0):
+        expected = np.einsum(subscripts, *sets[i][:-1])
+        np.testing.assert_array_equal(in_c_order(call(i)), expected)
+
+
+def test_gett_is_prepared_like_any_rival() -> None:
+    a, b, d = numbers(3, 5), numbers(5, 4), np.full((4, 3), np.nan)
+    setting = Setting("ak,kb->ba", "float64", None, [(a, b, d)], Libraries())
+    assert ON_GPU["gett"](setting)(0) is d
+    np.testing.assert_array_equal(d, (a @ b).T)
+    assert setting.plan.subscripts == "ak,kb->ba"
+
+
+@pytest.mark.usefixtures("_numpy_for_cupy")
+def test_a_product_of_equal_size_uses_the_same_memory() -> None:
+    a, b, d = numbers(3, 5), numbers(5, 4), np.full((4, 3), np.nan)
+    ON_GPU["cublas"](Setting("ak,kb->ba", "float64", None, [(a, b, d)], Libraries()))(0)
+    np.testing.assert_array_equal(d.reshape(3, 4), a @ b)
+    a, b, d = numbers(2, 3, 5), numbers(2, 5, 4), np.full((2, 3, 4), np.nan)
+    ON_GPU["cublas"](Setting("zak,zkb->zab", "float64", None, [(a, b, d)], Libraries()))(0)
+    np.testing.assert_array_equal(d, a @ b)
+
+
+@pytest.mark.usefixtures("_numpy_for_cupy")
+def test_a_command_on_a_gpu_times_those_that_work_in_c_order_and_names_the_others() -> None:
+    problem = parse_problem("ak,kb,bc->ca", "4", "float64")
+    operands = [numbers(4, 4) for _ in range(3)]
+    calls, reasons = find_rivals(problem, operands, np.empty((4, 4)), None, gpu=True)
+    assert set(calls) == {"cupy.einsum"}
+    result = calls["cupy.einsum"]()
+    assert result.flags.c_contiguous
+    np.testing.assert_array_equal(result, np.einsum("ak,kb,bc->ca", *operands))
+    assert set(reasons) == set(GPU_RIVALS) - {"cupy.einsum"}
+    assert "PyTorch is not installed" in reasons["torch.einsum"]
+
+
+def test_a_strided_result_is_copied_and_another_is_not() -> None:
+    x = numbers(3, 4)
+    assert in_c_order(x) is x
+    assert in_c_order(x.T).flags.c_contiguous

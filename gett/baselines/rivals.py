@@ -1,22 +1,29 @@
-"""Who is timed on a GPU: one preparing function per rival, each returning a call on buffer set i.
+"""The rivals: whoever else computes an einsum, each prepared once and then a call on buffer set i.
 
-All rivals work on the same memory. Each may be missing or fail alone; whoever runs them catches that.
+The benchmarks and the commands choose from this one list. All rivals of a run work on the same memory. Each may be
+missing or fail alone; whoever runs them catches that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from benchmarks.cases import Case, ElementType
+import numpy as np
+
 from gett.baselines.cutensor import ALGORITHMS, CuTensor
-from gett.baselines.ttgt import Ttgt
+from gett.baselines.ttgt import Ttgt, split_subscripts
 from gett.errors import DTypeError, MissingPackageError
 
-Call = Callable[[int], object]
+Call = Callable[[int], Any]
+# numpy.einsum's own default keeps intermediates below the largest operand, and takes a network all at once where it
+# cannot: hours instead of milliseconds.
+GREEDY = ("greedy", 1 << 62)
 
 
 class Libraries:
@@ -31,7 +38,7 @@ class Libraries:
     def torch(self) -> Any:
         """PyTorch with a GPU."""
         try:
-            import torch
+            torch = importlib.import_module("torch")
         except ImportError as error:
             raise MissingPackageError(f"PyTorch is not installed: pip install torch ({error})") from error
         if not torch.cuda.is_available():
@@ -41,26 +48,27 @@ class Libraries:
 
 @dataclass
 class Setting:
-    """One case on the device.
+    """One contraction and its memory.
 
     Attributes:
-        case: What is computed.
-        element: Of which type.
+        einsum: Explicit subscripts.
+        dtype: Of the elements, NumPy's name or `"bfloat16"`.
         precision: What the user asked for, or None.
-        sets: Buffer sets (A, B, D) of CuPy arrays, visited in turn; bfloat16, which CuPy lacks, lies in their 16-bit
-            integers, and whoever multiplies takes `torch_sets`.
-        libraries: Shared by all cases.
+        sets: Buffer sets, the operands and then the result, visited in turn. On a GPU CuPy arrays, C-contiguous;
+            bfloat16, which CuPy lacks, lies in their 16-bit integers, and whoever multiplies takes `torch_sets`.
+        libraries: Shared by all settings of a run.
+        plan: gett's, once it is prepared.
     """
 
-    case: Case
-    element: ElementType
+    einsum: str
+    dtype: str
     precision: str | None
-    sets: list[tuple[Any, Any, Any]]
+    sets: list[tuple[Any, ...]]
     libraries: Libraries
     plan: Any = field(default=None)
 
     @cached_property
-    def torch_sets(self) -> list[tuple[Any, Any, Any]]:
+    def torch_sets(self) -> list[tuple[Any, ...]]:
         """The same memory as PyTorch tensors."""
         torch = self.libraries.torch
 
@@ -69,15 +77,15 @@ class Setting:
                 return torch.from_dlpack(x.view("int16")).view(torch.bfloat16)
             return torch.from_dlpack(x)
 
-        return [(convert(a), convert(b), convert(d)) for a, b, d in self.sets]
+        return [tuple(map(convert, tensors)) for tensors in self.sets]
 
     @property
     def narrow(self) -> bool:
         """Whether the elements are bfloat16."""
-        return self.element.name == "bfloat16"
+        return self.dtype == "bfloat16"
 
     @property
-    def own_sets(self) -> list[tuple[Any, Any, Any]]:
+    def own_sets(self) -> list[tuple[Any, ...]]:
         """The sets as arrays of the element type: CuPy's where it has that, else PyTorch's."""
         return self.torch_sets if self.narrow else self.sets
 
@@ -86,53 +94,67 @@ class Setting:
         import gett
 
         sets = self.own_sets
-        a, b, _ = sets[0]
-        self.plan = plan = gett.plan(self.case.einsum, a, b, precision=self.precision)
+        self.plan = plan = gett.plan(self.einsum, *sets[0][:-1], precision=self.precision)
 
-        def call(i: int) -> object:
-            x, y, d = sets[i]
-            return plan(x, y, out=d)
+        def call(i: int) -> Any:
+            *operands, d = sets[i]
+            return plan(*operands, out=d)
 
         return call
 
+    def numpy_einsum(self) -> Call:
+        """`numpy.einsum` along a path, with a C-contiguous result."""
+        return lambda i: np.ascontiguousarray(np.einsum(self.einsum, *self.sets[i][:-1], optimize=GREEDY))
+
+    def opt_einsum(self) -> Call:
+        """`opt_einsum.contract`, with a C-contiguous result."""
+        contract = importlib.import_module("opt_einsum").contract
+        return lambda i: np.ascontiguousarray(contract(self.einsum, *self.sets[i][:-1]))
+
     def cutensor(self, algorithm: str) -> Call:
         """One algorithm of cuTENSOR, with 128-byte alignment promised."""
+        a, b, d = self.sets[0]
         plan = self.libraries.cutensor.plan(
-            self.case.einsum, *self.sets[0], algorithm=algorithm, precision=self.precision, alignment=128,
-            dtype=self.element.name,
-        )  # fmt: skip
+            self.einsum, a, b, d, algorithm=algorithm, precision=self.precision, alignment=128, dtype=self.dtype
+        )
         return lambda i: plan(*self.sets[i])
 
     def ttgt(self) -> Call:
         """Transposed copies by CuPy (PyTorch for bfloat16) and a cuBLAS product."""
-        import cupy
-
         sets = self.own_sets
         a, b, _ = sets[0]
-        plan = Ttgt(self.case.einsum, a, b, self.libraries.torch if self.narrow else cupy)
+        plan = Ttgt(self.einsum, a, b, self.libraries.torch if self.narrow else importlib.import_module("cupy"))
         return lambda i: plan(*sets[i])
 
     def cupy_einsum(self) -> Call:
-        """`cupy.einsum` as a user calls it."""
-        import cupy
-
+        """`cupy.einsum` along a path; its result may be a strided view, which spares it a copy."""
+        cupy = importlib.import_module("cupy")
         if self.narrow:
             raise DTypeError("CuPy has no bfloat16")
-        return lambda i: cupy.einsum(self.case.einsum, self.sets[i][0], self.sets[i][1])
+        # Two operands are called as a user calls it: there is no path to find.
+        options = {"optimize": GREEDY} if len(self.sets[0]) > 3 else {}
+        return lambda i: cupy.einsum(self.einsum, *self.sets[i][:-1], **options)
 
     def torch_einsum(self) -> Call:
         """`torch.einsum` as a user calls it; its result may be a strided view, which spares it a copy."""
         torch, sets = self.libraries.torch, self.torch_sets
-        return lambda i: torch.einsum(self.case.einsum, sets[i][0], sets[i][1])
+        return lambda i: torch.einsum(self.einsum, *sets[i][:-1])
 
     def torch_ordered(self) -> Call:
         """`torch.einsum` followed by the copy that puts its result into C order, where it is not."""
-        torch, sets = self.libraries.torch, self.torch_sets
-        return lambda i: torch.einsum(self.case.einsum, sets[i][0], sets[i][1]).contiguous()
+        call = self.torch_einsum()
+        return lambda i: in_c_order(call(i))
 
     def cublas(self) -> Call:
         """A plain matrix product of equal M, N and K on the same memory: what no permutation at all would cost."""
-        batch, m, n, k = self.case.bmnk
+        terms = split_subscripts(self.einsum)
+        extents = {
+            x: e for term, t in zip(terms, self.sets[0], strict=True) for x, e in zip(term, t.shape, strict=True)
+        }
+        a, b, d = map(set, terms)
+        batch, m, n, k = (
+            math.prod(extents[x] for x in group) for group in (a & b & d, (a & d) - b, (b & d) - a, (a & b) - d)
+        )
         shapes: list[tuple[int, ...]] = [(m, k), (k, n), (m, n)]
         if batch > 1:
             shapes = [(batch, *s) for s in shapes]
@@ -143,33 +165,40 @@ class Setting:
         except MissingPackageError:
             if self.narrow:
                 raise
-            import cupy
-
-            sets, product = self.sets, cupy.matmul
+            sets, product = self.sets, importlib.import_module("cupy").matmul
         matrices = [[x.reshape(s) for x, s in zip(tensors, shapes, strict=True)] for tensors in sets]
 
-        def call(i: int) -> object:
+        def call(i: int) -> Any:
             x, y, z = matrices[i]
             return product(x, y, out=z)
 
         return call
 
 
-def all_rivals() -> dict[str, Callable[[Setting], Call]]:
-    """Every rival by name, gett first."""
+def in_c_order(result: Any) -> Any:
+    """A result of any library in C order, copied where it is not."""
+    if hasattr(result, "contiguous"):  # PyTorch's
+        return result.contiguous()
+    return result if result.flags.c_contiguous else result.copy()
 
-    def with_cutensor(algorithm: str) -> Callable[[Setting], Call]:
-        return lambda setting: setting.cutensor(algorithm)
 
-    return {
-        "gett": Setting.gett,
-        **{f"cutensor:{name}": with_cutensor(name) for name in ALGORITHMS},
-        "ttgt": Setting.ttgt,
-        "cupy.einsum": Setting.cupy_einsum,
-        "torch.einsum": Setting.torch_einsum,
-        "torch.einsum+order": Setting.torch_ordered,
-        "cublas": Setting.cublas,
-    }
+def _cutensor(algorithm: str) -> Callable[[Setting], Call]:
+    return lambda setting: setting.cutensor(algorithm)
+
+
+ON_GPU: dict[str, Callable[[Setting], Call]] = {
+    "gett": Setting.gett,
+    **{f"cutensor:{name}": _cutensor(name) for name in ALGORITHMS},
+    "ttgt": Setting.ttgt,
+    "cupy.einsum": Setting.cupy_einsum,
+    "torch.einsum": Setting.torch_einsum,
+    "torch.einsum+order": Setting.torch_ordered,
+    "cublas": Setting.cublas,
+}
+"""Every rival on a GPU by name, gett first."""
+
+ON_CPU: dict[str, Callable[[Setting], Call]] = {"numpy.einsum": Setting.numpy_einsum, "opt_einsum": Setting.opt_einsum}
+"""Every rival on NumPy arrays by name."""
 
 
 @contextlib.contextmanager
