@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 _PREFIXES = (
     *((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")),
@@ -38,10 +42,14 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: 
 
 def format_quantity(value: float | Decimal) -> str:
     """Three significant digits and a decimal prefix, ready for a unit: `format_quantity(1.21e9) + "B"` is "1.21 GB"."""
-    exact = Decimal(value)  # operations of a large network without a path are more than a float holds
-    if abs(exact) >= 1e21:
-        return f"{exact:.3g} "
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if abs(number) >= 1e21:  # the operations of a large network without a path are more than a float holds
+        from decimal import Decimal  # here, as hardly anybody needs it
+
+        return f"{Decimal(value):.3g} "
     for factor, prefix in _PREFIXES:
         # What rounds to 1000 of a unit is 1 of the next.
         if abs(number) >= factor * 0.9995:
