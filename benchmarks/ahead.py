@@ -86,7 +86,8 @@ def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, fact
     """
     from gett.jit import kernel_cache
 
-    if kernel_cache().directory is None:
+    cache = kernel_cache()
+    if cache.directory is None or cache.distrust:
         return 0
     jobs = [make_job(case, dtype, precision, facts) for case in cases]
     workers = max(1, min(len(jobs), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))

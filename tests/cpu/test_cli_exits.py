@@ -15,6 +15,7 @@ import pytest
 
 import gett
 from benchmarks import records
+from gett.autotuning import TuneResult
 from gett.cli import main
 from gett.errors import GettError, OptionError, OutOfMemoryError
 from gett.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
@@ -167,6 +168,35 @@ def test_an_interrupt_is_one_line_and_130(arguments: list[str], tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+AHEAD = """
+import sys
+from benchmarks.ahead import compile_ahead
+from benchmarks.cases import load_cases
+from gett.cli.exits import exit_code
+from tests.cpu.tuning import FACTS
+if __name__ == "__main__":
+    print("ready", flush=True)
+    sys.exit(exit_code("benchmarks", lambda: compile_ahead(load_cases(), "float16", None, FACTS.planning)))
+"""
+
+
+def test_an_interrupt_ends_compiling_ahead_in_all_processes(tmp_path: Path) -> None:
+    script = tmp_path / "ahead.py"
+    script.write_text(AHEAD)
+    settings = os.environ | {"GETT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, str(script)], cwd=ROOT, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(4)  # some children compile, the others wait
+    os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+
+
 def test_a_file_of_figures_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "sub" / "figures.json"
     records.write_text("[1]", path)
@@ -201,6 +231,9 @@ def test_plans_of_such_labels_are_printed_escaped() -> None:
         assert r"\x1b" in text
         assert all(c.isprintable() or c == "\n" for c in text)
     assert "\x1b" in plan.subscripts  # data, as it was given
+    tuned = TuneResult(plan.subscripts, "cpu", tuple(s.name for s in plan.steps), (), ("one BLAS call",))
+    assert r"\x1b" in repr(tuned)
+    assert all(c.isprintable() or c == "\n" for c in repr(tuned))
 
 
 @pytest.mark.parametrize(
