@@ -71,12 +71,24 @@ def compile_case(job: Job) -> str:
 
 @contextlib.contextmanager
 def _dropped_on_interrupt(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """Jobs that have not begun are given up when an error ends the block: waiting for them would take minutes."""
+    """All jobs are given up when an interrupt ends the block: waiting for them would take minutes."""
     try:
         yield
-    except BaseException:
+    except KeyboardInterrupt:
         pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
         raise
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ctrl-C reaches every process of a terminal; those that are started here leave it to this one."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, facts: ArchFacts) -> int:
@@ -94,11 +106,11 @@ def compile_ahead(cases: Sequence[Case], dtype: str, precision: str | None, fact
     done = 0
     # A forked child of a process that has used the GPU must not touch it, so children start afresh.
     context = multiprocessing.get_context("spawn")
-    # Ctrl-C reaches every process of the terminal; this one alone answers it.
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=signal.signal, initargs=ignore)
+    pool = ProcessPoolExecutor(workers, mp_context=context)
     with pool, _dropped_on_interrupt(pool), progress(len(jobs), "compile") as step:
-        for job, future in [(job, pool.submit(compile_case, job)) for job in jobs]:
+        with _interrupts_ignored():  # which the children inherit
+            futures = [(job, pool.submit(compile_case, job)) for job in jobs]
+        for job, future in futures:
             with contextlib.suppress(Exception):
                 future.result()
                 done += 1

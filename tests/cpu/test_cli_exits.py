@@ -190,9 +190,9 @@ def test_an_interrupt_ends_compiling_ahead_in_all_processes(tmp_path: Path) -> N
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(4)  # some children compile, the others wait
+    time.sleep(1.5)  # the children still import, or compile
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=20)  # the kernels take longer
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
 
