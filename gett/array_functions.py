@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from gett.api import einsum_spec
+from gett.arrays import cupy_kind
 from gett.errors import OptionError, ShapeError
 from gett.exchange import borrow, gather
-from gett.frontend.parser import Spec
+from gett.frontend.parser import symbols
 from gett.torch_arrays import torch_library
+
+_INTEGER = (int, np.integer)
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
@@ -33,25 +38,34 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     Raises:
         ShapeError: Paired axes differ in extent or do not exist; nothing is broadcast here.
         GettError: As `einsum`.
+
+    Example:
+        >>> import gett, numpy as np
+        >>> gett.tensordot(np.ones((2, 3, 4)), np.ones((4, 3)), axes=([1, 2], [1, 0]))
+        array([12., 12.])
     """
-    loan = borrow([a, b])
-    if loan is not None:
-        return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes))
-    _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"])
-    pairs = axes if isinstance(axes, (int, np.integer)) else _axis_pairs(axes)
-    spec, first, second = _tensordot_spec(a.ndim, b.ndim, pairs)
-    for i, j in zip(first, second, strict=True):
-        if a.shape[i] != b.shape[j]:
-            raise ShapeError(
-                f"tensordot pairs axis {i} of operand 0 with extent {a.shape[i]} and axis {j} of operand 1 with "
-                f"extent {b.shape[j]}"
-            )
-    return einsum_spec(spec, (a, b), None, None, "K", "safe", True, None)
+    pairs = axes if axes.__class__ is int else _axis_pairs(axes)
+    cls = a.__class__
+    if b.__class__ is not cls or (cls is not np.ndarray and not _is_plain(cls)):
+        loan = borrow([a, b])
+        if loan is not None:
+            return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes))
+        _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"])
+    return einsum_spec(_subscripts(pairs, a.shape, b.shape), (a, b), None, None, "K", "safe", True, None)
 
 
-def _axis_pairs(axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _is_plain(cls: Any) -> bool:
+    """Whether arrays of a class have their shape at hand: CuPy's and PyTorch's."""
+    cupy, torch = cupy_kind(), torch_library()
+    return (cupy is not None and cls is cupy.type) or (torch is not None and cls in torch.plain)
+
+
+def _axis_pairs(axes: Any) -> int | tuple[tuple[int, ...], tuple[int, ...]]:
+    """`axes=` as `_subscripts` takes it: with whole numbers only."""
     try:
-        first, second = ((int(x),) if isinstance(x, (int, np.integer)) else tuple(map(int, x)) for x in axes)
+        if isinstance(axes, _INTEGER):
+            return int(axes)
+        first, second = ((int(x),) if isinstance(x, _INTEGER) else tuple(map(index, x)) for x in axes)
     except (TypeError, ValueError) as error:
         raise OptionError(f"axes={axes!r}; it must be a number or two sequences of axes") from error
     if len(first) != len(second):
@@ -60,10 +74,15 @@ def _axis_pairs(axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 @lru_cache(maxsize=1024)
-def _tensordot_spec(
-    rank_a: int, rank_b: int, axes: int | tuple[tuple[int, ...], tuple[int, ...]]
-) -> tuple[Spec, tuple[int, ...], tuple[int, ...]]:
-    """Label lists, and the paired axes counted from the front."""
+def _subscripts(
+    axes: int | tuple[tuple[int, ...], tuple[int, ...]], shape_a: tuple[int, ...], shape_b: tuple[int, ...]
+) -> str:
+    """`einsum`'s subscripts of a `tensordot` whose axes fit the shapes.
+
+    Raises:
+        ShapeError: They do not.
+    """
+    rank_a, rank_b = len(shape_a), len(shape_b)
     if isinstance(axes, tuple):
         first = tuple(_axis(x, rank_a, "operand 0") for x in axes[0])
         second = tuple(_axis(x, rank_b, "operand 1") for x in axes[1])
@@ -74,13 +93,19 @@ def _tensordot_spec(
     for name, found in (("operand 0", first), ("operand 1", second)):
         if len(set(found)) != len(found):
             raise ShapeError(f"tensordot names an axis of {name} twice: {found}")
-    labels_a = list(range(rank_a))
-    labels_b = list(range(rank_a, rank_a + rank_b))
+    for i, j in zip(first, second, strict=True):
+        if shape_a[i] != shape_b[j]:
+            raise ShapeError(
+                f"tensordot pairs axis {i} of operand 0 with extent {shape_a[i]} and axis {j} of operand 1 with "
+                f"extent {shape_b[j]}"
+            )
+    labels = list(islice(symbols(), rank_a + rank_b))
+    labels_a, labels_b = labels[:rank_a], labels[rank_a:]
     for i, j in zip(first, second, strict=True):
         labels_b[j] = labels_a[i]
     output = [x for i, x in enumerate(labels_a) if i not in first]
     output += [x for j, x in enumerate(labels_b) if j not in second]
-    return (tuple(labels_a), tuple(labels_b), tuple(output)), first, second
+    return f"{''.join(labels_a)},{''.join(labels_b)}->{''.join(output)}"
 
 
 def _axis(axis: int, rank: int, name: str) -> int:
@@ -89,11 +114,22 @@ def _axis(axis: int, rank: int, name: str) -> int:
     return axis % rank
 
 
-def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
     """A view of `a` with its axes permuted (reversed by default), as `numpy.transpose` gives; nothing is moved.
+
+    Args:
+        a: An array with axes.
+        axes: Which axis of `a` becomes the first, the second and so on; negative ones count from the end. For one axis
+            a number will do.
 
     Raises:
         ShapeError: `axes` is no permutation of the axes.
+        OptionError: `axes` holds something else than integers.
+
+    Example:
+        >>> import gett, numpy as np
+        >>> gett.transpose(np.ones((2, 3, 4)), (2, 0, 1)).shape
+        (4, 2, 3)
     """
     torch = torch_library()
     if torch is not None and isinstance(a, torch.tensor):
@@ -104,7 +140,11 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
         permute = array.transpose
     if axes is None:
         return permute(tuple(reversed(range(array.ndim))))
-    order = [_axis(int(x), array.ndim, "operand 0") for x in axes]
+    try:
+        given = [int(axes)] if isinstance(axes, _INTEGER) else [index(x) for x in axes]
+    except TypeError as error:
+        raise OptionError(f"axes={axes!r}; it must be a sequence of axes") from error
+    order = [_axis(x, array.ndim, "operand 0") for x in given]
     if sorted(order) != list(range(array.ndim)):
-        raise ShapeError(f"axes={tuple(axes)!r} is no permutation of the {array.ndim} axes of operand 0")
+        raise ShapeError(f"axes={given!r} is no permutation of the {array.ndim} axes of operand 0")
     return permute(order)
