@@ -7,8 +7,9 @@ CuPy nor PyTorch nor a driver.
 
 from typing import TYPE_CHECKING, Any
 
-from gett.api import ContractionPlan, contract, einsum, plan
+from gett.api import ContractionPlan, einsum, plan
 from gett.array_functions import tensordot, transpose
+from gett.contracting import contract
 from gett.errors import (
     CompileError,
     DeviceError,
@@ -22,6 +23,7 @@ from gett.errors import (
     OptionError,
     OutOfMemoryError,
     OutputError,
+    PathError,
     PrecisionError,
     ScheduleError,
     ShapeError,
@@ -51,6 +53,7 @@ __all__ = [
     "OptionError",
     "OutOfMemoryError",
     "OutputError",
+    "PathError",
     "PrecisionError",
     "ScheduleError",
     "ShapeError",

@@ -1,4 +1,4 @@
-"""The public functions: einsum, contract, plan.
+"""The public functions `einsum` and `plan`.
 
 Owns the warm path: from raw arguments to a cached plan in few attribute reads. Everything cold is elsewhere.
 """
@@ -7,39 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
-from gett.checks import check_factors, check_holds, check_out, check_overlap
-from gett.contraction_plan import ContractionPlan, PlanRequest, Step
+from gett.checks import check_holds, check_out
+from gett.contraction_plan import ContractionPlan
 from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
 from gett.exchange import borrow, gather
-from gett.frontend.build import address_c, resolve_extents
-from gett.frontend.parser import Spec, parse, split_arguments
-from gett.frontend.tensors import (
-    ALIGNMENT_LIMIT,
-    Casting,
-    TensorSpec,
-    dense_strides,
-    parse_dtype,
-    promote,
-)
+from gett.frontend.parser import Spec, split_arguments
+from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec, dense_strides, parse_dtype
 from gett.network import freeze_optimize
 from gett.plan_cache import plan_cache
 from gett.planning import find_plan, make_plan
+from gett.steps import PlanRequest, Step
 from gett.torch_arrays import torch_library
 
-__all__ = ["ContractionPlan", "Step", "contract", "einsum", "plan"]
+__all__ = ["ContractionPlan", "Step", "einsum", "plan"]
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
 
 def einsum(
-    subscripts: Any,
+    subscripts: Any = None,
     /,
     *operands: Any,
     out: Any = None,
@@ -60,25 +52,36 @@ def einsum(
     Args:
         subscripts: Such as `"ij,jk->ik"`, or the first operand of the interleaved form.
         operands: Arrays of any strides.
-        out: Array to write, of any strides; it may overlap neither itself nor an operand.
+        out: Array to write, of any strides. It may overlap operands: the result is that of operands apart from it. Its
+            own elements may not overlap.
         dtype: dtype in which to compute, NumPy's or PyTorch's; by default NumPy's promotion of the operands and `out`,
             where bfloat16 takes part PyTorch's.
         order: Memory order of a new result: `"C"`, `"F"`; `"A"` is F if all operands are F-contiguous, else C; `"K"`
             likewise, where axes are at least two and the operands not C-contiguous as well. Unlike in NumPy, `"K"`
-            never gives a permuted order.
+            never gives a permuted order. An `out` keeps its own order.
         casting: NumPy's rule for conversions of operands and of the result into `out`.
         optimize: For more than two operands: what `opt_einsum.contract` or NumPy take; False contracts from left to
-            right. Intermediates have the dtype of the result.
-        precision: How products are formed: `"ieee"` (default) or, for float32, `"tf32"`.
+            right. A path must fit any number of operands. `("greedy", n)` limits intermediates to n elements.
+            Intermediates have the dtype of the result.
+        precision: How products are formed at least: `"ieee"` (default) or, for float32, `"tf32"`, which the CPU has
+            no faster way for.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
 
     Raises:
         SubscriptsError, ShapeError, OutputError, OptionError, PrecisionError: (ValueError) The argument is at fault.
+        PathError: (ValueError and RuntimeError) The path of `optimize` leaves tensors uncontracted.
         DTypeError, MixedArraysError: (TypeError) Unsupported dtypes, forbidden casts, arrays of two libraries.
         GradientError: (RuntimeError) A tensor requires a gradient outside `torch.no_grad()`.
         OutOfMemoryError: (MemoryError) There is no room for the result.
+
+    Example:
+        >>> import gett, numpy as np
+        >>> a, b = np.arange(6.0).reshape(2, 3), np.ones((4, 3))
+        >>> gett.einsum("ik,jk->ij", a, b)
+        array([[ 3.,  3.,  3.,  3.],
+               [12., 12., 12., 12.]])
     """
     if subscripts.__class__ is not str:
         subscripts, operands = split_arguments(subscripts, operands)
@@ -96,7 +99,7 @@ def einsum_spec(
     precision: Any,
 ) -> Any:
     """`einsum` of split arguments: the warm path, which reads little and asks the plan cache."""
-    if optimize.__class__ is list or optimize.__class__ is tuple:
+    if optimize is not True:
         optimize = freeze_optimize(optimize)
     parts: list[Any] = [spec, dtype, order, casting, optimize, precision]
     kind: ArrayKind = NUMPY
@@ -123,8 +126,8 @@ def einsum_spec(
         return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
     if found is None:
         return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision)
-    if out is not None:
-        found.check_apart(kind, operands, out)  # the key holds out's layout, which was checked when it was planned
+    if out is not None and found.is_near(kind, operands, out):  # its layout is in the key and was checked then
+        return found.run_into(kind, device, operands, None, out)
     return found.run(kind, device, operands, None, out)
 
 
@@ -156,8 +159,8 @@ def _einsum_other(
     if plan is None:
         return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision)
     kind = torch.kind(device)
-    if out is not None:
-        plan.check_apart(kind, operands, out)
+    if out is not None and plan.is_near(kind, operands, out):
+        return plan.run_into(kind, device, operands, None, out)
     return plan.run(kind, device, operands, None, out)
 
 
@@ -177,10 +180,7 @@ def _einsum_cold(
         raise SubscriptsError("einsum needs at least one operand")
     names = [f"operand {i}" for i in range(len(operands))]
     kind, device, arrays = gather(operands, names)
-    out_spec = None
-    if out is not None:
-        out_spec = check_out(out, kind, device)
-        check_overlap(out, kind, [*zip(names, arrays, strict=True)])
+    out_spec = None if out is None else check_out(out, kind, device)
     request = PlanRequest(
         spec=spec,
         operands=tuple(kind.describe(x) for x in arrays),
@@ -193,90 +193,22 @@ def _einsum_cold(
         arch=kind.arch(device),
         device=device,
     )
-    made = _on_device(kind, request, key)
-    return made.run(kind, device, arrays, None, out)
+    made = plan_on_device(kind, request, key)
+    if out is not None:
+        return made.run_into(kind, device, arrays, None, out)
+    return made.run(kind, device, arrays)
 
 
-def _on_device(kind: ArrayKind, request: PlanRequest, key: Any = None) -> ContractionPlan:
+def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None) -> ContractionPlan:
     """Plan while the device that the arrays live on is current, since executables bind to that."""
     context = None if request.device is None else kind.on(request.device)
     if context is not None:
         with context:
-            return _on_device(kind, request, key)
+            return plan_on_device(kind, request, key)
     if key is None:
         return find_plan(request)
     made: ContractionPlan = plan_cache.put(key, make_plan(request))
     return made
-
-
-def contract(
-    subscripts: str,
-    a: Any,
-    b: Any,
-    c: Any = None,
-    *,
-    alpha: Any = 1,
-    beta: Any = 0,
-    out: Any = None,
-    precision: str | None = None,
-) -> Any:
-    """Compute `alpha * einsum(subscripts, a, b) + beta * c`.
-
-    Args:
-        subscripts: Of `a` and `b`, as for `einsum`.
-        a: First factor.
-        b: Second factor.
-        c: Added after scaling; its axes are the result's last ones and broadcast as NumPy's do. Not read if beta is 0.
-        alpha: Number that the result's dtype can hold.
-        beta: Likewise.
-        out: Where the result goes. It may be `c` itself (accumulation in place), but overlap nothing else.
-        precision: As for `einsum`.
-
-    Returns:
-        As `einsum`; the dtype is the promotion of a, b, c and `out`.
-
-    Raises:
-        GettError: As `einsum`; OptionError if beta is not 0 and there is no c.
-    """
-    loan = borrow([a, b], c, out)
-    if loan is not None:
-        a, b = loan.operands
-        made = contract(subscripts, a, b, loan.c, alpha=alpha, beta=beta, out=loan.out, precision=precision)
-        return loan.finish(made)
-    names = ["operand 0", "operand 1"] + ["c"] * (c is not None)
-    kind, device, arrays = gather([a, b] if c is None else [a, b, c], names)
-    a, b = arrays[:2]
-    c = None if c is None else arrays[2]
-    out_spec = None
-    if out is not None:
-        out_spec = check_out(out, kind, device)
-        check_overlap(out, kind, [*zip(names, arrays, strict=True)])
-    request = PlanRequest(
-        spec=subscripts,
-        operands=(kind.describe(a), kind.describe(b)),
-        c=None if c is None else kind.describe(c),
-        out=out_spec,
-        precision=precision,
-        arch=kind.arch(device),
-        device=device,
-    )
-    if c is not None and beta.__class__ in (int, float) and beta == 0:
-        request = _without_c(request)
-        c = None
-    plan_ = _on_device(kind, request)
-    alpha, beta = check_factors(alpha, beta, c, plan_.dtype)
-    return plan_.run(kind, device, (a, b), c, out, alpha, beta)
-
-
-def _without_c(request: PlanRequest) -> PlanRequest:
-    """The request for beta = 0: `c` is checked and takes part in the promotion, but is not read."""
-    assert request.c is not None
-    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
-    out_shape = None if request.out is None else request.out.shape
-    extents = resolve_extents(subscripts, [t.shape for t in request.operands], out_shape)
-    address_c(subscripts.output, request.c, extents)
-    dtype = promote(request.operands, [("c", request.c)], request.out, request.dtype, request.casting)
-    return replace(request, c=None, dtype=dtype)
 
 
 def plan(
@@ -309,6 +241,13 @@ def plan(
 
     Raises:
         GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`.
+
+    Example:
+        >>> import gett, numpy as np
+        >>> plan = gett.plan("ik,kj->ij", ((2, 3), "float64"), ((3, 2), "float64"))
+        >>> plan(np.ones((2, 3)), np.ones((3, 2)))
+        array([[3., 3.],
+               [3., 3.]])
     """
     spec, found = split_arguments(subscripts, operands)
     loan = borrow(found, c, out, dtype, casting)
@@ -354,7 +293,7 @@ def plan(
         arch=target,
         device=None if elsewhere else device,
     )
-    return _on_device(kind, request)
+    return plan_on_device(kind, request)
 
 
 def _pair(x: Any, name: str) -> TensorSpec | None:

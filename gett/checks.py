@@ -1,16 +1,15 @@
-"""Checks of the arrays and factors of a call: what may be written, what may overlap, what fits a plan.
+"""Checks of the arrays and factors of a call: what may be written, what shares memory, what fits a plan.
 
 Knows array kinds; knows neither subscripts nor how anything is computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gett.arrays import CPU, NUMPY, ArrayKind, bounds, overlap, overlaps_itself
+from gett.arrays import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
 from gett.exchange import gather
 from gett.frontend.tensors import BFLOAT16, TensorSpec
@@ -53,45 +52,48 @@ def check_holds(kind: ArrayKind, dtype: np.dtype[Any] | None) -> np.dtype[Any] |
     return dtype
 
 
-def check_overlap(out: Any, kind: ArrayKind, inputs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse an `out` that shares memory with an input; only `c` may be `out` itself.
+def shares_memory(kind: ArrayKind, out: Any, array: Any) -> bool:
+    """Whether two arrays of one kind share a byte; cases that are too hard to tell count as sharing."""
+    return overlap(kind.pointer(out), kind.describe(out), kind.pointer(array), kind.describe(array))
+
+
+def resolve_addend(c: Any, beta: Any, out: Any) -> tuple[Any, Any]:
+    """What beta scales, and beta: a `c` that is given counts once; without one, beta scales what `out` holds.
 
     Raises:
-        OutputError: It does; the text names the input.
+        DTypeError: beta is no number.
+        OptionError: beta is not 0, and there is neither `c` nor `out`.
     """
-    spec, address = kind.describe(out), kind.pointer(out)
-    low, high = bounds(spec)
-    for name, array in inputs:
-        if array is None:
-            continue
-        other, start = kind.describe(array), kind.pointer(array)
-        lo, hi = bounds(other)
-        if address + high <= start + lo or start + hi <= address + low:
-            continue
-        if name == "c" and address == start and other == spec:
-            continue
-        if overlap(address, spec, start, other):
-            raise OutputError(f"out overlaps {name}: give another out, or a copy of {name}")
+    if beta is None:
+        return c, 0 if c is None else 1
+    if c is None and _number(beta, "beta") != 0:
+        if out is None:
+            raise OptionError(f"beta={beta!r} scales c or what out holds, but neither is given")
+        return out, beta
+    return c, beta
 
 
-def check_factors(alpha: Any, beta: Any, c: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Alpha and beta as Python scalars that `dtype` can hold.
 
     Raises:
         DTypeError: A factor is no scalar, or complex or fractional where the dtype is not.
-        OptionError: beta is not 0 and there is no `c`.
+        OptionError: A factor is beyond the dtype's range.
     """
-    factors = _factor(alpha, "alpha", dtype), _factor(beta, "beta", dtype)
-    if c is None and factors[1] != 0:
-        raise OptionError(f"beta={beta!r} scales c, but no c is given")
-    return factors
+    return _factor(alpha, "alpha", dtype), _factor(beta, "beta", dtype)
 
 
-def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
+def _number(value: Any, name: str) -> Any:
+    """A number as a Python scalar."""
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
         value = value.item()
     if not isinstance(value, (bool, int, float, complex)):
         raise DTypeError(f"{name} must be a number, not {type(value).__name__}")
+    return value
+
+
+def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    value = _number(value, name)
     if isinstance(value, complex) and dtype.kind != "c":
         if value.imag:
             raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")
@@ -100,7 +102,21 @@ def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
         if not value.is_integer():
             raise DTypeError(f"{name}={value!r} is no integer, the contraction is in {dtype}")
         value = int(value)
+    if not _holds(dtype, value):
+        raise OptionError(f"{name} is beyond the range of {dtype}, in which the contraction is")
     return value
+
+
+def _holds(dtype: np.dtype[Any], value: Any) -> bool:
+    """Whether a number lies in a dtype's range; what rounds to infinity does."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return bool(limits.min <= value <= limits.max)
+    try:
+        complex(value)
+    except OverflowError:  # an integer beyond float64
+        return False
+    return True
 
 
 def check_fits(

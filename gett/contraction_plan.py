@@ -9,69 +9,22 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, bounds, convert, cupy_kind
-from gett.checks import check_factors, check_fits, check_out, check_overlap
+from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
+from gett.checks import check_factors, check_fits, check_out, resolve_addend, shares_memory
 from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
 from gett.exchange import borrow, gather
 from gett.formatting import printable
-from gett.frontend.parser import Spec
-from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec, parse_dtype
+from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes, parse_dtype
 from gett.network import AUTOTUNE
-from gett.plan import GemmPlan, itemsize
-from gett.schedule.records import Schedule
+from gett.plan import itemsize
+from gett.steps import Executable, PlanRequest, Step, own_places
 from gett.torch_arrays import torch_library
-
-# (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.
-Executable = Callable[[Any, Any, Any, Any, Any, Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """Everything that a plan depends on."""
-
-    spec: Spec
-    operands: tuple[TensorSpec, ...]
-    c: TensorSpec | None = None
-    out: TensorSpec | None = None
-    dtype: npt.DTypeLike | None = None
-    order: str | None = "K"
-    casting: Casting = "safe"
-    optimize: Any = True
-    precision: str | None = None
-    arch: str = "cpu"
-    device: int | None = CPU
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One contraction of a plan.
-
-    Attributes:
-        name: Its subscripts, e.g. `"bmji,cakm->kjicba"`.
-        inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
-        output: Number of the result. What is too large for one launch has several steps, which write one result.
-        shape: Extents of the whole result.
-        gemm: The plan of this contraction.
-        schedule: How a GPU runs it; None on the CPU.
-        executable: What runs it where the plan was made for a device of this machine, else None.
-        offsets: Bytes from the address of each tensor (a, b, c, d) to the share that this step works on.
-    """
-
-    name: str
-    inputs: tuple[int, ...]
-    output: int
-    shape: tuple[int, ...]
-    gemm: GemmPlan
-    schedule: Schedule | None = None
-    executable: Executable | None = field(default=None, compare=False, repr=False)
-    offsets: tuple[int, ...] = (0, 0, 0, 0)
 
 
 class ContractionPlan:
@@ -95,6 +48,7 @@ class ContractionPlan:
         "_done",
         "_layouts",
         "_order",
+        "_own_place",
         "_replan",
         "_request",
         "_scalar",
@@ -148,6 +102,7 @@ class ContractionPlan:
         given = tuple(range(len(request.operands)))
         converted = any(self._convert) or (request.c is not None and request.c.dtype != d.dtype)
         self._direct = len(steps) == 1 and steps[0].inputs == given and not converted
+        self._own_place = own_places(request, steps)
         self._torch_parts: list[Any] | None = None
         self._bound: dict[int, tuple[Executable, ...]] = {}
         if request.device is not None:
@@ -220,38 +175,55 @@ class ContractionPlan:
             self._settled = True
         return self
 
-    def __call__(self, *operands: Any, c: Any = None, out: Any = None, alpha: Any = 1, beta: Any = 0) -> Any:
+    def __call__(self, *operands: Any, c: Any = None, out: Any = None, alpha: Any = 1, beta: Any = None) -> Any:
         """Compute `alpha * (contraction) + beta * c`.
 
         Args:
             operands: Arrays of the shapes, strides, dtypes and alignment that the plan was made for.
             c: Added after scaling; it broadcasts to the result.
-            out: Where the result goes; dense in the plan's order, or as `out` was when the plan was made. It may be
-                `c` itself.
+            out: Where the result goes; dense in the plan's order, or as `out` was when the plan was made. It may
+                overlap anything that is read.
             alpha: Factor of the contraction.
-            beta: Factor of `c`.
+            beta: Factor of `c`: 1 by default where there is a `c`. Without `c` it is the factor of what `out` holds
+                (`beta=1` accumulates), and 0 by default.
 
         Raises:
             ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
+            OptionError: beta is not 0, and there is neither `c` nor `out`; or a factor is beyond the dtype's range.
             DeviceError: The plan is for another device than the arrays'.
+
+        Example:
+            >>> import gett, numpy as np
+            >>> a, r = np.ones((2, 3)), np.zeros((2, 2))
+            >>> plan = gett.plan("ik,jk->ij", a, a)
+            >>> plan(a, a, beta=1, out=r) is r
+            True
+            >>> plan(a, a, c=r, alpha=2)
+            array([[9., 9.],
+                   [9., 9.]])
         """
         kind = self._fits(operands, out, alpha, beta) if c is None else None
-        if kind is not None:
-            home = self._request.device
-            assert home is not None
-            if out is not None:
-                self.check_apart(kind, operands, out)
-            return self.run(kind, home, operands, None, out, alpha, 0)
-        return self._check_and_run(operands, c, out, alpha, beta)
+        if kind is None:
+            return self._check_and_run(operands, c, out, alpha, beta)
+        home = self._request.device
+        assert home is not None
+        if out is not None and self.is_near(kind, operands, out):
+            return self.run_into(kind, home, operands, None, out, alpha)
+        return self.run(kind, home, operands, None, out, alpha, 0)
 
     def _fits(self, operands: Sequence[Any], out: Any, alpha: Any, beta: Any) -> ArrayKind | None:
         """The arrays' kind if they and the factors are plainly what was planned; if not, they need a closer look."""
         home = self._request.device
-        if home is None or beta.__class__ is not int or beta != 0 or len(operands) + 1 != len(self._layouts):
+        if home is None or len(operands) + 1 != len(self._layouts):
+            return None
+        if beta is not None and (beta.__class__ is not int or beta != 0):
             return None
         if self._request.c is not None or (out is None and self._request.out is not None):
             return None
-        if alpha.__class__ is not int and not (alpha.__class__ is float and self.dtype.kind in "fc"):
+        if alpha.__class__ is int:
+            if not 0 <= alpha < 128:  # what every dtype holds
+                return None
+        elif alpha.__class__ is not float or self.dtype.kind not in "fc":
             return None
         cupy = cupy_kind()
         array_type: Any = np.ndarray if home == CPU else None if cupy is None else cupy.type
@@ -275,31 +247,27 @@ class ContractionPlan:
             self._torch_parts = torch.translate(self._layouts, device)
         return torch.kind(device) if torch.fit(tensors, self._torch_parts) else None
 
-    def check_apart(self, kind: ArrayKind, operands: Sequence[Any], out: Any) -> None:
-        """Refuse an `out` that is read-only or shares memory with an operand; all fit the plan otherwise.
-
-        Raises:
-            OutputError: The text names the operand.
-        """
+    def is_near(self, kind: ArrayKind, operands: Sequence[Any], out: Any) -> bool:
+        """Whether `out` is read-only or may share memory with an operand; all fit the plan otherwise."""
         if kind is NUMPY:
-            near = not out.flags.writeable or any([np.may_share_memory(out, x) for x in operands])
-        elif kind.launch is None:  # CuPy's: without a call for each address
+            return not out.flags.writeable or any([np.may_share_memory(out, x) for x in operands])
+        near = False
+        if kind.launch is None:  # CuPy's: without a call for each address
             (*spans, (low, high)), start = self._spans, out.data.ptr
-            low, high, near = low + start, high + start, False
+            low, high = low + start, high + start
             for x, (lo, hi) in zip(operands, spans, strict=True):
                 address = x.data.ptr
                 near = near or (address + lo < high and low < address + hi)
         else:
             (*spans, (low, high)), start = self._spans, kind.pointer(out)
-            low, high, near = low + start, high + start, False
+            low, high = low + start, high + start
             for x, (lo, hi) in zip(operands, spans, strict=True):
                 address = kind.pointer(x)
                 near = near or (address + lo < high and low < address + hi)
-        if near:
-            check_out(out, kind, kind.device(out))
-            check_overlap(out, kind, [(f"operand {i}", x) for i, x in enumerate(operands)])
+        return near
 
     def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any) -> Any:
+        c, beta = resolve_addend(c, beta, out)
         loan = borrow(operands, c, out, None, self._request.casting)
         if loan is not None:
             return loan.finish(self(*loan.operands, c=loan.c, out=loan.out, alpha=alpha, beta=beta))
@@ -318,15 +286,55 @@ class ContractionPlan:
         if out is not None:
             want = self._request.out or self._d
             check_fits("out", want, check_out(out, kind, device), OutputError, kind is not NUMPY)
-        alpha, beta = check_factors(alpha, beta, c, self.dtype)
+        alpha, beta = check_factors(alpha, beta, self.dtype)
         c_spec = None if c is None or beta == 0 else kind.describe(c)
         plan = self
         planned_out = None if out is None else self._request.out
         if c_spec != self._request.c or planned_out != self._request.out:
             plan = self._replan(replace(self._request, c=c_spec, out=planned_out, dtype=self.dtype))
+        c = None if c_spec is None else c
         if out is not None:
-            check_overlap(out, kind, [*zip(names, inputs, strict=True), ("c", c)])
-        return plan.run(kind, device, inputs, c if c_spec is not None else None, out, alpha, beta)
+            return plan.run_into(kind, device, inputs, c, out, alpha, beta)
+        return plan.run(kind, device, inputs, c, None, alpha, beta)
+
+    def run_into(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any,
+        out: Any,
+        alpha: Any = 1,
+        beta: Any = 0,
+    ) -> Any:
+        """`run` where `out` may overlap what is read: the result is then formed in an array of its own and copied.
+
+        That is not needed where the result is converted into `out` anyway, or where each element of `out` depends only
+        on what lay in its own place: `out` is `c` itself, or an operand of an element-wise product.
+
+        Raises:
+            OutputError: `out` is read-only, or elements of it overlap.
+        """
+        context = kind.on(device)
+        if context is not None:
+            with context:
+                return self.run_into(kind, device, operands, c, out, alpha, beta)
+        spec, address = check_out(out, kind, device), kind.pointer(out)
+        apart = self._through_copy or all(
+            (own and kind.pointer(x) == address) or not shares_memory(kind, out, x)
+            for x, own in zip(operands, self._own_place, strict=True)
+        )
+        if c is not None and apart and not self._through_copy:
+            itself = kind.pointer(c) == address and kind.describe(c) == spec
+            apart = itself or not shares_memory(kind, out, c)
+        if apart:
+            return self.run(kind, device, operands, c, out, alpha, beta)
+        buffer = allocate(kind, spec.shape, spec.dtype, packed_axes(spec))
+        dense, plan = kind.describe(buffer), self
+        if dense != (self._request.out or self._d):
+            plan = self._replan(replace(self._request, out=dense, dtype=self.dtype))
+        kind.copy(out, plan.run(kind, device, operands, c, buffer, alpha, beta))
+        return out
 
     def run(
         self,

@@ -40,7 +40,7 @@ class GradientError(GettError, RuntimeError):
 
 
 class OutputError(GettError, ValueError):
-    """`out=` has the wrong shape, dtype or kind, is read-only, or overlaps itself or an input."""
+    """`out=` has the wrong shape, dtype or kind, is read-only, or elements of it overlap each other."""
 
 
 class PrecisionError(GettError, ValueError):
@@ -49,6 +49,10 @@ class PrecisionError(GettError, ValueError):
 
 class OptionError(GettError, ValueError):
     """Another option has a value that it does not take."""
+
+
+class PathError(OptionError, RuntimeError):
+    """The contraction path of `optimize=` leaves tensors uncontracted."""
 
 
 class ScheduleError(GettError, ValueError):

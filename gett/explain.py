@@ -20,7 +20,8 @@ from layouts.modes import Strided
 from layouts.tma import TmaMap
 
 if TYPE_CHECKING:
-    from gett.contraction_plan import ContractionPlan, Step
+    from gett.contraction_plan import ContractionPlan
+    from gett.steps import Step
 
 # Flops a byte above which a CPU's BLAS takes longer than its memory: present cores do 30 to 100 fp32 GFLOP/s and
 # move 5 to 15 GB/s each.

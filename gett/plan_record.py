@@ -11,7 +11,8 @@ from gett.plan import GemmPlan
 from gett.tune.codec import encode
 
 if TYPE_CHECKING:
-    from gett.contraction_plan import ContractionPlan, Step
+    from gett.contraction_plan import ContractionPlan
+    from gett.steps import Step
 
 
 def plan_record(plan: ContractionPlan) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.contraction_plan import ContractionPlan, Executable, PlanRequest, Step
+from gett.contraction_plan import ContractionPlan
 from gett.cutting import Piece, cut_free, cut_sum, partial_sums
 from gett.frontend.build import address, address_c, choose_order, make_contraction, resolve_extents
 from gett.frontend.contraction import Contraction, Operand
@@ -32,6 +32,7 @@ from gett.network import AUTOTUNE, PathStep, SumFirst, check_optimize, find_step
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.plan_cache import plan_cache
 from gett.progress import on_terminal, progress
+from gett.steps import Executable, PlanRequest, Step
 
 _log = logging.getLogger("gett")
 
@@ -62,7 +63,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     dtype = promote(request.operands, named, request.out, request.dtype, request.casting)
     precision = resolve_precision(request.precision, dtype)
     order = choose_order(request.order, request.operands)
-    check_optimize(request.optimize)
+    check_optimize(request.optimize, len(request.operands))
 
     d = _describe_result(request, subscripts, extents, dtype, order)
     d_operand = address(subscripts.output, d, extents)

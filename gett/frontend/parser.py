@@ -69,6 +69,11 @@ def split_arguments(first: Any, rest: Sequence[Any]) -> tuple[Spec, tuple[Any, .
     return (*lists, output), args[0 : 2 * pairs : 2]
 
 
+def operand_count(spec: Spec) -> int:
+    """How many operands subscripts describe."""
+    return spec.partition("->")[0].count(",") + 1 if isinstance(spec, str) else len(spec) - 1
+
+
 def _label_list(labels: Any, where: str) -> tuple[Hashable, ...]:
     try:
         found = tuple(labels)

@@ -222,11 +222,69 @@ def test_messages_name_mode_operands_and_extents():
         gett.einsum("i,i", np.ones(2, np.longdouble), np.ones(2))
 
 
+def test_nothing_to_contract():
+    for call in (gett.einsum, gett.contract):
+        with pytest.raises(gett.SubscriptsError, match="needs a subscripts string"):
+            call()
+    for call in (gett.einsum, gett.contract, gett.plan):
+        with pytest.raises(gett.SubscriptsError, match="needs at least one operand"):
+            call("ij")
+
+
 @pytest.mark.parametrize("value", ["zz", 3, {"a": 1}, [(0,), "x"], 2.5])
 @pytest.mark.parametrize("count", [2, 3])
 def test_bad_optimize(value, count):
     with pytest.raises(gett.OptionError, match="optimize"):
         gett.einsum(",".join(["i"] * count), *[np.ones(2)] * count, optimize=value)
+
+
+PATHS = [  # what is refused for two operands, and the error
+    ([(0, 5)], gett.OptionError),
+    ([(0, 0)], gett.OptionError),
+    ([], gett.PathError),
+    (["einsum_path", (0,)], gett.PathError),
+    ([(0, 1.0)], gett.OptionError),
+    ([(0, 1), (0, 1)], gett.OptionError),
+    (1, gett.OptionError),
+    (np.True_, gett.OptionError),
+    (0, gett.OptionError),
+    (1.0, gett.OptionError),
+    (("greedy", 0), gett.OptionError),
+    (("greedy", -2), gett.OptionError),
+    (("greedy", np.nan), gett.OptionError),
+    (("greedy", True), gett.OptionError),
+    (("autotune", 5), gett.OptionError),
+]
+
+
+@pytest.mark.parametrize(("optimize", "error"), PATHS)
+@pytest.mark.parametrize("warm", [False, True])
+def test_optimize_is_checked_for_two_operands_and_in_cached_calls(optimize, error, warm):
+    a, b = np.ones((3, 4)), np.ones((4, 5))
+    gett.plan_cache.clear()
+    if warm:
+        for good in (True, False, [(0, 1)], "greedy"):
+            gett.einsum("ij,jk", a, b, optimize=good)
+    for call in (gett.einsum, gett.contract, gett.plan):
+        with pytest.raises(error, match="optimize"):
+            call("ij,jk", a, b, optimize=optimize)
+
+
+@pytest.mark.parametrize("limit", [np.inf, -1, None, 100, 1e9, np.float32(50), np.int64(60), "max_input"])
+def test_limits_on_intermediates(limit):
+    a = integers(3, 3)
+    for operands in ((a, a), (a, a, a)):
+        subscripts = ",".join(["ij", "jk", "kl"][: len(operands)]) + "->i" + "jkl"[len(operands) - 1]
+        result = gett.einsum(subscripts, *operands, optimize=("greedy", limit))
+        np.testing.assert_array_equal(result, np.linalg.multi_dot(operands))
+
+
+def test_a_path_for_one_operand():
+    a = integers(3, 4)
+    np.testing.assert_array_equal(gett.einsum("ij->ji", a, optimize=[(0,)]), a.T)
+    np.testing.assert_array_equal(gett.einsum("ij->ji", a, optimize=[]), a.T)
+    with pytest.raises(gett.OptionError, match="path step"):
+        gett.einsum("ij->ji", a, optimize=[(0, 1)])
 
 
 def test_precision():
@@ -239,19 +297,22 @@ def test_precision():
         gett.einsum("ij,jk", a.astype(float), a, precision="tf32")
 
 
-def test_out_may_not_overlap():
-    memory = integers(4, 4)
-    for out in (memory, memory.T, memory[::-1]):
-        with pytest.raises(gett.OutputError, match="out overlaps operand 1"):
-            gett.einsum("ij,jk->ik", np.ones((4, 4)), memory, out=out)
+def test_out_may_overlap_operands_but_not_itself():
+    start = integers(4, 4)
+    for make in (lambda x: x, lambda x: x.T, lambda x: x[::-1], lambda x: x[::-1, ::-1].T):
+        for _ in range(2):  # planned, then from the cache
+            memory = start.copy()
+            gett.einsum("ij,jk->ik", np.ones((4, 4)), memory, out=make(memory))
+            np.testing.assert_array_equal(make(memory), np.ones((4, 4)) @ start)
     interleaved = np.zeros((4, 8))
     evens, odds = interleaved[:, ::2], interleaved[:, 1::2]
     evens[...] = integers(4, 4)
     for _ in range(2):  # planned, then from the cache
         gett.einsum("ij,jk->ik", np.ones((4, 4)), evens, out=odds)
         np.testing.assert_array_equal(odds, np.ones((4, 4)) @ evens)
-        with pytest.raises(gett.OutputError, match="out overlaps operand 1"):
-            gett.einsum("ij,jk->ik", np.ones((4, 4)), evens, out=evens)
+        expected = np.ones((4, 4)) @ evens
+        gett.einsum("ij,jk->ik", np.ones((4, 4)), evens, out=evens)
+        np.testing.assert_array_equal(evens, expected)
     for strides in ((8, 8), (0, 8)):
         out = np.lib.stride_tricks.as_strided(np.zeros(16), (4, 4), strides)
         with pytest.raises(gett.OutputError, match="overlap each other"):

@@ -21,10 +21,10 @@ import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
 from gett.codegen.render import render_kernel
-from gett.contraction_plan import PlanRequest
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
 from gett.plan_cache import PlanCache
 from gett.schedule.select import candidates
+from gett.steps import PlanRequest
 from gett.tune.autotune import Trial, Tuning, measure, shortlist, steps_of, tune
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature

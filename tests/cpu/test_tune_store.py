@@ -19,11 +19,11 @@ import gett.schedule.select
 import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
-from gett.contraction_plan import PlanRequest
 from gett.errors import DeviceError, PoorKernelError
 from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.plan import make_gemm_plan
 from gett.schedule.select import candidates
+from gett.steps import PlanRequest
 from gett.tune.codec import encode
 from gett.tune.recall import build_remembered
 from gett.tune.store import ScheduleStore, plan_key, schedule_store
@@ -285,7 +285,7 @@ _SECOND = """
 import json, sys, time
 from tests.cpu.test_runtime import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, matrix
-import gett.planning, gett.contraction_plan
+import gett.planning, gett.steps
 gone = [m for m in sys.modules if m.startswith(("gett.tune", "gett.runtime", "gett.jit", "gett.codegen", "gett.sched"))]
 keep = {"gett.schedule", "gett.schedule.records", "gett.schedule.stream_records"}
 for name in gone:
@@ -295,7 +295,7 @@ import gett.tune.recall, gett.runtime.executable
 for module in (gett.tune.recall, gett.runtime.executable):
     module.CupyHost, module.device_facts, module.load_driver = FakeHost, lambda: FACTS, lambda: driver
 driver = FakeDriver(16)
-request = gett.contraction_plan.PlanRequest(
+request = gett.steps.PlanRequest(
     spec="mk,kn->mn", operands=(matrix(64, 64, "float16"),) * 2, arch="sm_90a", device=0
 )
 gett.planning.make_plan(request)

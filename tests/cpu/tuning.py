@@ -18,12 +18,12 @@ import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
 from gett.codegen.render import render_kernel
-from gett.contraction_plan import PlanRequest
 from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.plan import make_gemm_plan
 from gett.plan_cache import plan_cache
 from gett.runtime.device import DeviceFacts
 from gett.schedule.select import candidates
+from gett.steps import PlanRequest
 from gett.tune.store import Entry
 from tests.cpu.helpers import contraction_of
 

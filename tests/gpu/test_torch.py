@@ -102,8 +102,9 @@ def test_out_in_any_strides(dtype: str) -> None:
     assert gett.einsum("ijk,kl->ilj", a, b, out=out) is out
     assert torch.equal(out, exact("ijk,kl->ilj", a, b))
     assert torch.equal(memory[:, :, 1::2], before[:, :, 1::2])
-    with pytest.raises(gett.OutputError, match="out overlaps operand 0"):
-        gett.einsum("ijk,kl->ijk", a, b, out=a)
+    wanted = exact("ijk,kl->ijk", a, b)
+    assert gett.einsum("ijk,kl->ijk", a, b, out=a) is a
+    assert torch.equal(a, wanted)
 
 
 @pytest.mark.parametrize("other", ["float16", "float32", "float64", "int8", "int64", "bool", "complex64"])

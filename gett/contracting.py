@@ -1,0 +1,126 @@
+"""The public function `contract`: a contraction with factors, and a tensor that is added.
+
+Owns which of its arguments is `c`, and what a factor of 0 leaves unread. Knows nothing of how plans run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gett.api import plan_on_device
+from gett.checks import check_factors, check_out, resolve_addend
+from gett.errors import OptionError, SubscriptsError
+from gett.exchange import borrow, gather
+from gett.frontend.build import address_c, resolve_extents
+from gett.frontend.parser import Spec, operand_count, parse, split_arguments
+from gett.frontend.tensors import promote
+from gett.network import freeze_optimize
+from gett.steps import PlanRequest
+
+
+def contract(
+    subscripts: Any = None,
+    /,
+    *operands: Any,
+    c: Any = None,
+    alpha: Any = 1,
+    beta: Any = None,
+    out: Any = None,
+    optimize: Any = True,
+    precision: str | None = None,
+) -> Any:
+    """Compute `alpha * einsum(subscripts, *operands) + beta * c`.
+
+    Args:
+        subscripts: As for `einsum`, the interleaved form included.
+        operands: Arrays, as many as the subscripts name. One array more is `c`: `contract("ij,jk->ik", a, b, c)` is
+            `contract("ij,jk->ik", a, b, c=c)`; in the interleaved form `c` goes by its name.
+        c: Added after scaling; its axes are the result's last ones and broadcast as NumPy's do. Where beta is 0 its
+            values are not read, but its shape and dtype count.
+        alpha: Number that the result's dtype can hold.
+        beta: Likewise. It scales `c` and is 1 by default where there is a `c`. Without `c` it scales what `out` holds:
+            `contract(..., beta=1, out=r)` is `r += ...`, as in BLAS; it is 0 by default then.
+        out: Where the result goes. It may overlap `c` and the operands: the result is that of arrays apart from it.
+        optimize: As for `einsum`.
+        precision: As for `einsum`.
+
+    Returns:
+        As `einsum`; the dtype is the promotion of the operands, c and `out`.
+
+    Raises:
+        GettError: As `einsum`; OptionError if beta is not 0 and there is neither `c` nor `out`, or a factor is beyond
+            the dtype's range.
+
+    Example:
+        >>> import gett, numpy as np
+        >>> a, r = np.ones((2, 3)), np.ones((2, 2))
+        >>> gett.contract("ik,jk->ij", a, a, r, alpha=2)
+        array([[7., 7.],
+               [7., 7.]])
+        >>> gett.contract("ik,jk->ij", a, a, beta=1, out=r) is r
+        True
+    """
+    spec, factors, c = _split(subscripts, operands, c)
+    c, beta = resolve_addend(c, beta, out)
+    return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision)
+
+
+def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:
+    """The subscripts, the factors, and `c`, which may stand behind them."""
+    spec, found = split_arguments(subscripts, operands)
+    if not isinstance(spec, str):
+        return spec, found, c
+    count = operand_count(spec)
+    if len(found) == count + 1:
+        if c is not None and found[-1] is not None:
+            raise OptionError("c is given twice: by its name, and as the array behind the operands")
+        return spec, found[:-1], found[-1] if c is None else c
+    if len(found) != count:
+        raise SubscriptsError(
+            f"the subscripts {spec!r} describe {count} operands, {len(found)} arrays were given; one array behind the "
+            "operands would be c"
+        )
+    return spec, found, c
+
+
+def _contract_spec(
+    spec: Spec, operands: Sequence[Any], c: Any, alpha: Any, beta: Any, out: Any, optimize: Any, precision: Any
+) -> Any:
+    """`contract` of arguments that were told apart."""
+    loan = borrow(operands, c, out)
+    if loan is not None:
+        return loan.finish(_contract_spec(spec, loan.operands, loan.c, alpha, beta, loan.out, optimize, precision))
+    names = [f"operand {i}" for i in range(len(operands))]
+    kind, device, arrays = gather([*operands] if c is None else [*operands, c], names if c is None else [*names, "c"])
+    c = None if c is None else arrays.pop()
+    request = PlanRequest(
+        spec=spec,
+        operands=tuple(map(kind.describe, arrays)),
+        c=None if c is None else kind.describe(c),
+        out=None if out is None else check_out(out, kind, device),
+        optimize=optimize,
+        precision=precision,
+        arch=kind.arch(device),
+        device=device,
+    )
+    if c is not None and beta.__class__ in (int, float) and beta == 0:
+        request = _without_c(request)
+        c = None
+    plan = plan_on_device(kind, request)
+    alpha, beta = check_factors(alpha, beta, plan.dtype)
+    if out is not None:
+        return plan.run_into(kind, device, arrays, c, out, alpha, beta)
+    return plan.run(kind, device, arrays, c, None, alpha, beta)
+
+
+def _without_c(request: PlanRequest) -> PlanRequest:
+    """The request for beta = 0: `c` is checked and takes part in the promotion, but is not read."""
+    assert request.c is not None
+    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
+    out_shape = None if request.out is None else request.out.shape
+    extents = resolve_extents(subscripts, [t.shape for t in request.operands], out_shape)
+    address_c(subscripts.output, request.c, extents)
+    dtype = promote(request.operands, [("c", request.c)], request.out, request.dtype, request.casting)
+    return replace(request, c=None, dtype=dtype)

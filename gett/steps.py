@@ -1,0 +1,87 @@
+"""What a plan is asked for and what it consists of: `PlanRequest` and `Step`.
+
+Owns which operands the result may be written over. Knows no arrays, only their descriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from gett.arrays import CPU
+from gett.frontend.contraction import Operand
+from gett.frontend.parser import Spec
+from gett.frontend.tensors import Casting, TensorSpec
+from gett.plan import GemmPlan
+from gett.schedule.records import Schedule
+
+# (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.
+Executable = Callable[[Any, Any, Any, Any, Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """Everything that a plan depends on."""
+
+    spec: Spec
+    operands: tuple[TensorSpec, ...]
+    c: TensorSpec | None = None
+    out: TensorSpec | None = None
+    dtype: npt.DTypeLike | None = None
+    order: str | None = "K"
+    casting: Casting = "safe"
+    optimize: Any = True
+    precision: str | None = None
+    arch: str = "cpu"
+    device: int | None = CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One contraction of a plan.
+
+    Attributes:
+        name: Its subscripts, e.g. `"bmji,cakm->kjicba"`.
+        inputs: One or two tensors: numbers below the count of operands are operands, the others results of steps.
+        output: Number of the result. What is too large for one launch has several steps, which write one result.
+        shape: Extents of the whole result.
+        gemm: The plan of this contraction.
+        schedule: How a GPU runs it; None on the CPU.
+        executable: What runs it where the plan was made for a device of this machine, else None.
+        offsets: Bytes from the address of each tensor (a, b, c, d) to the share that this step works on.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    output: int
+    shape: tuple[int, ...]
+    gemm: GemmPlan
+    schedule: Schedule | None = None
+    executable: Executable | None = field(default=None, compare=False, repr=False)
+    offsets: tuple[int, ...] = (0, 0, 0, 0)
+
+
+def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
+    """For each operand, whether the result may take its place: element by element, each read where it is written.
+
+    That holds where nothing is summed and the operand lies as the result does. Of the GPU's kernels, those of the
+    family `stream` read all of a place before they write it.
+    """
+    if len(steps) != 1 or (steps[0].schedule is not None and steps[0].schedule.family != "stream"):
+        return (False,) * len(request.operands)
+    if request.arch != "cpu" and steps[0].schedule is None:
+        return (False,) * len(request.operands)
+    contraction = steps[0].gemm.contraction
+
+    def places(operand: Operand) -> set[tuple[int, int]]:
+        strides = zip(operand.modes, operand.strides, strict=True)
+        return {(m, s) for m, s in strides if contraction.extents[m] != 1}
+
+    d = contraction.d
+    sides = [contraction.a] if contraction.b is None else [contraction.a, contraction.b]
+    alike = [x.dtype == d.dtype and places(x) == places(d) for x in sides]
+    summed = any(contraction.extents[m] != 1 for m in contraction.summed)
+    return tuple(x and not summed for x in alike)
