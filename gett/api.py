@@ -18,8 +18,9 @@ from gett.contraction_plan import ContractionPlan
 from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
 from gett.exchange import borrow, gather
 from gett.frontend.parser import Spec, split_arguments
-from gett.frontend.tensors import ALIGNMENT_LIMIT, Casting, TensorSpec, dense_strides, parse_dtype
+from gett.frontend.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
 from gett.network import freeze_optimize
+from gett.numpy_route import is_numpys, numpy_contraction
 from gett.plan_cache import plan_cache
 from gett.planning import find_plan, make_plan
 from gett.steps import PlanRequest, Step
@@ -47,7 +48,8 @@ def einsum(
     labels, sums over modes of one operand, the interleaved form `einsum(a, [0, 1], b, [1, 2], [0, 2])` with any
     hashable labels; labels are ASCII letters or any characters beyond ASCII. NumPy arrays (and lists and scalars) run
     on the CPU, CuPy arrays on their GPU in its current stream. Strides are free; the only copies are conversions of
-    operands whose dtype is not the common one.
+    operands whose dtype is not the common one. NumPy arrays of dtype object, longdouble or clongdouble go to NumPy's
+    einsum, with all options but more than 52 labels.
 
     Args:
         subscripts: Such as `"ij,jk->ik"`, or the first operand of the interleaved form.
@@ -181,6 +183,8 @@ def _einsum_cold(
     names = [f"operand {i}" for i in range(len(operands))]
     kind, device, arrays = gather(operands, names)
     out_spec = None if out is None else check_out(out, kind, device)
+    if kind is NUMPY and is_numpys(arrays if out is None else [*arrays, out], dtype):
+        return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision)
     request = PlanRequest(
         spec=spec,
         operands=tuple(kind.describe(x) for x in arrays),
@@ -261,8 +265,8 @@ def plan(
     real = [x for x, p in zip(things, pairs, strict=True) if p is None]
     real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
     kind, device, arrays = gather(real, real_names)
-    if arch is not None and (not isinstance(arch, str) or (arch != "cpu" and not _GPU_ARCH.fullmatch(arch))):
-        raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'")
+    if arch is not None:
+        _check_arch(arch)
     if arch == "cpu" and kind is not NUMPY:
         raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
     target = arch or kind.arch(device)
@@ -296,8 +300,31 @@ def plan(
     return plan_on_device(kind, request)
 
 
+def _check_arch(arch: Any) -> None:
+    """Refuse what spells no architecture, and say which one was meant where that is plain.
+
+    Raises:
+        OptionError: It does not.
+    """
+    if isinstance(arch, str) and arch == "cpu":
+        return
+    from gett.schedule.archs import ARCHS
+
+    digits = "".join(re.findall(r"\d", str(arch)))
+    meant = [known for known in ARCHS if digits and digits == "".join(re.findall(r"\d", known))]
+    if isinstance(arch, str) and _GPU_ARCH.fullmatch(arch) and (arch in meant or not meant):
+        return  # whether it is known, and what is, the schedules say
+    hint = f": did you mean {meant[0]!r}?" if meant else ""
+    raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'{hint}")
+
+
 def _pair(x: Any, name: str) -> TensorSpec | None:
     """The description that a `(shape, dtype)` pair stands for, None if `x` is no such pair."""
+    if isinstance(x, tuple) and x and all(isinstance(e, (int, np.integer)) for e in x):
+        raise ShapeError(
+            f"{name} is {tuple(x)!r}, a shape without a dtype: a plan takes arrays or pairs (shape, dtype), such as "
+            f"({tuple(x)!r}, 'float64')"
+        )
     if not isinstance(x, tuple) or len(x) != 2 or not isinstance(x[0], (tuple, list)):
         return None
     try:
@@ -307,4 +334,6 @@ def _pair(x: Any, name: str) -> TensorSpec | None:
     if not all(isinstance(e, (int, np.integer)) and e >= 0 for e in x[0]):
         raise ShapeError(f"{name}: {x[0]!r} is no shape")
     shape = tuple(int(e) for e in x[0])
+    if len(shape) > MAX_AXES:
+        raise ShapeError(f"{name} has {len(shape)} axes; arrays have at most {MAX_AXES}")
     return TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype)

@@ -117,6 +117,8 @@ def _axis(axis: int, rank: int, name: str) -> int:
 def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
     """A view of `a` with its axes permuted (reversed by default), as `numpy.transpose` gives; nothing is moved.
 
+    Of a JAX array, it is a JAX array.
+
     Args:
         a: An array with axes.
         axes: Which axis of `a` becomes the first, the second and so on; negative ones count from the end. For one axis
@@ -131,6 +133,7 @@ def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
         >>> gett.transpose(np.ones((2, 3, 4)), (2, 0, 1)).shape
         (4, 2, 3)
     """
+    loan = None
     torch = torch_library()
     if torch is not None and isinstance(a, torch.tensor):
         array, permute = a, a.permute
@@ -138,13 +141,19 @@ def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
         loan = borrow([a])
         _, _, (array,) = gather([a] if loan is None else loan.operands, ["operand 0"])
         permute = array.transpose
+    view = permute(_order(axes, array.ndim))
+    return view if loan is None else loan.finish(view)
+
+
+def _order(axes: Any, rank: int) -> list[int]:
+    """`transpose`'s axes counted from the front."""
     if axes is None:
-        return permute(tuple(reversed(range(array.ndim))))
+        return list(reversed(range(rank)))
     try:
         given = [int(axes)] if isinstance(axes, _INTEGER) else [index(x) for x in axes]
     except TypeError as error:
         raise OptionError(f"axes={axes!r}; it must be a sequence of axes") from error
-    order = [_axis(x, array.ndim, "operand 0") for x in given]
-    if sorted(order) != list(range(array.ndim)):
-        raise ShapeError(f"axes={given!r} is no permutation of the {array.ndim} axes of operand 0")
-    return permute(order)
+    order = [_axis(x, rank, "operand 0") for x in given]
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(f"axes={given!r} is no permutation of the {rank} axes of operand 0")
+    return order

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gett.errors import OutOfMemoryError
-from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, own_dtype, packed_axes
+from gett.errors import OutOfMemoryError, ShapeError
+from gett.frontend.tensors import ALIGNMENT_LIMIT, MAX_AXES, TensorSpec, own_dtype, packed_axes
 
 CPU = -1  # device number of arrays in the host's memory
 ALIGNMENT = tuple((i & -i) or ALIGNMENT_LIMIT for i in range(ALIGNMENT_LIMIT))  # by address modulo the limit
@@ -79,7 +79,7 @@ class NumpyKind:
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any], order: str = "C") -> Any:
         try:
             return np.empty(shape, dtype, order)  # type: ignore[call-overload]
-        except MemoryError as error:
+        except (MemoryError, ValueError) as error:  # ValueError: more bytes than an address has, or too many axes
             raise out_of_memory(shape, dtype, "host") from error
 
     def copy(self, target: Any, source: Any) -> None:
@@ -123,7 +123,7 @@ class CupyKind:
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any], order: str = "C") -> Any:
         try:
             return self.type(shape, dtype, None, None, order)
-        except MemoryError as error:
+        except (MemoryError, ValueError) as error:
             raise out_of_memory(shape, dtype, "device") from error
 
     def copy(self, target: Any, source: Any) -> None:
@@ -236,7 +236,9 @@ def overlaps_itself(spec: TensorSpec) -> bool:
     return bool((np.diff(offsets) < spec.dtype.itemsize).any())
 
 
-def out_of_memory(shape: Sequence[int], dtype: np.dtype[Any], where: str) -> OutOfMemoryError:
+def out_of_memory(shape: Sequence[int], dtype: np.dtype[Any], where: str) -> OutOfMemoryError | ShapeError:
     """The error of an allocation that failed in `where` memory."""
+    if len(shape) > MAX_AXES:
+        return ShapeError(f"an intermediate has {len(shape)} modes; arrays have at most {MAX_AXES} axes")
     nbytes = math.prod(shape) * dtype.itemsize
     return OutOfMemoryError(f"cannot allocate {nbytes} bytes of {where} memory for an array of shape {tuple(shape)}")

@@ -5,6 +5,7 @@ Knows array kinds; knows neither subscripts nor how anything is computed.
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from gett.arrays import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
 from gett.exchange import gather
-from gett.frontend.tensors import BFLOAT16, TensorSpec
+from gett.frontend.tensors import BFLOAT16, TensorSpec, is_numpy_only
 from gett.torch_arrays import torch_library
 
 
@@ -84,16 +85,24 @@ def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any
 
 
 def _number(value: Any, name: str) -> Any:
-    """A number as a Python scalar."""
+    """A number as a Python scalar; NumPy's longdouble, and numbers such as fractions, stay what they are."""
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
         value = value.item()
-    if not isinstance(value, (bool, int, float, complex)):
+    if not isinstance(value, (int, float, complex, Number)):
         raise DTypeError(f"{name} must be a number, not {type(value).__name__}")
     return value
 
 
 def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    if value.__class__ is int and 0 <= value < 128:  # what every dtype holds
+        return value
     value = _number(value, name)
+    if is_numpy_only(dtype):
+        return value
+    if isinstance(value, (np.longdouble, np.clongdouble)):
+        value = complex(value)
+    if not isinstance(value, (bool, int, float, complex)):
+        raise DTypeError(f"{name} must be a number that {dtype} holds, not {type(value).__name__}")
     if isinstance(value, complex) and dtype.kind != "c":
         if value.imag:
             raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")

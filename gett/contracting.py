@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from gett.api import plan_on_device
+from gett.arrays import NUMPY
 from gett.checks import check_factors, check_out, resolve_addend
 from gett.errors import OptionError, SubscriptsError
 from gett.exchange import borrow, gather
@@ -17,6 +20,7 @@ from gett.frontend.build import address_c, resolve_extents
 from gett.frontend.parser import Spec, operand_count, parse, split_arguments
 from gett.frontend.tensors import promote
 from gett.network import freeze_optimize
+from gett.numpy_route import is_numpys, numpy_contraction
 from gett.steps import PlanRequest
 
 
@@ -95,6 +99,8 @@ def _contract_spec(
     names = [f"operand {i}" for i in range(len(operands))]
     kind, device, arrays = gather([*operands] if c is None else [*operands, c], names if c is None else [*names, "c"])
     c = None if c is None else arrays.pop()
+    if kind is NUMPY and is_numpys([*arrays, *(x for x in (c, out) if isinstance(x, np.ndarray))]):
+        return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, c=c, alpha=alpha, beta=beta)
     request = PlanRequest(
         spec=spec,
         operands=tuple(map(kind.describe, arrays)),

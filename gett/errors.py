@@ -31,6 +31,10 @@ class DTypeError(GettError, TypeError):
     """A dtype is unsupported, or a cast is not allowed by `casting=`."""
 
 
+class OperandError(DTypeError, ShapeError):
+    """An operand is no array and cannot become one: a ragged list, a sparse matrix, any other object."""
+
+
 class MixedArraysError(GettError, TypeError):
     """Operands live in different places: arrays of two libraries, or two devices."""
 

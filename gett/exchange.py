@@ -5,24 +5,28 @@ scalars, tensors that PyTorch conjugates lazily, and bfloat16 on the CPU. Knows 
 
 On a GPU, NumPy's counterpart is CuPy: objects with `__cuda_array_interface__` or `__dlpack__` become CuPy arrays on the
 same memory, and so do their results. PyTorch's CUDA tensors stay what they are (`gett.torch_arrays`), its CPU tensors
-become NumPy arrays on the same memory and their results tensors again.
+become NumPy arrays on the same memory and their results tensors again. What JAX's arrays give is a JAX array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
 from gett.arrays import CPU, NUMPY, ArrayKind, CupyKind, cupy_kind
-from gett.errors import DTypeError, MixedArraysError, OutputError
+from gett.errors import DTypeError, MixedArraysError, OperandError, OutOfMemoryError, OutputError
 from gett.frontend.tensors import BFLOAT16, Casting, TensorSpec, dense_strides, parse_dtype, promote
+from gett.jax_arrays import check_jax, is_jax, to_jax
 from gett.torch_arrays import TorchLibrary, torch_library
 
 SCALARS = (bool, int, float, complex, np.generic)
 _ON_CUDA = (2, 13)  # DLDeviceType of device and of managed memory (dlpack.h)
+# From an object, its name and the streams to wait for, which it adds to, to an array on the object's memory.
+_Way = Callable[[Any, str, list[tuple[int, int]]], Any]
 _LEGACY_STREAM = 1  # the default stream's handle in the CUDA array interface, where 0 is forbidden
 
 
@@ -38,7 +42,7 @@ def gather(operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, in
     Raises:
         MixedArraysError: Arrays of two libraries or on two devices; the text names the operands.
         GradientError: A tensor requires a gradient.
-        DTypeError: An operand cannot become an array.
+        DTypeError, OperandError: An operand cannot become an array.
     """
     torch = torch_library()
     if torch is not None and any(isinstance(x, torch.tensor) for x in operands):
@@ -103,12 +107,17 @@ def _spell(x: Any) -> str:
 def _as_numpy(x: Any, name: str) -> Any:
     if type(x) is np.ndarray:
         return x
+    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
+        raise OperandError(f"{name} is a {_spell(x)}; sparse arrays are not supported: pass its .toarray()")
     try:
-        if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
-            return np.from_dlpack(x)
-        return np.asarray(x)
-    except (TypeError, BufferError) as error:
-        raise DTypeError(f"{name} of type {type(x).__name__} cannot become an array: {error}") from error
+        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
+    except MemoryError as error:
+        raise OutOfMemoryError(f"there is no memory to make an array of {name}: {error}") from error
+    except Exception as error:  # whatever an object's own conversion raises
+        raise OperandError(f"{name} of type {type(x).__name__} cannot become an array: {error}") from error
+    if array.dtype == object and not array.ndim and not isinstance(x, (np.ndarray, Number)):
+        raise OperandError(f"{name} of type {type(x).__name__} is no array")
+    return array
 
 
 @dataclass(slots=True)
@@ -135,9 +144,9 @@ def borrow(
 ) -> Loan | None:
     """Turn arrays that no executor takes as they are into such that share their memory; None if there are none.
 
-    Those are PyTorch's CPU tensors, and objects on a GPU that speak DLPack or the CUDA array interface. The work is
-    ordered behind what their streams hold, and their streams wait for it. bfloat16 on the CPU is computed in float32 on
-    copies and rounded once at the end.
+    Those are PyTorch's CPU tensors, JAX's arrays, and objects on a GPU that speak DLPack or the CUDA array interface.
+    The work is ordered behind what their streams hold, and their streams wait for it. bfloat16 on the CPU is computed
+    in float32 on copies and rounded once at the end. An `out` of a class derived from NumPy's is written as an array.
 
     Raises:
         MixedArraysError, GradientError, DTypeError: As `gather`.
@@ -153,16 +162,21 @@ def borrow(
         return _borrow_tensors(torch, things, names, dtype, casting)
     cupy = cupy_kind()
     known: tuple[type, ...] = (np.ndarray, list, tuple, *SCALARS, *(() if cupy is None else (cupy.type,)))
-    streams: list[tuple[int, int]] = []
-    found = [None if x is None or isinstance(x, known) else _on_gpu(x, n) for x, n in zip(things, names, strict=True)]
+    found = [None if x is None or isinstance(x, known) else _way_in(x, n) for x, n in zip(things, names, strict=True)]
+    if isinstance(out, np.ndarray) and type(out) is not np.ndarray:
+        found[-1] = _from_array
     if all(f is None for f in found):
         return None
+    back = to_jax() if out is None and any(map(is_jax, things)) else None
+    streams: list[tuple[int, int]] = []
     views = [x if view is None else view(x, n, streams) for x, n, view in zip(things, names, found, strict=True)]
 
     def finish(result: Any) -> Any:
         for device, stream in streams:
             _order(device, stream, first_is_current=True)
-        return result if out is None else out
+        if out is not None:
+            return out
+        return result if back is None else back(result)
 
     return Loan(views[:-2], views[-2], views[-1], dtype, finish)
 
@@ -210,7 +224,19 @@ def _memory(tensor: Any) -> Any:
     return None if str(tensor.dtype) == "torch.bfloat16" else tensor.detach().numpy()
 
 
-def _on_gpu(x: Any, name: str) -> Callable[[Any, str, list[tuple[int, int]]], Any] | None:
+def _way_in(x: Any, name: str) -> _Way | None:
+    """How an object of another library is reached; None where `gather` does it."""
+    if not is_jax(x):
+        return _on_gpu(x, name)
+    check_jax(x, name)
+    return _on_gpu(x, name) or _from_array
+
+
+def _from_array(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
+    return _as_numpy(x, name)
+
+
+def _on_gpu(x: Any, name: str) -> _Way | None:
     """How an object's GPU memory is reached, None if it has none. DLPack comes first: it orders streams by itself."""
     interface = _interface(x)
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__") and name != "out":

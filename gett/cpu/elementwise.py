@@ -20,6 +20,7 @@ from gett.cpu.moving import RUN, add_pieces, linear_like, move
 from gett.cpu.threads import parallel
 from gett.cpu.tiles import Part, Tiles, call_blocks
 from gett.cpu.views import Array, Modes, View, each, make_view, unit_mode, volume
+from gett.frontend.tensors import NUMPY_EINSUM
 from gett.plan import A, B, C, D, GemmPlan
 from layouts.modes import Strided
 
@@ -204,7 +205,7 @@ class ElementWiseProgram:
         dtype = self.arithmetic.finish
         result: Array
         if b is not None:
-            result = np.einsum(self._spelled, a, b, out=out, dtype=dtype, casting="unsafe")
+            result = NUMPY_EINSUM(self._spelled, a, b, out=out, dtype=dtype, casting="unsafe")
         else:
             axes = tuple(range(a.ndim - len(self._summed), a.ndim))
             reduce = np.logical_or.reduce if dtype.kind == "b" else np.add.reduce

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gett.errors import OptionError, OutputError, ShapeError
+from gett.errors import OptionError, OutputError, ShapeError, SubscriptsError
 from gett.frontend.contraction import Contraction, Operand
 from gett.frontend.parser import Subscripts
-from gett.frontend.tensors import TensorSpec, is_contiguous
+from gett.frontend.tensors import MAX_AXES, TensorSpec, is_contiguous
 
 
 def resolve_extents(
@@ -24,7 +24,10 @@ def resolve_extents(
     Raises:
         ShapeError: Extents disagree; the text names the mode, both operands and both extents.
         OutputError: `out` has another shape than the result.
+        SubscriptsError: The result has more modes than an array has axes.
     """
+    if len(subscripts.output) > MAX_AXES:
+        raise SubscriptsError(f"the result has {len(subscripts.output)} modes; arrays have at most {MAX_AXES} axes")
     extents = [1] * len(subscripts.names)
     owner = [-1] * len(extents)
     for i, (modes, shape) in enumerate(zip(subscripts.inputs, shapes, strict=True)):

@@ -7,7 +7,7 @@ these records.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -17,11 +17,15 @@ from gett.errors import DTypeError, OptionError, PrecisionError
 
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
 ALIGNMENT_LIMIT = 16
+MAX_AXES = 64  # of an array of NumPy, CuPy or PyTorch
 PRECISIONS = {"ieee": None, "tf32": ("float32",)}  # name -> dtypes that it applies to (None: all)
 SUPPORTED = frozenset(
     ["bool", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
+# What no executor multiplies but NumPy's own einsum, on the CPU.
+NUMPY_ONLY = frozenset(np.dtype(ch).name for ch in "OgG") - SUPPORTED
+NUMPY_EINSUM = np.einsum  # as it was when this module was loaded: a program may put this package's in its place
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
@@ -82,7 +86,7 @@ def parse_dtype(dtype: Any) -> np.dtype[Any]:
         return BFLOAT16
     try:
         found = np.dtype(dtype)
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # the latter two for texts that begin like records
         raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
     return own_dtype(found)
 
@@ -92,12 +96,19 @@ def own_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return BFLOAT16 if dtype.kind == "V" and dtype.name == BFLOAT16.name else dtype
 
 
-def check_supported(dtype: np.dtype[Any], where: str) -> None:
-    """Refuse dtypes that no executor multiplies."""
-    if dtype.name not in SUPPORTED:
-        raise DTypeError(
-            f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64, bfloat16 and complex64/128"
-        )
+def is_numpy_only(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is one of `NUMPY_ONLY`; quicker than its name."""
+    return dtype is not BFLOAT16 and dtype.char in "OgG"
+
+
+def check_supported(dtype: np.dtype[Any], where: str, supported: Collection[str] = SUPPORTED) -> None:
+    """Refuse dtypes that nothing here multiplies."""
+    if dtype.name in supported:
+        return
+    hint = "; einsum, contract and tensordot give NumPy arrays of it to NumPy" if dtype.name in NUMPY_ONLY else ""
+    raise DTypeError(
+        f"{where} has dtype {dtype}; supported are bool, integers, float16/32/64, bfloat16 and complex64/128{hint}"
+    )
 
 
 def promote(
@@ -106,6 +117,7 @@ def promote(
     out: TensorSpec | None,
     dtype: Any,
     casting: Casting,
+    supported: Collection[str] = SUPPORTED,
 ) -> np.dtype[Any]:
     """The dtype in which products are formed: `dtype=`, else the promotion of everything, `out` too.
 
@@ -118,6 +130,7 @@ def promote(
         out: The array to write, if it is given.
         dtype: What the caller asks for.
         casting: NumPy's rule for every conversion.
+        supported: Names of the dtypes that are taken.
 
     Raises:
         DTypeError: A dtype is unsupported, or a conversion breaks `casting`; the text names the tensor.
@@ -126,10 +139,10 @@ def promote(
     if out is not None:
         tensors.append(("out", out))
     for where, tensor in tensors:
-        check_supported(tensor.dtype, where)
+        check_supported(tensor.dtype, where, supported)
     result = result_type([t.dtype for _, t in tensors]) if dtype is None else parse_dtype(dtype)
     result = result.newbyteorder("=")
-    check_supported(result, "the result")
+    check_supported(result, "the result", supported)
     for where, tensor in tensors:
         if not _can_cast(tensor.dtype, result, casting):
             raise DTypeError(f"{where} cannot be cast from {tensor.dtype} to {result} under casting={casting!r}")
@@ -202,8 +215,8 @@ def is_contiguous(spec: TensorSpec, order: str) -> bool:
 
 
 def packed_axes(spec: TensorSpec) -> tuple[int, ...]:
-    """Axes that vary, slowest first: the memory order that a converted copy keeps."""
-    axes = [i for i, (e, s) in enumerate(zip(spec.shape, spec.strides, strict=True)) if e != 1 and s]
+    """Axes that vary or are empty, slowest first: the memory order that a converted copy keeps."""
+    axes = [i for i, (e, s) in enumerate(zip(spec.shape, spec.strides, strict=True)) if e == 0 or (e != 1 and s)]
     return tuple(sorted(axes, key=lambda i: -abs(spec.strides[i])))
 
 

@@ -265,6 +265,40 @@ def test_element_wise_products_are_written_in_place(dtype, extent, monkeypatch):
     assert len(taken) == 2
 
 
+def test_out_of_a_subclass_gets_the_result():
+    class Stubborn(np.ndarray):
+        __array_ufunc__ = None
+
+    a = integers(3, 3)
+    out = np.zeros((3, 3)).view(Stubborn)
+    plan = gett.plan("ij,jk->ik", a, a)
+    calls = (
+        lambda: gett.einsum("ij,jk->ik", a, a, out=out),
+        lambda: plan(2 * a, a, alpha=0.5, out=out),
+        lambda: gett.contract("ij,jk->ik", a, a, a, beta=0, out=out),
+        lambda: plan(a, a, out=out),
+        lambda: gett.einsum("ij,jk->ik", a.view(Stubborn), a, out=out),
+    )
+    for call in calls:
+        out.view(np.ndarray)[...] = -1
+        assert call() is out
+        np.testing.assert_array_equal(np.asarray(out), a @ a)
+    out.view(np.ndarray)[...] = 2
+    gett.einsum("ij,ij->ij", a, a, out=out)
+    np.testing.assert_array_equal(np.asarray(out), a * a)
+    gett.contract("ij,jk->ik", a, a, beta=1, out=out)
+    np.testing.assert_array_equal(np.asarray(out), a * a + a @ a)
+
+
+def test_an_empty_c_of_stride_0():
+    a, b = np.ones((0, 3)), np.ones((3, 3))
+    for dtype in ("f4", "f8"):
+        for strides in ((0, 0), (0, 8), (8, 0)):
+            c = np.lib.stride_tricks.as_strided(np.ones(3, dtype), (0, 3), strides)
+            assert gett.contract("ij,jk->ik", a, b, c).shape == (0, 3)
+            assert gett.plan("ij,jk->ik", a, b)(a, b, c=c, beta=2).shape == (0, 3)
+
+
 # --- plan
 
 
@@ -345,6 +379,20 @@ def test_plan_rejects_bad_arguments():
     for arch in ("gpu", "sm90", 90):
         with pytest.raises(gett.OptionError, match="arch"):
             gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch=arch)
+    for arch, meant in (
+        ("sm90", "sm_90a"), ("sm_90", "sm_90a"), ("90a", "sm_90a"), ("90", "sm_90a"), (90, "sm_90a"),
+        ((9, 0), "sm_90a"), ("SM_90A", "sm_90a"), ("sm80", "sm_80"), ("compute_80", "sm_80"), ("sm_80a", "sm_80"),
+        ("sm_120", "sm_120a"),
+    ):  # fmt: skip
+        with pytest.raises(gett.OptionError, match=f"did you mean '{meant}'"):
+            gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch=arch)
+    with pytest.raises(gett.ScheduleError, match="known architectures"):
+        gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch="sm_75")
+    for shapes in (((3, 4), (4, 5)), (((3, 4), "f8"), (4, 5)), ((np.int64(3), 4), np.ones((4, 5)))):
+        with pytest.raises(gett.ShapeError, match=r"a shape without a dtype.*pairs \(shape, dtype\)"):
+            gett.plan("ij,jk", *shapes)
+    with pytest.raises(gett.ShapeError, match="65 axes"):
+        gett.plan("...,i->i", ((1,) * 65, "f8"), ((3,), "f8"))
     with pytest.raises(gett.DTypeError, match="operand 1"):
         gett.plan("i,i", ((3,), "f8"), ((3,), "zz"))
     with pytest.raises(gett.ShapeError, match="operand 0"):

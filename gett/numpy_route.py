@@ -1,0 +1,114 @@
+"""Contractions that NumPy's own einsum computes: arrays of dtype object, longdouble or clongdouble on the CPU.
+
+Owns the way there: the subscripts, options and errors are this package's, the arithmetic is NumPy's. There are no plans
+for these dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gett.arrays import NUMPY
+from gett.checks import check_factors, check_out
+from gett.errors import SubscriptsError
+from gett.frontend.build import address_c, choose_order, resolve_extents
+from gett.frontend.parser import Spec, Subscripts, parse
+from gett.frontend.tensors import (
+    NUMPY_EINSUM,
+    NUMPY_ONLY,
+    SUPPORTED,
+    Casting,
+    is_numpy_only,
+    parse_dtype,
+    promote,
+    resolve_precision,
+)
+from gett.network import PathStep, check_optimize, find_steps
+
+_MAX_MODES = 52  # letters that NumPy's einsum has
+
+
+def is_numpys(arrays: Sequence[Any], dtype: Any = None) -> bool:
+    """Whether a contraction of NumPy arrays, `out` among them, and a `dtype=` is NumPy's to compute."""
+    return any([is_numpy_only(x.dtype) for x in arrays]) or (dtype is not None and is_numpy_only(parse_dtype(dtype)))
+
+
+def numpy_contraction(
+    spec: Spec,
+    operands: Sequence[Any],
+    out: Any,
+    dtype: Any = None,
+    order: str | None = "K",
+    casting: Casting = "safe",
+    optimize: Any = True,
+    precision: str | None = None,
+    c: Any = None,
+    alpha: Any = 1,
+    beta: Any = 0,
+) -> Any:
+    """`alpha * einsum(spec, *operands) + beta * c` by NumPy, with the arguments of `einsum` and `contract`.
+
+    The objects' own errors come through as they are.
+
+    Raises:
+        GettError: As `einsum`; SubscriptsError for more modes than NumPy's einsum can name.
+    """
+    specs = [NUMPY.describe(x) for x in operands]
+    subscripts = parse(spec, [x.ndim for x in operands])
+    extents = resolve_extents(subscripts, [x.shape for x in operands], None if out is None else out.shape)
+    out_spec = None if out is None else check_out(out, NUMPY, NUMPY.device(out))
+    named = [] if c is None else [("c", NUMPY.describe(c))]
+    result = promote(specs, named, out_spec, dtype, casting, SUPPORTED | NUMPY_ONLY)
+    resolve_precision(precision, result)
+    if c is not None:
+        address_c(subscripts.output, named[0][1], extents)
+    alpha, beta = check_factors(alpha, beta, result)
+    if len(extents) > _MAX_MODES:
+        raise SubscriptsError(
+            f"the subscripts have {len(extents)} modes; in {result}, NumPy's einsum computes, which takes {_MAX_MODES}"
+        )
+    shape = tuple(extents[m] for m in subscripts.output)
+    d = NUMPY.empty(shape, result, choose_order(order, specs))
+    steps = _steps(subscripts, extents, optimize)
+    if 0 in extents:  # NumPy 2.4's einsum writes beyond an empty array of clongdouble
+        d[...] = 0
+    else:
+        _run_steps(steps, subscripts, extents, [x.astype(result, copy=False) for x in operands], d)
+    if not (isinstance(alpha, int) and alpha == 1):
+        np.multiply(d, alpha, out=d)
+    if c is not None and beta != 0:
+        np.add(d, np.multiply(c.astype(result, copy=False), beta), out=d)
+    if out is None:
+        return d if shape else d[()]
+    np.copyto(out, d, casting="unsafe")
+    return out
+
+
+def _steps(subscripts: Subscripts, extents: Sequence[int], optimize: Any) -> tuple[PathStep, ...]:
+    """The contractions that a plan would have."""
+    count = len(subscripts.inputs)
+    check_optimize(optimize, count)
+    if count < 3 or 0 in extents:
+        return (PathStep(tuple(range(count)), count, subscripts.output),)
+    terms = [tuple(dict.fromkeys(modes)) for modes in subscripts.inputs]
+    return find_steps(terms, subscripts.output, extents, terms, optimize)[0]
+
+
+def _run_steps(
+    steps: Sequence[PathStep], subscripts: Subscripts, extents: Sequence[int], operands: Sequence[Any], d: Any
+) -> None:
+    """Each step by NumPy's einsum, which gives an array only where it writes one: a scalar may be any object."""
+    tensors = {}
+    for i, (x, modes) in enumerate(zip(operands, subscripts.inputs, strict=True)):
+        tensors[i] = np.broadcast_to(x, [extents[m] for m in modes]), modes
+    for step in steps:
+        arguments: list[Any] = []
+        for i in step.inputs:
+            array, modes = tensors.pop(i)
+            arguments += [array, list(modes)]
+        target = d if step is steps[-1] else NUMPY.empty([extents[m] for m in step.modes], d.dtype)
+        NUMPY_EINSUM(*arguments, list(step.modes), out=target, optimize=False)
+        tensors[step.output] = target, step.modes
