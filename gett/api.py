@@ -19,7 +19,7 @@ from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
 from gett.exchange import borrow, gather
 from gett.frontend.parser import Spec, split_arguments
 from gett.frontend.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
-from gett.network import freeze_optimize
+from gett.network import AUTOTUNE, freeze_optimize
 from gett.numpy_route import is_numpys, numpy_contraction
 from gett.plan_cache import plan_cache
 from gett.planning import find_plan, make_plan
@@ -63,8 +63,8 @@ def einsum(
             never gives a permuted order. An `out` keeps its own order.
         casting: NumPy's rule for conversions of operands and of the result into `out`.
         optimize: For more than two operands: what `opt_einsum.contract` or NumPy take; False contracts from left to
-            right. A path must fit any number of operands. `("greedy", n)` limits intermediates to n elements.
-            Intermediates have the dtype of the result.
+            right. A path must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an
+            error. Intermediates have the dtype of the result.
         precision: How products are formed at least: `"ieee"` (default) or, for float32, `"tf32"`, which the CPU has
             no faster way for.
 
@@ -271,6 +271,8 @@ def plan(
         raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
     target = arch or kind.arch(device)
     elsewhere = arch is not None and arch != "cpu" and (kind is NUMPY or arch != kind.arch(device))
+    if elsewhere and isinstance(optimize, str) and optimize == AUTOTUNE:
+        raise OptionError(f"optimize='autotune' measures on the GPU at hand, but arch={arch!r} plans without one")
     alignment = 1 if target == "cpu" else ALIGNMENT_LIMIT
     queue = list(arrays)
 

@@ -18,6 +18,7 @@ from gett.errors import OptionError
 from gett.formatting import format_table, printable
 from gett.frontend.parser import split_arguments
 from gett.frontend.tensors import Casting
+from gett.network import AUTOTUNE
 from gett.planning import drop_plans
 from gett.progress import progress as bar
 from gett.runtime.device import device_facts, require_cupy
@@ -130,6 +131,8 @@ def autotune(
     _, found = split_arguments(subscripts, operands)
     # Shapes alone say nothing of a device; arrays do.
     arch = device_facts().arch if found and all(isinstance(x, tuple) for x in found) else None
+    if isinstance(optimize, str) and optimize == AUTOTUNE:  # what this function does anyway
+        optimize = True
     made = plan(
         subscripts, *operands, out=out, dtype=dtype, order=order, casting=casting, optimize=optimize,
         precision=precision, arch=arch,

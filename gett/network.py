@@ -52,6 +52,9 @@ class SumFirst:
     wide: bool
 
 
+NEVER = SumFirst(math.inf, 0, False)
+
+
 def freeze_optimize(optimize: Any) -> Any:
     """`optimize=` as it stands in a key, where 1 would equal True: checked, with paths and limits as tuples.
 
@@ -149,14 +152,38 @@ def find_steps(
         The steps, and opt_einsum's `PathInfo` of more than two operands, else None.
 
     Raises:
-        OptionError: `optimize` has a bad value, or its path does not fit.
+        OptionError: `optimize` has a bad value, its path does not fit, or its limit cannot be kept.
     """
     path: list[tuple[int, ...]] = [tuple(range(len(terms)))]
     info = None
     if len(terms) > 2:
         path, info = _find_path(terms, output, extents, optimize)
     steps = _expand(terms, output, extents, path, sums)
+    _check_limit(steps, terms, extents, check_optimize(optimize)[1])
     return _order_intermediates(steps, terms, output, memory_order), info
+
+
+def _check_limit(
+    steps: Sequence[PathStep], terms: Sequence[tuple[int, ...]], extents: Sequence[int], limit: int | str | None
+) -> None:
+    """Refuse steps beyond a limit: opt_einsum then asks for many tensors at once, which are taken in pairs here.
+
+    Raises:
+        OptionError: The text says which limit would do.
+    """
+    if limit is None:
+        return
+
+    def size(modes: Sequence[int]) -> int:
+        return math.prod(extents[m] for m in modes)
+
+    most = max(map(size, terms)) if isinstance(limit, str) else limit
+    largest = max((size(s.modes) for s in steps[:-1]), default=0)
+    if largest > most:
+        raise OptionError(
+            f"optimize limits intermediates to {most} elements, but the path found has one of {largest}: raise the "
+            "limit, or give a path"
+        )
 
 
 def _find_path(

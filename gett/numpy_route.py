@@ -26,7 +26,7 @@ from gett.frontend.tensors import (
     promote,
     resolve_precision,
 )
-from gett.network import PathStep, check_optimize, find_steps
+from gett.network import NEVER, PathStep, check_optimize, find_steps
 
 _MAX_MODES = 52  # letters that NumPy's einsum has
 
@@ -94,7 +94,7 @@ def _steps(subscripts: Subscripts, extents: Sequence[int], optimize: Any) -> tup
     if count < 3 or 0 in extents:
         return (PathStep(tuple(range(count)), count, subscripts.output),)
     terms = [tuple(dict.fromkeys(modes)) for modes in subscripts.inputs]
-    return find_steps(terms, subscripts.output, extents, terms, optimize)[0]
+    return find_steps(terms, subscripts.output, extents, terms, optimize, NEVER)[0]  # objects need not distribute
 
 
 def _run_steps(

@@ -279,6 +279,24 @@ def test_limits_on_intermediates(limit):
         np.testing.assert_array_equal(result, np.linalg.multi_dot(operands))
 
 
+def test_a_limit_that_cannot_be_kept_is_an_error():
+    """opt_einsum would take all operands at once; in pairs they have an intermediate beyond the limit."""
+    a = np.ones((10, 10))
+    for limit in (50, 99):
+        with pytest.raises(gett.OptionError, match=rf"to {limit} elements, but the path found has one of 100"):
+            gett.einsum("ab,bc,cd,de->ae", a, a, a, a, optimize=("greedy", limit))
+    for limit in (100, "max_input"):
+        plan = gett.plan("ab,bc,cd,de->ae", a, a, a, a, optimize=("greedy", limit))
+        assert plan.intermediate_bytes <= 2 * 800
+    with pytest.raises(gett.OptionError, match="to 3 elements, but"):
+        gett.einsum("a,b,c->abc", *[np.ones(3)] * 3, optimize=("greedy", "max_input"))
+
+
+def test_autotuning_needs_the_gpu_that_is_planned_for():
+    with pytest.raises(gett.OptionError, match="optimize='autotune' measures on the GPU at hand"):
+        gett.plan("ij,jk", ((3, 3), "f4"), ((3, 3), "f4"), arch="sm_90a", optimize="autotune")
+
+
 def test_a_path_for_one_operand():
     a = integers(3, 4)
     np.testing.assert_array_equal(gett.einsum("ij->ji", a, optimize=[(0,)]), a.T)

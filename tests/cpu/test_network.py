@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.network import SumFirst, find_steps, freeze_optimize
+from gett.network import NEVER, find_steps, freeze_optimize
 from tests.cpu.strategies import Case, contractions, values
 
 RNG = np.random.default_rng(11)
 EXAMPLES = settings(max_examples=40, deadline=None)
-NEVER = SumFirst(float("inf"), 0, False)
 DTYPES = ("bool", "int64", "float64", "complex128")
 
 
