@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import subprocess
 import sys
 import threading
@@ -346,3 +348,10 @@ def test_public_names():
         error = getattr(gett, name)
         if name.endswith("Error"):
             assert issubclass(error, gett.GettError)
+
+
+@pytest.mark.parametrize("name", ["gett.api", "gett.contracting", "gett.array_functions", "gett.contraction_plan"])
+def test_examples_of_docstrings(name):
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted > 0
+    assert not found.failed

@@ -107,6 +107,23 @@ def test_out_in_any_strides(dtype: str) -> None:
     assert torch.equal(a, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "int32"])
+@pytest.mark.parametrize("extent", [7, 1024])
+def test_out_may_overlap_what_is_read(dtype: str, extent: int) -> None:
+    """Element by element in place; through a tensor of its own where elements move; c in part."""
+    a, b = operands("ij,ij", {"i": extent, "j": extent}, dtype)
+    for subscripts, other in (("ij,ij->ij", b), ("ij,j->ij", b[0].clone()), ("ij,ij->ji", b)):
+        wanted = exact(subscripts, a, other)
+        for _ in range(2):  # planned, then from the cache
+            x = a.clone()
+            assert gett.einsum(subscripts, x, other, out=x) is x
+            assert torch.equal(x, wanted)
+    memory = integers("x", {"x": (extent + 1) * extent}, dtype, 5).view(extent + 1, extent)
+    wanted = exact("ij,ij->ij", a, b, minus=-memory[1:].clone())
+    gett.contract("ij,ij->ij", a, b, memory[1:], out=memory[:extent])
+    assert torch.equal(memory[:extent], wanted)
+
+
 @pytest.mark.parametrize("other", ["float16", "float32", "float64", "int8", "int64", "bool", "complex64"])
 def test_promotion_of_bfloat16(other: str) -> None:
     a = integers("ij", {"i": 40, "j": 33}, "bfloat16", 1)
