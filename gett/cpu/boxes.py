@@ -22,7 +22,7 @@ SCRATCH_BYTES = 56 << 20
 GROWN_BYTES = 1 << 20
 #: Nanoseconds of one call of BLAS at most, for Ctrl-C is heard between two calls. Cutting a product of matrices into
 #: panels of this size costs a hundredth of its time, for smaller ones it is more.
-CALL_TIME = 1.5e8
+CALL_TIME = 2e8
 #: How much shorter a call for many products is: it can be cut for nothing, and takes many times as long where BLAS's
 #: threads wait for each other.
 _BATCHES = 8
