@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 # -v makes ptxas report each function's registers and spills in the log; it costs no time.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
-# By itself ptxas gives up registers for more resident blocks, now and then at the price of a few spills. Kernels whose
-# launch bounds end in this macro are then compiled again for one block, which leaves them all registers.
-_BOUNDS = "GETT_MIN_BLOCKS"
-ONE_BLOCK = "--define-macro=GETT_ONE_BLOCK"
+# A kernel with faults is compiled again with this macro, by which `gett/kernels` keep less in registers (common.cuh).
+SPARING = "--define-macro=GETT_SPARING"
+_OWN = '#include "gett/'
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +115,8 @@ def compile_uncached(
         raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{first_errors(outcome.log)}")
     if not allow_spills:
         faults = find_faults(outcome.log) + _silent_faults(outcome.cubin, outcome.log)
-        if faults and ONE_BLOCK not in options and _BOUNDS in text:
-            return compile_uncached(text, arch, headers=headers, options=[*options, ONE_BLOCK], name=name)
+        if faults and SPARING not in options and _OWN in text:
+            return compile_uncached(text, arch, headers=headers, options=[*options, SPARING], name=name)
         if faults:
             raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
     return CompileResult(outcome.cubin, outcome.log)

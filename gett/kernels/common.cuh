@@ -4,15 +4,30 @@
 
 #define GETT_DEVICE __device__ __forceinline__
 
-// Ends the launch bounds of a kernel that is compiled again, with GETT_ONE_BLOCK, if the compiler's own choice of
-// resident blocks makes it spill.
-#ifdef GETT_ONE_BLOCK
+// A kernel that compiles badly, for want of registers, is compiled again with GETT_SPARING: for one block a
+// multiprocessor, and with what is cheap to work out found anew where it is used instead of kept through the main loop,
+// which is not unrolled. Any other kernel's text is the same with and without these macros: GETT_MIN_BLOCKS ends launch
+// bounds, GETT_MAIN_LOOP stands before a main loop, and GETT_ANEW(x) is the number x, of which the compiler does not know
+// that it is what it was before.
+#ifdef GETT_SPARING
 #define GETT_MIN_BLOCKS , 1
+#define GETT_MAIN_LOOP _Pragma("unroll 1")
+#define GETT_ANEW(x) gett::anew(x)
+#define GETT_IS_SPARING true
 #else
 #define GETT_MIN_BLOCKS
+#define GETT_MAIN_LOOP
+#define GETT_ANEW(x) x
+#define GETT_IS_SPARING false
 #endif
 
 namespace gett {
+
+enum Sparing : bool { kSparing = GETT_IS_SPARING };  // no variable, which would be in every cubin
+GETT_DEVICE int anew(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
 typedef unsigned char uint8;
 typedef unsigned short uint16;

@@ -67,6 +67,10 @@ template <class Traits, class Index, bool kIsA> struct Loader {
   template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32 stage, int thread) {
     const Element* base = base_;
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
+    if constexpr (kSparing) {
+      thread = anew(thread);
+      valid_ = anew(valid_);
+    }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       const int v = thread + i * Traits::kThreads;
@@ -89,7 +93,7 @@ template <class Traits, class Index, bool kIsA> struct Loader {
       }
     }
   }
-  GETT_DEVICE void put(char*, int) const {}
+  GETT_DEVICE void put(const Params&, char*, int) const {}
 };
 
 }  // namespace gett

@@ -229,7 +229,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         Acc acc[kMi][kN / 2];
         // A slice may be empty; else the first product overwrites. Zeros also end the life of the tile before, whose
         // registers an epilogue that stores rows needs.
-        if constexpr (Traits::kSplit || Traits::kRowD > 0) {
+        if constexpr (Traits::kSplit || Traits::kRowD > 0 || kSparing) {
 #pragma unroll
           for (int i = 0; i < kMi; ++i)
 #pragma unroll
@@ -238,6 +238,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
         if (part == 0) epilogue.prepare(p, id);
         if constexpr (Traits::kPingPong) named_barrier(kOrder + group, 256);
         int released = -1;
+        GETT_MAIN_LOOP
         for (int kt = first; kt < last; ++kt) {
           barrier_wait(full + stage * 8, phase);
           const uint32 at = tiles + stage * kStageBytes, kept = tiles + kKept + (here.slot() * kKeepTiles + kt) * kKeepPitch;
@@ -268,7 +269,7 @@ template <class Traits, class Index, class Mma> struct Sm90 {
           const long long tiles = (long long)p.tiles_m * p.tiles_n;
           const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
           Acc* const to = p.workspace + slot * (kRows * kN);
-          visit(acc, block, lane, [&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * kN + n); });
+          visit(acc, GETT_ANEW(block), GETT_ANEW(lane), [&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * kN + n); });
         } else {
           epilogue.store(p, id, acc, block, lane, part);
         }

@@ -64,7 +64,7 @@ template <class Traits, class Index> struct Epilogue {
   GETT_DEVICE void prepare(const Params& p, const TileId& id) {
     if constexpr (!Traits::kStoreBox && !Traits::kSplit) {
       sync();  // the previous tile's stores have read the table
-      offsets_.template fill<Index>(p, Index::m_tile(p, id.m), Index::n_tile(p, id.n), thread_, kThreads);
+      offsets_.template fill<Index>(p, Index::m_tile(p, id.m), Index::n_tile(p, id.n), GETT_ANEW(thread_), kThreads);
     }
   }
 
@@ -108,7 +108,7 @@ template <class Traits, class Index> struct Epilogue {
         }
       }
     } else {
-      elements(p, acc, block, lane, 0, WriteD<Acc, Element>());
+      elements(p, acc, GETT_ANEW(block), GETT_ANEW(lane), 0, WriteD<Acc, Element>());
       sync();
       const auto lt = Index::l_tile(p, id.l);
       if constexpr (Traits::kRowD > 0) {
@@ -121,7 +121,7 @@ template <class Traits, class Index> struct Epilogue {
       const typename Traits::ElementC* c = nullptr;
       if constexpr (Traits::kHasC) c = p.c + lt.c;
       const Staging<Traits> staged{reinterpret_cast<const Element*>(base_)};
-      store_tile<Traits, Index>(p, p.d + lt.d, c, offsets_, staged, thread_, kThreads);
+      store_tile<Traits, Index>(p, p.d + lt.d, c, offsets_, staged, GETT_ANEW(thread_), kThreads);
     }
   }
 
@@ -183,6 +183,10 @@ template <class Traits, class Index> struct Epilogue {
   // Visits the fragments' places in the staged tile, `rows` rows further on; padding stays out.
   template <class Visit>
   GETT_DEVICE void walk(const Params& p, Acc (&acc)[kMi][kN / 2], int block, int lane, int rows, const Visit& visit) const {
+    if constexpr (kSparing) {
+      block = anew(block);
+      lane = anew(lane);
+    }
     if constexpr (Traits::kPut == kPutElements) {
       elements(p, acc, block, lane, rows, visit);
     } else {

@@ -35,6 +35,10 @@ template <class Params> struct Walk {
     }
   }
   GETT_DEVICE bool more(const Params& p) const { return t < p.tiles; }
+  // Before `id` is used: where registers are scarce it is found again, and not kept since `open`.
+  GETT_DEVICE void locate(const Params& p) {
+    if constexpr (kSparing) id = locate_tile(p, anew(t));
+  }
   // On to the next k-tile; true where it belongs to another tile.
   GETT_DEVICE bool step(const Params& p) {
     if (++kt < last) return false;
@@ -77,6 +81,7 @@ template <class Traits, class Index> struct GatherProducer {
       const uint32 at = ring + slot * (kRingA + kRingB);
       if (round >= kDepth) {
         if (new_here) {
+          here.locate(p);
           if constexpr (WayA::kGather) {
             here_a = PiecesA::tabulate(p, here.id, table, warp, lane);
             a.plan_stores(table, lane);
@@ -95,6 +100,7 @@ template <class Traits, class Index> struct GatherProducer {
               barrier_wait(empty + bulk_stage * 8, bulk_phase);
               const uint32 bar = full + bulk_stage * 8, to = stages + bulk_stage * stage_bytes;
               barrier_expect(bar, Traits::kTransactionBytes);
+              bulk.locate(p);
               const auto boxes = Index::boxes(p, bulk.id.m, bulk.id.n, bulk.id.l);
               Index::load(p, boxes, bulk.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
               if (++bulk_stage == Traits::kStages) { bulk_stage = 0; bulk_phase ^= 1; }
@@ -123,6 +129,7 @@ template <class Traits, class Index> struct GatherProducer {
       }
       if (ahead.more(p)) {
         if (new_ahead) {
+          ahead.locate(p);
           int* const own = table + kTable;
           if constexpr (WayA::kGather) {
             ahead_a = PiecesA::tabulate(p, ahead.id, own, warp, lane);

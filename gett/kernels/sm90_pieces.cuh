@@ -108,7 +108,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
     }
   }
   template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
-    if constexpr (kEnds) asm volatile("" : "+r"(lane));
+    if constexpr (kEnds || kSparing) asm volatile("" : "+r"(lane));
     static_assert(kLoads <= 32, "a bit each");
     uint32 cut = 0;  // copies of chunks in which the tensor ends
 #pragma unroll

@@ -104,14 +104,15 @@ template <class Traits, class Index, class Mma> struct Tiled {
       if (first + s < last) {
         fetch(load_a, p, table, first + s, base + s * kStageBytes, thread);
         fetch(load_b, p, table, first + s, base + s * kStageBytes + LoadA::kBytes, thread);
-        load_a.put(smem + s * kStageBytes, thread);
-        load_b.put(smem + s * kStageBytes + LoadA::kBytes, thread);
+        load_a.put(p, smem + s * kStageBytes, thread);
+        load_b.put(p, smem + s * kStageBytes + LoadA::kBytes, thread);
       }
       commit_copies();
     }
     if constexpr (!Traits::kSplit) offsets.template fill<Where>(p, rows, nt, thread, Traits::kThreads);
 
     int read = 0, write = Traits::kStages - 1;
+    GETT_MAIN_LOOP
     for (int kt = first; kt < last; ++kt) {
       wait_copies<Traits::kStages - 2>();
       __syncthreads();  // the tile has landed for everybody, and nobody reads the stage that is written next
@@ -133,8 +134,8 @@ template <class Traits, class Index, class Mma> struct Tiled {
         }
       }
       if (more) {
-        load_a.put(smem + write * kStageBytes, thread);
-        load_b.put(smem + write * kStageBytes + LoadA::kBytes, thread);
+        load_a.put(p, smem + write * kStageBytes, thread);
+        load_b.put(p, smem + write * kStageBytes + LoadA::kBytes, thread);
       }
       read = read + 1 == Traits::kStages ? 0 : read + 1;
       write = write + 1 == Traits::kStages ? 0 : write + 1;

@@ -9,6 +9,29 @@
 
 namespace gett {
 
+// Like Vec, but in whole words: single elements of two bytes would have a register each from k-tile to k-tile.
+template <class T, int N> struct Words {
+  static constexpr int kBits = 8 * int(sizeof(T)), kCount = N * kBits / 32;
+  static_assert(kBits < 32 && N * kBits % 32 == 0, "short elements that fill words");
+  struct Elements {
+    Vec<uint32, kCount> words;
+    GETT_DEVICE T operator[](int j) const {
+      union U { typename Raw<sizeof(T)>::type raw; T value; GETT_DEVICE U() {} } u;
+      u.raw = typename Raw<sizeof(T)>::type(words.x[j * kBits / 32] >> j * kBits % 32);
+      return u.value;
+    }
+  };
+  Elements x;
+  static GETT_DEVICE Words zeros() {
+    Words w;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) w.x.words.x[i] = 0;
+    return w;
+  }
+  static GETT_DEVICE Words load(const void* p) { return {{Vec<uint32, kCount>::load(p)}}; }
+  GETT_DEVICE void store(void* p) const { x.words.store(p); }
+};
+
 template <class Traits, class Index, bool kIsA> struct WalkLoader {
   typedef typename Traits::Element Element;
   typedef typename Traits::Params Params;
@@ -23,22 +46,35 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
   static constexpr bool kHoles = Way::kHoles;
   static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;  // k of an access decides at each k-tile
   // A vector whose elements stay neighbours in a row is stored as one; else each element has a place.
-  static constexpr int kApart = Way::kRow ? 1 : kVec, kPlaces = kPer * kApart;
+  static constexpr int kApart = Way::kRow ? 1 : kVec, kPlaces = kSparing ? 1 : kPer * kApart;
   static_assert(kPer <= 32, "too many accesses a thread");
   static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
 
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes
   uint32 valid_;
-  uint32 place_[(kPlaces + 1) / 2];           // element number within the stage, two to a register
+  uint32 place_[(kPlaces + 1) / 2];           // element number within the stage, two to a register; not where sparing
   uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];     // k, or its coordinate along K's ragged dimension
-  Vec<Element, kVec> held_[kPer];
+  enum : bool { kWords = kSparing && kE < 4 && kVec * kE >= 4 };
+  template <bool W, int = 0> struct Pick { typedef Vec<Element, kVec> type; };
+  template <int I> struct Pick<true, I> { typedef Words<Element, kVec> type; };
+  typedef typename Pick<kWords>::type Held;
+  Held held_[kPer];
 
   static GETT_DEVICE MN walk(const Params& p, int i) {
     if constexpr (kIsA) return Index::walk_a(p, i);
     else return Index::walk_b(p, i);
   }
-  GETT_DEVICE uint32 place(int i) const { return i & 1 ? place_[i / 2] >> 16 : place_[i / 2] & 0xffff; }
+  static GETT_DEVICE uint32 place_of(const MN& at) {
+    const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m;
+    return Way::Layout::address(row, column * kE) / kE;
+  }
+  // Of element `j` of this thread's access `i`.
+  GETT_DEVICE uint32 place(const Params& p, int i, int j, int thread) const {
+    if constexpr (kSparing) return place_of(walk(p, (thread + i * Traits::kThreads) * kVec + j));
+    const int q = i * kApart + j;
+    return q & 1 ? place_[q / 2] >> 16 : place_[q / 2] & 0xffff;
+  }
   GETT_DEVICE int k_of(int i) const { return int(i & 1 ? k_[i / 2] >> 16 : k_[i / 2] & 0xffff); }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
@@ -46,16 +82,22 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
     valid_ = 0;
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
+      if constexpr (kWords) {
+        held_[i] = Held::zeros();
+      } else {
 #pragma unroll
-      for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+        for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+      }
       const int v = thread + i * Traits::kThreads;
       const bool in = kEven || v < kTotal;
 #pragma unroll
       for (int j = 0; j < kApart; ++j) {
         const MN at = walk(p, (in ? v : 0) * kVec + j);
-        const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m, q = i * kApart + j;
-        const uint32 to = Way::Layout::address(row, column * kE) / kE;
-        place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
+        if constexpr (!kSparing) {
+          const int q = i * kApart + j;
+          const uint32 to = place_of(at);
+          place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
+        }
         if (j) continue;
         bool ok = in;
         long long from = 0;
@@ -83,6 +125,11 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
   template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32, int) {
     const Element* base = base_;
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
+    if constexpr (kSparing) {
+      valid_ = anew(valid_);
+#pragma unroll
+      for (int i = 0; kNeedK && i < (kPer + 1) / 2; ++i) k_[i] = anew(k_[i]);
+    }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       bool ok = (valid_ >> i) & 1;
@@ -94,25 +141,28 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
       } else if constexpr (Traits::kKRagged) {
         ok = ok && k_of(i) < where.rem;
       }
-      if constexpr (kNeedK) {  // else what was zero stays so
+      if constexpr (kNeedK && kWords) {
+        held_[i] = Held::zeros();
+      } else if constexpr (kNeedK) {  // else what was zero stays so
 #pragma unroll
         for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
       }
-      if (ok) held_[i] = Vec<Element, kVec>::load(from);
+      if (ok) held_[i] = Held::load(from);
     }
   }
 
   // Stores what `fetch` left in registers.
-  GETT_DEVICE void put(char* stage, int thread) const {
+  GETT_DEVICE void put(const Params& p, char* stage, int thread) const {
     Element* const to = reinterpret_cast<Element*>(stage);
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
+      if constexpr (kSparing) thread = anew(thread);  // places are found one access after the other
       if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
       if constexpr (Way::kRow) {
-        held_[i].store(to + place(i));
+        held_[i].store(to + place(p, i, 0, thread));
       } else {
 #pragma unroll
-        for (int j = 0; j < kVec; ++j) to[place(i * kVec + j)] = held_[i].x[j];
+        for (int j = 0; j < kVec; ++j) to[place(p, i, j, thread)] = held_[i].x[j];
       }
     }
   }

@@ -1,0 +1,145 @@
+"""Kernels that the compiler gives too few registers at first: they are compiled again, sparing, and compile well then.
+
+Each contraction here had a poor first candidate: it spilled, or its wgmma were serialised. What a sparing kernel finds
+anew must be what the other keeps: the walk through registers is run on the host both ways.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gett.codegen.render import render_kernel
+from gett.jit import resources
+from gett.jit.compile import SPARING, compile_uncached
+from gett.jit.ptxas import find_faults
+from gett.plan import make_gemm_plan
+from gett.schedule.records import Schedule
+from gett.schedule.select import candidates
+from tests.cases import TILED, Case, Layout, tccg
+from tests.cpu.host_cuda import header, run_host
+
+
+def of(subscripts: str, **extents: int) -> Case:
+    return Case(subscripts, subscripts, extents)
+
+
+# Case, type, whether C is added.
+POOR = (
+    # Gathered, 128 accumulators a thread.
+    (of("jlwte,ftrpl->rfewpj", j=16, l=11, w=11, t=29, e=70, f=38, r=3, p=39), "float16", False),
+    (of("ligr,ialh->argh", l=36, i=14, g=18, r=94, a=8, h=180), "bfloat16", False),
+    # Gathered and turned, one stage: serialised; both; spilling.
+    (of("pjwe,ewvj->vp", p=41, j=31, w=11, e=131, v=215), "float16", False),
+    (of("tor,rdyo->tyd", t=209, o=257, r=27, d=91, y=9), "float16", True),
+    (of("zcbq,jtqb->ctzj", z=39, c=25, b=5, q=67, j=23, t=235), "float16", False),
+    # By tensor map, with C and without.
+    (of("lwy,xkyzi->ikzwlx", l=112, w=8, y=240, x=56, k=4, z=4, i=8), "bfloat16", True),
+    (of("pewr,mqehkr->hkpmwq", p=111, e=3, w=9, r=232, m=2, q=71, h=4, k=5), "bfloat16", False),
+    # Through registers.
+    (of("gojqr,hrxj->ghqox", g=36, o=2, j=128, q=5, r=110, h=38, x=9), "float16", False),
+    (of("gojqr,hrxj->ghqox", g=82, o=6, j=24, q=6, r=22, h=14, x=62), "float16", False),
+)
+
+
+def first(case: Case, dtype: str, with_c: bool) -> str:
+    """Text of the model's first choice."""
+    plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None))
+    return render_kernel(plan, candidates(plan, "sm_90a")[0]).source.text
+
+
+@pytest.mark.parametrize(("case", "dtype", "with_c"), POOR, ids=lambda x: getattr(x, "name", str(x)))
+def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> None:
+    made = compile_uncached(first(case, dtype, with_c), "sm_90a")
+    assert not find_faults(made.log)
+    assert all(needs.local_bytes == 0 for needs in resources(made.cubin).values())
+
+
+def test_good_kernels_are_compiled_once_and_spare_nothing() -> None:
+    text = first(tccg()[0], "float16", False)
+    once = compile_uncached(text, "sm_90a", allow_spills=True).cubin
+    assert compile_uncached(text, "sm_90a").cubin == once
+    assert compile_uncached(text, "sm_90a", options=("--std=c++17", "--ptxas-options=-v", SPARING)).cubin != once
+
+
+PROGRAM = r"""
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+HEADERS
+KERNEL
+template <bool kIsA> void run(const Params& p) {
+  using namespace gett;
+  typedef WalkLoader<TallTile<Traits>, Batched<Traits, Index, (Traits::kBatch > 1)>, kIsA> Load;
+  typedef Batched<Traits, Index, (Traits::kBatch > 1)> Where;
+  static char stage[Load::kBytes];
+  for (int t = 0; t < 2; ++t) {
+    const auto lt = Index::l_tile(p, 0);
+    const auto rows = Where::rows(lt, Index::m_tile(p, t % p.tiles_m));
+    const auto columns = Where::columns(lt, Index::n_tile(p, t % p.tiles_n));
+    for (int thread = 0; thread < Traits::kThreads; ++thread) {
+      Load load;
+      if constexpr (kIsA) load.init(p, p.a + rows.a, rows, thread); else load.init(p, p.b + columns.b, columns, thread);
+      for (int kt = 0; kt < p.k_tiles; ++kt) {  // what a k-tile lacks keeps what was there before
+        load.fetch(p, Index::k_tile(p, kt), 0, thread);
+        load.put(p, stage, thread);
+      }
+    }
+    fwrite(stage, 1, sizeof(stage), stdout);
+  }
+}
+int main() {
+  static Params p;
+  fread(&p, 1, sizeof(p), stdin);
+  static unsigned short memory[1 << 20];
+  for (int i = 0; i < 1 << 20; ++i) memory[i] = i * 40503u >> 3;
+  p.a = p.b = (const Traits::Element*)memory;
+  CALLS
+}
+"""
+
+
+def walks(schedule: Schedule) -> str:
+    """The operands that go through registers."""
+    ways = (("a", schedule.a), ("b", schedule.b))
+    return "".join(name for name, way in ways if way is not None and not way.asynchronous)
+
+
+def walked() -> list[tuple[Case, Schedule]]:
+    """Of schedules that walk operands without a table, one of each kind."""
+    found: dict[tuple[object, ...], tuple[Case, Schedule]] = {}
+    for case in TILED:
+        plan = make_gemm_plan(case.contraction("float16"))
+        if any(s.strides[t] < 0 for g in (plan.l, plan.m, plan.n, plan.k) for s in g for t in (0, 1)):
+            continue
+        for s in candidates(plan, "sm_80"):
+            if s.family != "sm80" or s.k_table or not walks(s) or plan.bytes > 1 << 20:
+                continue
+            ragged = any(d.box > 1 and not s.box_k.divides(i) for i, d in enumerate(s.box_k.dims))
+            kinds = tuple((w.vector, w.major == w.vector_group) for w in (s.a, s.b) if w and not w.asynchronous)
+            found.setdefault((ragged, s.batches > 1, kinds[0][0] > 1, kinds[0][1]), (case, s))
+    return list(found.values())
+
+
+def test_a_sparing_walk_stores_what_the_other_stores(tmp_path: Path) -> None:
+    common = header("common.cuh")
+    anew = common[common.index("#ifdef GETT_SPARING") : common.index("typedef unsigned char")]
+    start, end = common.index("// ---- vectors of elements"), common.index("// ---- shared memory")
+    smem = common[common.index("// A tile in shared memory") :]
+    headers = anew + common[start:end] + smem + header("batch.cuh") + header("walk.cuh")
+    cases = walked()
+    assert len(cases) >= 4
+    assert any(s.batches > 1 for _, s in cases)
+    for number, (case, schedule) in enumerate(cases):
+        kernel = render_kernel(make_gemm_plan(case.contraction("float16")), schedule)
+        text = kernel.source.text
+        text = text[text.index("struct Params") : text.index("typedef gett::Tiled")]
+        calls = "".join(f"run<{str(name == 'a').lower()}>(p);" for name in walks(schedule))
+        body = PROGRAM.replace("HEADERS", headers).replace("KERNEL", text).replace("CALLS", calls)
+        images = []
+        for define in ("", "#define GETT_SPARING\n"):
+            folder = tmp_path / f"{number}{len(define)}"
+            folder.mkdir()
+            images.append(run_host(folder, define + body, kernel.launches[0].params))
+        assert any(images[0]), case.name
+        assert images[0] == images[1], case.name
