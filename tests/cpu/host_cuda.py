@@ -109,13 +109,19 @@ def chunk_header() -> str:
     return text[: first + len(FIRST)] + STUBS + text[pure:]
 
 
-def run_host(tmp: Path, body: str, data: bytes = b"") -> bytes:
-    """Compile a program of prelude, headers and `body` for the host and run it; its output."""
+def sparing_macros() -> str:
+    """What `common.cuh` says of sparing kernels."""
+    text = header("common.cuh")
+    return text[text.index("#ifdef GETT_SPARING") : text.index("typedef unsigned char")] + "}\n"
+
+
+def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False) -> bytes:
+    """Output of a program of prelude, headers and `body`, compiled for the host as a sparing kernel or not."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no compiler for the host")
     source, program = tmp / "program.cpp", tmp / "program"
-    source.write_text(PRELUDE + body)
+    source.write_text("#define GETT_SPARING\n" * sparing + PRELUDE + sparing_macros() + body)
     flags = ["-std=c++17", "-O1", "-w", "-fpermissive", "-fsanitize=address,undefined", "-fno-sanitize=alignment,shift"]
     done = subprocess.run([compiler, *flags, str(source), "-o", str(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]

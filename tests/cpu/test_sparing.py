@@ -123,10 +123,9 @@ def walked() -> list[tuple[Case, Schedule]]:
 
 def test_a_sparing_walk_stores_what_the_other_stores(tmp_path: Path) -> None:
     common = header("common.cuh")
-    anew = common[common.index("#ifdef GETT_SPARING") : common.index("typedef unsigned char")]
     start, end = common.index("// ---- vectors of elements"), common.index("// ---- shared memory")
     smem = common[common.index("// A tile in shared memory") :]
-    headers = anew + common[start:end] + smem + header("batch.cuh") + header("walk.cuh")
+    headers = "namespace gett {\n" + common[start:end] + smem + header("batch.cuh") + header("walk.cuh")
     cases = walked()
     assert len(cases) >= 4
     assert any(s.batches > 1 for _, s in cases)
@@ -137,9 +136,9 @@ def test_a_sparing_walk_stores_what_the_other_stores(tmp_path: Path) -> None:
         calls = "".join(f"run<{str(name == 'a').lower()}>(p);" for name in walks(schedule))
         body = PROGRAM.replace("HEADERS", headers).replace("KERNEL", text).replace("CALLS", calls)
         images = []
-        for define in ("", "#define GETT_SPARING\n"):
-            folder = tmp_path / f"{number}{len(define)}"
+        for sparing in (False, True):
+            folder = tmp_path / f"{number}{sparing}"
             folder.mkdir()
-            images.append(run_host(folder, define + body, kernel.launches[0].params))
+            images.append(run_host(folder, body, kernel.launches[0].params, sparing=sparing))
         assert any(images[0]), case.name
         assert images[0] == images[1], case.name
