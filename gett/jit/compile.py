@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 # -v makes ptxas report each function's registers and spills in the log; it costs no time.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
-# A kernel with faults is compiled again with this macro, by which `gett/kernels` keep less in registers (common.cuh).
+# Macros with which a kernel that has faults is compiled again, one after the other, each where the text has the words
+# beside it (`gett/kernels/common.cuh`). By itself ptxas gives up registers for more resident blocks, now and then at
+# the price of a few spills: launch bounds that end in the first's words then ask for one block. By the second the
+# headers keep less in registers.
+ONE_BLOCK = "--define-macro=GETT_ONE_BLOCK"
 SPARING = "--define-macro=GETT_SPARING"
-_OWN = '#include "gett/'
+_AGAIN = ((ONE_BLOCK, "GETT_MIN_BLOCKS"), (SPARING, '#include "gett/'))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,9 @@ def compile_uncached(
         raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{first_errors(outcome.log)}")
     if not allow_spills:
         faults = find_faults(outcome.log) + _silent_faults(outcome.cubin, outcome.log)
-        if faults and SPARING not in options and _OWN in text:
-            return compile_uncached(text, arch, headers=headers, options=[*options, SPARING], name=name)
+        again = [macro for macro, words in _AGAIN if words in text and macro not in options]
+        if faults and again:
+            return compile_uncached(text, arch, headers=headers, options=[*options, again[0]], name=name)
         if faults:
             raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
     return CompileResult(outcome.cubin, outcome.log)

@@ -4,18 +4,23 @@
 
 #define GETT_DEVICE __device__ __forceinline__
 
-// A kernel that compiles badly, for want of registers, is compiled again with GETT_SPARING: for one block a
-// multiprocessor, and with what is cheap to work out found anew where it is used instead of kept through the main loop,
-// which is not unrolled. Any other kernel's text is the same with and without these macros: GETT_MIN_BLOCKS ends launch
-// bounds, GETT_MAIN_LOOP stands before a main loop, and GETT_ANEW(x) is the number x, of which the compiler does not know
-// that it is what it was before.
-#ifdef GETT_SPARING
+// Ends the launch bounds of a kernel that is compiled again, with GETT_ONE_BLOCK, if the compiler's own choice of
+// resident blocks makes it spill.
+#ifdef GETT_ONE_BLOCK
 #define GETT_MIN_BLOCKS , 1
+#else
+#define GETT_MIN_BLOCKS
+#endif
+
+// A kernel that compiles badly all the same is compiled again with GETT_SPARING: what is cheap to work out is found anew
+// where it is used, not kept through the main loop, and the loop is not unrolled. Any other kernel's text is the same
+// with and without these macros: GETT_MAIN_LOOP stands before a main loop, and GETT_ANEW(x) is the number x, of which the
+// compiler does not know that it is what it was before.
+#ifdef GETT_SPARING
 #define GETT_MAIN_LOOP _Pragma("unroll 1")
 #define GETT_ANEW(x) gett::anew(x)
 #define GETT_IS_SPARING true
 #else
-#define GETT_MIN_BLOCKS
 #define GETT_MAIN_LOOP
 #define GETT_ANEW(x) x
 #define GETT_IS_SPARING false

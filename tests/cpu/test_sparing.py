@@ -12,7 +12,7 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.jit import resources
-from gett.jit.compile import SPARING, compile_uncached
+from gett.jit.compile import OPTIONS, SPARING, compile_uncached
 from gett.jit.ptxas import find_faults
 from gett.plan import make_gemm_plan
 from gett.schedule.records import Schedule
@@ -60,7 +60,7 @@ def test_good_kernels_are_compiled_once_and_spare_nothing() -> None:
     text = first(tccg()[0], "float16", False)
     once = compile_uncached(text, "sm_90a", allow_spills=True).cubin
     assert compile_uncached(text, "sm_90a").cubin == once
-    assert compile_uncached(text, "sm_90a", options=("--std=c++17", "--ptxas-options=-v", SPARING)).cubin != once
+    assert compile_uncached(text, "sm_90a", options=(*OPTIONS, SPARING)).cubin != once
 
 
 PROGRAM = r"""
