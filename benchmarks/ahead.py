@@ -46,27 +46,13 @@ def compile_case(job: Job) -> str:
         GettError: The case cannot be planned or no kernel of it compiles well.
     """
     import gett
-    from gett.codegen.render import render_kernel
-    from gett.errors import PoorKernelError
-    from gett.jit import compile_kernel
-    from gett.runtime.executable import ATTEMPTS
-    from gett.schedule.select import candidates
+    from gett.runtime.compiled import compile_best
 
     facts = ArchFacts(**job.facts)
     shape_a, shape_b, _ = job.case.shapes
     pairs = ((shape_a, job.dtype), (shape_b, job.dtype))
     plan = gett.plan(job.case.einsum, *pairs, precision=job.precision, arch=facts.arch)
-    poor: PoorKernelError | None = None
-    for schedule in candidates(plan.steps[0].gemm, facts.arch, facts)[:ATTEMPTS]:
-        kernel = render_kernel(plan.steps[0].gemm, schedule)
-        try:
-            compile_kernel(kernel.source, kernel.arch)
-        except PoorKernelError as error:  # as in a call: the next one will do
-            poor = error
-            continue
-        return schedule.family
-    assert poor is not None
-    raise poor
+    return compile_best(plan.steps[0].gemm, facts.arch, facts).schedule.family
 
 
 @contextlib.contextmanager

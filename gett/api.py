@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
+from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.checks import check_holds, check_out
 from gett.contraction_plan import ContractionPlan
 from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
@@ -22,7 +22,7 @@ from gett.frontend.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec
 from gett.network import AUTOTUNE, freeze_optimize
 from gett.numpy_route import is_numpys, numpy_contraction
 from gett.plan_cache import plan_cache
-from gett.planning import find_plan, make_plan
+from gett.planning import find_plan, make_plan, resolve
 from gett.steps import PlanRequest, Step
 from gett.torch_arrays import torch_library
 
@@ -197,10 +197,22 @@ def _einsum_cold(
         arch=kind.arch(device),
         device=device,
     )
+    if out is None:
+        refuse_oversized(kind, device, request)
     made = plan_on_device(kind, request, key)
     if out is not None:
         return made.run_into(kind, device, arrays, None, out)
     return made.run(kind, device, arrays)
+
+
+def refuse_oversized(kind: ArrayKind, device: int, request: PlanRequest) -> None:
+    """Refuse a new result that is larger than all of a device's memory, before it is planned and compiled.
+
+    Raises:
+        GettError: The request is at fault; OutOfMemoryError where there is no room.
+    """
+    subscripts, extents, dtype = resolve(request)
+    check_room(kind, device, [extents[m] for m in subscripts.output], dtype)
 
 
 def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None) -> ContractionPlan:

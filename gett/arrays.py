@@ -10,9 +10,11 @@ nor plans.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +52,9 @@ class ArrayKind(Protocol):
 
     def copy(self, target: Any, source: Any) -> None:
         """Write `source`, broadcast and converted without a check, into `target`."""
+
+    def memory(self, device: int) -> int:
+        """Bytes of memory that a device has in all."""
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         """A view with the axes in another order."""
@@ -90,6 +95,9 @@ class NumpyKind:
 
         move(target, np.broadcast_to(source, target.shape))  # in pieces, between which Ctrl-C is heard
 
+    def memory(self, device: int) -> int:
+        return _host_memory()
+
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
 
@@ -128,6 +136,11 @@ class CupyKind:
 
     def copy(self, target: Any, source: Any) -> None:
         target[...] = source  # CuPy converts on assignment, and keeps complex to real an error of ours beforehand
+
+    def memory(self, device: int) -> int:
+        from gett.runtime.device import device_facts
+
+        return device_facts(device).memory_bytes
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
@@ -242,3 +255,22 @@ def out_of_memory(shape: Sequence[int], dtype: np.dtype[Any], where: str) -> Out
         return ShapeError(f"an intermediate has {len(shape)} modes; arrays have at most {MAX_AXES} axes")
     nbytes = math.prod(shape) * dtype.itemsize
     return OutOfMemoryError(f"cannot allocate {nbytes} bytes of {where} memory for an array of shape {tuple(shape)}")
+
+
+def check_room(kind: ArrayKind, device: int, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Refuse a new array that is larger than all of a device's memory.
+
+    Raises:
+        OutOfMemoryError: It is.
+    """
+    if math.prod(shape) * dtype.itemsize > kind.memory(device):
+        raise out_of_memory(shape, dtype, "host" if kind is NUMPY else "device")
+
+
+@cache
+def _host_memory() -> int:
+    """Physical memory, or all that can be addressed where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return sys.maxsize

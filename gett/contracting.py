@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gett.api import plan_on_device
+from gett.api import plan_on_device, refuse_oversized
 from gett.arrays import NUMPY
 from gett.checks import check_factors, check_out, resolve_addend
 from gett.errors import OptionError, SubscriptsError
 from gett.exchange import borrow, gather
-from gett.frontend.build import address_c, resolve_extents
-from gett.frontend.parser import Spec, operand_count, parse, split_arguments
-from gett.frontend.tensors import promote
+from gett.frontend.build import address_c
+from gett.frontend.parser import Spec, operand_count, split_arguments
 from gett.network import freeze_optimize
 from gett.numpy_route import is_numpys, numpy_contraction
+from gett.planning import resolve
 from gett.steps import PlanRequest
 
 
@@ -114,6 +114,8 @@ def _contract_spec(
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)
         c = None
+    if out is None:
+        refuse_oversized(kind, device, request)
     plan = plan_on_device(kind, request)
     alpha, beta = check_factors(alpha, beta, plan.dtype)
     if out is not None:
@@ -124,9 +126,6 @@ def _contract_spec(
 def _without_c(request: PlanRequest) -> PlanRequest:
     """The request for beta = 0: `c` is checked and takes part in the promotion, but is not read."""
     assert request.c is not None
-    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
-    out_shape = None if request.out is None else request.out.shape
-    extents = resolve_extents(subscripts, [t.shape for t in request.operands], out_shape)
+    subscripts, extents, dtype = resolve(request)
     address_c(subscripts.output, request.c, extents)
-    dtype = promote(request.operands, [("c", request.c)], request.out, request.dtype, request.casting)
     return replace(request, c=None, dtype=dtype)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
+from gett.errors import ScheduleError
 from gett.frontend.contraction import Contraction, Operand
 from gett.frontend.tensors import dense_strides
 from gett.plan import A, B, D, GemmPlan, itemsize, make_gemm_plan
@@ -19,6 +20,7 @@ from layouts.modes import Strided
 GROUP_LIMIT = 1 << 30
 # A tile holds at least 64 elements of D or so, and the tiles of a launch, slices of K included, have 32-bit numbers.
 RESULT_LIMIT = 1 << 36
+MOST_PIECES = 4096  # beyond any GPU's memory; what is larger still is refused before it is cut
 _ALIGN = 256  # pieces start at whole multiples of so many elements, so that boxes and vectors stay as they are
 
 
@@ -109,6 +111,9 @@ def _excess(plan: GemmPlan, limit: int, *, summed: bool) -> tuple[tuple[int, ...
     """Modes of the contraction that one launch cannot number together, and how many elements of them it can.
 
     A matrix product numbers each group as a whole; anything else goes through D mode by mode.
+
+    Raises:
+        ScheduleError: No number of launches that is worth trying would do.
     """
     free = (*plan.l, *plan.m, *plan.n)
     bounds: list[tuple[tuple[Strided, ...], int]]
@@ -121,7 +126,14 @@ def _excess(plan: GemmPlan, limit: int, *, summed: bool) -> tuple[tuple[int, ...
     modes, bound = max(bounds, key=lambda x: _volume(x[0]) / x[1])
     if _volume(modes) <= bound:
         return None
-    return tuple(cast(int, m) for s in modes for m in s.labels), bound
+    labels = tuple(cast(int, m) for s in modes for m in s.labels)
+    if _volume(modes) > MOST_PIECES * bound:
+        names = "".join(plan.contraction.names[m] for m in labels)
+        raise ScheduleError(
+            f"{plan.contraction} would take {_volume(modes) // bound} launches of at most {bound} elements along "
+            f"the modes {names!r}; the limit is {MOST_PIECES}"
+        )
+    return labels, bound
 
 
 def _volume(modes: Iterable[Strided]) -> int:

@@ -6,7 +6,6 @@ Owns the sequence of the passes; each pass lives in its own module. Knows no use
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ import numpy as np
 
 from gett.contraction_plan import ContractionPlan
 from gett.cutting import Piece, cut_free, cut_sum, partial_sums
-from gett.errors import DTypeError, OutOfMemoryError
+from gett.errors import DTypeError
 from gett.frontend.build import address, address_c, choose_order, make_contraction, resolve_extents
 from gett.frontend.contraction import Contraction, Operand
 from gett.frontend.parser import Subscripts, parse
@@ -32,12 +31,11 @@ from gett.frontend.tensors import (
     sum_dtype,
 )
 from gett.network import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
-from gett.plan import GemmPlan, itemsize, make_gemm_plan
+from gett.plan import GemmPlan, make_gemm_plan
 from gett.plan_cache import plan_cache
 from gett.progress import on_terminal, progress
 from gett.steps import Executable, PlanRequest, Step
 
-_ADDRESS_SPACE = 1 << 47  # bytes that a program can address on today's 64-bit processors
 _log = logging.getLogger("gett")
 
 
@@ -53,6 +51,19 @@ def find_plan(request: PlanRequest) -> ContractionPlan:
     return plan
 
 
+def resolve(request: PlanRequest) -> tuple[Subscripts, tuple[int, ...], np.dtype[Any]]:
+    """What a request comes to before anything is planned: modes, their extents, and the dtype to compute in.
+
+    Raises:
+        SubscriptsError, ShapeError, DTypeError, OutputError: The request is at fault.
+    """
+    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
+    out_shape = None if request.out is None else request.out.shape
+    extents = resolve_extents(subscripts, [t.shape for t in request.operands], out_shape)
+    named = [] if request.c is None else [("c", request.c)]
+    return subscripts, extents, promote(request.operands, named, request.out, request.dtype, request.casting)
+
+
 def make_plan(request: PlanRequest) -> ContractionPlan:
     """Plan a contraction from descriptions alone.
 
@@ -60,11 +71,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         SubscriptsError, ShapeError, DTypeError, OutputError, PrecisionError, OptionError: The request is at fault.
         ScheduleError, CompileError: No kernel can be made for it.
     """
-    subscripts = parse(request.spec, [len(t.shape) for t in request.operands])
-    out_shape = None if request.out is None else request.out.shape
-    extents = resolve_extents(subscripts, [t.shape for t in request.operands], out_shape)
-    named = [] if request.c is None else [("c", request.c)]
-    dtype = promote(request.operands, named, request.out, request.dtype, request.casting)
+    subscripts, extents, dtype = resolve(request)
     if request.arch == "cpu" and dtype is BFLOAT16:
         raise DTypeError("bfloat16 runs on a GPU only: NumPy has no such dtype; convert the operands to float32")
     precision = resolve_precision(request.precision, dtype)
@@ -190,7 +197,6 @@ def _make_steps(whole: Sequence[tuple[PathStep, Contraction]], operands: int, ar
             steps.append(Step(str(contraction), inputs, output, shape, gemm, offsets=piece.offsets))
 
     for step, contraction in whole:
-        _check_size(contraction)
         inputs, shape, pieces = step.inputs, contraction.shape_d, [Piece(contraction)]
         if arch != "cpu":
             pieces = cut_sum(contraction)
@@ -264,14 +270,6 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool) -> lis
     from gett.tune.recall import build_all
 
     return [*build_all(gemms, arch)]
-
-
-def _check_size(contraction: Contraction) -> None:
-    """Refuse a result that no memory holds before any work is cut into pieces of it."""
-    nbytes = math.prod(contraction.shape_d) * itemsize(contraction.d.dtype)
-    if nbytes >= _ADDRESS_SPACE:
-        name = contraction.spell(contraction.d)
-        raise OutOfMemoryError(f"a result with the modes {name!r} takes {nbytes} bytes, more than addresses reach")
 
 
 def _tune(gemm: GemmPlan, arch: str) -> Executable:

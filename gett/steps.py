@@ -70,7 +70,12 @@ def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
     That holds where nothing is summed and the operand lies as the result does. Of the GPU's kernels, those of the
     family `stream` read all of a place before they write it.
     """
-    if len(steps) != 1 or (steps[0].schedule is not None and steps[0].schedule.family != "stream"):
+    every = tuple(range(len(request.operands)))
+    if (
+        len(steps) != 1
+        or steps[0].inputs != every
+        or (steps[0].schedule is not None and steps[0].schedule.family != "stream")
+    ):
         return (False,) * len(request.operands)
     if request.arch != "cpu" and steps[0].schedule is None:
         return (False,) * len(request.operands)

@@ -177,6 +177,11 @@ class TorchKind:
         else:
             target.fill_(source)
 
+    def memory(self, device: int) -> int:
+        from gett.runtime.device import device_facts
+
+        return device_facts(device).memory_bytes
+
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.permute(tuple(axes))
 

@@ -15,6 +15,8 @@ from gett.cpu.tiles import Part, Tiles
 
 #: Ranges of tiles that a thread takes, one after the other: a late thread holds up the others for one of them.
 _RANGES = 4
+#: Seconds after which a wait is begun anew.
+_LISTEN = 0.1
 
 
 def available_threads() -> int:
@@ -79,31 +81,47 @@ def parallel(tiles: Tiles, work: Callable[[Iterator[Part]], None], threads: int)
         finally:
             _here.failures = ()
 
-    def run_beside(busy: threading.RLock) -> None:
-        with busy:
-            if todo and not failures:
-                run()
-
-    # Thread.join takes a thread for ended once an interrupt has broken the wait for it, so each holds a lock instead.
-    locks = [threading.RLock() for _ in range(min(threads, len(todo)) - 1)]
+    helpers = [_Helper(run, lambda: bool(todo) and not failures) for _ in range(min(threads, len(todo)) - 1)]
     try:
-        for lock in locks:
-            # A copied context hands np.errstate on to the thread.
-            threading.Thread(target=contextvars.copy_context().run, args=(run_beside, lock)).start()
+        for helper in helpers:
+            helper.start()
         run()
     except BaseException as error:
         failures.append(error)
-    for lock in locks:
-        _wait(lock, failures)
+    for helper in helpers:
+        helper.wait(failures)
     if failures:
         raise failures[0]
 
 
-def _wait(lock: threading.RLock, failures: list[BaseException]) -> None:
-    """Wait until its thread gives the lock back; an interrupt tells the thread to stop, and the wait goes on."""
-    while True:
+class _Helper:
+    """A thread that is waited for to its end, whatever interrupts the wait.
+
+    `Thread.join` takes a thread for ended once an interrupt has broken the wait for it.
+    """
+
+    def __init__(self, run: Callable[[], None], is_wanted: Callable[[], bool]) -> None:
+        self._run, self._is_wanted = run, is_wanted
+        self._ended: list[None] = []
+        self._bell = threading.Lock()  # wakes who waits
+        self._bell.acquire()
+        # A copied context hands np.errstate on to the thread.
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._work,))
+        self.start = self._thread.start
+
+    def _work(self) -> None:
         try:
-            with lock:
-                return
-        except BaseException as error:
-            failures.append(error)
+            if self._is_wanted():
+                self._run()
+        finally:
+            self._ended.append(None)
+            self._bell.release()
+
+    def wait(self, failures: list[BaseException]) -> None:
+        """Wait for the end; what interrupts is added to `failures`, which tell the thread to stop."""
+        while not self._ended and self._thread.is_alive():
+            try:
+                # Python hears a signal in the main thread alone, which wakes for it here at the latest.
+                self._bell.acquire(timeout=_LISTEN)
+            except BaseException as error:
+                failures.append(error)

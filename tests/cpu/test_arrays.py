@@ -103,6 +103,7 @@ def cupy(monkeypatch):
 
     kind = arrays.CupyKind(module)
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
+    monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
     monkeypatch.setattr(arrays, "_cupy_kind", kind)
     monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
     monkeypatch.setattr(State, "device", 0)

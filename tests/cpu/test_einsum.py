@@ -414,12 +414,27 @@ def test_results_of_more_axes_than_arrays_have():
     assert gett.einsum(subscripts + "->" + "".join(labels[2:]), half, half).ndim == 64
 
 
-def test_results_beyond_all_memory():
-    """The error comes at once: nothing is cut into pieces first."""
+def test_results_beyond_all_memory(monkeypatch):
+    """The error comes before planning; plans are made whatever the extents, and their calls refuse."""
     wide = np.broadcast_to(1.0, (1 << 20, 1 << 20))
-    for call in (gett.einsum, gett.contract, gett.plan):
-        with pytest.raises(gett.OutOfMemoryError, match="'ijkl' takes 9671406556917033397649408 bytes"):
-            call("ij,kl->ijkl", wide, wide)
+    plan = gett.plan("ij,kl->ijkl", wide, wide)
+    monkeypatch.setattr("gett.api.plan_on_device", None)
+    monkeypatch.setattr("gett.contracting.plan_on_device", None)
+    for call in (lambda: gett.einsum("ij,kl->ijkl", wide, wide), lambda: gett.contract("ij,kl->ijkl", wide, wide)):
+        with pytest.raises(
+            gett.OutOfMemoryError, match="cannot allocate 9671406556917033397649408 bytes of host memory"
+        ):
+            call()
+    with pytest.raises(gett.OutOfMemoryError, match="cannot allocate"):
+        plan(wide, wide)
+
+
+def test_results_beyond_physical_memory_are_not_begun(monkeypatch):
+    """A system that promises more memory than it has would end the program later."""
+    monkeypatch.setattr("gett.arrays._host_memory", lambda: 1 << 20)
+    with pytest.raises(gett.OutOfMemoryError, match=r"cannot allocate 2097152 bytes .* of shape \(512, 512\)"):
+        gett.einsum("i,j->ij", np.ones(512), np.ones(512))
+    assert gett.einsum("i,j->", np.ones(512), np.ones(512)) == 512**2
 
 
 def test_dtypes_that_no_array_here_has():

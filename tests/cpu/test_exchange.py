@@ -134,6 +134,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     kind = arrays.CupyKind(module)
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
+    monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
     monkeypatch.setattr(arrays, "_cupy_kind", kind)
     monkeypatch.setattr(planning, "_build_executables", lambda gemms, *options: [make(gemm) for gemm in gemms])
     gett.plan_cache.clear()

@@ -96,6 +96,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     library = torch_arrays.TorchLibrary(module)
     monkeypatch.setattr(torch_arrays, "_library", library)
     monkeypatch.setattr(torch_arrays.TorchKind, "arch", lambda self, device: "sm_90a")
+    monkeypatch.setattr(torch_arrays.TorchKind, "memory", lambda self, device: 1 << 37)
     monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)])
     gett.plan_cache.clear()
     yield module
