@@ -7,7 +7,6 @@ subscripts and makes no decision about kernels.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,10 +19,10 @@ from gett.checks import check_factors, check_fits, check_out, resolve_addend, sh
 from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
 from gett.exchange import borrow, gather
 from gett.formatting import printable
-from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes, parse_dtype
+from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
 from gett.network import AUTOTUNE
-from gett.plan import itemsize
-from gett.steps import Executable, PlanRequest, Step, own_places
+from gett.running import run_steps
+from gett.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
 from gett.torch_arrays import torch_library
 
 
@@ -45,7 +44,7 @@ class ContractionPlan:
         "_convert",
         "_d",
         "_direct",
-        "_done",
+        "_last_uses",
         "_layouts",
         "_order",
         "_own_place",
@@ -107,8 +106,7 @@ class ContractionPlan:
         self._bound: dict[int, tuple[Executable, ...]] = {}
         if request.device is not None:
             self._bound[request.device] = _executables(steps)
-        last = {i: n for n, step in enumerate(steps) for i in step.inputs}
-        self._done = tuple(tuple(i for i in {*step.inputs} if last[i] == n) for n, step in enumerate(steps))
+        self._last_uses = last_uses(steps)
         self._settled = request.device is not None or request.arch == "cpu"
 
     @property
@@ -129,15 +127,7 @@ class ContractionPlan:
     @property
     def intermediate_bytes(self) -> int:
         """Most memory that intermediates hold at one time; the result does not count."""
-        sizes: dict[int, int] = {}
-        peak = 0
-        for step, done in zip(self.steps, self._done, strict=True):
-            if step.output != self.steps[-1].output:
-                sizes[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
-            peak = max(peak, sum(sizes.values()))
-            for i in done:
-                sizes.pop(i, None)
-        return peak
+        return peak_bytes(self.steps, self._last_uses)
 
     def __str__(self) -> str:
         """The plan as tables: groups, tiles, kernels, bytes, flops; the kernels are compiled where a compiler is."""
@@ -370,7 +360,7 @@ class ContractionPlan:
             if c is not None and kind.describe(c).dtype != self.dtype:
                 c = convert(kind, c, self.dtype)
             if self.steps:
-                self._run_steps(executables, kind, operands, c, d, alpha, beta)
+                run_steps(self.steps, executables, self._last_uses, kind, operands, self.dtype, c, d, alpha, beta)
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d
         if d is not out:
@@ -382,39 +372,6 @@ class ContractionPlan:
         if not self._settled or not self._bound:  # from now on the plan shows what runs here
             self.steps, self._settled = steps, True
         return self._bound.setdefault(device, _executables(steps))
-
-    def _run_steps(
-        self,
-        executables: Sequence[Executable],
-        kind: ArrayKind,
-        operands: Sequence[Any],
-        c: Any,
-        d: Any,
-        alpha: Any,
-        beta: Any,
-    ) -> None:
-        tensors = dict(enumerate(operands))
-        for i, foreign in enumerate(self._convert):
-            if foreign:
-                tensors[i] = None  # converted when it is needed first
-
-        def take(i: int) -> Any:
-            if tensors[i] is None:
-                tensors[i] = convert(kind, operands[i], self.dtype)
-            return tensors[i]
-
-        result = self.steps[-1].output
-        tensors[result] = d
-        for step, execute, done in zip(self.steps, executables, self._done, strict=True):
-            if step.output not in tensors:
-                tensors[step.output] = kind.empty(step.shape, parse_dtype(step.gemm.contraction.d.dtype))
-            second = take(step.inputs[1]) if len(step.inputs) == 2 else None
-            last = step.output == result
-            added, factors = (c, (alpha, beta)) if last else (None, (1, 0))
-            execute(take(step.inputs[0]), second, added, tensors[step.output], *factors)
-            for i in done:  # memory goes as soon as its last consumer was called
-                del tensors[i]
-            del second
 
 
 def _executables(steps: Sequence[Step]) -> tuple[Executable, ...]:

@@ -1,10 +1,11 @@
 """What a plan is asked for and what it consists of: `PlanRequest` and `Step`.
 
-Owns which operands the result may be written over. Knows no arrays, only their descriptions.
+Owns how long tensors live and which operands the result may be written over. Knows no arrays, only their descriptions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from gett.arrays import CPU
 from gett.frontend.contraction import Operand
 from gett.frontend.parser import Spec
 from gett.frontend.tensors import Casting, TensorSpec
-from gett.plan import GemmPlan
+from gett.plan import GemmPlan, itemsize
 from gett.schedule.records import Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.
@@ -62,6 +63,25 @@ class Step:
     schedule: Schedule | None = None
     executable: Executable | None = field(default=None, compare=False, repr=False)
     offsets: tuple[int, ...] = (0, 0, 0, 0)
+
+
+def last_uses(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
+    """For each step the tensors that no later one reads: their memory goes once it was called."""
+    last = {i: n for n, step in enumerate(steps) for i in step.inputs}
+    return tuple(tuple(i for i in {*step.inputs} if last[i] == n) for n, step in enumerate(steps))
+
+
+def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]]) -> int:
+    """Most memory that intermediates hold at one time, from steps and their `last_uses`; the result does not count."""
+    sizes: dict[int, int] = {}
+    peak = 0
+    for step, done in zip(steps, uses, strict=True):
+        if step.output != steps[-1].output:
+            sizes[step.output] = math.prod(step.shape) * itemsize(step.gemm.contraction.d.dtype)
+        peak = max(peak, sum(sizes.values()))
+        for i in done:
+            sizes.pop(i, None)
+    return peak
 
 
 def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:

@@ -26,7 +26,7 @@ LAYERS = [
     "gett.tune",
     "gett.api gett.array_functions gett.arrays gett.autotuning gett.backends gett.checks gett.contracting "
     "gett.contraction_plan gett.cutting gett.exchange gett.explain gett.jax_arrays gett.network gett.numpy_route "
-    "gett.plan_cache gett.plan_record gett.planning gett.steps gett.torch_arrays",
+    "gett.plan_cache gett.plan_record gett.planning gett.running gett.steps gett.torch_arrays",
     "gett",
     "gett.baselines",
     "gett.cli",

@@ -1,0 +1,61 @@
+"""Running the steps of a plan one after the other on arrays.
+
+Owns the intermediates: when each is made, converted and dropped. Knows neither subscripts nor what an executable does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gett.arrays import ArrayKind, convert
+from gett.frontend.tensors import parse_dtype
+from gett.steps import Executable, Step
+
+
+def run_steps(
+    steps: Sequence[Step],
+    executables: Sequence[Executable],
+    uses: Sequence[tuple[int, ...]],
+    kind: ArrayKind,
+    operands: Sequence[Any],
+    dtype: np.dtype[Any],
+    c: Any,
+    d: Any,
+    alpha: Any,
+    beta: Any,
+) -> None:
+    """Call every step's executable.
+
+    Args:
+        steps: At least one; those of the last one's output write `d`.
+        executables: One for each step.
+        uses: `gett.steps.last_uses` of them.
+        kind: Of the arrays.
+        operands: Of any dtype; one of another than `dtype` is converted once, when it is needed first.
+        dtype: dtype of the plan.
+        c: What is added to the result, or None.
+        d: The result, written in place.
+        alpha: Factor of the contraction.
+        beta: Factor of `c`.
+    """
+    result = steps[-1].output
+    tensors: dict[int, Any] = {result: d}
+
+    def take(i: int) -> Any:
+        if i not in tensors:
+            array = operands[i]
+            tensors[i] = array if kind.describe(array).dtype == dtype else convert(kind, array, dtype)
+        return tensors[i]
+
+    for step, execute, done in zip(steps, executables, uses, strict=True):
+        if step.output not in tensors:
+            tensors[step.output] = kind.empty(step.shape, parse_dtype(step.gemm.contraction.d.dtype))
+        second = take(step.inputs[1]) if len(step.inputs) == 2 else None
+        added, factors = (c, (alpha, beta)) if step.output == result else (None, (1, 0))
+        execute(take(step.inputs[0]), second, added, tensors[step.output], *factors)
+        for i in done:  # memory goes as soon as its last consumer was called
+            del tensors[i]
+        del second
