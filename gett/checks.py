@@ -111,21 +111,20 @@ def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
         if not value.is_integer():
             raise DTypeError(f"{name}={value!r} is no integer, the contraction is in {dtype}")
         value = int(value)
-    if not _holds(dtype, value):
-        raise OptionError(f"{name} is beyond the range of {dtype}, in which the contraction is")
+    if dtype.kind in "iu":
+        return _wrapped(value, dtype)
+    try:
+        complex(value)
+    except OverflowError as error:  # an integer beyond float64
+        raise OptionError(f"{name} is beyond the range of {dtype}, in which the contraction is") from error
     return value
 
 
-def _holds(dtype: np.dtype[Any], value: Any) -> bool:
-    """Whether a number lies in a dtype's range; what rounds to infinity does."""
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return bool(limits.min <= value <= limits.max)
-    try:
-        complex(value)
-    except OverflowError:  # an integer beyond float64
-        return False
-    return True
+def _wrapped(value: int, dtype: np.dtype[Any]) -> int:
+    """An integer modulo the dtype's word, as products and sums are."""
+    word = 1 << (8 * dtype.itemsize)
+    value %= word
+    return value - word if dtype.kind == "i" and 2 * value >= word else value
 
 
 def check_fits(

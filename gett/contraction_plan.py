@@ -360,7 +360,19 @@ class ContractionPlan:
             if c is not None and kind.describe(c).dtype != self.dtype:
                 c = convert(kind, c, self.dtype)
             if self.steps:
-                run_steps(self.steps, executables, self._last_uses, kind, operands, self.dtype, c, d, alpha, beta)
+                run_steps(
+                    self.steps,
+                    executables,
+                    self._last_uses,
+                    kind,
+                    operands,
+                    self._convert,
+                    self.dtype,
+                    c,
+                    d,
+                    alpha,
+                    beta,
+                )
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d
         if d is not out:

@@ -234,7 +234,7 @@ def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
 
     distinct = {signature(s.gemm): s.gemm for s in steps}
     with progress(len(distinct), "compiling kernels", on_terminal()) as step:
-        made = side_by_side(lambda gemm: compile_best(gemm, arch), list(distinct.values()), step)
+        made = side_by_side(lambda gemm, by: compile_best(gemm, arch, None, by), list(distinct.values()), step)
     compiled = dict(zip(distinct, made, strict=True))
     return tuple(replace(s, schedule=compiled[signature(s.gemm)].schedule) for s in steps)
 

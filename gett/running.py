@@ -21,6 +21,7 @@ def run_steps(
     uses: Sequence[tuple[int, ...]],
     kind: ArrayKind,
     operands: Sequence[Any],
+    foreign: Sequence[bool],
     dtype: np.dtype[Any],
     c: Any,
     d: Any,
@@ -34,7 +35,8 @@ def run_steps(
         executables: One for each step.
         uses: `gett.steps.last_uses` of them.
         kind: Of the arrays.
-        operands: Of any dtype; one of another than `dtype` is converted once, when it is needed first.
+        operands: Arrays.
+        foreign: For each operand whether it has another dtype than the plan: it is converted when it is needed first.
         dtype: dtype of the plan.
         c: What is added to the result, or None.
         d: The result, written in place.
@@ -47,7 +49,7 @@ def run_steps(
     def take(i: int) -> Any:
         if i not in tensors:
             array = operands[i]
-            tensors[i] = array if kind.describe(array).dtype == dtype else convert(kind, array, dtype)
+            tensors[i] = convert(kind, array, dtype) if foreign[i] else array
         return tensors[i]
 
     for step, execute, done in zip(steps, executables, uses, strict=True):

@@ -6,7 +6,7 @@ Knows the compiler and the cache, and of a kernel only its text and its entries'
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources as package_data
@@ -43,13 +43,20 @@ class CompileResult:
     log: str
 
 
-def compile_kernel(source: KernelSource, arch: str, *, allow_spills: bool = False) -> bytes:
+Compiler = Callable[..., CompileResult]
+"""Called as `compile_uncached` is."""
+
+
+def compile_kernel(
+    source: KernelSource, arch: str, *, allow_spills: bool = False, compiler: Compiler | None = None
+) -> bytes:
     """Return the cubin of `source`, from memory, from disk, or from NVRTC.
 
     Args:
         source: Text and entries.
         arch: Such as `"sm_80"` or `"sm_90a"`.
         allow_spills: Accept a kernel that spills registers or whose tensor-core instructions are serialised.
+        compiler: What compiles where the cache has nothing; default: `compile_uncached`.
 
     Raises:
         CompileError: The compiler rejects the text or the architecture, or made a slow kernel.
@@ -59,7 +66,7 @@ def compile_kernel(source: KernelSource, arch: str, *, allow_spills: bool = Fals
 
     def build() -> bytes:
         name = source.entries[0] if source.entries else "kernel"
-        return compile_uncached(source.text, arch, name=name, allow_spills=allow_spills).cubin
+        return (compiler or compile_uncached)(source.text, arch, name=name, allow_spills=allow_spills).cubin
 
     return kernel_cache().get_or_build(key, build)
 

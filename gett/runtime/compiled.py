@@ -6,12 +6,14 @@ plans side by side. Knows neither devices nor arrays.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gett.codegen.records import Kernel
 from gett.errors import PoorKernelError
@@ -19,6 +21,9 @@ from gett.plan import GemmPlan
 from gett.progress import Step
 from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Schedule
+
+if TYPE_CHECKING:
+    from gett.jit.compile import Compiler
 
 ATTEMPTS = 8  # candidates whose registers may turn out too few before one compiles well
 
@@ -46,8 +51,10 @@ class CompiledKernel:
     measured: tuple[float, int] | None = None
 
 
-def compile_schedule(plan: GemmPlan, schedule: Schedule, *, allow_spills: bool = False) -> CompiledKernel:
-    """The kernel of one schedule.
+def compile_schedule(
+    plan: GemmPlan, schedule: Schedule, *, allow_spills: bool = False, compiler: Compiler | None = None
+) -> CompiledKernel:
+    """The kernel of one schedule; `compiler` as `gett.jit.compile.compile_kernel` takes it.
 
     Raises:
         PoorKernelError: It spills registers or serialises tensor-core instructions, and may not.
@@ -60,18 +67,21 @@ def compile_schedule(plan: GemmPlan, schedule: Schedule, *, allow_spills: bool =
     from gett.jit.compile import compile_kernel
 
     kernel = render_kernel(plan, schedule)
-    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills)
+    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compiler)
     _log.debug("compiled %s, %s %s", plan.contraction, schedule.family, schedule.block)
     return CompiledKernel(schedule, kernel, cubin, allow_spills)
 
 
-def compile_best(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> CompiledKernel:
+def compile_best(
+    plan: GemmPlan, arch: str, facts: ArchFacts | None = None, compiler: Compiler | None = None
+) -> CompiledKernel:
     """The kernel of the most promising schedule that compiles well.
 
     Args:
         plan: What to compute.
         arch: Such as `"sm_90a"`.
         facts: Of the GPU at hand; the architecture's nominal ones by default.
+        compiler: As `gett.jit.compile.compile_kernel` takes it.
 
     Raises:
         ScheduleError: No schedule meets the hard limits.
@@ -83,34 +93,38 @@ def compile_best(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> C
     choices = candidates(plan, arch, facts)
     for number, choice in enumerate(choices[:ATTEMPTS], 1):
         try:
-            return compile_schedule(plan, choice)
+            return compile_schedule(plan, choice, compiler=compiler)
         except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
             kernel = f"{choice.family} {choice.block}"
             _log.info("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
     # Nothing compiles well: the most promising one still computes, only slower.
     _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
-    return compile_schedule(plan, choices[0], allow_spills=True)
+    return compile_schedule(plan, choices[0], allow_spills=True, compiler=compiler)
 
 
-def side_by_side(make: Callable[[_Task], _Made], tasks: Sequence[_Task], step: Step) -> list[_Made]:
+def side_by_side(make: Callable[[_Task, Compiler | None], _Made], tasks: Sequence[_Task], step: Step) -> list[_Made]:
     """What a function that compiles makes of each task, in their order.
 
-    It runs on all processors, since compilers do not hold the interpreter's lock. The first error is raised; what has
-    not begun by then is left.
+    It runs on all processors. The first error is raised; what has not begun by then is left.
 
     Args:
-        make: The function.
+        make: The function, of a task and of what compiles.
         tasks: Its arguments.
         step: Told of each that is done.
     """
+    from gett.jit.workers import WORTH, workers
+
+    count = max(1, min(len(tasks), os.cpu_count() or 1))
     if len(tasks) == 1:
-        return [make(tasks[0])]
+        return [make(tasks[0], None)]
     made: list[_Made] = []
-    pool = ThreadPoolExecutor(max(1, min(len(tasks), os.cpu_count() or 1)))
-    try:
-        for done in pool.map(make, tasks):
-            made.append(done)
-            step("")
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pool = ThreadPoolExecutor(count)
+    with workers(count) if len(tasks) >= WORTH and count > 1 else nullcontext() as processes:
+        compiler = None if processes is None else processes.compile
+        try:
+            for done in pool.map(make, tasks, itertools.repeat(compiler)):
+                made.append(done)
+                step("")
+        finally:
+            pool.shutdown(cancel_futures=True)
     return made

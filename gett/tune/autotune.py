@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
 from gett.plan import GemmPlan
@@ -21,6 +21,9 @@ from gett.schedule.records import Schedule
 from gett.tune.measure import Bench, Run
 from gett.tune.recall import remember
 from gett.tune.store import plan_key
+
+if TYPE_CHECKING:
+    from gett.jit.compile import Compiler
 
 CANDIDATES = 12
 REPEAT = 20
@@ -168,9 +171,9 @@ def compile_all(
 ) -> list[tuple[Schedule, CompiledKernel | GettError]]:
     """Each schedule with its kernel, or with the error that says why there is none."""
 
-    def compile_one(schedule: Schedule) -> CompiledKernel | GettError:
+    def compile_one(schedule: Schedule, compiler: Compiler | None) -> CompiledKernel | GettError:
         try:
-            return compile_schedule(plan, schedule)
+            return compile_schedule(plan, schedule, compiler=compiler)
         except (ScheduleError, CompileError) as error:
             return error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gett.errors import GettError
 from gett.jit.diskcache import kernel_cache
@@ -17,6 +18,9 @@ from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable, check_arch, load_executable
 from gett.tune.store import Entry, plan_key, schedule_store, signature
+
+if TYPE_CHECKING:
+    from gett.jit.compile import Compiler
 
 _log = logging.getLogger("gett")
 
@@ -62,11 +66,11 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None) -> list[GpuExe
             if compiled[name] is None:
                 missing[name] = plan, key, entry
 
-    def compile_one(task: tuple[GemmPlan, bytes | None, Entry | None]) -> CompiledKernel:
+    def compile_one(task: tuple[GemmPlan, bytes | None, Entry | None], compiler: Compiler | None) -> CompiledKernel:
         plan, key, entry = task
         made = None if entry is None else _recompiled(entry)
         if made is None:
-            made = compile_best(plan, arch, facts.planning if known else None)
+            made = compile_best(plan, arch, facts.planning if known else None, compiler)
             if key is not None:
                 remember(key, made)
         return made

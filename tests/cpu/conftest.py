@@ -26,7 +26,7 @@ def fake_gpu(monkeypatch, tmp_path):
     driver = FakeDriver(16)
     compiled = []
 
-    def compile_kernel(source, arch, **options):
+    def compile_kernel(source, arch, *, compiler=None, **options):
         compiled.append(source)
         return gett.jit.kernel_cache().get_or_build(
             gett.jit.compile.kernel_key(source, arch, **options), lambda: f"cubin of {hash(source)}".encode()

@@ -83,7 +83,7 @@ def test_a_contraction_whose_first_kernel_was_poor():
 def test_where_every_candidate_is_poor_the_first_runs(fake_gpu, monkeypatch, caplog):
     real = gett.jit.compile.compile_kernel
 
-    def compile_kernel(source, arch, *, allow_spills=False):
+    def compile_kernel(source, arch, *, allow_spills=False, **options):
         if not allow_spills:
             raise PoorKernelError("it spills")
         return real(source, arch, allow_spills=True)
@@ -119,7 +119,7 @@ def test_the_first_error_ends_it_and_nothing_new_begins(monkeypatch):
     monkeypatch.setattr(gett.runtime.compiled.os, "cpu_count", lambda: 1)
     begun = []
 
-    def make(task):
+    def make(task, compiler):
         begun.append(task)
         raise CompileError(f"task {task}")
 

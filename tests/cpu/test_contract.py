@@ -138,16 +138,23 @@ def test_contract_takes_the_interleaved_form():
 
 def test_factors_are_within_the_dtypes_range():
     a = integers(3, 3)
-    small, plan = integers(3, 3, dtype="int8"), gett.plan("ij,jk", ((3, 3), "u1"), ((3, 3), "u1"))
     for call in (
         lambda: gett.contract("ij,jk", a, a, alpha=10**400),
         lambda: gett.contract("ij,jk", a, a, a, beta=10**400),
         lambda: gett.plan("ij,jk", a, a)(a, a, alpha=10**400),
-        lambda: gett.contract("ij,jk", small, small, alpha=128),
-        lambda: plan(np.ones((3, 3), "u1"), np.ones((3, 3), "u1"), alpha=256),
-        lambda: plan(np.ones((3, 3), "u1"), np.ones((3, 3), "u1"), alpha=-1),
     ):
         with pytest.raises(gett.OptionError, match=r"(alpha|beta) is beyond the range of"):
             call()
     np.testing.assert_array_equal(gett.plan("ij,jk", a, a)(a, a, alpha=-3), -3 * a @ a)
     np.testing.assert_array_equal(gett.plan("ij,jk", a, a)(a, a, alpha=1000), 1000 * a @ a)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint64"])
+def test_factors_of_integers_wrap_as_products_do(dtype):
+    a = integers(3, 3, dtype="int64").astype(dtype)
+    plan = gett.plan("ij,jk", a, a)
+    for factor in (128, 256, 300, -1, -129, 2**31, 2**64 + 3, 10**400):
+        wanted = ((a.astype(object) @ a.astype(object)) * factor + a.astype(object) * (factor + 1)) % 2**64
+        wanted = wanted.astype("uint64").astype(dtype)
+        np.testing.assert_array_equal(gett.contract("ij,jk", a, a, a, alpha=factor, beta=factor + 1), wanted)
+        np.testing.assert_array_equal(plan(a, a, c=a, alpha=factor, beta=factor + 1), wanted)

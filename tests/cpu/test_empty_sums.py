@@ -146,7 +146,7 @@ def test_c_is_not_read_where_beta_is_zero() -> None:
     c = np.full((2, 3), np.nan)
     np.testing.assert_array_equal(gett.contract("ij,jk->ik", np.ones((2, 0)), np.ones((0, 3)), c, beta=0), 0)
     plan = gett.plan("ij,jk,kl->il", np.ones((2, 0)), np.ones((0, 3)), np.ones((3, 3)), c=c)
-    np.testing.assert_array_equal(plan(np.ones((2, 0)), np.ones((0, 3)), np.ones((3, 3)), c=c), 0)
+    np.testing.assert_array_equal(plan(np.ones((2, 0)), np.ones((0, 3)), np.ones((3, 3)), c=c, beta=0), 0)
 
 
 def test_steps_of_empty_sums_and_of_empty_results() -> None:

@@ -236,7 +236,7 @@ def test_importing_gett_does_not_load_the_tuner():
 def test_where_nothing_compiles_well_autotune_runs_what_einsum_runs(bench, monkeypatch):
     real = gett.jit.compile_kernel
 
-    def compile_kernel(source, arch, *, allow_spills=False):
+    def compile_kernel(source, arch, *, allow_spills=False, **options):
         if not allow_spills:
             raise PoorKernelError("spills")
         return real(source, arch, allow_spills=True)

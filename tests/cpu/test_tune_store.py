@@ -235,7 +235,7 @@ def test_a_spilling_candidate_is_met_once(fake_gpu, monkeypatch):
 def test_where_every_candidate_spills_that_is_remembered_too(fake_gpu, monkeypatch):
     real, asked = gett.jit.compile_kernel, []
 
-    def compile_kernel(source, arch, *, allow_spills=False):
+    def compile_kernel(source, arch, *, allow_spills=False, **options):
         asked.append(source)
         if not allow_spills:
             raise PoorKernelError("spills")
