@@ -133,9 +133,7 @@ class ContractionPlan:
         """The plan as tables: groups, tiles, kernels, bytes, flops; the kernels are compiled where a compiler is."""
         from gett.explain import explain
 
-        with contextlib.suppress(MissingPackageError, CompileError):
-            self.compile()
-        return explain(self)
+        return explain(self.settle())
 
     def __repr__(self) -> str:
         return f"<ContractionPlan {printable(self.subscripts)} on {self.arch}, {len(self.steps)} steps>"
@@ -164,6 +162,12 @@ class ContractionPlan:
 
             self.steps = compile_steps(self.steps, self.arch)
             self._settled = True
+        return self
+
+    def settle(self) -> ContractionPlan:
+        """`compile` where this machine has a compiler that knows the architecture; else the first choices stand."""
+        with contextlib.suppress(MissingPackageError, CompileError):
+            self.compile()
         return self
 
     def __call__(self, *operands: Any, c: Any = None, out: Any = None, alpha: Any = 1, beta: Any = None) -> Any:

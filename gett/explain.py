@@ -64,11 +64,18 @@ def explain(plan: ContractionPlan, *, detail: bool = False) -> str:
     head += explain_path(plan.path_info, whole=whole)
     sections = [printable("\n".join(head)), "\n".join(_costliest(steps))]
     if whole:
-        titles = (f"step {number} of {len(steps)}: {step.name}" for number, step in enumerate(steps, 1))
-        sections += [_explain_step(step, title) for step, title in zip(steps, titles, strict=True)]
+        sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
     else:
         sections.append("  every step in full: gett.explain.explain(plan, detail=True), gett explain --detail")
     return "\n\n".join(sections)
+
+
+def _title(steps: Sequence[Step], number: int) -> str:
+    """How the section of a step begins; what is too large for one launch says which share of its result it writes."""
+    step = steps[number]
+    title = f"step {number + 1} of {len(steps)}: {step.name}"
+    shares = [i for i, other in enumerate(steps) if other.output == step.output]
+    return title if len(shares) == 1 else f"{title}, launch {shares.index(number) + 1} of {len(shares)}"
 
 
 def _explain_step(step: Step, title: str) -> str:

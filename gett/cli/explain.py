@@ -35,7 +35,7 @@ def run_explain(
     plan = gett.plan(
         problem.subscripts, *specs, precision=precision, optimize=optimize, order=order,
         arch=arch or find_place(None).arch,
-    )  # fmt: skip
+    ).settle()  # fmt: skip
     if form == "json":
         print(json.dumps(plan_record(plan), allow_nan=False))
     else:

@@ -143,3 +143,15 @@ def test_pieces_run_at_their_addresses(monkeypatch):
         step.executable(*at_zero[:2], None, at_zero[3], 1, 0)
     half = (BIG // 2) * 4 * itemsize("float16")
     assert calls == [(1000, 2000, None, 4000), (1000 + half, 2000, None, 4000 + half)]
+
+
+def test_the_text_of_a_plan_counts_launches():
+    plan = gett.plan("ai,ij->aj", ((BIG, 4), "float16"), ((4, 4), "float16"), arch="sm_90a")
+    assert "step 1 of 2: ai,ij->aj, launch 1 of 2" in str(plan)
+    assert "launch 2 of 2" in str(plan)
+
+
+def test_a_contraction_that_would_take_too_many_launches_is_refused():
+    with pytest.raises(gett.ScheduleError, match=r"would take 1048576 launches .* the modes 'a'; the limit is 4096"):
+        gett.plan("ab->ba", ((1 << 50, 2), "int8"), arch="sm_90a")
+    assert gett.plan("ab->ba", ((1 << 50, 2), "int8")).steps
