@@ -197,33 +197,35 @@ def _einsum_cold(
         arch=kind.arch(device),
         device=device,
     )
-    if out is None:
-        refuse_oversized(kind, device, request)
-    made = plan_on_device(kind, request, key)
+    made = plan_on_device(kind, request, key, runs=True)
     if out is not None:
         return made.run_into(kind, device, arrays, None, out)
     return made.run(kind, device, arrays)
 
 
-def refuse_oversized(kind: ArrayKind, device: int, request: PlanRequest) -> None:
-    """Refuse a new result that is larger than all of a device's memory, before it is planned and compiled.
+def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, runs: bool = False) -> ContractionPlan:
+    """Plan while the device that the arrays live on is current, since executables bind to that.
 
-    Raises:
-        GettError: The request is at fault; OutOfMemoryError where there is no room.
+    Args:
+        kind: Of the arrays.
+        request: What is asked for.
+        key: Where the plan is kept, instead of under the request.
+        runs: Whether the plan is made for a call, which a result without room ends before it is planned and compiled.
     """
-    subscripts, extents, dtype = resolve(request)
-    check_room(kind, device, [extents[m] for m in subscripts.output], dtype)
-
-
-def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None) -> ContractionPlan:
-    """Plan while the device that the arrays live on is current, since executables bind to that."""
     context = None if request.device is None else kind.on(request.device)
     if context is not None:
         with context:
-            return plan_on_device(kind, request, key)
+            return plan_on_device(kind, request, key, runs=runs)
+
+    def make(request: PlanRequest) -> ContractionPlan:
+        if runs and request.out is None and request.device is not None:
+            subscripts, extents, dtype = resolve(request)
+            check_room(kind, request.device, [extents[m] for m in subscripts.output], dtype)
+        return make_plan(request)
+
     if key is None:
-        return find_plan(request)
-    made: ContractionPlan = plan_cache.put(key, make_plan(request))
+        return find_plan(request, make)
+    made: ContractionPlan = plan_cache.put(key, make(request))
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.api import plan_on_device, refuse_oversized
+from gett.api import plan_on_device
 from gett.arrays import NUMPY
 from gett.checks import check_factors, check_out, resolve_addend
 from gett.errors import OptionError, SubscriptsError
@@ -114,9 +114,7 @@ def _contract_spec(
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)
         c = None
-    if out is None:
-        refuse_oversized(kind, device, request)
-    plan = plan_on_device(kind, request)
+    plan = plan_on_device(kind, request, runs=True)
     alpha, beta = check_factors(alpha, beta, plan.dtype)
     if out is not None:
         return plan.run_into(kind, device, arrays, c, out, alpha, beta)

@@ -6,7 +6,7 @@ Owns the sequence of the passes; each pass lives in its own module. Knows no use
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,19 +34,21 @@ from gett.network import AUTOTUNE, PathStep, SumFirst, check_optimize, find_step
 from gett.plan import GemmPlan, make_gemm_plan
 from gett.plan_cache import plan_cache
 from gett.progress import on_terminal, progress
+from gett.schedule.records import Schedule
 from gett.steps import Executable, PlanRequest, Step
 
 _log = logging.getLogger("gett")
 
 
-def find_plan(request: PlanRequest) -> ContractionPlan:
-    """The plan of a request, from the plan cache where it is there."""
+def find_plan(request: PlanRequest, make: Callable[[PlanRequest], ContractionPlan] | None = None) -> ContractionPlan:
+    """The plan of a request, from the plan cache where it is there; else what `make` makes, by default `make_plan`."""
+    make = make or make_plan
     try:
         found = plan_cache.get(request)
     except TypeError:  # a path function that cannot be hashed, or a bad option, which planning names
-        return make_plan(request)
+        return make(request)
     if found is None:
-        found = plan_cache.put(request, make_plan(request))
+        found = plan_cache.put(request, make(request))
     plan: ContractionPlan = found
     return plan
 
@@ -213,13 +215,10 @@ def _make_steps(whole: Sequence[tuple[PathStep, Contraction]], operands: int, ar
 
 
 def _choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
-    """Steps with the model's first choices; steps that are alike share one."""
+    """Steps with the model's first choices."""
     from gett.schedule.select import select_schedule
-    from gett.tune.store import signature
 
-    distinct = {signature(s.gemm): s.gemm for s in steps}
-    chosen = {key: select_schedule(gemm, arch) for key, gemm in distinct.items()}
-    return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
+    return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch) for gemm in gemms])
 
 
 def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
@@ -230,13 +229,24 @@ def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
         ScheduleError, CompileError: No kernel can be made.
     """
     from gett.runtime.compiled import compile_best, side_by_side
+
+    def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
+        with progress(len(gemms), "compiling kernels", on_terminal()) as step:
+            made = side_by_side(lambda gemm, by: compile_best(gemm, arch, None, by), gemms, step)
+        return [kernel.schedule for kernel in made]
+
+    return _with_schedules(steps, compiled)
+
+
+def _with_schedules(
+    steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
+) -> tuple[Step, ...]:
+    """Steps with the schedules that are chosen for those of them that differ."""
     from gett.tune.store import signature
 
     distinct = {signature(s.gemm): s.gemm for s in steps}
-    with progress(len(distinct), "compiling kernels", on_terminal()) as step:
-        made = side_by_side(lambda gemm, by: compile_best(gemm, arch, None, by), list(distinct.values()), step)
-    compiled = dict(zip(distinct, made, strict=True))
-    return tuple(replace(s, schedule=compiled[signature(s.gemm)].schedule) for s in steps)
+    chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
+    return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
 
 
 def bind_steps(steps: Sequence[Step], arch: str, tuned: bool) -> tuple[Step, ...]:
