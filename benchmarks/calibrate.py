@@ -196,7 +196,7 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
 
 def machine_table(figures: dict[str, Any], facts: Any) -> list[str]:
     """What the machine does beside what the model assumes."""
-    from gett.schedule.cost import LAUNCH_US
+    from gett.schedule.cost_tiled import LAUNCH_US
     from layouts.access import COPY, run_bandwidth
 
     nominal = facts.planning

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from gett.plan import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost import joined
+from gett.schedule.cost_tiled import joined
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from layouts.access import contiguous_run
 from layouts.box import Box

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
-from gett.schedule.cost import LAUNCH_US, Estimate
 from gett.schedule.cost_copies import L2_BYTES_PER_CLOCK
 from gett.schedule.cost_sm90 import FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, splits
 from gett.schedule.cost_staging import ELEMENT_SLOTS, Staging
+from gett.schedule.cost_tiled import LAUNCH_US, Estimate
 from gett.schedule.records import Gather
 from gett.schedule.rows import row_clocks, row_length
 from gett.schedule.sm90_shape import Sm90Shape

@@ -12,9 +12,9 @@ from functools import cached_property
 from gett.plan import A, B, C, D, GemmPlan
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import CLUSTERS, cluster_tiles
-from gett.schedule.cost import LAUNCH_US, Estimate, joined
 from gett.schedule.cost_copies import LINE
 from gett.schedule.cost_staging import Staging, StagingModel
+from gett.schedule.cost_tiled import LAUNCH_US, Estimate, joined
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box

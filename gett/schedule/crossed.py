@@ -15,8 +15,8 @@ from gett.plan import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import cluster_tiles
-from gett.schedule.cost import LAUNCH_US
 from gett.schedule.cost_sm90 import FILL_US
+from gett.schedule.cost_tiled import LAUNCH_US
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import BulkMove, Crossed, Schedule, WarpRoles
 from gett.schedule.room import ALIGN, store_bytes, up

@@ -16,8 +16,8 @@ from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import traffic_us
 from gett.schedule.cost_gather import SINGLE, GatherModel, GatherShape, ring_bytes, warp_pieces
+from gett.schedule.cost_tiled import traffic_us
 from gett.schedule.realize import exchange
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.room import ALIGN, store_bytes, up

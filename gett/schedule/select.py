@@ -10,7 +10,7 @@ from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import Costs, Estimate, estimate, traffic_us
+from gett.schedule.cost_tiled import Costs, Estimate, estimate, traffic_us
 from gett.schedule.crossed import crossed_candidates
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Access, Batch, Schedule

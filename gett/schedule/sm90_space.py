@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from gett.plan import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
-from gett.schedule.cost import traffic_us
 from gett.schedule.cost_sm90 import Sm90Model
+from gett.schedule.cost_tiled import traffic_us
 from gett.schedule.records import Split
 from gett.schedule.room import up
 from gett.schedule.sm90_shape import Roles, Side

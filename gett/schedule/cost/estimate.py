@@ -1,0 +1,79 @@
+"""What every cost model gives and shares: the estimate, traffic at copy speed, slices of K and the time they add."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from layouts.access import contiguous_run, run_alignment, run_cost
+from layouts.box import Box, TileDim
+from layouts.modes import Strided
+
+LAUNCH_US = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Time in microseconds, what bounds it, and the split of K that gives it."""
+
+    us: float
+    bound: str
+    split_k: int
+
+
+def fastest(estimates: Iterable[Estimate]) -> Estimate:
+    """The least time; of equals the first."""
+    return min(estimates, key=lambda e: e.us)
+
+
+def traffic_us(plan: GemmPlan, facts: ArchFacts) -> dict[int, float]:
+    """Microseconds that A, B and D each take of device memory at copy speed."""
+    c = plan.contraction
+    volumes = {A: (plan.l, plan.m, plan.k), B: (plan.l, plan.n, plan.k), D: (plan.l, plan.m, plan.n)}
+    return {
+        t: math.prod(s.extent for g in groups for s in g)
+        * itemsize(c.d.dtype if t == D else c.dtype)
+        / facts.dram_tbps
+        * 1e-6
+        for t, groups in volumes.items()
+    }
+
+
+def joined(first: Box, second: Box) -> Box:
+    """Two groups' boxes as one, for a tensor that has modes in both."""
+    shift = len(first.extents)
+    dims = tuple(TileDim(tuple(m + shift for m in d.modes), d.box) for d in second.dims)
+    return Box(first.extents + second.extents, first.dims + dims)
+
+
+def traffic_cost(modes: tuple[Strided, ...], box: Box, tensor: int, size: int, store: bool) -> float:
+    """Relative cost of a tensor's bytes under a box over all its tiled modes."""
+    strides = tuple(s.strides[tensor] for s in modes)
+    run = contiguous_run(box, strides, size)
+    return run_cost(run, store=store, start_alignment=run_alignment(box, strides, run))
+
+
+def even_splits(wishes: Iterable[int], k_tiles: int) -> list[int]:
+    """Slices of K, 1 among them, such that no slice of equal length is empty."""
+    return sorted({1, *(-(-k_tiles // -(-k_tiles // max(1, wish))) for wish in wishes)})
+
+
+def wgmma_splits(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
+    """How many slices of K are tried where one block a multiprocessor runs."""
+    if tiles * 2 > sm_count or k_tiles < 8:
+        return [1]
+    return even_splits((min(t // tiles, k_tiles // 4) for t in (sm_count // 2, sm_count, 2 * sm_count)), k_tiles)
+
+
+def split_us(blocks: int, outputs: int, facts: ArchFacts) -> float:
+    """Microseconds that adding up slices takes: another launch, and partial sums through L2.
+
+    Args:
+        blocks: Tiles of all slices.
+        outputs: Elements of a tile.
+        facts: Of the GPU.
+    """
+    return LAUNCH_US + 2.0 * blocks * outputs * 4 / facts.l2_tbps * 1e-6

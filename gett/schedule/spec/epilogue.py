@@ -1,0 +1,144 @@
+"""Epilogues: how accumulators become D, and where C comes from. What is computed on the way is the contraction's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layouts.tma import TmaMap
+
+
+@dataclass(frozen=True, slots=True)
+class R2SCopy:
+    """How accumulators are copied from registers to the staged tile.
+
+    Attributes:
+        kind: `"scalar"`: element by element; `"stsm"`, `"stsm_t"`: by stmatrix, as it is or transposed; `"vec_n"`,
+            `"vec_m"`: in vectors of neighbours along N (columns of a thread) or along M (its blocks of 64 rows).
+        vector: Elements written at once.
+        rows: Rows of M's box that stay together in a block of 64; the block's pieces of so many rows are as far apart
+            as a warpgroup has blocks. 64 where blocks are whole.
+    """
+
+    kind: str = "scalar"
+    vector: int = 1
+    rows: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTile:
+    """A tile of D in shared memory, in D's order.
+
+    Attributes:
+        m, n: Elements between neighbours along each dimension of the boxes of M and N (0 where the box is 1).
+        elements: Room for the tile, gaps included.
+        copy: How accumulators get there.
+        conflicts: How often one store of a fragment is served.
+        row: Elements of one row of a store by tensor map, 0 where it is D's whole run.
+        swizzle_bytes: Swizzle of the tile, 16 for none.
+        cut: (group, dimension, elements, far): a dimension of which a row holds that many elements; the next ones are
+            `far` elements on.
+        order: Tiled dimensions (group, dimension) as the tile has them, the store's row first.
+    """
+
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    elements: int
+    copy: R2SCopy = R2SCopy()
+    conflicts: int = 1
+    row: int = 0
+    swizzle_bytes: int = 16
+    cut: tuple[str, int, int, int] | None = None
+    order: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStore:
+    """D leaves as vectors in its own order, through tables of the offsets of rows and columns.
+
+    Attributes:
+        vector: Elements per store, along D's unit-stride mode.
+        stage: How the tile is staged; None where the main loop's tile has its own layout, or nothing is staged.
+    """
+
+    vector: int
+    stage: StagedTile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowStore:
+    """D, whose rows start anywhere, leaves row by row: aligned chunks of 16 bytes, single elements at the ends.
+
+    Attributes:
+        run: Elements of a row in a tile.
+        stage: How the tile is staged.
+    """
+
+    run: int
+    stage: StagedTile
+
+    @property
+    def vector(self) -> int:
+        """Elements per store that D's alignment allows anywhere."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class DsmemExchange:
+    """Two blocks of a cluster exchange halves of their tiles of D, so that each stores rows twice as long.
+
+    Attributes:
+        distance: Tiles from one of the two to the other: as many as lie along the dimensions before D's unit mode.
+        row: D's unit mode (of l, m, n) and its elements in a tile.
+        half: The mode (of l, m, n) that is divided, and its elements in half a tile.
+    """
+
+    distance: int
+    row: tuple[int, int]
+    half: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TmaStore:
+    """D leaves by tensor map.
+
+    Attributes:
+        map: The tensor map (modes l, m, n); with an exchange, that of what one of the two blocks stores.
+        stage: How the tile is staged.
+        vector: Elements per store that D's alignment would allow.
+        reuse_mainloop_smem: Whether the tile is staged where the stages were, which is possible in a block of one tile.
+        exchange: Set where the blocks of a cluster exchange halves of their tiles.
+    """
+
+    map: TmaMap
+    stage: StagedTile
+    vector: int = 1
+    reuse_mainloop_smem: bool = False
+    exchange: DsmemExchange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSource:
+    """C is read element by element, by its own strides, where D is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TmaSource:
+    """C comes by tensor map to where D is staged, laid out as D, while the products run."""
+
+    map: TmaMap
+
+
+Store = VectorStore | RowStore | TmaStore
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """How D is stored and where C comes from.
+
+    Attributes:
+        store: How D leaves. Under split-K the kernel that adds the slices uses its vector.
+        source: How C arrives, None where nothing is added.
+    """
+
+    store: Store
+    source: VectorSource | TmaSource | None = None

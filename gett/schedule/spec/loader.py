@@ -1,0 +1,162 @@
+"""How an operand travels from global to shared memory: one record for each kind of loader.
+
+`major` is the group, `"k"` or `"mn"`, that runs along a row in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from layouts.swizzle import SmemLayout
+from layouts.tma import TmaMap
+
+
+@dataclass(frozen=True, slots=True)
+class CpAsync:
+    """Vectors copied by `cp.async`, each of which lands whole in one row.
+
+    Attributes:
+        major: Group along a row, which is also that of the unit-stride mode.
+        vector: Elements of a copy (1, 2, 4, 8, 16), along the operand's unit-stride mode.
+        smem: Row pitch and swizzle.
+    """
+
+    major: str
+    vector: int
+    smem: SmemLayout
+
+    @property
+    def vector_group(self) -> str:
+        """Group of the unit-stride mode, along which vectors lie."""
+        return self.major
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterStaged:
+    """Vectors loaded into registers and stored element by element, which transposes them on the way.
+
+    Attributes:
+        major: Group along a row.
+        vector: Elements of a load.
+        vector_group: Group of the unit-stride mode, along which vectors lie.
+        smem: Row pitch and swizzle.
+        walk: The tiled dimensions (group, position in its box), by distance in the operand's memory: the order in which
+            a tile is read.
+        conflicts: How often a warp's store of one element is served on such a walk.
+    """
+
+    major: str
+    vector: int
+    vector_group: str
+    smem: SmemLayout
+    walk: tuple[tuple[str, int], ...]
+    conflicts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """Blocks of a cluster that need the same tile, each of which fetches a share for all.
+
+    Attributes:
+        blocks: How many.
+        divided: Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
+    """
+
+    blocks: int
+    divided: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tma:
+    """Boxes copied by tensor map.
+
+    Attributes:
+        major: Group along a row.
+        map: The tensor map; its modes are l, m (or n), k of the lowered plan, in that order.
+        repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
+            fastest first, where one copy cannot.
+        pitch: Bytes from copy to copy.
+        run: Rows of each swizzle atom of an MN-major tile that are loaded, where they are fewer than the atom has; 0
+            where atoms are full.
+        multicast: Set where blocks of a cluster share the tile.
+    """
+
+    major: str
+    map: TmaMap
+    repeats: tuple[tuple[int, int, int], ...] = ()
+    pitch: int = 0
+    run: int = 0
+    multicast: Multicast | None = None
+
+    @property
+    def copies(self) -> int:
+        """Copies of a tile."""
+        return self.map.slabs * math.prod(count for _, _, count in self.repeats)
+
+    @property
+    def bytes(self) -> int:
+        """What the copies of a tile add to the count of its barrier."""
+        return self.map.transaction_bytes * self.copies
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that share the tile."""
+        return 1 if self.multicast is None else self.multicast.blocks
+
+    @property
+    def box(self) -> tuple[int, ...]:
+        """The box of one copy: the map's, or a block's share of it."""
+        box = list(self.map.box)
+        if self.multicast is not None and self.multicast.divided is not None:
+            box[self.multicast.divided] //= self.multicast.blocks
+        return tuple(box)
+
+
+@dataclass(frozen=True, slots=True)
+class Stationary:
+    """An operand that stays in shared memory: fetched once for all tiles that need the same rows of it.
+
+    With a `PersistentPanel` scheduler these are the rows of a panel, with any other the whole operand.
+
+    Attributes:
+        load: How it is fetched, k-tile by k-tile.
+        k_tiles: K-tiles that it has.
+    """
+
+    load: Tma
+    k_tiles: int
+
+    @property
+    def major(self) -> str:
+        """Group along a row."""
+        return self.load.major
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Pieces of rows brought in by warps where no tensor map can, shifted into place on the way.
+
+    Attributes:
+        major: Group along a row.
+        run: Elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box.
+        swizzle_bytes: Swizzle of the tile in shared memory, 16 for none.
+        transpose: Where the unit-stride modes of A and B are two contracted modes and the tile's K follows the other
+            operand's: elements of that mode in a tile, eight of which are transposed at a time; 0 otherwise.
+    """
+
+    major: str
+    run: int
+    swizzle_bytes: int
+    transpose: int = 0
+
+
+WgmmaLoader = Tma | Stationary | Gather
+"""Loaders of the tiles that wgmma reads out of shared memory."""
+
+
+def tma_of(loader: WgmmaLoader) -> Tma | None:
+    """The copies by tensor map that a loader makes, None where it makes none."""
+    if isinstance(loader, Stationary):
+        return loader.load
+    return loader if isinstance(loader, Tma) else None

@@ -1,0 +1,187 @@
+"""Main loops: how tiles in shared memory are multiplied, with the loaders that bring them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gett.schedule.spec.loader import CpAsync, RegisterStaged, Tma, WgmmaLoader
+
+
+@dataclass(frozen=True, slots=True)
+class Multistage:
+    """A pipeline of k-tiles that all warps fill and multiply, by `mma.sync` or by fused multiply-adds.
+
+    Attributes:
+        a, b: Loaders of the operands.
+        tensor_cores: Whether `mma.sync` multiplies, else ordinary multiply-adds.
+        stages: K-tiles under way.
+        warps: Warps along M and N.
+        batch_warps: Groups of such warps that share the batches of a block.
+        k_table: Whether offsets along K come from a table in shared memory (flattened K), not from one offset a tile.
+    """
+
+    a: CpAsync | RegisterStaged
+    b: CpAsync | RegisterStaged
+    tensor_cores: bool
+    stages: int
+    warps: tuple[int, int]
+    batch_warps: int = 1
+    k_table: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps[0] * self.warps[1] * self.batch_warps
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaSS:
+    """Warp-specialised wgmma with both operands in shared memory.
+
+    Attributes:
+        a, b: Loaders of the operands.
+        warpgroups: Warpgroups that multiply.
+        mma_m: Blocks of 64 rows that each of them holds.
+        ping_pong: Whether each works on tiles of its own, else they share one.
+        stages: K-tiles under way.
+        producers: Warpgroups that fetch.
+        cp_async_stages: K-tiles that gathered chunks wait in before they are shifted into place.
+    """
+
+    a: WgmmaLoader
+    b: WgmmaLoader
+    warpgroups: int
+    mma_m: int
+    ping_pong: bool
+    stages: int
+    producers: int = 1
+    cp_async_stages: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * (self.warpgroups + self.producers)
+
+    @property
+    def rows(self) -> int:
+        """Rows of one tile."""
+        return 64 * self.mma_m * (1 if self.ping_pong else self.warpgroups)
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaRS:
+    """Warp-specialised wgmma with A in registers, where the rows of A and B run along two contracted modes.
+
+    Pairs of B's mode are joined in registers; nothing is transposed in memory. B comes in slabs of one element of A's
+    mode each. Where blocks of a cluster are neighbours along N they share A, along M they share B.
+
+    Attributes:
+        a: Loader of a k-tile of A, in `repeats` copies.
+        b: Loader of one slab of B.
+        unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
+        per_warpgroup_a: Whether each warpgroup waits for its own rows of A alone, and releases them by itself.
+        stages: Slabs of B under way.
+    """
+
+    a: Tma
+    b: Tma
+    unit_a: int
+    unit_b: int
+    per_warpgroup_a: bool
+    stages: int
+
+    warpgroups: ClassVar[int] = 2
+    mma_m: ClassVar[int] = 1
+    producers: ClassVar[int] = 1
+    ping_pong: ClassVar[bool] = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * (self.warpgroups + self.producers)
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """One digit of a walk through a box: `size` steps of `step` elements along dimension `dim`."""
+
+    dim: int
+    step: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLoad:
+    """How one tensor of a bandwidth-bound plan is read.
+
+    Attributes:
+        staged: Through shared memory, in the tensor's own order; else straight into registers in the walk's order.
+        splat: The vector that a thread works on is one element, repeated.
+        width: Elements per access, contiguous in memory.
+        walk: Order in which a staged tile is read, fastest first.
+        mask, shift: Swizzle of a staged tile, whose image is dense in D's order in rows of 128 bytes: the 16-byte
+            chunks of a row are permuted by `(row >> shift) & mask`.
+        shared: In sums: all outputs of a tile read the same elements.
+    """
+
+    staged: bool = False
+    splat: bool = False
+    width: int = 1
+    walk: tuple[Digit, ...] = ()
+    mask: int = 0
+    shift: int = 0
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMap:
+    """Each element of D is one product: permutations, diagonals, broadcasts, Hadamard and outer products.
+
+    Attributes:
+        a, b, c: How the tensors are read; None where there is none.
+        threads: Of a block.
+        vector: Elements of D that a thread works on at a time.
+        unroll: Vectors that a thread has in flight.
+        walk_d: Order in which a tile is stored, fastest first.
+    """
+
+    a: StreamLoad
+    b: StreamLoad | None
+    c: StreamLoad | None
+    threads: int
+    vector: int
+    unroll: int
+    walk_d: tuple[Digit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSum:
+    """The largest operand is read once in its own order and summed: reductions, dot and matrix-vector products.
+
+    Attributes:
+        a, b, c: How the tensors are read; None where there is none.
+        threads: Of a block.
+        vector: Elements of the streamed operand that a thread works on at a time.
+        along_k: Whether the vector lies along K, so that the lanes of an output add up; else it is several outputs.
+        lanes_k: Threads along K.
+        rows: Vectors of outputs (single outputs if `along_k`) of each thread.
+        unroll: Steps of K that a thread has in flight.
+        walk_d: Order in which a tile is stored, fastest first.
+    """
+
+    a: StreamLoad
+    b: StreamLoad | None
+    c: StreamLoad | None
+    threads: int
+    vector: int
+    along_k: bool
+    lanes_k: int
+    rows: int
+    unroll: int
+    walk_d: tuple[Digit, ...]
+
+
+Wgmma = WgmmaSS | WgmmaRS
+Stream = StreamMap | StreamSum
+Mainloop = Multistage | WgmmaSS | WgmmaRS | StreamMap | StreamSum

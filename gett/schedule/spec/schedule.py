@@ -1,0 +1,78 @@
+"""`Schedule`: everything a kernel needs to know beyond the plan, as a composition of parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, Wgmma
+from gett.schedule.spec.scheduler import OneTile, TileScheduler
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the cost model expects.
+
+    Attributes:
+        us: Microseconds.
+        bound: What it thinks limits the kernel, e.g. `"DRAM"`.
+        reason: Why this schedule, in one line.
+    """
+
+    us: float = 0.0
+    bound: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One way to run a plan on one architecture.
+
+    Attributes:
+        arch: Architecture that it is compiled for, e.g. `"sm_90a"`.
+        tiling: What a block computes.
+        mainloop: How tiles arrive and are multiplied.
+        epilogue: How D is stored.
+        scheduler: Which tiles a block makes.
+        smem: Where the parts of shared memory lie.
+        workspace_bytes: Device memory for partial sums (0 without split-K).
+        forecast: What the cost model expects; schedules that differ in it alone are equal.
+    """
+
+    arch: str
+    tiling: Tiling
+    mainloop: Mainloop
+    epilogue: Epilogue
+    scheduler: TileScheduler
+    smem: SmemPlan
+    workspace_bytes: int = 0
+    forecast: Forecast = field(default=Forecast(), compare=False)
+
+    @property
+    def split_k(self) -> int:
+        """Slices of K."""
+        return self.scheduler.split_k
+
+    @property
+    def cluster(self) -> tuple[int, int]:
+        """Neighbouring tiles along M and along N whose blocks share operands."""
+        return (1, 1) if isinstance(self.scheduler, OneTile) else self.scheduler.cluster
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.mainloop.threads
+
+    @property
+    def wgmma(self) -> Wgmma:
+        """The main loop of a Hopper kernel."""
+        assert not isinstance(self.mainloop, (Multistage, Stream))
+        return self.mainloop
+
+    @property
+    def multistage(self) -> Multistage:
+        """The main loop of a tiled kernel."""
+        assert isinstance(self.mainloop, Multistage)
+        return self.mainloop

@@ -1,0 +1,26 @@
+"""Where the parts of a block's shared memory lie. Worked out once, here; the kernel is told the offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SmemPlan:
+    """Offsets in bytes from the start of a block's dynamic shared memory (from its first 1024-byte boundary on Hopper).
+
+    Attributes:
+        size: Bytes to ask for, alignment included.
+        stage: Bytes of one stage; stages lie one after the other from 0 on.
+        stationary: Where the operand that stays lies.
+        staging: Where tiles of D are staged.
+        barriers: Where mbarriers lie.
+        gather: Where the gathering warps' buffers lie.
+    """
+
+    size: int
+    stage: int = 0
+    stationary: int = 0
+    staging: int = 0
+    barriers: int = 0
+    gather: int = 0
