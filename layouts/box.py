@@ -7,7 +7,7 @@ the code generator prints the same mapping that `Box.coordinates` evaluates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,6 +44,25 @@ class Box:
     extents: tuple[int, ...]
     dims: tuple[TileDim, ...]
 
+    @classmethod
+    def of_cuts(cls, extents: Sequence[int], cuts: Mapping[int, int], rest: Iterable[int] | None = None) -> Box:
+        """The box that takes `cuts[m]` of mode m; modes that it takes 1 of are walked tile by tile.
+
+        Args:
+            extents: Extent of each mode of the group.
+            cuts: Box extent by mode, the tile's fastest dimension first.
+            rest: The order in which tiles walk the modes of cut 1, the fastest first. Default: as they come.
+        """
+        dims = [TileDim((m,), cut) for m, cut in cuts.items() if cut > 1]
+        ones = tuple(m for m in (range(len(extents)) if rest is None else rest) if cuts.get(m, 1) == 1)
+        return cls(tuple(extents), (*dims, *((TileDim(ones, 1),) if ones else ())))
+
+    def behind(self, mode: int, extent: int, cut: int) -> Box:
+        """This box with one more mode, at position `mode` of the group, as the tile's fastest dimension."""
+        dims = tuple(TileDim(tuple(m + (m >= mode) for m in d.modes), d.box) for d in self.dims)
+        extents = (*self.extents[:mode], extent, *self.extents[mode:])
+        return Box(extents, (TileDim((mode,), cut), *dims))
+
     def __post_init__(self) -> None:
         seen = sorted(m for d in self.dims for m in d.modes)
         if seen != list(range(len(self.extents))):
@@ -77,6 +96,25 @@ class Box:
         for d in self.dims:
             cut[d.modes[0]] = d.box
         return tuple(cut)
+
+    @cached_property
+    def tiled(self) -> tuple[tuple[int, TileDim], ...]:
+        """Position and dimension of those longer than 1."""
+        return tuple((i, d) for i, d in enumerate(self.dims) if d.box > 1)
+
+    @cached_property
+    def flattens(self) -> bool:
+        """Whether a tiled dimension has several modes."""
+        return any(len(d.modes) > 1 for _, d in self.tiled)
+
+    @cached_property
+    def ragged(self) -> int:
+        """How many tiled dimensions the box does not divide."""
+        return sum(not self.divides(i) for i, _ in self.tiled)
+
+    def prefix(self, i: int) -> int:
+        """Distance in the tile's index between neighbours along dimension `i`."""
+        return math.prod(d.box for d in self.dims[:i])
 
     @cached_property
     def tiles_per_dim(self) -> tuple[int, ...]:

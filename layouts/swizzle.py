@@ -15,6 +15,17 @@ BANK_BYTES = 4
 CHUNK = 16  # bytes of one swizzled unit and of the widest access
 SPANS = (32, 64, 128)  # bytes of a row that the hardware's swizzles permute
 
+
+def swizzle_dividing(run_bytes: int) -> int:
+    """The widest swizzle whose rows divide a run, 16 for none; 0 where the run is no multiple of 16 bytes."""
+    return next((s for s in (*reversed(SPANS), CHUNK) if run_bytes % s == 0), 0)
+
+
+def swizzle_holding(run_bytes: int) -> int:
+    """The narrowest swizzle whose rows hold a run; 0 where none does."""
+    return next((s for s in SPANS if s >= run_bytes), 0)
+
+
 Pattern = tuple[Callable[[int], tuple[int, int]], int, int]
 """An access of a warp: (lane -> (row, byte of the row), bytes per lane, number of lanes)."""
 

@@ -11,7 +11,8 @@ class SmemPlan:
 
     Attributes:
         size: Bytes to ask for, alignment included.
-        stage: Bytes of one stage; stages lie one after the other from 0 on.
+        stage: Bytes of one stage.
+        stages: Where the stages lie, one after the other.
         stationary: Where the operand that stays lies.
         staging: Where tiles of D are staged.
         barriers: Where mbarriers lie.
@@ -20,6 +21,7 @@ class SmemPlan:
 
     size: int
     stage: int = 0
+    stages: int = 0
     stationary: int = 0
     staging: int = 0
     barriers: int = 0

@@ -1,0 +1,192 @@
+"""How a tile of D is staged on its way to memory, and the clocks that each way takes of a multiprocessor.
+
+Knows a tile's boxes and D's strides; what the whole tile takes is estimated in `wgmma.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gett.plan import A, C, D, GemmPlan, itemsize
+from gett.schedule.cost.copies import CopyModel
+from gett.schedule.search.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
+from gett.schedule.search.store_tile import Exchanged, exchanged
+from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile
+from gett.schedule.spec.epilogue import StagedTile
+from layouts.box import Box
+from layouts.swizzle import CHUNK, swizzle_dividing
+
+VECTOR_SLOTS, ELEMENT_SLOTS = 80.0, 34.0  # instructions of a warp for one store, look-ups included
+SOURCE_SLOTS = 8.0  # and for each element of C that is added there (counted, not measured)
+STORE_CLOCKS = 250.0  # of a tile's store, whatever it holds
+# Rows of D that leave one by one: fewer elements are stored faster alone; instructions of a warp for one pass over the
+# rows that its lanes share, and clocks of shared memory and the way to L2 for such a pass.
+SHORTEST_ROW, PASS_SLOTS, PASS_CLOCKS = 32, 95.0, 14.0
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The two ways of staging a tile of D, and the cheaper one.
+
+    Attributes:
+        dense: For a tensor map.
+        padded: For vectors.
+        bulk: Whether the tensor map is cheaper.
+        clocks: What the cheaper one takes.
+    """
+
+    dense: StagedTile
+    padded: StagedTile
+    bulk: bool
+    clocks: float
+
+
+class StagingModel(CopyModel):
+    """Stagings of one plan's tiles, worked out once per pair of boxes."""
+
+    def __init__(self, plan: GemmPlan) -> None:
+        super().__init__(plan)
+        self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
+
+    def staging(self, tile: WgmmaTile) -> Staging:
+        """How a tile of D is staged and what that takes of a multiprocessor."""
+        m, n, groups = tile.m, tile.n, tile.warpgroups
+        key = (m.box, m.run, n.box, n.run, groups.mma_m, groups.ping_pong, tile.mma_tiles, tile.tma_source)
+        if key not in self.stagings:
+            self.stagings[key] = self._staging(tile)
+        return self.stagings[key]
+
+    def _staging(self, tile: WgmmaTile) -> Staging:
+        order = _order(tile.m, tile.n)
+        has_c = self.plan.contraction.c is not None
+        tma_source = has_c and tile.tma_source and self.c_follows_d(tile)
+        size = 4 if has_c else self.size_d  # of what is staged where D leaves as vectors
+        run = self._lead(tile, order) * self.size_d
+        vector = max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= CHUNK)
+        boxes_m, boxes_n = extents_of(tile.m.box), extents_of(tile.n.box)
+        dense = gapped_tile(boxes_m, boxes_n, tuple(order), self.size_d if tma_source else size, vector, False)
+        padded = gapped_tile(boxes_m, boxes_n, tuple(order), size, vector, True)
+        elements = tile.m.box.size * tile.n.box.size
+        lead = next((b for b in boxes_n if b > 1), None)
+
+        def written(stage: StagedTile) -> float:
+            stores = elements / 32 / (2 if pairs(boxes_n, stage.n) else 1) * stage.conflicts
+            slots = elements / 32 * (2.0 if lead is not None and lead % 8 == 0 else 9.0)
+            # Rows of the padding leave warps idle while the others write.
+            idle = tile.block[0] * tile.mma_tiles / tile.m.box.size
+            return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
+
+        bulk_clocks = STORE_CLOCKS + written(dense)
+        plain_clocks = STORE_CLOCKS + written(padded) + self._vectors(elements, vector, has_c)
+        if (tma_source or not has_c) and self.size_d == SIZE:
+            boxed = boxed_tile(*self.dims(tile))
+            if boxed is not None and boxed[1] * tile.mma_tiles < bulk_clocks:
+                dense, bulk_clocks, run = boxed[0], boxed[1] * tile.mma_tiles, CHUNK
+        if tma_source:
+            bulk_clocks *= 2  # C is read as D is written
+        bulk = run % CHUNK == 0 and (tma_source or not has_c) and bulk_clocks <= plain_clocks
+        return Staging(dense, padded, bulk, bulk_clocks if bulk else plain_clocks)
+
+    def _vectors(self, elements: int, vector: int, has_c: bool) -> float:
+        """Clocks of storing a tile in vectors of D."""
+        slots = (VECTOR_SLOTS if vector > 1 else ELEMENT_SLOTS) + (SOURCE_SLOTS * vector if has_c else 0.0)
+        return elements / vector / 32 * (slots / 4 + 4 * vector * self.size_d / 16)
+
+    def row_staging(self, tile: WgmmaTile, row: int) -> float:
+        """Clocks of a tile whose rows of `row` elements leave one by one, instead of element by element."""
+        elements = tile.m.box.size * tile.n.box.size
+        clocks = self.staging(tile).clocks - elements / 32 * (ELEMENT_SLOTS / 4 + 4 * self.size_d / 16)
+        return max(clocks + _row_clocks(elements, row), STORE_CLOCKS)
+
+    def exchanged(self, tile: WgmmaTile) -> Exchanged | None:
+        """How two blocks may exchange halves of the tile."""
+        staging = self.staging(tile)
+        if not staging.bulk:
+            return None
+        return exchanged(tile.m.box, tile.n.box, staging.dense, self.size_d, len(self.plan.l))
+
+    def c_follows_d(self, tile: WgmmaTile) -> bool:
+        """Whether C's strides are such that a tensor map may bring its tile where one takes D's.
+
+        They have the same unit-stride mode and take whole 16 bytes along all others.
+        """
+        for side in (tile.m, tile.n):
+            for d in side.box.dims:
+                for mode in (side.modes[m] for m in d.modes):
+                    unit, step = mode.strides[D] == self.size_d, mode.strides[C]
+                    tiled = d.box > 1 and mode.extent > 1
+                    if tiled and (step <= 0 or unit != (step == self.item(C))):
+                        return False
+                    if mode.extent > 1 and step % CHUNK and not (tiled and unit):
+                        return False
+        return all(mode.strides[C] % CHUNK == 0 for mode in self.plan.l)
+
+    def dims(self, tile: WgmmaTile) -> tuple[tuple[DimD, ...], Accumulators, tuple[int, int]]:
+        """What `boxed_tile` asks of a tile."""
+        found = []
+        for group, side in (("m", tile.m), ("n", tile.n)):
+            for i, d in side.box.tiled:
+                mode = side.modes[d.modes[0]]
+                step = mode.strides[D] // self.size_d
+                found.append(DimD(group, i, d.box, mode.extent, step, side.box.prefix(i)))
+            single = [side.modes[m] for d in side.box.dims if d.box == 1 for m in d.modes]
+            if any(mode.extent > 1 and mode.strides[D] % CHUNK for mode in single):
+                return (), Accumulators(1, 1, 1, 1, 0, 0), (0, 0)  # no tensor map steps along them
+        found.sort(key=lambda d: d.step)
+        atom = tile.m.atom if tile.m.run else 0
+        if not atom and self.k_unit[A] is None:
+            unit = tile.m.unit(A, self.size)
+            box = next((d.box for d in tile.m.box.dims if unit in d.modes), 1)
+            atom = swizzle_dividing(box * self.size) // self.size
+        groups = tile.warpgroups
+        held = Accumulators(
+            groups.mma_m, 1 if groups.ping_pong else groups.count, tile.m.box.size // tile.mma_tiles, tile.n.box.size,
+            atom, tile.m.run,
+        )  # fmt: skip
+        return tuple(found), held, (len(tile.m.box.dims), len(tile.n.box.dims))
+
+    def _lead(self, tile: WgmmaTile, order: list[tuple[str, int]]) -> int:
+        """Elements of D's run along its unit-stride mode."""
+        if not order:
+            return 1
+        group, i = order[0]
+        side = tile.m if group == "m" else tile.n
+        dim = side.box.dims[i]
+        mode = side.modes[dim.modes[0]]
+        return math.gcd(dim.box, mode.extent) if len(dim.modes) == 1 and mode.strides[D] == self.size_d else 1
+
+
+def _order(m: OperandTiling, n: OperandTiling) -> list[tuple[str, int]]:
+    """Tiled dimensions by D's stride."""
+    dims = [
+        (min(abs(side.modes[x].strides[D]) for x in d.modes), group, i)
+        for group, side in (("m", m), ("n", n))
+        for i, d in side.box.tiled
+    ]
+    return [(g, i) for _, g, i in sorted(dims)]
+
+
+def row_length(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
+    """Elements of a tile that lie together in D, along its unit stride; 0 where rows are too short to be worth it."""
+    c = plan.contraction
+    size = itemsize(c.d.dtype)
+    if size != SIZE or c.c is not None:
+        return 0
+    for modes, box in ((plan.m, box_m), (plan.n, box_n)):
+        for d in box.dims:
+            strides = [modes[m].strides[D] for m in d.modes]
+            if d.box < SHORTEST_ROW or strides[0] != size:
+                continue
+            steps = zip(d.modes, strides, strides[1:], strict=False)
+            if all(after == modes[m].extent * stride for m, stride, after in steps):
+                return d.box
+    return 0
+
+
+def _row_clocks(elements: int, row: int) -> float:
+    """What storing a tile row by row takes of a multiprocessor."""
+    chunks = row // 16 * 2
+    lanes = 8 if chunks <= 8 else 16 if chunks <= 16 else 32
+    passes = elements / row * lanes / 32 * -(-chunks // lanes)
+    return passes * (PASS_SLOTS / 4 + PASS_CLOCKS)

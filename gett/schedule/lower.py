@@ -1,0 +1,45 @@
+"""The plan as a schedule sees it: roles of A and B exchanged, long unit-stride modes split where tiles want pieces.
+
+The boxes of a schedule refer to the lowered plan. Both steps rename what is computed; they do not change it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gett.plan import GemmPlan
+from gett.schedule.spec.tiling import Split, Tiling
+from layouts.modes import Strided
+
+
+def lower_plan(plan: GemmPlan, tiling: Tiling) -> GemmPlan:
+    """The plan that the boxes of a tiling belong to."""
+    return split_modes(swap_ab(plan) if tiling.swap_ab else plan, tiling.splits)
+
+
+def swap_ab(plan: GemmPlan) -> GemmPlan:
+    """The same contraction with A and B in each other's roles."""
+
+    def swapped(modes: tuple[Strided, ...]) -> tuple[Strided, ...]:
+        return tuple(Strided(s.labels, s.extent, (s.strides[1], s.strides[0], *s.strides[2:])) for s in modes)
+
+    groups = {"l": swapped(plan.l), "m": swapped(plan.n), "n": swapped(plan.m), "k": swapped(plan.k)}
+    return replace(plan, swapped=not plan.swapped, l=groups["l"], m=groups["m"], n=groups["n"], k=groups["k"])
+
+
+def split_modes(plan: GemmPlan, splits: tuple[Split, ...]) -> GemmPlan:
+    """The plan with some modes cut in two: an inner one of the given extent and the rest, right behind it."""
+    for s in splits:
+        modes = list(getattr(plan, s.group))
+        mode = modes[s.mode]
+        assert mode.extent % s.inner == 0
+        outer = Strided(mode.labels, mode.extent // s.inner, tuple(x * s.inner for x in mode.strides))
+        modes[s.mode : s.mode + 1] = [Strided(mode.labels, s.inner, mode.strides), outer]
+        # One group changes; spelled out because `replace` is typed by field.
+        plan = replace(
+            plan,
+            m=tuple(modes) if s.group == "m" else plan.m,
+            n=tuple(modes) if s.group == "n" else plan.n,
+            k=tuple(modes) if s.group == "k" else plan.k,
+        )
+    return plan

@@ -1,0 +1,218 @@
+"""Schedules of wgmma with an operand that tensor maps refuse: warps gather it.
+
+A row may start anywhere and end anywhere; what must lie together is a piece of the unit-stride mode, a multiple of 8
+elements. Boxes may be longer than a short mode (the rest is zeros) and, but for that mode, flattened. An operand that a
+tensor map can move under the chosen boxes still goes by it.
+
+Where the unit-stride modes of A and B are two contracted modes, K's box has some of each: B's rows are the tile's, A's
+are transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from gett.plan import A, B, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.boxing import cut_group
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.gather import ONE_STAGE, GatherModel, ring_bytes, warp_pieces
+from gett.schedule.cost.staging import row_length
+from gett.schedule.search.k_boxes import gather_k_boxes
+from gett.schedule.search.smem import ALIGN, DEEP, barriers
+from gett.schedule.search.tma import OperandMaps
+from gett.schedule.search.wgmma import WgmmaSearch
+from gett.schedule.search.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, up
+from gett.schedule.spec.epilogue import Epilogue, RowStore
+from gett.schedule.spec.loader import Gather, Tma
+from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.smem import SmemPlan
+from layouts.box import Box
+from layouts.swizzle import swizzle_dividing
+
+WARPGROUPS = (Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True))
+PRODUCERS = 2  # warpgroups that gather
+WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
+LEADS = (256, 128, 64, 32, 16, 8)  # cuts of an operand's unit-stride mode
+REACH = 1 << 30  # elements that the kernel's offsets span
+LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
+TRANSPOSED = ((16, 8), (8, 16), (8, 8))  # of B's unit-stride mode and of A's in a tile, where they differ
+SHORTEST = 4  # unit-stride modes below it would be mostly padding
+
+
+def addressable(plan: GemmPlan) -> bool:
+    """Whether 32-bit offsets from an operand's first element reach all others."""
+    size = itemsize(plan.contraction.dtype)
+    modes = [s for g in (plan.l, plan.m, plan.n, plan.k) for s in g]
+    if any(s.strides[t] < 0 or s.strides[t] % size for s in modes for t in (A, B)):
+        return False
+    return all(sum(s.strides[t] * (s.extent - 1) for s in modes) // size < REACH for t in (A, B))
+
+
+class GatherSearch(WgmmaSearch):
+    """The boxes of one assignment of roles to A and B."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
+        super().__init__(plan, facts, swapped)
+        self.model = GatherModel(self.plan, facts)
+        self.compute = 2 * self.boxes.compute
+        self.transposes = len(self.leads) > 1
+        self.cuts: dict[tuple[int, int], list[Box]] = {}
+        self.loaders: dict[tuple[int, Box, Box], Tma | Gather | None] = {}
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of tile and boxes in which an operand is gathered."""
+        plan = self.plan
+        if not self.has_units or not addressable(plan):
+            return
+        free = [
+            modes[u].extent
+            for t, modes in ((A, plan.m), (B, plan.n))
+            if self.k_unit[t] is None and (u := self.mn_unit[t]) is not None
+        ]
+        if min([plan.k[u].extent for u in self.leads] + free) < SHORTEST:
+            return
+        widths = [w for w in WIDTHS if w < 2 * max(8, plan.extent_n)][:6]
+        for box_k in self.k_boxes():
+            for groups in WARPGROUPS:
+                if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
+                    continue
+                for n in (w for w in widths if groups.takes(w)):
+                    for box_m in self.side_boxes(A, groups.rows):
+                        for box_n in self.side_boxes(B, n):
+                            a, b = self.loader(A, box_m, box_k), self.loader(B, box_n, box_k)
+                            if a is None or b is None or (isinstance(a, Tma) and isinstance(b, Tma)):
+                                continue
+                            runs = tuple(x.run if isinstance(x, Gather) else 0 for x in (a, b))
+                            yield WgmmaTile(
+                                groups, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
+                                runs=(runs[0], runs[1]), transposed=self.transposes,
+                            )  # fmt: skip
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile."""
+        return self.model.estimate(choice)
+
+    def side_boxes(self, tensor: int, block: int) -> list[Box]:
+        """Boxes of M or N; where the operand's unit stride is here, that mode leads in whole chunks."""
+        if (tensor, block) in self.cuts:
+            return self.cuts[tensor, block]
+        modes = self.boxes.side(tensor)
+        unit = self.mn_unit[tensor] if self.k_unit[tensor] is None else None
+
+        def cut(chosen: Sequence[int], room: int) -> list[Box]:
+            weights = [replace(w, strides=tuple(w.strides[i] for i in chosen)) for w in self.boxes.weights(tensor)]
+            return cut_group([modes[i].extent for i in chosen], room, weights, None, self.compute, False)
+
+        found: list[Box] = []
+        if unit is None:
+            found = cut(range(len(modes)), block)
+        else:
+            rest = [i for i in range(len(modes)) if i != unit]
+            extents = tuple(s.extent for s in modes)
+            whole = up(extents[unit], 8)
+            for lead in dict.fromkeys(min(v, whole) for v in LEADS if v <= block):
+                if lead > block or (not rest and 2 * lead <= block and lead < whole):
+                    continue
+                for box in cut(rest, block // lead)[:2] if rest else [Box((), ())]:
+                    found.append(box.behind(unit, extents[unit], lead))
+            found = sorted(found, key=lambda b: -b.efficiency(block))
+        self.cuts[tensor, block] = found[:3]
+        return self.cuts[tensor, block]
+
+    def k_boxes(self) -> list[Box]:
+        """Boxes of K; where A is transposed with B's unit-stride mode first and A's second."""
+        extents = tuple(s.extent for s in self.plan.k)
+        if not self.transposes:
+            return gather_k_boxes(extents, next(iter(self.leads), None))
+        second, first = self.leads
+        shapes = [s for s in TRANSPOSED if s[0] < extents[first] + 8 and s[1] < extents[second] + 8]
+        return [Box.of_cuts(extents, {first: w, second: d}) for w, d in shapes]
+
+    def loader(self, tensor: int, box: Box, box_k: Box) -> Tma | Gather | None:
+        """By tensor map where one can, else gathered; None where the tile would not lie as wgmma wants it."""
+        key = (tensor, box, box_k)
+        if key not in self.loaders:
+            bulk = None
+            if not (self.transposes or box.flattens or box_k.flattens):
+                side = OperandTiling(box, self.boxes.side(tensor))
+                bulk = OperandMaps(self.plan, tensor, self.size).load(side, box_k)
+            self.loaders[key] = bulk or self.gather(tensor, box, box_k)
+        return self.loaders[key]
+
+    def gather(self, tensor: int, box: Box, box_k: Box) -> Gather | None:
+        """The pieces of an operand."""
+        k_unit = self.k_unit[tensor]
+        major = "k" if k_unit is not None else "mn"
+        inner = box_k if major == "k" else box
+        transposed = self.transposes and tensor == A
+        lead = inner.dims[1 if transposed else 0]
+        if lead.modes != (k_unit if k_unit is not None else self.mn_unit[tensor],) or lead.box % 8:
+            return None
+        run = max(r for r in range(8, LONGEST + 1, 8) if lead.box % r == 0)
+        # The epilogue knows an MN-major tile's atoms by the box of its unit-stride mode, as tensor maps cut them.
+        length = inner.size if major == "k" else lead.box
+        swizzle_bytes = swizzle_dividing(length * self.size)
+        return Gather(major, run, swizzle_bytes, box_k.dims[0].box if transposed else 0)
+
+    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedule of a tile; none where shared memory does not hold it."""
+        plan, tile = self.plan, choice
+        loaders = self.loader(A, tile.m.box, tile.k), self.loader(B, tile.n.box, tile.k)
+        a, b = loaders
+        assert a is not None
+        assert b is not None
+        split = self.split(tile, estimate)
+        staging = self.model.staging(tile)
+        d = self.d_map(plan, tile, staging, split[0])
+        store = self.stores(plan, tile, staging, d)
+        row = row_length(plan, tile.m.box, tile.n.box)
+        if d is None and split[0] == 1 and store.vector == 1 and row:
+            epilogue = Epilogue(RowStore(row, staging.padded), self.source())
+        else:
+            epilogue = Epilogue(store, self.source())
+        divided = self.smem(tile, (a, b), self.staged(tile, epilogue, split[0]))
+        if divided is None:
+            return
+        stages, rings, smem = divided
+        groups = tile.warpgroups
+        loop = WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, stages, PRODUCERS, rings)
+        m, n, k = tile.block
+        mixed = isinstance(a, Tma) or isinstance(b, Tma)
+        reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
+        reason += (", A transposed" if tile.transposed else "") + (", ping-pong" if groups.ping_pong else "")
+        forecast = Forecast(estimate.us * (ONE_STAGE if rings == 1 else 1.0), estimate.bound, reason)
+        yield self.schedule(tile, loop, epilogue, smem, forecast, split)
+
+    def smem(
+        self, tile: WgmmaTile, loaders: tuple[Tma | Gather, ...], staging: int
+    ) -> tuple[int, int, SmemPlan] | None:
+        """Stages, k-tiles that gathered chunks wait in, and where all lies; None where too few fit."""
+        boxes = (tile.m.box, 64), (tile.n.box, 8)
+        stage = sum(up(up(b.size, grain) * tile.k.size * self.size, ALIGN) for b, grain in boxes)
+        warps = 4 * PRODUCERS
+        ring = tables = mixed = 0
+        for loader, (box, _) in zip(loaders, boxes, strict=True):
+            if isinstance(loader, Gather):
+                per = warp_pieces(box.size, tile.k.size, loader, warps)
+                ring += warps * ring_bytes(per, loader, self.size)
+                tables += 8 * per
+            else:
+                mixed = 1
+        fixed = ALIGN + staging + barriers(DEEP) + warps * up(tables, 16)
+        room = self.facts.smem_per_block - fixed
+        fewest = 1 if self.transposes else 2  # transposed k-tiles are deep
+        counts = range(4, fewest - 1, -1)
+        fits = [(s, r) for s in counts for r in counts if s * stage + r * ring <= room and s >= fewest + mixed]
+        if not fits:
+            return None
+        # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.
+        stages, rings = max(fits, key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]))
+        end = stages * stage
+        at = SmemPlan(
+            fixed + end + rings * ring, stage, staging=end, barriers=end + staging,
+            gather=end + staging + barriers(stages),
+        )  # fmt: skip
+        return stages, rings, at

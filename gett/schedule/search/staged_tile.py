@@ -1,0 +1,326 @@
+"""A tile of D in shared memory between wgmma's fragments and D's own order: places of the rows, gaps, swizzle, copies.
+
+Where D leaves as vectors, gaps between runs part what falls into one bank. Where it leaves by tensor map, rows lie in
+any order but for the first dimension, and the hardware's swizzle is free to choose; fragments are written in vectors of
+D's order where registers or `stmatrix` hold such vectors. Owns the choice by bank conflicts and instructions; knows
+boxes and D's strides, no tensor map and no text.
+
+Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each block of 64
+rows, columns 8j + 2t and 8j + 2t + 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gett.schedule.spec.epilogue import R2SCopy, StagedTile
+from layouts.box import Box
+from layouts.swizzle import CHUNK, SPANS, replays, swizzle_address
+
+GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
+SIZE = 2  # bytes of D's elements that stmatrix and packed pairs take; others are written one by one
+MAX_ROW = 256  # elements of a copy's first dimension
+MAX_COPIES = 4  # copies of a tile
+MAX_ORDERS = 24  # of D's slower dimensions that are tried
+SETUP_CLOCKS = 200.0  # barriers, fences and the issue of the copy
+
+Cut = tuple[str, int, int, int]
+
+
+@lru_cache(maxsize=4096)
+def gapped_tile(
+    m: tuple[int, ...], n: tuple[int, ...], order: tuple[tuple[str, int], ...], itemsize: int, vector: int, padded: bool
+) -> StagedTile:
+    """A staged tile whose dimensions follow each other in D's order.
+
+    Args:
+        m: Box extents of M.
+        n: Box extents of N.
+        order: Dimensions (group, position) with a box above 1, in D's order.
+        itemsize: Bytes of a staged element.
+        vector: Elements of a store to D; gaps keep its alignment.
+        padded: Whether gaps may part the runs (a tensor map needs the box dense).
+    """
+    boxes = [(m if g == "m" else n)[i] for g, i in order]
+    best: StagedTile | None = None
+    # A gap must keep vectors aligned, so it can only follow a run of whole vectors.
+    run = 1
+    allowed: list[int] = []
+    for i, b in enumerate(boxes[:-1]):
+        run *= b
+        if padded and run % max(vector, CHUNK // itemsize) == 0 and len(allowed) < 2:
+            allowed.append(i)
+    for gaps in itertools.product(GAPS, repeat=len(allowed)):
+        chosen = dict(zip(allowed, gaps, strict=True))
+        steps, step = [], 1
+        for i, b in enumerate(boxes):
+            steps.append(step)
+            step = step * b + chosen.get(i, 0)
+        by = dict(zip(order, steps, strict=True))
+        steps_m = tuple(by.get(("m", i), 0) for i in range(len(m)))
+        steps_n = tuple(by.get(("n", i), 0) for i in range(len(n)))
+        conflicts = _gapped_conflicts(m, n, steps_m, steps_n, itemsize)
+        elements = step if padded else math.prod(boxes)
+        found = StagedTile(steps_m, steps_n, elements, conflicts=conflicts)
+        if best is None or (conflicts, elements) < (best.conflicts, best.elements):
+            best = found
+        if conflicts == 1:
+            break
+    assert best is not None
+    return best
+
+
+def _gapped_conflicts(
+    m: tuple[int, ...], n: tuple[int, ...], steps_m: tuple[int, ...], steps_n: tuple[int, ...], size: int
+) -> int:
+    """How often the first fragment's store is served; neighbouring columns are written in pairs."""
+    columns = [_place(2 * t, n, steps_n) for t in range(4)]
+    at = [(row + column) * size for row in (_place(g, m, steps_m) for g in range(8)) for column in columns]
+    return max(replays(at, size * (2 if pairs(n, steps_n) else 1)))
+
+
+def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
+    """Whether two neighbouring columns are neighbours in the staged tile, so that they are written at once."""
+    lead = next((i for i, b in enumerate(n) if b > 1), None)
+    return lead is not None and steps_n[lead] == 1 and n[lead] % 8 == 0 and math.prod(n) % 8 == 0
+
+
+def _place(local: int, boxes: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    total = 0
+    for b, s in zip(boxes, steps, strict=True):
+        total += local % b * s
+        local //= b
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class DimD:
+    """A tiled dimension of D.
+
+    Attributes:
+        group: `"m"` or `"n"`.
+        at: Position in the group's box.
+        box: Elements of the tile along it.
+        extent: Elements of the tensor along it.
+        step: Elements between neighbours in D.
+        prefix: Product of the boxes before it in its group.
+    """
+
+    group: str
+    at: int
+    box: int
+    extent: int
+    step: int
+    prefix: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Group and position."""
+        return self.group, self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulators:
+    """What holds a tile: blocks of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes.
+
+    Attributes:
+        mma_m: Blocks of a warpgroup.
+        warpgroups: Warpgroups that share a tile.
+        box_m, box_n: Rows and columns of the tile that are not padding.
+        atom: Rows of one swizzle atom of an MN-major A, 0 where A is K-major.
+        run: Rows of each atom that hold something, 0 for all.
+    """
+
+    mma_m: int
+    warpgroups: int
+    box_m: int
+    box_n: int
+    atom: int
+    run: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile, padding included."""
+        return 64 * self.mma_m * self.warpgroups
+
+    def row(self, x: int, copy: R2SCopy) -> int:
+        """Row of M's box that lies in row `x` of the first block."""
+        if self.run:
+            return min(x, self.run - 1)
+        return x if copy.rows == 64 else x // copy.rows * self.mma_m * copy.rows + x % copy.rows
+
+
+@lru_cache(maxsize=4096)
+def boxed_tile(dims: tuple[DimD, ...], held: Accumulators, counts: tuple[int, int]) -> tuple[StagedTile, float] | None:
+    """The cheapest staging for copies by tensor map and its clocks for one tile, or None where D has no such rows.
+
+    Args:
+        dims: Tiled dimensions of D by their step.
+        held: The accumulators.
+        counts: Dimensions of the boxes of M and N.
+    """
+    if not dims or dims[0].step != 1:
+        return None
+    copy = _copy(dims[0], held)
+    if copy is None:
+        return None
+    best: tuple[StagedTile, float] | None = None
+    for row, swizzle_bytes, inner in _rows(dims):
+        others = dims[inner:]
+        if any(d.step * SIZE % CHUNK for d in others):
+            continue
+        for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
+            steps, cut = _steps(dims[:inner], order, row)
+            at = _Places(steps, cut, swizzle_bytes)
+            served = _served(at, held, copy)
+            clocks = _clocks(served, held, copy)
+            if best is None or clocks < best[1] * 0.999:
+                by = {d.key: step for d, step in steps.items()}
+                tile = StagedTile(
+                    tuple(by.get(("m", i), 0) for i in range(counts[0])),
+                    tuple(by.get(("n", i), 0) for i in range(counts[1])),
+                    math.prod(d.box for d in dims), copy, round(served), row, swizzle_bytes, cut,
+                    tuple(d.key for d in (*dims[:inner], *order)),
+                )  # fmt: skip
+                best = tile, clocks
+            if served <= 1.0:
+                break
+        if best is not None and best[0].conflicts <= 1:
+            break
+    return best
+
+
+def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
+    """How fragments are written for D's unit-stride dimension; None where only single elements are neighbours."""
+    whole_n = held.box_n % 8 == 0
+    if unit.group == "n":
+        if unit.prefix == 1 and unit.box % 8 == 0:
+            return R2SCopy("stsm", 8) if whole_n else None
+        vector = math.gcd(unit.box, 8)
+        return R2SCopy("vec_n", vector) if unit.prefix % 8 == 0 and vector > 1 and whole_n else None
+    if unit.prefix == 1:
+        return R2SCopy("stsm_t", 8) if unit.box % 8 == 0 else None
+    vector = math.gcd(unit.box, math.gcd(held.mma_m, 8))
+    if held.run and held.atom < 64:
+        return None
+    if vector > 1 and unit.prefix == (held.run or 64):
+        return R2SCopy("vec_m", vector)
+    # A block takes atoms that are `mma_m` apart, so that neighbours along D lie in one thread's registers.
+    if vector > 1 and 8 <= held.atom < 64 and unit.prefix == held.atom and held.box_m == held.rows:
+        return R2SCopy("vec_m", vector, held.atom)
+    return None
+
+
+def _joined(dims: Sequence[DimD]) -> int:
+    """How many dimensions make one run: each whole, and the next one continues it."""
+    i, run = 1, dims[0].box
+    while i < len(dims) and dims[i - 1].box == dims[i - 1].extent and dims[i].step == run:
+        run *= dims[i].box
+        i += 1
+    return i
+
+
+def _rows(dims: Sequence[DimD]) -> Iterator[tuple[int, int, int]]:
+    """(elements of a copy's row, bytes of the swizzle, dimensions that make the run): the longest row first."""
+    tile = math.prod(d.box for d in dims)
+    joined = _joined(dims)
+
+    def fit(row: int, align: int) -> int:
+        """How many dimensions make the run that rows of `row` elements part, 0 where they part none well.
+
+        A row ends between dimensions or inside one that it divides, copies are few and start where they may.
+        """
+        before = 1
+        for i, d in enumerate(dims[:joined]):
+            run = before * d.box
+            if row <= run:
+                good = row % before == 0 and run % row == 0 and run // row <= MAX_COPIES
+                return i + 1 if good and (run == row or row * (tile // run) * SIZE % align == 0) else 0
+            before = run
+        return 0
+
+    longest = min(math.prod(d.box for d in dims[:joined]), MAX_ROW)
+    for row in range(longest - longest % (CHUNK // SIZE), 0, -(CHUNK // SIZE)):
+        if inner := fit(row, 128):
+            yield row, CHUNK, inner
+            break
+    for span in reversed(SPANS):
+        if inner := fit(span // SIZE, 8 * span):
+            yield span // SIZE, span, inner
+
+
+def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[DimD, int], Cut | None]:
+    """Elements between neighbours of each dimension, and the dimension that a row's end cuts."""
+    at: dict[DimD, int] = {}
+    step = row
+    for d in others:
+        at[d] = step
+        step *= d.box
+    copy, before = step, 1
+    cut: Cut | None = None
+    for d in inner:
+        if before >= row:
+            at[d] = copy * (before // row)
+        else:
+            at[d] = before
+            if before * d.box > row:
+                cut = (d.group, d.at, row // before, copy)
+        before *= d.box
+    return at, cut
+
+
+class _Places:
+    """Bytes of elements in the staged tile."""
+
+    def __init__(self, steps: dict[DimD, int], cut: Cut | None, swizzle_bytes: int) -> None:
+        self.swizzle_bytes = swizzle_bytes
+        self.parts: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
+        for d, step in steps.items():
+            piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
+            self.parts[d.group].append((d.prefix, d.box, piece, step, far))
+
+    def part(self, group: str, x: int) -> int:
+        """What index `x` of a group adds, in elements, before the swizzle."""
+        total = 0
+        for prefix, box, piece, step, far in self.parts[group]:
+            c = x // prefix % box
+            total += c % piece * step + c // piece * far
+        return total
+
+    def all(self, m: Sequence[int], n: Sequence[int]) -> list[int]:
+        """Bytes of all pairs, `n` fastest."""
+        columns = [self.part("n", x) for x in n]
+        rows = (self.part("m", x) for x in m)
+        return [swizzle_address(self.swizzle_bytes, (row + c) * SIZE) for row in rows for c in columns]
+
+
+def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
+    """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
+    served: list[int] = []
+    eight = [held.row(g, copy) for g in range(8)]
+    for j in range(0, min(16, held.box_n), 8):
+        if copy.kind == "stsm":
+            served += replays(at.all(eight, [j]), CHUNK)
+        elif copy.kind == "stsm_t":
+            served += replays(at.all([0], range(j, j + 8)), CHUNK)
+        else:
+            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * SIZE)
+    return sum(served) / len(served)
+
+
+def _clocks(served: float, held: Accumulators, copy: R2SCopy) -> float:
+    """Clocks of a tile: what shared memory and the issue slots take."""
+    # Rows of padding leave lanes idle while their neighbours write.
+    elements = held.rows * (-(-held.box_n // 8) * 8)
+    stores = elements * SIZE / 128 * served
+    slots = elements / 32 * (1.1 if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector) / 4
+    return SETUP_CLOCKS + max(stores, slots) + 0.3 * min(stores, slots)
+
+
+def extents_of(box: Box) -> tuple[int, ...]:
+    """Box extents of the dimensions."""
+    return tuple(d.box for d in box.dims)

@@ -1,0 +1,119 @@
+"""Operands that stay in shared memory: whole, or the rows that the tiles of a panel need.
+
+Owns when that is possible, how much shared memory it takes, and what is known of its pace. Knows plans and boxes, no
+tensor map and no text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gett.plan import A, B, GemmPlan
+from gett.schedule.search.smem import ALIGN
+from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile, up
+from layouts.box import Box
+
+MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy
+TILES = 2  # of the other operand that a block makes at least
+PANEL = 8  # tiles of a panel, at least, where a block makes one panel after the other
+SMALL = 16 * 2**20  # bytes of the other operand, which every panel reads again, out of L2
+# Blocks that keep to one panel: panels at most, tiles of an SM and k at least, share of rows that padding may
+# add, outputs of a tile at most, bytes that may stay. Beyond these it gains nothing on an H200.
+ONE_PANELS, ONE_TILES, ONE_K, ONE_PADDED, ONE_OUTPUTS, ONE_MOST = 6, 4, 192, 1.07, 128 * 192, 150 * 1024
+# Bytes of loads under way there, at least and from which on more gain nothing; what fewer cost, k-tiles of short rows,
+# and A in place of B.
+ONE_LEAST, ONE_ENOUGH, ONE_FEWER, ONE_SHORT, ONE_A = 64 * 1024, 96 * 1024, 0.25, 1.03, 1.02
+ONE_SHORT_K = 64  # k below which k-tiles are those
+GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
+
+
+def small_operands(plan: GemmPlan, size: int) -> tuple[str, ...]:
+    """Operands (`"a"`, `"b"`) that are small enough to stay and the same for every batch."""
+    sides = (("a", A, plan.extent_m), ("b", B, plan.extent_n))
+    return tuple(
+        name
+        for name, tensor, rows in sides
+        if rows * plan.extent_k * size <= MOST and not any(s.extent > 1 and s.strides[tensor] for s in plan.l)
+    )
+
+
+def _whole(name: str, kept: OperandTiling, box_k: Box, size: int, tiles: int, sm_count: int) -> bool:
+    """Whether each of `tiles` tiles needs all of a small operand, it fits, and there is something to gain."""
+    if tiles < TILES * sm_count or kept.box.tiles > 1:
+        return False
+    return stationary_bytes(name, kept.rows, box_k.size * size, box_k.tiles) <= MOST
+
+
+def _one_panel(name: str, kept: OperandTiling, other: OperandTiling, box_k: Box, size: int, sm_count: int) -> bool:
+    """Whether blocks may each keep to one of few panels, whose rows fit, and there is something to gain."""
+    panels = kept.box.tiles
+    if not 1 < panels <= min(ONE_PANELS, sm_count) or panels * other.box.tiles < ONE_TILES * sm_count:
+        return False
+    if kept.box.size * other.box.size > ONE_OUTPUTS or box_k.volume < ONE_K:
+        return False
+    if panels * kept.box.size > ONE_PADDED * kept.box.volume:
+        return False
+    return stationary_bytes(name, kept.rows, box_k.size * size, box_k.tiles) <= ONE_MOST
+
+
+def _each_panel(
+    name: str, kept: OperandTiling, other: OperandTiling, box_k: Box, size: int, batches: int, sm_count: int
+) -> bool:
+    """Whether the rows of a panel fit twice, and panels are long enough and cheap enough to walk along."""
+    tiles = kept.box.tiles * other.box.tiles * batches
+    if kept.box.tiles * batches == 1 or other.box.tiles < PANEL or tiles < PANEL * sm_count:
+        return False
+    if other.box.volume * box_k.volume * size > SMALL:
+        return False
+    return stationary_bytes(name, kept.rows, box_k.size * size, 2 * box_k.tiles) <= MOST
+
+
+def with_stationary(tile: WgmmaTile, small: tuple[str, ...], size: int, batches: int, sm_count: int) -> list[WgmmaTile]:
+    """The same tile with a small operand that stays in shared memory, or with the rows of a panel.
+
+    Args:
+        tile: A tile whose operands both come with every k-tile.
+        small: What `small_operands` found.
+        size: Bytes of an element.
+        batches: Extent of L.
+        sm_count: Multiprocessors.
+    """
+    sides, k = {"a": tile.m, "b": tile.n}, tile.k
+    tiles = tile.m.box.tiles * tile.n.box.tiles * batches
+    found = [replace(tile, stationary=x) for x in small if _whole(x, sides[x], k, size, tiles, sm_count)][:1]
+    if found or tile.mma_m is not None:
+        return found
+    for x, y in (("a", "b"), ("b", "a")):
+        pair = x, sides[x], sides[y], k, size
+        if batches == 1 and not tile.warpgroups.ping_pong and _one_panel(*pair, sm_count):
+            found.append(replace(tile, stationary=x, panel="one"))
+        if _each_panel(*pair, batches, sm_count):
+            found.append(replace(tile, stationary=x, panel="each"))
+    return found
+
+
+def one_panel_pace(tile: WgmmaTile, under_way: int) -> float | None:
+    """What `under_way` bytes of loads and the way they come make of the time; None where they are too few."""
+    if under_way < ONE_LEAST:
+        return None
+    pace = 1.0 + ONE_FEWER * max(0.0, 1.0 - under_way / ONE_ENOUGH)
+    pace *= ONE_SHORT if tile.block[2] < ONE_SHORT_K else 1.0
+    return pace * (ONE_A if tile.stationary == "a" else 1.0)
+
+
+def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
+    """Shared memory for `tiles` k-tiles of operand `name`, whose rows take `deep` bytes of each.
+
+    They follow each other without the room that instructions want behind a tile: what lies there is the next one.
+    """
+    return (tiles - 1) * _tile_bytes(rows, 8, deep) + _tile_bytes(rows, GRAIN[name], deep)
+
+
+def stage_bytes(stationary: str, rows: tuple[int, int], deep: tuple[int, int]) -> int:
+    """Shared memory of one stage: the tiles of A and B, of `rows` rows of `deep` bytes, but for the one that stays."""
+    sides = zip("ab", rows, deep, strict=True)
+    return sum(_tile_bytes(count, GRAIN[name], width) for name, count, width in sides if name != stationary)
+
+
+def _tile_bytes(rows: int, grain: int, deep: int) -> int:
+    return up(up(rows, grain) * deep, ALIGN)

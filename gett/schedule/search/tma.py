@@ -1,0 +1,221 @@
+"""Tensor maps of the Hopper main loops: how operands and C come and how D leaves, for boxes that the hardware can move.
+
+Owns the rules that join boxes, swizzles and copies. Which boxes are tried and what they cost is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gett.plan import A, C, D, GemmPlan
+from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, depth, unit_mode, up
+from gett.schedule.spec.epilogue import StagedTile
+from gett.schedule.spec.loader import Multicast, Tma
+from layouts.box import Box
+from layouts.modes import Strided
+from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
+from layouts.tma import Refusal, TmaMap, tma_map
+
+COPIES = 40  # most copies of an operand's tile: a thread issues them one by one
+
+
+def tensor_map(
+    plan: GemmPlan,
+    tensor: int,
+    modes: Sequence[Strided],
+    box: Sequence[int],
+    order: Sequence[int],
+    size: int,
+    swizzle_bytes: int,
+    *,
+    unit: int | None = None,
+    row: int = 0,
+) -> TmaMap | None:
+    """The map of one tensor of a plan, None where there is none; arguments as `layouts.tma.tma_map` takes them."""
+    operand = (plan.a, plan.b, plan.contraction.d, plan.contraction.c)[tensor]
+    assert operand is not None
+    made = tma_map(
+        [s.extent for s in modes],
+        [s.strides[tensor] for s in modes],
+        size,
+        box,
+        order=order,
+        unit=unit,
+        base_alignment=operand.alignment,
+        span=swizzle_bytes,
+        row=row,
+    )
+    return None if isinstance(made, Refusal) or made.base_offset else made
+
+
+class OperandMaps:
+    """Tensor maps of one operand of a plan.
+
+    Args:
+        plan: A lowered plan.
+        tensor: `A` or `B`.
+        size: Bytes of an element.
+    """
+
+    def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
+        self.plan, self.tensor, self.size = plan, tensor, size
+        self.side = plan.m if tensor == A else plan.n
+        self.modes = (*plan.l, *self.side, *plan.k)
+        self.first_mn, self.first_k = len(plan.l), len(plan.l) + len(self.side)
+        self.k_unit, self.mn_unit = unit_mode(plan.k, tensor, size), unit_mode(self.side, tensor, size)
+        self.major = "k" if self.k_unit is not None else "mn"
+
+    def load(self, cut: OperandTiling, box_k: Box) -> Tma | None:
+        """How k-tiles arrive, None where no tensor map brings them."""
+        return self._residue(cut, box_k) if box_k.size % STEP_K else self._full(cut, box_k)
+
+    def map(
+        self, box_mn: Sequence[int], box_k: Sequence[int], order: Sequence[int], swizzle_bytes: int, unit: int, row: int
+    ) -> TmaMap | None:
+        """The map of boxes of the two groups, one batch at a time."""
+        box = [*(1 for _ in self.plan.l), *box_mn, *box_k]
+        return tensor_map(self.plan, self.tensor, self.modes, box, order, self.size, swizzle_bytes, unit=unit, row=row)
+
+    def _order(self, box_mn: Box, box_k: Box) -> list[int]:
+        """Modes as the tile has them: the operand's major group first."""
+        mn = [self.first_mn + m for d in box_mn.dims for m in d.modes]
+        k = [self.first_k + m for d in box_k.dims for m in d.modes]
+        return [*((mn + k) if self.major == "k" else (k + mn)), *range(self.first_mn)]
+
+    def _full(self, cut: OperandTiling, box_k: Box) -> Tma | None:
+        box_mn, size = cut.box, self.size
+        major_k = self.major == "k"
+        run = 0 if major_k else cut.run
+        unit = self.k_unit if self.k_unit is not None else self.mn_unit or 0
+        inner = (box_k.cut if major_k else box_mn.cut)[unit] * size
+        span = cut.atom * size if run else swizzle_dividing(inner)
+        if not span:
+            return None
+        # Copies must start at whole periods of the swizzle; where rows do not come in eights, each column of atoms is a
+        # copy of its own.
+        count_k = [1] * len(box_k.cut)
+        if major_k and box_mn.size % 8:
+            count_k = [cut * size // span if m == unit else cut for m, cut in enumerate(box_k.cut)]
+        part_k = [c // count for c, count in zip(box_k.cut, count_k, strict=True)]
+        first = self.first_k if major_k else self.first_mn
+        made = self.map(box_mn.cut, part_k, self._order(box_mn, box_k), span, first + unit, run)
+        if made is None or made.box[0] * size != (run * size or span):
+            return None
+        if run:
+            return None if box_k.size % 8 else Tma(self.major, made, run=run)
+        repeats = []
+        for m in (m for d in box_k.dims for m in d.modes if count_k[m] > 1):
+            at = made.modes[self.first_k + m]
+            repeats.append((at.dim, at.weight * part_k[m], count_k[m]))
+        atoms = (box_mn.size if major_k else box_k.size) * span
+        if not repeats and made.slab_bytes * made.slabs > atoms and not major_k and box_k.size % 8:
+            return None
+        if made.slabs > 1 and len((box_k if major_k else box_mn).tiled) > 1:
+            return None  # the order of the copies would not be that of the other tensors
+        return Tma(self.major, made, tuple(repeats), up(box_mn.size, 8) * span if repeats else 0)
+
+    def _residue(self, cut: OperandTiling, box_k: Box) -> Tma | None:
+        """Where k-tiles are not full.
+
+        K-major: one row of a swizzle atom holds the box's k, the rest of the row is the residue. MN-major: each atom (a
+        row's worth of M or N) is a copy of its own, at the pitch of a full k-tile.
+        """
+        size, box_mn = self.size, [*cut.box.cut]
+        if any(mode.extent % c for mode, c in zip(self.plan.k, box_k.cut, strict=True)):
+            return None
+        counts: list[tuple[int, int, int]] = []  # mode of the operand, step along it, copies
+        run = 0
+        if self.k_unit is not None:
+            unit, row = self.first_k + self.k_unit, box_k.cut[self.k_unit]
+            span = swizzle_holding(depth(box_k) * size)
+            if box_k.size != row or row * size % CHUNK or not span:
+                return None
+        elif self.mn_unit is not None:
+            unit, run = self.first_mn + self.mn_unit, cut.run
+            span = cut.atom * size if run else swizzle_dividing(box_mn[self.mn_unit] * size)
+            if not span:
+                return None
+            row = run or span // size
+            tiled = [d.modes[0] for _, d in cut.box.tiled]
+            if tiled and tiled[0] != self.mn_unit:
+                return None
+            pieces = {m: (row, box_mn[m] // row) if m == self.mn_unit else (1, box_mn[m]) for m in tiled}
+            counts = [(self.first_mn + m, step, count) for m, (step, count) in pieces.items() if count > 1]
+            box_mn = [row if m == self.mn_unit else 1 for m in range(len(self.side))]
+        else:
+            return None
+        if math.prod(count for _, _, count in counts) > COPIES:
+            return None
+        made = self.map(box_mn, box_k.cut, self._order(cut.box, box_k), span, unit, row)
+        if made is None or made.slabs > 1 or made.box[0] != row:
+            return None
+        repeats = tuple((made.modes[m].dim, made.modes[m].weight * step, count) for m, step, count in counts)
+        return Tma(self.major, made, repeats, depth(box_k) * span if repeats else 0, run)
+
+
+def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StagedTile) -> TmaMap | None:
+    """The tensor map that stores a tile of D, dimensions as it is staged, else by D's strides."""
+    return _staged_map(plan, D, (box_m, box_n), size, stage)
+
+
+def c_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StagedTile, d: TmaMap) -> TmaMap | None:
+    """The tensor map that brings a tile of C to the places that `d`, D's map, stores from; None where there is none.
+
+    C has D's type. Modes that follow each other in D need not do so in C, whose copies may then be others than D's.
+    """
+    # Without a swizzle, rows end to end are one run: one copy may bring what others store in rows.
+    for row in (stage.row, 0) if stage.swizzle_bytes == CHUNK else (stage.row,):
+        made = _staged_map(plan, C, (box_m, box_n), size, replace(stage, row=row))
+        if made is not None and _same_places(made, d):
+            return made
+    return None
+
+
+def _same_places(first: TmaMap, second: TmaMap) -> bool:
+    """Whether two maps of the same box lay all elements down alike.
+
+    A place, but for the swizzle, is a sum over the modes, so each mode is asked alone.
+    """
+    if (first.span, first.tile) != (second.span, second.tile):
+        return False
+    origin = [0] * len(first.tile)
+    single = ((*origin[:m], x, *origin[m + 1 :]) for m, count in enumerate(first.tile) for x in range(1, count))
+    return all(first.smem_offset(local) == second.smem_offset(local) for local in single)
+
+
+def _staged_map(plan: GemmPlan, tensor: int, boxes: tuple[Box, Box], size: int, stage: StagedTile) -> TmaMap | None:
+    box_m, box_n = boxes
+    modes = (*plan.l, *plan.m, *plan.n)
+    box = [*(1 for _ in plan.l), *box_m.cut, *box_n.cut]
+    first = {"m": len(plan.l), "n": len(plan.l) + len(plan.m)}
+    dims = {"m": box_m.dims, "n": box_n.dims}
+    staged = [first[g] + dims[g][i].modes[0] for g, i in stage.order]
+    rest = sorted((i for i in range(len(modes)) if i not in staged), key=lambda i: (box[i] == 1, modes[i].strides[D]))
+    made = tensor_map(plan, tensor, modes, box, staged + rest, size, stage.swizzle_bytes, row=stage.row)
+    return None if made is None or (made.slabs > 1 and not stage.row) else made
+
+
+def multicast(load: Tma, blocks: int) -> Tma:
+    """The same copies where `blocks` blocks of a cluster need the same tiles."""
+    return load if blocks == 1 else replace(load, multicast=Multicast(blocks, _divided(load.map, blocks)))
+
+
+def _divided(made: TmaMap, blocks: int) -> int | None:
+    """The outermost tiled dimension, if equal parts of it start where the swizzle's pattern does."""
+    outer = max((i for i, b in enumerate(made.box) if b > 1), default=0)
+    period = 8 * made.span if made.span > CHUNK else 8 * CHUNK
+    if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
+        return None
+    return outer
+
+
+def row_bytes(load: Tma, deep: int, size: int) -> int:
+    """Shared memory that `deep` k of one row of an operand take: K-major rows are whole atoms of the swizzle."""
+    return up(deep * size, load.map.span) if load.major == "k" else deep * size
+
+
+def valid_k(load: Tma, modes_k: int) -> int:
+    """K of an operand's tile that its copies write."""
+    return math.prod(load.map.tile[len(load.map.tile) - modes_k :])

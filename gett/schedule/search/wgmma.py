@@ -1,0 +1,142 @@
+"""What the searches of the Hopper main loops share: models and boxes of one assignment of roles, stores, the record.
+
+Owns how D's store and C's source follow from a tile, and how the parts become a `Schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gett.plan import A, B, GemmPlan, itemsize
+from gett.schedule.access import vector_d
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.staging import Staging
+from gett.schedule.lower import split_modes, swap_ab
+from gett.schedule.search.smem import staging_bytes
+from gett.schedule.search.tma import c_map, d_map
+from gett.schedule.search.wgmma_boxes import WgmmaBoxes
+from gett.schedule.search.wgmma_tile import WgmmaTile, unit_mode
+from gett.schedule.space import bounded_split
+from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.mainloop import Wgmma
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
+from gett.schedule.spec.smem import SmemPlan
+from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
+
+TYPES = ("float16", "bfloat16")
+RASTER = 8  # rows of tiles that are visited together
+
+
+def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
+    """Whether a plan is a product of two operands that wgmma multiplies on this architecture."""
+    return plan.contraction.dtype in TYPES and facts.arch == "sm_90a" and plan.b is not None and bool(plan.k)
+
+
+class WgmmaSearch:
+    """One assignment of roles to A and B.
+
+    Args:
+        plan: What to run.
+        facts: Of the GPU.
+        swapped: Whether A and B change roles.
+    """
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
+        self.plan, self.facts, self.swapped = swap_ab(plan) if swapped else plan, facts, swapped
+        plan = self.plan
+        self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
+        self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
+        self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
+        self.boxes = WgmmaBoxes(plan, facts)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether each operand has a unit-stride mode."""
+        return not any(self.k_unit[t] is None and self.mn_unit[t] is None for t in (A, B))
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """Contracted modes along which operands' rows run."""
+        return tuple(dict.fromkeys(u for u in self.k_unit.values() if u is not None))
+
+    def realized(self, tile: WgmmaTile) -> GemmPlan:
+        """The plan that the tile's boxes belong to."""
+        return split_modes(self.plan, tile.tiling(self.swapped).splits)
+
+    def tiles(self, tile: WgmmaTile) -> int:
+        """Tiles of D, batches included."""
+        return tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+
+    def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
+        """Slices of K, and bytes of their partial sums."""
+        rows, columns, _ = tile.block
+        return bounded_split(estimate.split_k, rows * columns * 4, self.tiles(tile), tile.k.tiles)
+
+    def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
+        """How D leaves: by the tensor map `d`, else as vectors."""
+        vector = vector_d(plan, tile.m.box, tile.n.box)
+        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, staging.padded)
+
+    def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
+        """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
+        if not staging.bulk or split > 1 or tile.m.box.flattens or tile.n.box.flattens:
+            return None
+        return d_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense)
+
+    def c_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap) -> TmaMap | None:
+        """The tensor map that brings C to where D is staged."""
+        return c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d)
+
+    def source(self, tma: TmaMap | None = None) -> VectorSource | TmaSource | None:
+        """Where C comes from, None where nothing is added."""
+        if self.plan.contraction.c is None:
+            return None
+        return VectorSource() if tma is None else TmaSource(tma)
+
+    def staged(self, tile: WgmmaTile, epilogue: Epilogue, split: int) -> int:
+        """Shared memory that staging takes."""
+        store = epilogue.store
+        if split > 1 or store.stage is None:
+            return 0
+        vectors, bulk = isinstance(epilogue.source, VectorSource), isinstance(store, TmaStore)
+        buffers = tile.warpgroups.count if tile.warpgroups.ping_pong else 1
+        return buffers * staging_bytes(store.stage, tile.block, self.size_d, vectors, bulk)
+
+    def raster(self, tile: WgmmaTile, rows: int = RASTER) -> int:
+        """Rows of tiles, or of clusters, that are visited together."""
+        return max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
+
+    def schedule(
+        self,
+        tile: WgmmaTile,
+        mainloop: Wgmma,
+        epilogue: Epilogue,
+        smem: SmemPlan,
+        forecast: Forecast,
+        split: tuple[int, int],
+        scheduler: TileScheduler | None = None,
+    ) -> Schedule:
+        """The record; the scheduler is a persistent raster unless one is given."""
+        if scheduler is None:
+            scheduler = PersistentRaster(self.facts.sm_count, self.raster(tile), split[0], tile.cluster)
+        tiling = tile.tiling(self.swapped)
+        return Schedule(self.facts.arch, tiling, mainloop, epilogue, scheduler, smem, split[1], forecast)
+
+    def takes_tma_source(self) -> bool:
+        """Whether C's type and address are such that a tensor map may bring it."""
+        c, d = self.plan.contraction.c, self.plan.contraction.d
+        return c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
+
+
+def both_roles(kind: type[WgmmaSearch], plan: GemmPlan, facts: ArchFacts) -> Sequence[WgmmaSearch]:
+    """A search for either assignment of roles to A and B."""
+    return [kind(plan, facts, swapped) for swapped in (False, True)]
+
+
+def with_vector_source(tile: WgmmaTile) -> WgmmaTile:
+    """The same tile where C is added from vectors."""
+    return replace(tile, tma_source=False)

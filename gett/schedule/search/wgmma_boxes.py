@@ -1,0 +1,130 @@
+"""Boxes of M and N for the Hopper main loops: one unit-stride run of 16 to 128 bytes a row, sizes up to 256.
+
+A box is bound by the rules of tensor maps (`layouts.tma`), not by vectors. Knows the plan; what a choice costs is the
+cost model's.
+"""
+
+from __future__ import annotations
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.boxing import Weight, beside, cut_group
+from gett.schedule.cost.estimate import traffic_us
+from gett.schedule.search.wgmma_tile import OperandTiling, up
+from gett.schedule.spec.tiling import Split
+from layouts.box import Box, TileDim
+from layouts.modes import Strided
+from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
+
+WIDTHS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8)
+
+
+class WgmmaBoxes:
+    """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        self.plan = plan
+        self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
+        self.time = traffic_us(plan, facts)
+        self.compute = plan.flops / facts.tensor_tflops[plan.contraction.dtype] * 1e-6
+        self.known: dict[tuple[int, int], list[OperandTiling]] = {}
+
+    def side(self, tensor: int) -> tuple[Strided, ...]:
+        """The free modes of A or of B."""
+        return self.plan.m if tensor == A else self.plan.n
+
+    def weights(self, tensor: int) -> list[Weight]:
+        """The stakes of an operand and of D in the boxes of the operand's free group."""
+        modes, other = self.side(tensor), self.side(B if tensor == A else A)
+        return [
+            Weight(tuple(s.strides[tensor] for s in modes), self.size, self.time[tensor]),
+            Weight(tuple(s.strides[D] for s in modes), self.size_d, self.time[D], True, beside(other, D)),
+        ]
+
+    def boxes(self, tensor: int, block: int, unit: int | None) -> list[OperandTiling]:
+        """Boxes without flattened dimensions; the operand's unit mode `unit` first, in whole 16-byte pieces."""
+        if (tensor, block) not in self.known:
+            modes = self.side(tensor)
+            extents = tuple(s.extent for s in modes)
+            found = []
+            for box in cut_group(extents, block, self.weights(tensor), unit, self.compute, False):
+                if box.flattens:
+                    continue
+                if unit is not None:
+                    at = next((d for d in box.dims if unit in d.modes), None)
+                    if at is None or at.box * self.size % CHUNK:
+                        continue
+                spare = _padded_run(modes, box, unit, self.size) if tensor == B else None
+                found.append(spare or _split(tensor, modes, box, unit, self.size) or OperandTiling(box, modes))
+            found = found[:2]
+            if tensor == A and (wide := self.padded_run(block, unit)) is not None:
+                found.append(wide)
+            self.known[tensor, block] = found
+        return self.known[tensor, block]
+
+    def padded_run(self, block: int, unit: int | None) -> OperandTiling | None:
+        """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row an atom."""
+        modes = self.plan.m
+        if unit is None:
+            return None
+        run = modes[unit].extent * self.size
+        atom = swizzle_holding(run) // self.size
+        if not atom or run % CHUNK or atom == modes[unit].extent or block % atom:
+            return None
+        count, cut = block // atom, {unit: modes[unit].extent}
+        # First D's unit mode, so that its runs are long, then what is nearest in A.
+        others = [m for m in range(len(modes)) if m != unit]
+        others.sort(key=lambda m: (modes[m].strides[D] != self.size_d, abs(modes[m].strides[A])))
+        for m in others:
+            cut[m] = max(x for x in range(1, count + 1) if modes[m].extent % x == 0)
+            count //= cut[m]
+        box = Box.of_cuts(tuple(s.extent for s in modes), cut, others)
+        return OperandTiling(box, modes, run=modes[unit].extent, atom=atom)
+
+
+def _padded_run(modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> OperandTiling | None:
+    """A box of N that is one short run of an MN-major operand: a row of a wider swizzle holds it."""
+    if unit is None or len(box.tiled) != 1 or unit not in box.tiled[0][1].modes:
+        return None
+    elements = box.tiled[0][1].box
+    span = swizzle_holding(elements * size)
+    if not span or span == elements * size or elements * size % CHUNK or elements != modes[unit].extent:
+        return None
+    return OperandTiling(box, modes, run=elements, atom=span // size)
+
+
+def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> OperandTiling | None:
+    """How to cut the unit mode of an MN-major operand whose run is longer than a swizzled row."""
+    if unit is None:
+        return None
+    at = next(i for i, d in enumerate(box.dims) if unit in d.modes)
+    run = box.dims[at].box * size
+    span = swizzle_dividing(run)
+    if not span or run == span or modes[unit].extent * size % span:
+        return None
+    inner = span // size
+    if box.dims[at].box == inner or modes[unit].extent == inner:
+        return None
+    # The pieces of the run come after the other tiled modes: that is how one copy lays them down.
+    dims = [TileDim(tuple(m + (m > unit) for m in d.modes), d.box) for i, d in enumerate(box.dims) if i != at]
+    tiled = [TileDim((unit,), inner), *(d for d in dims if d.box > 1)]
+    ones = [m for d in dims if d.box == 1 for m in d.modes]
+    pieces = box.dims[at].box // inner
+    if pieces > 1:
+        tiled.append(TileDim((unit + 1,), pieces))
+    else:
+        ones.append(unit + 1)
+    extents = list(box.extents)
+    extents[unit : unit + 1] = [inner, modes[unit].extent // inner]
+    cut = Box(tuple(extents), (*tiled, *((TileDim(tuple(ones), 1),) if ones else ())))
+    outer = Strided(modes[unit].labels, modes[unit].extent // inner, tuple(x * inner for x in modes[unit].strides))
+    halves = (Strided(modes[unit].labels, inner, modes[unit].strides), outer)
+    split = Split("m" if tensor == A else "n", unit, inner)
+    return OperandTiling(cut, (*modes[:unit], *halves, *modes[unit + 1 :]), split)
+
+
+def widths(extent: int) -> list[int]:
+    """Widths of a tile worth trying."""
+    usual = [n for n in WIDTHS if n <= max(8, extent)]
+    fit = up(extent, 8)
+    return sorted({*usual[:6], *([fit] if fit <= WIDTHS[0] else [])}, reverse=True)

@@ -1,0 +1,192 @@
+"""Schedules of wgmma with A in registers: where the rows of A and of B run along two different contracted modes.
+
+A k-tile has `depth` of A's mode (k1) and `width` of B's (k2). A lies as [row][k2][k1]; B comes in slabs of one k1 each,
+[n][k2].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gett.plan import A, B, GemmPlan
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.wgmma_rs import PER_WARPGROUP, WgmmaRSModel
+from gett.schedule.search.smem import ALIGN
+from gett.schedule.search.tma import OperandMaps
+from gett.schedule.search.wgmma import WgmmaSearch
+from gett.schedule.search.wgmma_tile import Warpgroups, WgmmaTile, up
+from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import WgmmaRS
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.smem import SmemPlan
+from layouts.box import Box
+
+GROUPS = Warpgroups(WgmmaRS.warpgroups, WgmmaRS.mma_m, WgmmaRS.ping_pong)
+# Blocks that share A, neighbours along N, or B, neighbours along M. A is shared by slices of K alone: elsewhere that
+# took a twentieth longer.
+ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
+# Of k1 and k2, and who shares.
+SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
+PIECES = 8  # most copies of a tile of A
+WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
+SLABS = 16  # most slabs of B under way
+WIDEST_WITH_C, WIDEST_SHARED_A = 224, 192  # columns; wider tiles run out of registers
+DEEPER, DEEPER_SPLIT = 1.001, 0.98  # of the time with more slabs under way, and with slices of K
+BARRIERS = {ALONE: 32, SHARED_B: 32, SHARED_A: 128}  # bytes of the barriers of A and of staging
+BY_ROWS = ("scalar", "stsm", "vec_n")  # copies to the staged tile that take each row for itself
+
+
+class WgmmaRSSearch(WgmmaSearch):
+    """The tiles of one assignment of roles to A and B."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
+        super().__init__(plan, facts, swapped)
+        self.model = WgmmaRSModel(self.plan, facts)
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """Positions in K of the modes along which A's and B's rows run."""
+        a, b = self.leads
+        return a, b
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of tile, boxes and who shares."""
+        if len(self.leads) < 2:
+            return
+        widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
+        for depth, width, cluster in SHAPES:
+            box_k = self.k_box(depth, width)
+            for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
+                for m_side in self.boxes.boxes(A, GROUPS.rows, None):
+                    for n_side in self.boxes.boxes(B, n, None):
+                        tile = WgmmaTile(GROUPS, m_side, n_side, box_k, cluster)
+                        if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
+                            continue
+                        if cluster == SHARED_A and n > WIDEST_SHARED_A:
+                            continue
+                        yield tile
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile."""
+        return self.model.estimate_rs(choice, *self.depth_width(choice.k))
+
+    def k_box(self, depth: int, width: int) -> Box:
+        """`depth` of A's mode times `width` of B's; tiles go first along the one with the shorter rows."""
+        unit_a, unit_b = self.units
+        cuts = sorted(((width, unit_b), (depth, unit_a)), key=lambda c: c[0])
+        return Box.of_cuts(tuple(s.extent for s in self.plan.k), {m: cut for cut, m in cuts})
+
+    def depth_width(self, box_k: Box) -> tuple[int, int]:
+        """How much of k1 and of k2 a k-tile has."""
+        return box_k.cut[self.units[0]], box_k.cut[self.units[1]]
+
+    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedules of a tile, none where no tensor maps can do it or shared memory is short.
+
+        They vary in whether each warpgroup waits for its own rows of A, and in how many slabs are under way.
+        """
+        tile, plan = choice, self.realized(choice)
+        shares_a = tile.cluster[1] > 1
+        a, b = self.load_a(plan, tile), self.load_b(plan, tile)
+        if a is None or b is None:
+            return
+        depth, width = self.depth_width(tile.k)
+        rows, columns, deep = tile.block
+        slices = estimate.split_k  # k-tiles are dealt out in turn, so slices may differ by one
+        split = slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
+        staging = self.model.staging(tile)
+        epilogue = Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split[0])), self.source())
+        first = up(max(rows * deep * self.size, self.staged(tile, epilogue, split[0])), ALIGN)
+        slab = up(columns * width * self.size, ALIGN)
+        most = (self.facts.smem_per_block - ALIGN - first - BARRIERS[tile.cluster]) // (slab + 16)
+        # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
+        slabs = min(SLABS if split[0] == 1 else depth // 4, most)
+        parts = self.can_part(tile, a, epilogue, split[0])
+        if slabs < 4 or (shares_a and not (parts and split[0] > 1)):
+            return
+        text = f"{self.tiles(tile)} tiles of {rows} x {columns}, operands' rows along different contracted modes, "
+        text += "A through registers" + ("" if tile.blocks == 1 else ", an operand shared by two blocks")
+        for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}):
+            for per_warpgroup in (True,) if shares_a else (False, True) if parts else (False,):
+                extra = 16 if per_warpgroup and not shares_a else 0
+                end = first + stages * slab
+                size = ALIGN + end + 16 * stages + BARRIERS[tile.cluster] + extra
+                if size > self.facts.smem_per_block:
+                    continue
+                us = estimate.us * (PER_WARPGROUP if per_warpgroup and not shares_a else 1.0)
+                if stages > slabs:
+                    us *= DEEPER_SPLIT if split[0] > 1 else DEEPER
+                loop = WgmmaRS(a, b, *self.units, per_warpgroup, stages)
+                smem = SmemPlan(size, slab, first, barriers=end)
+                yield self.schedule(tile, loop, epilogue, smem, Forecast(us, estimate.bound, text), split)
+
+    def can_part(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
+        """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
+        loaded = a.bytes * tile.cluster[1] // (tile.block[2] * self.size)
+        # Shares below 64 rows leave gaps between them; copies of whole blocks of rows, and slices, have none.
+        stage = epilogue.store.stage
+        kind = stage.copy.kind if stage is not None else "scalar"
+        gaps = split == 1 and kind in BY_ROWS and tile.m.box.size % GROUPS.count == 0
+        return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.block[0])
+
+    def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
+        """A k-tile, [row][k2][k1], in pieces so that slabs of B get between; where blocks share A, one's part of k2."""
+        unit_a, unit_b = self.units
+        maps = OperandMaps(plan, A, self.size)
+        cut = [*tile.k.cut]
+        cut[unit_b] //= tile.cluster[1]
+        first = [maps.first_k + unit_a, maps.first_k + unit_b]
+        return _in_pieces(self.load(maps, tile.m.box, cut, tile.k.cut, unit_b, first, unit_a))
+
+    def load_b(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
+        """A slab, [n][k2] at one k1."""
+        unit_a, unit_b = self.units
+        maps = OperandMaps(plan, B, self.size)
+        cut = [*tile.k.cut]
+        cut[unit_a] = 1
+        order_n = [maps.first_mn + m for d in tile.n.box.dims for m in d.modes]
+        first = [maps.first_k + unit_b, *order_n, maps.first_k + unit_a]
+        return self.load(maps, tile.n.box, cut, tile.k.cut, unit_a, first, unit_b)
+
+    def load(
+        self,
+        maps: OperandMaps,
+        box: Box,
+        cut: list[int],
+        whole: tuple[int, ...],
+        parted: int,
+        first: list[int],
+        unit: int,
+    ) -> Tma | None:
+        """The copies of a part of a k-tile, which has `cut[parted]` of `whole[parted]`; None where no map does them."""
+        order_mn = [maps.first_mn + m for d in box.dims for m in d.modes]
+        slower = (*order_mn, *range(maps.first_k, len(maps.modes)), *range(maps.first_mn))
+        order = [*first, *(i for i in slower if i not in first)]
+        row = cut[unit] * self.size
+        made = maps.map(box.cut, cut, order, row, maps.first_k + unit, 0)
+        if made is None or made.slabs > 1 or made.box[0] * self.size != row:
+            return None
+        step = made.modes[maps.first_k + parted]
+        if whole[parted] > cut[parted] and maps.plan.k[parted].extent % whole[parted]:
+            # A part past the end of K must read zeros: nothing slower may share its dimension of the map.
+            others = [m.weight for i, m in enumerate(made.modes) if m.dim == step.dim and i != maps.first_k + parted]
+            if step.weight <= 0 or any(w <= 0 or w >= step.weight for w in others if w):
+                return None
+        return Tma("k", made) if step.weight > 0 else None
+
+
+def _in_pieces(load: Tma | None) -> Tma | None:
+    """The copies in pieces along the slowest dimension of the box."""
+    if load is None:
+        return None
+    made = load.map
+    slowest = max(i for i, b in enumerate(made.box) if b > 1)
+    if slowest < 2:  # k1 and k2 alone: a single row
+        return load
+    pieces = max(d for d in range(1, PIECES + 1) if made.box[slowest] % d == 0)
+    part = tuple(b // pieces if i == slowest else b for i, b in enumerate(made.box))
+    piece = replace(made, box=part)
+    return replace(load, map=piece, repeats=((slowest, part[slowest], pieces),), pitch=piece.slab_bytes)

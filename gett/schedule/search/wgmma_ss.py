@@ -1,0 +1,253 @@
+"""Schedules of wgmma with both operands by tensor map: boxes that tensor maps can move, tiles that wgmma can multiply.
+
+Where no such box exists there is no schedule, and another main loop serves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from gett.plan import A, B, GemmPlan
+from gett.schedule.access import vector_d
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.wgmma import CLUSTERS, WgmmaModel
+from gett.schedule.lower import split_modes
+from gett.schedule.search.k_boxes import k_boxes, residue_boxes
+from gett.schedule.search.smem import Carved, carve, carve_stationary
+from gett.schedule.search.stationary import (
+    one_panel_pace,
+    small_operands,
+    stage_bytes,
+    stationary_bytes,
+    with_stationary,
+)
+from gett.schedule.search.store_tile import store_tiles
+from gett.schedule.search.tma import OperandMaps, d_map, multicast, row_bytes
+from gett.schedule.search.wgmma import RASTER, WgmmaSearch
+from gett.schedule.search.wgmma_boxes import widths
+from gett.schedule.search.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
+from gett.schedule.spec.epilogue import Epilogue, TmaStore
+from gett.schedule.spec.loader import Stationary, Tma
+from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster, TileScheduler
+from layouts.box import Box
+from layouts.tma import TmaMap
+
+SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
+# Bytes of loads under way beyond which more gain nothing, where memory limits and elsewhere; the share of the time that
+# none at all would cost; the share that a first k-tile of 64 takes.
+DRAM_IN_FLIGHT, L2_IN_FLIGHT, IN_FLIGHT_SHARE, START_SHARE = 96 * 1024, 120 * 1024, 0.2, 0.02
+TWO_STAGES = 1.2  # what only two stages cost
+LONG_ROW = 64  # bytes of D's rows below which several MMA tiles a store tile gain nothing
+
+
+class WgmmaSSSearch(WgmmaSearch):
+    """Estimates first, tensor maps for the best of them."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
+        super().__init__(plan, facts, swapped)
+        self.model = WgmmaModel(self.plan, facts)
+        self.small = small_operands(self.plan, self.size)
+        self.tma_source = self.takes_tma_source()
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of tile and boxes."""
+        plan, boxes = self.plan, self.boxes
+        if not self.has_units or len(self.leads) > 1:  # the operands' rows run along different contracted modes
+            return
+        lead = next(iter(self.leads), None)
+        extents = tuple(s.extent for s in plan.k)
+        least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
+        best, shallow = k_boxes(extents, lead, self.size, not self.hurried(least))
+        all_k = (*best, *residue_boxes(extents, lead, self.size), *shallow)
+        widths_n = widths(plan.extent_n)
+        sides_m = (side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A]))
+        sides_n = (side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B]))
+        if not all(self.movable(t, s, all_k) for t, s in ((A, sides_m), (B, sides_n))):
+            return
+        for box_k in all_k:
+            for groups in WARPGROUPS:
+                if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
+                    continue
+                low = box_k in shallow and groups.mma_m < 8  # only the tallest tiles leave no room for deeper stages
+                for n in (n for n in widths_n if groups.takes(n)):
+                    for tile in self.store_tiles(groups, n, box_k):
+                        yield from (tile, *self.stationary(tile))
+                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]) if not low else ():
+                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
+                            tile = WgmmaTile(groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                            yield from (tile, *self.stationary(tile), *self.exchanging(tile), *self.sharing(tile))
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile."""
+        return self.model.estimate(choice)
+
+    def hurried(self, tiles: int) -> bool:
+        """Whether the start and the end of a tile take a share of its time."""
+        return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
+
+    def sharing(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """The same tile in clusters. Sharing costs a little everywhere and relieves L2 alone."""
+        if tile.k.tiles < 8 or self.model.estimate(tile).bound != "L2":
+            return
+        for cluster in (c for c in CLUSTERS if c != (1, 1)):
+            if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
+                yield replace(tile, cluster=cluster)
+
+    def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """The same tile, where two blocks exchange halves of it."""
+        if tile.warpgroups.ping_pong or self.plan.contraction.c is not None or tile.k.tiles < 2:
+            return
+        found = self.model.exchanged(tile)
+        if found is not None:
+            other = replace(tile, cluster=found.cluster, exchange=True)
+            if self.one_tile(other):
+                yield other
+
+    def one_tile(self, tile: WgmmaTile) -> bool:
+        """Whether a block makes one tile at most."""
+        clusters = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, tile.cluster) * self.plan.extent_l
+        return clusters <= self.facts.sm_count // tile.blocks
+
+    def store_tiles(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
+        """Tiles of D that several MMA tiles make."""
+        if groups.mma_m < 4 or groups.ping_pong or n < self.plan.extent_n:
+            return
+        for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
+            sizes = self.size, self.size_d
+            for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts.sm_count):
+                tile = WgmmaTile(groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
+                staging = self.model.staging(tile)
+                if staging.bulk and staging.dense.row * self.size_d >= LONG_ROW:
+                    yield tile
+
+    def stationary(self, tile: WgmmaTile) -> list[WgmmaTile]:
+        """The same tile with an operand that stays in shared memory."""
+        return with_stationary(tile, self.small, self.size, self.plan.extent_l, self.facts.sm_count)
+
+    def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
+        for side in sides:
+            maps = OperandMaps(split_modes(self.plan, (side.split,) if side.split else ()), tensor, self.size)
+            if any(maps.load(side, box_k) is not None for box_k in boxes_k):
+                return True
+        return False
+
+    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedule of a tile; none where a rule of the hardware forbids it."""
+        plan = self.realized(choice)
+        a = OperandMaps(plan, A, self.size).load(choice.a, choice.k)
+        b = OperandMaps(plan, B, self.size).load(choice.n, choice.k)
+        split = self.split(choice, estimate)
+        if a is None or b is None or (choice.panel and split[0] > 1):
+            return
+        a, b = multicast(a, choice.cluster[1]), multicast(b, choice.cluster[0])
+        epilogue = self.epilogue(plan, choice, split[0])
+        if epilogue is None and choice.tma_source:  # C's strides refuse a tensor map
+            plain = replace(choice, tma_source=False)
+            yield from self.lower(plain, self.estimate(plain))
+        if epilogue is None:
+            return
+        carved = self.carved(choice, (a, b), epilogue, split[0])
+        if carved is None or (choice.exchange and not carved.reuse):
+            return
+        if carved.reuse and isinstance(epilogue.store, TmaStore):
+            epilogue = replace(epilogue, store=replace(epilogue.store, reuse_mainloop_smem=True))
+        pace = one_panel_pace(choice, carved.stages * carved.plan.stage) if choice.panel == "one" else 1.0
+        if pace is None:
+            return
+        groups = choice.warpgroups
+        loaders = [
+            Stationary(x, choice.k.tiles) if choice.stationary == name else x for name, x in (("a", a), ("b", b))
+        ]
+        loop = WgmmaSS(loaders[0], loaders[1], groups.count, groups.mma_m, groups.ping_pong, carved.stages)
+        d = epilogue.store.map if isinstance(epilogue.store, TmaStore) else None
+        us = estimate.us * pace * self.preference(choice, (a.map, b.map, d)) * self.depth(choice, estimate, carved)
+        forecast = Forecast(us, estimate.bound, self.reason(choice))
+        yield self.schedule(
+            choice, loop, epilogue, carved.plan, forecast, split, self.scheduler(choice, estimate, split[0])
+        )
+
+    def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
+        """How D is stored, None where the tile needs a tensor map that does not exist."""
+        staging = self.model.staging(tile)
+        d = self.d_map(plan, tile, staging, split)
+        added = d is not None and self.plan.contraction.c is not None
+        c = self.c_map(plan, tile, staging, d) if added and d is not None else None
+        if (added and c is None) or (d is None and (tile.exchange or tile.mma_m is not None)):
+            return None
+        if d is None or not tile.exchange:
+            return Epilogue(self.stores(plan, tile, staging, d), self.source(c))
+        found = self.model.exchanged(tile)
+        assert found is not None
+        whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
+        if whole is None:
+            return None
+        vector = vector_d(plan, tile.m.box, tile.n.box)
+        return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
+
+    def carved(self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: int) -> Carved | None:
+        """How shared memory is divided."""
+        rows = tile.a.rows, tile.n.rows
+        deep = row_bytes(loads[0], tile.block[2], self.size), row_bytes(loads[1], tile.block[2], self.size)
+        stage, staging = stage_bytes(tile.stationary, rows, deep), self.staged(tile, epilogue, split)
+        capacity = self.facts.smem_per_block
+        if tile.stationary:
+            which = "ab".index(tile.stationary)
+            tiles = tile.k.tiles * (2 if tile.panel == "each" else 1)
+            kept = stationary_bytes(tile.stationary, rows[which], deep[which], tiles)
+            both = None if tile.panel == "one" else stage_bytes("", rows, deep)
+            return carve_stationary(capacity, stage, staging, kept, both)
+        # C must have a place while the stages are read.
+        one = isinstance(epilogue.store, TmaStore) and epilogue.source is None and self.one_tile(tile)
+        one &= tile.mma_m is None and not tile.warpgroups.ping_pong
+        return carve(capacity, stage, staging, tile.k.tiles, one, tile.exchange)
+
+    def preference(self, tile: WgmmaTile, maps: tuple[TmaMap | None, ...]) -> float:
+        """Of equals: ping-pong, boxes of few dimensions and with long first ones."""
+        weighted = zip(maps, (2, 2, 1), strict=True)
+        dims = sum(weight * (b > 1) for made, weight in weighted if made is not None for b in made.box)
+        firsts = [next((d.box for _, d in side.box.tiled), 1) for side in (tile.m, tile.n)]
+        together = 0.0 if tile.warpgroups.ping_pong else 0.01
+        order = 0.0005 * (dims + self.swapped + tile.warpgroups.mma_m) + sum(0.05 / first for first in firsts)
+        return 1.0 + order + together
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, carved: Carved) -> float:
+        """How stages show: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
+        stage, deep, by_dram = carved.plan.stage, tile.block[2], estimate.bound == "DRAM"
+        enough = DRAM_IN_FLIGHT if by_dram else L2_IN_FLIGHT
+        missing = IN_FLIGHT_SHARE * max(0.0, 1.0 - (carved.stages - 1) * stage / enough)
+        few = 1.0 if carved.stages >= 3 or (by_dram and stage >= DRAM_IN_FLIGHT) else TWO_STAGES
+        if by_dram:
+            return few * ((1.01 if deep >= 128 else 1.0) + missing / 2)
+        long = {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
+        if self.hurried(self.tiles(tile)):
+            return few * (1.0 + missing + START_SHARE * deep / 64) * (long if deep * tile.k.tiles >= SHORT_K else 1.0)
+        return few * long
+
+    def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
+        """Which tiles a block makes."""
+        blocks = self.facts.sm_count
+        if tile.panel:
+            group_m = 1 if tile.stationary == "a" else tile.m.box.tiles
+            return PersistentPanel(blocks, tile.stationary, tile.panel == "one", group_m)
+        rows = RASTER
+        if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
+            # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
+            rows = max(rows, round(math.sqrt(blocks * tile.block[1] / tile.block[0])))
+        return PersistentRaster(blocks, self.raster(tile, rows), split, tile.cluster)
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        m, n, _ = tile.block
+        text = f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, operands by tensor map"
+        text += ", ping-pong" if tile.warpgroups.ping_pong else ""
+        text += f", shared by {tile.blocks} blocks" if tile.blocks > 1 else ""
+        text += ", which exchange halves of D's" if tile.exchange else ""
+        text += f", {tile.stationary.upper()} stationary" if tile.stationary else ""
+        text += {"": "", "one": " for the block's panel", "each": " for a panel"}[tile.panel]
+        return text + (f", {tile.mma_tiles} of them a tile of D" if tile.mma_m is not None else "")

@@ -1,0 +1,143 @@
+"""A tile of the Hopper main loops as searches choose it and cost models look at it: warpgroups, boxes, what stays.
+
+Knows boxes and modes; what may be chosen and what it takes is said by those who import this.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gett.schedule.spec.tiling import Split, Tiling
+from layouts.box import Box
+from layouts.modes import Strided
+
+STEP_K = 16  # k of one wgmma on 16-bit types
+ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
+
+
+def up(value: int, step: int) -> int:
+    """The next multiple of `step`."""
+    return -(-value // step) * step
+
+
+@dataclass(frozen=True, slots=True)
+class Warpgroups:
+    """Who multiplies a tile: warpgroups, blocks of 64 rows of each, and whether each has a tile of its own."""
+
+    count: int
+    mma_m: int
+    ping_pong: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of one tile."""
+        return 64 * self.mma_m * (1 if self.ping_pong else self.count)
+
+    def takes(self, n: int) -> bool:
+        """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
+        widest = {1: 256, 2: 128, 4: 64, 8: 32}[self.mma_m]
+        return n <= widest and self.mma_m * n // 2 <= ACCUMULATORS
+
+
+WARPGROUPS = (
+    *(Warpgroups(2, mma_m, False) for mma_m in (1, 2, 4, 8)),
+    *(Warpgroups(2, mma_m, True) for mma_m in (1, 2, 4)),
+)
+"""What is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTiling:
+    """A box of M or N with the modes that it cuts, and the split that made them.
+
+    Where `run` is not 0, every swizzle atom of an MN-major tile has room for `atom` rows and holds only `run`: a run
+    that is no power of two lies in one row of the next wider swizzle.
+    """
+
+    box: Box
+    modes: tuple[Strided, ...]
+    split: Split | None = None
+    run: int = 0
+    atom: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile in shared memory."""
+        return self.box.size // self.run * self.atom if self.run else self.box.size
+
+    def unit(self, tensor: int, size: int) -> int | None:
+        """Position of the tensor's unit-stride mode."""
+        return unit_mode(self.modes, tensor, size)
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaTile:
+    """A tile and its boxes.
+
+    Attributes:
+        warpgroups: Who multiplies it.
+        m, n, k: Its boxes.
+        cluster: Blocks along M and N that share operands.
+        stationary: The operand that stays in shared memory, "" for none.
+        panel: For how long: "" where the whole operand stays, else its rows of a panel: `"one"` where a block keeps to
+            one panel, `"each"` where it makes them one after the other.
+        mma_m: What the accumulators hold of M's box, where several MMA tiles make one tile of D.
+        tma_source: Whether a tensor map may bring C, if its strides let one.
+        exchange: Whether the two blocks of a cluster exchange halves of their tiles of D.
+        runs: Elements of a gathered piece of A and of B, 0 for an operand by tensor map.
+        transposed: Whether gathered pieces of A are transposed.
+    """
+
+    warpgroups: Warpgroups
+    m: OperandTiling
+    n: OperandTiling
+    k: Box
+    cluster: tuple[int, int] = (1, 1)
+    stationary: str = ""
+    panel: str = ""
+    mma_m: OperandTiling | None = None
+    tma_source: bool = False
+    exchange: bool = False
+    runs: tuple[int, int] = (0, 0)
+    transposed: bool = False
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of what the tensor cores multiply."""
+        return self.warpgroups.rows, up(self.n.box.size, 8), depth(self.k)
+
+    @property
+    def a(self) -> OperandTiling:
+        """What a tile of A covers of M."""
+        return self.mma_m or self.m
+
+    @property
+    def mma_tiles(self) -> int:
+        """MMA tiles that make one tile of D."""
+        return 1 if self.mma_m is None else self.m.box.size // self.mma_m.box.size
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster."""
+        return math.prod(self.cluster)
+
+    def tiling(self, swap_ab: bool) -> Tiling:
+        """The record of a schedule."""
+        splits = tuple(side.split for side in (self.m, self.n) if side.split is not None)
+        return Tiling(self.block, self.m.box, self.n.box, self.k, None, self.mma_tiles, splits, swap_ab)
+
+
+def depth(box_k: Box) -> int:
+    """Depth of the tile that holds a box of K."""
+    return up(box_k.size, STEP_K)
+
+
+def unit_mode(modes: tuple[Strided, ...], tensor: int, size: int) -> int | None:
+    """Position of the tensor's unit-stride mode in the group."""
+    return next((i for i, s in enumerate(modes) if s.strides[tensor] == size), None)
+
+
+def cluster_tiles(tiles_m: int, tiles_n: int, cluster: tuple[int, int]) -> int:
+    """Clusters that cover the tiles of one slice and batch; at the edges some blocks have no tile."""
+    return -(-tiles_m // cluster[0]) * -(-tiles_n // cluster[1])
