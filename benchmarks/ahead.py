@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from benchmarks.cases import Case
-from gett.progress import progress
+from gett.console.progress import progress
 from gett.schedule.archs import ArchFacts
 
 

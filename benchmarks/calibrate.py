@@ -20,8 +20,8 @@ from benchmarks.cases import Case
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer
-from gett.formatting import format_table
-from gett.progress import progress
+from gett.console.formatting import format_table
+from gett.console.progress import progress
 
 RUNS = (16, 32, 64, 128, 256, 512, 1024)  # bytes
 PIECES = 17  # a pass over memory takes every 17th run; the next passes take the others
@@ -123,8 +123,8 @@ def measure_tensor_rates(cupy: Any, dtype: str, facts: Any) -> dict[int, dict[st
     """By width of the tile: TFLOP/s of the best of a few schedules for a large matrix product, and its rows."""
     import gett
     from gett.schedule.sm90 import sm90_candidates
-    from gett.tune.autotune import compile_all
     from gett.tune.measure import Bench
+    from gett.tune.tuner import compile_all
 
     found: dict[int, dict[str, float]] = {}
     m, n, k = GEMM
@@ -149,7 +149,7 @@ def compare_cases(
 ) -> list[dict[str, Any]]:
     """The model's choice and the best measured of each case; a case that fails gives its error."""
     import gett
-    from gett.tune.autotune import tune
+    from gett.tune.tuner import tune
 
     rows: list[dict[str, Any]] = []
     with progress(len(cases), f"model against clock, {dtype}") as step:

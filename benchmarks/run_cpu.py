@@ -14,7 +14,7 @@ from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.timing import failure, measure_cpu
 from gett.baselines.rivals import ON_CPU, Libraries, Setting
-from gett.progress import progress
+from gett.console.progress import progress
 
 DEFAULT_SCALE = 1 / 16
 Array = np.ndarray[Any, np.dtype[Any]]

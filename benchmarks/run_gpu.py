@@ -12,9 +12,9 @@ from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.timing import GpuTimer, failure
 from gett.baselines.rivals import ON_GPU, Call, Libraries, Setting, math_mode
+from gett.console.progress import Step, progress
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import poison
-from gett.progress import Step, progress
 from gett.runtime.device import device_facts
 
 # A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.

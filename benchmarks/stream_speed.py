@@ -11,9 +11,9 @@ import math
 from typing import Any
 
 from benchmarks.timing import GpuTimer
-from gett.frontend.contraction import Contraction, Operand
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.measure.timer import sets_to_rotate
-from gett.plan import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts, require_cupy
 from gett.runtime.executable import build_executable
 from gett.schedule.stream import stream_schedule

@@ -7,9 +7,10 @@ CuPy nor PyTorch nor a driver.
 
 from typing import TYPE_CHECKING, Any
 
-from gett.api import ContractionPlan, einsum, plan
-from gett.array_functions import tensordot, transpose
-from gett.contracting import contract
+from gett.api.contract import contract
+from gett.api.einsum import ContractionPlan, einsum, plan
+from gett.api.plan_cache import plan_cache
+from gett.api.tensordot import tensordot, transpose
 from gett.errors import (
     CompileError,
     DeviceError,
@@ -32,11 +33,8 @@ from gett.errors import (
     TuneWarning,
 )
 
-# The functions and the cache share names with modules; these imports come after those of the modules, so they win.
-from gett.plan_cache import plan_cache
-
 if TYPE_CHECKING:
-    from gett.autotuning import TuneResult, autotune
+    from gett.api.autotune import TuneResult, autotune
 
 __version__ = "0.1.0"
 
@@ -77,9 +75,9 @@ def __getattr__(name: str) -> Any:
     # The autotuner brings the runtime and the store with it, which most programs need late or never.
     if name not in ("TuneResult", "autotune"):
         raise AttributeError(f"module 'gett' has no attribute {name!r}")
-    from gett import autotuning
+    from gett.api import autotune
 
-    value = globals()[name] = getattr(autotuning, name)
+    value = globals()[name] = getattr(autotune, name)
     return value
 
 

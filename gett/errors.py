@@ -5,7 +5,7 @@ Each error is a `GettError` and also the built-in that NumPy would raise in its 
 
 from __future__ import annotations
 
-from gett.formatting import printable
+from gett.console.formatting import printable
 
 
 class GettError(Exception):

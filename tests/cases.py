@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.frontend.contraction import Contraction, Operand
+from gett.ir.contraction import Contraction, Operand
 from gett.schedule.records import Schedule
 
 TCCG = Path(__file__).parent.parent / "benchmarks" / "data" / "tccg.json"

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import gett
 from gett.cli.exits import exit_code, say
-from gett.formatting import printable
+from gett.console.formatting import printable
 
 EXTENTS_HELP = "extent of each mode, e.g. a=24,b=20; a bare number stands for all others, e.g. a=24,16"
 OPTIMIZE_HELP = "for more than two operands: a path algorithm of opt_einsum (default: auto), none: from left to right"

@@ -12,7 +12,7 @@ from gett.cli.device import Place, find_place, why_no_gpu
 from gett.cli.execute import Outcome, execute
 from gett.cli.exits import say
 from gett.cli.problem import Problem, parse_problem
-from gett.formatting import format_seconds, format_table
+from gett.console.formatting import format_seconds, format_table
 
 
 @dataclass(frozen=True, slots=True)

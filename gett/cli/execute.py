@@ -17,13 +17,13 @@ import gett
 from gett.cli.device import Place
 from gett.cli.measure import Timing, time_cpu, time_gpu
 from gett.cli.problem import Problem, random_operand
+from gett.console.formatting import format_bytes
 from gett.errors import OptionError, OutOfMemoryError
-from gett.formatting import format_bytes
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import Verdict, poison, verify
 
 if TYPE_CHECKING:
-    from gett.contraction_plan import ContractionPlan
+    from gett.api.contraction_plan import ContractionPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from gett.console.formatting import printable
 from gett.errors import GettError
-from gett.formatting import printable
 
 BAD = 2
 INTERRUPTED = 130

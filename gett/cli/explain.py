@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import gett
+from gett.api.explain import explain
+from gett.api.explain_json import plan_record
 from gett.cli.device import find_place
 from gett.cli.problem import Problem
-from gett.explain import explain
-from gett.plan_record import plan_record
 
 
 def run_explain(

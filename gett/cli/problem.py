@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gett.errors import DTypeError, OptionError, SubscriptsError
-from gett.frontend.tensors import check_supported, parse_dtype
+from gett.ir.tensors import check_supported, parse_dtype
 
 MOST = (1 << 63) - 1  # of an extent, and of the bytes of a tensor
 

@@ -14,10 +14,10 @@ from gett.cli.execute import Outcome, execute
 from gett.cli.measure import Peaks, time_cpu, time_gpu
 from gett.cli.problem import Problem
 from gett.cli.rivals import find_rivals
-from gett.formatting import format_quantity, format_seconds, format_table, printable
+from gett.console.formatting import format_quantity, format_seconds, format_table, printable
 
 if TYPE_CHECKING:
-    from gett.contraction_plan import ContractionPlan
+    from gett.api.contraction_plan import ContractionPlan
 
 
 def run_run(problem: Problem, device: str | None, precision: str | None, repeat: int | None) -> int:

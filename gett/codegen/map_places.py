@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, var
 from gett.codegen.stage_copies import store_pieces
 from gett.codegen.tiles import Statement, decode, scaled, tile_origins
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.schedule.records import Schedule, Trade, WarpRoles
 from layouts.box import Box
 from layouts.tma import TmaMap

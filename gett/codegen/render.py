@@ -8,7 +8,7 @@ from gett.codegen.render_crossed import render_crossed
 from gett.codegen.render_sm90 import render_sm90
 from gett.codegen.render_stream import render_stream
 from gett.codegen.render_tiled import render_tiled
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule
 

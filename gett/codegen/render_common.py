@@ -10,8 +10,8 @@ from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
 from gett.codegen.types import accumulator, cpp_type
 from gett.errors import ScheduleError
-from gett.frontend.contraction import Contraction
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.ir.contraction import Contraction
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.records import Schedule
 from layouts.modes import Strided
 

@@ -11,7 +11,7 @@ from gett.codegen.records import Kernel
 from gett.codegen.render_common import cpp_bool
 from gett.codegen.render_sm90 import Pipeline, render_pipeline
 from gett.codegen.wgmma import wgmma_registers_struct
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.schedule.records import Schedule, WarpRoles
 
 REGISTERS = (40, 232)

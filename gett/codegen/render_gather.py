@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.render_common import cpp_bool
 from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
-from gett.plan import A, B, GemmPlan, itemsize
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.records import Gather, Schedule, WarpRoles
 from layouts.box import Box
 

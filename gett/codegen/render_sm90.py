@@ -26,7 +26,7 @@ from gett.codegen.tiles import (
     scaled,
 )
 from gett.codegen.wgmma import wgmma_struct
-from gett.plan import C, D, GemmPlan
+from gett.ir.gemm import C, D, GemmPlan
 from gett.schedule.cluster import cluster_tiles, part_box
 from gett.schedule.records import BulkMove, Schedule, WarpRoles
 from layouts.box import Box

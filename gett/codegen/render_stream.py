@@ -15,7 +15,7 @@ from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.render_common import cpp_bool, element_strides, entry
 from gett.codegen.tiles import GroupIndex, Strides, group_index
 from gett.codegen.types import accumulator, cpp_type
-from gett.plan import A, B, C, D, GemmPlan
+from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.records import Schedule
 from gett.schedule.stream_records import Digit, Stream, Way, output_modes
 from layouts.box import Box

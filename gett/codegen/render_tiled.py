@@ -26,7 +26,7 @@ from gett.codegen.tiles import (
     k_box_index,
     k_table_index,
 )
-from gett.plan import A, B, C, D, GemmPlan
+from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.records import Access, Schedule
 from layouts.box import Box
 from layouts.modes import Strided

@@ -9,7 +9,7 @@ import math
 
 from gett.codegen.render_common import cpp_bool, gemm_traits
 from gett.codegen.render_gather import gather_way, gathered
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.tails import held
 

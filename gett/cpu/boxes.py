@@ -13,7 +13,7 @@ from gett.cpu.arithmetic import EXACT_K, Arithmetic
 from gett.cpu.core import Core, Groups, product_time
 from gett.cpu.tiles import Tiles
 from gett.cpu.views import Modes, unit_mode, volume
-from gett.plan import A, B, D
+from gett.ir.gemm import A, B, D
 from layouts.modes import Strided
 
 #: Bytes of scratch for all tiles that a call holds at once.

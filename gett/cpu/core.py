@@ -12,7 +12,7 @@ from itertools import product
 
 from gett.cpu.arithmetic import Arithmetic
 from gett.cpu.views import Modes, chains, span, unit_mode, volume
-from gett.plan import A, B, D
+from gett.ir.gemm import A, B, D
 from layouts.modes import Strided
 
 # Nanoseconds, from a current x86 core: a call, a run copied, a run read by BLAS, an element in and out of order.

@@ -20,8 +20,8 @@ from gett.cpu.moving import RUN, add_pieces, linear_like, move
 from gett.cpu.threads import parallel
 from gett.cpu.tiles import Part, Tiles, call_blocks
 from gett.cpu.views import Array, Modes, View, each, make_view, unit_mode, volume
-from gett.frontend.tensors import NUMPY_EINSUM
-from gett.plan import A, B, C, D, GemmPlan
+from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.ir.tensors import NUMPY_EINSUM
 from layouts.modes import Strided
 
 _ALL = slice(None)

@@ -17,7 +17,7 @@ from gett.cpu.packed import PackedProgram
 from gett.cpu.threads import available_threads
 from gett.cpu.views import Array, is_aligned, volume
 from gett.errors import DTypeError
-from gett.plan import A, B, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from layouts.modes import Strided
 
 _Program = PackedProgram | ElementWiseProgram

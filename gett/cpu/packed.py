@@ -20,7 +20,7 @@ from gett.cpu.moving import add_up, move
 from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part
 from gett.cpu.views import Array, Modes, each, make_view, unit_mode, volume
-from gett.plan import A, B, C, D, GemmPlan
+from gett.ir.gemm import A, B, C, D, GemmPlan
 from layouts.modes import Strided
 
 _ALL = slice(None)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from gett.frontend.contraction import Operand
+from gett.ir.contraction import Operand
 from layouts.modes import Strided
 
 Array = NDArray[Any]

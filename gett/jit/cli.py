@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from gett.formatting import printable
+from gett.console.formatting import printable
 from gett.jit.diskcache import KernelCacheInfo, kernel_cache
 
 

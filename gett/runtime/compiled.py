@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from gett.codegen.records import Kernel
+from gett.console.progress import Step
 from gett.errors import PoorKernelError
-from gett.plan import GemmPlan
-from gett.progress import Step
+from gett.ir.gemm import GemmPlan
 from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Schedule
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gett.codegen.records import Kernel
 from gett.errors import DeviceError, OptionError
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.runtime.device import CupyHost, DeviceFacts, Host, Memory, Stream, device_facts
 from gett.runtime.driver import ERROR_INVALID_CONTEXT, DriverApi, load_driver
 from gett.runtime.launch import ArgumentBlock

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gett.frontend.contraction import Operand
-from gett.plan import A, D, GemmPlan, itemsize
+from gett.ir.contraction import Operand
+from gett.ir.gemm import A, D, GemmPlan, itemsize
 from gett.schedule.records import Access
 from layouts.access import max_vector
 from layouts.box import Box

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.space import Tile
 from layouts.access import SECTOR
 

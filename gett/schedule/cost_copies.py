@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost_tiled import joined
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from layouts.access import contiguous_run

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gett.plan import A, D, GemmPlan
+from gett.ir.gemm import A, D, GemmPlan
 from gett.schedule.cost_copies import CopyModel
 from gett.schedule.d_box import SIZE, Dim, Rows, box_stage
 from gett.schedule.records import StageSteps

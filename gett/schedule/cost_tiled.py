@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Access, Schedule
 from layouts.access import contiguous_run, run_alignment, run_cost

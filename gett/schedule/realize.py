@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.schedule.records import Schedule, Split
 from layouts.modes import Strided
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gett.plan import A, B, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.room import ALIGN, up
 from gett.schedule.sm90_shape import Side, Sm90Shape
 from layouts.box import Box

@@ -5,7 +5,7 @@ Knows boxes and D's strides; how rows are stored is `kernels/sm90_rows.cuh`'s.
 
 from __future__ import annotations
 
-from gett.plan import D, GemmPlan, itemsize
+from gett.ir.gemm import D, GemmPlan, itemsize
 from layouts.box import Box
 
 SHORTEST = 32  # elements: rows of 23 to 31 took half as long again as elements one by one

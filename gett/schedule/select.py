@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gett.errors import ScheduleError
-from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import plan_access, unit_mode, vector_d
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches

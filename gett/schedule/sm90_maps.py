@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gett.frontend.contraction import Operand
-from gett.plan import A, C, D, GemmPlan
+from gett.ir.contraction import Operand
+from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.access import unit_mode
 from gett.schedule.records import BulkMove, StageSteps
 from gett.schedule.room import up

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gett.errors import ScheduleError
-from gett.plan import GemmPlan, itemsize
+from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Schedule
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from layouts.modes import Strided
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Access, Schedule
 from gett.schedule.space import ACC_BYTES

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gett.plan import D, GemmPlan
+from gett.ir.gemm import D, GemmPlan
 from gett.schedule.sm90_shape import Side
 from layouts.box import Box, TileDim
 

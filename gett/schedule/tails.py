@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from gett.plan import A, B, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.access import unit_mode
 from gett.schedule.records import BulkMove
 from gett.schedule.sm90_shape import STEP, Side, depth

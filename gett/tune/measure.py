@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gett.errors import OutOfMemoryError
-from gett.frontend.contraction import Operand
-from gett.frontend.tensors import ALIGNMENT_LIMIT
+from gett.ir.contraction import Operand
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.measure.timer import EventTimer, sets_to_rotate
-from gett.plan import GemmPlan, itemsize
 
 Run: TypeAlias = Callable[..., object]
 """Called with (a, b, c, d, alpha, beta); the tensors are objects that have an address."""

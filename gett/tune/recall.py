@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gett.console.progress import on_terminal, progress
 from gett.errors import GettError
+from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
-from gett.plan import GemmPlan
-from gett.progress import on_terminal, progress
 from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable, check_arch, load_executable

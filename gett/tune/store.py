@@ -17,10 +17,10 @@ from pathlib import Path
 
 from gett.codegen.records import Kernel
 from gett.errors import MissingPackageError
+from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import KernelCache, kernel_cache
 from gett.jit.entries import cache_key
 from gett.jit.toolkit import find_toolkit
-from gett.plan import GemmPlan
 from gett.runtime.device import DeviceFacts
 from gett.schedule.records import Schedule
 from gett.tune.codec import Stale, decode, encode

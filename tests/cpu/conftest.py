@@ -7,15 +7,15 @@ import types
 import pytest
 
 import gett
-import gett.autotuning
+import gett.api.autotune
+import gett.api.planner
 import gett.jit.compile
-import gett.planning
 import gett.runtime.executable
 import gett.schedule.select
-import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
-from gett.plan_cache import plan_cache
+import gett.tune.tuner
+from gett.api.plan_cache import plan_cache
 from tests.cpu.test_runtime import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, FakeBench
 
@@ -32,7 +32,7 @@ def fake_gpu(monkeypatch, tmp_path):
             gett.jit.compile.kernel_key(source, arch, **options), lambda: f"cubin of {hash(source)}".encode()
         )
 
-    places = (gett.runtime.executable, gett.tune.recall, gett.tune.autotune, gett.autotuning)
+    places = (gett.runtime.executable, gett.tune.recall, gett.tune.tuner, gett.api.autotune)
     stands = {"CupyHost": FakeHost, "device_facts": lambda: FACTS, "load_driver": lambda: driver}
     for module in places:
         for name, stand in stands.items():
@@ -56,6 +56,6 @@ def bench(fake_gpu, monkeypatch):
         assert l2_bytes == FACTS.l2_bytes
         return FakeBench(lambda s: 100.0 - s.estimate_us)  # the model is as wrong as can be
 
-    monkeypatch.setattr(gett.tune.autotune, "Bench", make)
-    monkeypatch.setattr(gett.tune.autotune, "require_cupy", lambda: None)
+    monkeypatch.setattr(gett.tune.tuner, "Bench", make)
+    monkeypatch.setattr(gett.tune.tuner, "require_cupy", lambda: None)
     return made

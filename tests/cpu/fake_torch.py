@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 
 WIDE = {"f": np.float64, "c": np.complex128, "i": np.int64, "u": np.uint64, "b": np.bool_}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gett.frontend.contraction import Contraction, Operand
+from gett.ir.contraction import Contraction, Operand
 
 Array = NDArray[Any]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.render_common import element_strides
 from gett.codegen.render_stream import stream_index
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.records import Schedule
 from gett.schedule.stream_boxes import swizzled
 from gett.schedule.stream_records import Way, output_modes

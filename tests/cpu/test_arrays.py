@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import gett
-from gett import arrays, planning
+from gett.api import planner
+from gett.arrays import kinds
 from gett.cpu import NumpyExecutable
 from tests.cpu.strategies import values
 
@@ -101,11 +102,11 @@ def cupy(monkeypatch):
 
         return execute
 
-    kind = arrays.CupyKind(module)
+    kind = kinds.CupyKind(module)
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
-    monkeypatch.setattr(arrays, "_cupy_kind", kind)
-    monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
+    monkeypatch.setattr(kinds, "_cupy_kind", kind)
+    monkeypatch.setattr(planner, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
     monkeypatch.setattr(State, "device", 0)
     gett.plan_cache.clear()
     yield module

@@ -15,10 +15,10 @@ import pytest
 
 import gett
 from benchmarks import records
-from gett.autotuning import TuneResult
+from gett.api.autotune import TuneResult
 from gett.cli import main
+from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
 from gett.errors import GettError, OptionError, OutOfMemoryError
-from gett.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
 
 ROOT = Path(__file__).parents[2]
 EXPLAIN = ["-m", "gett", "explain", "ab,bc->ac", "--extents", "4", "--arch", "cpu"]

@@ -12,11 +12,11 @@ from functools import cache
 
 import pytest
 
+from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.stage_copies import copies, store_pieces
-from gett.explain import explain_gemm
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.plan import GemmPlan, make_gemm_plan
 from gett.schedule.archs import arch_facts
 from gett.schedule.cluster import cluster_tiles, part_box
 from gett.schedule.records import BulkMove, Schedule

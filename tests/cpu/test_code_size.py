@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel
 from gett.jit.elf import code_bytes
-from gett.plan import make_gemm_plan
 from gett.schedule.select import candidates
 from tests.cases import Case, tccg
 

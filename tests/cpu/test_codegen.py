@@ -18,7 +18,7 @@ from gett.codegen.render import render_kernel, strides_of
 from gett.codegen.render_common import reduce_rows
 from gett.codegen.tiles import Strides, batch_index, d_order, d_unpack, group_index, k_box_index, k_table_index
 from gett.errors import DTypeError, ScheduleError
-from gett.plan import A, B, make_gemm_plan
+from gett.ir.gemm import A, B, make_gemm_plan
 from gett.schedule.select import candidates
 from layouts.box import Box, TileDim
 from tests.cases import TILED, Case, Layout, small_tccg, spread
@@ -225,7 +225,7 @@ def test_rendering_is_repeatable(arch: str) -> None:
 
 @pytest.mark.parametrize(("operand", "a", "b"), [("A", 6, 4), ("B", 4, 6)])
 def test_strides_that_split_elements_are_refused(operand: str, a: int, b: int) -> None:
-    from gett.frontend.contraction import Contraction, Operand
+    from gett.ir.contraction import Contraction, Operand
 
     contraction = Contraction(
         ("i", "j", "k"), (64, 64, 64), Operand((0, 1), (64 * a + 4, a), "float32"),

@@ -19,8 +19,8 @@ from gett.codegen.records import KernelSource
 from gett.codegen.render import render_kernel
 from gett.codegen.types import CPP
 from gett.errors import CompileError
+from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.plan import make_gemm_plan
 from gett.schedule.archs import arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates

@@ -11,9 +11,9 @@ import pytest
 import gett
 import gett.jit.compile
 import gett.runtime.compiled
+from gett.api.planner import find_plan
+from gett.console.progress import progress
 from gett.errors import CompileError, MissingPackageError, PoorKernelError
-from gett.planning import find_plan
-from gett.progress import progress
 from gett.runtime.compiled import compile_best, compile_schedule, side_by_side
 from gett.schedule.select import candidates
 from gett.tune.store import signature
@@ -109,7 +109,7 @@ def test_steps_that_are_alike_are_compiled_once_and_others_side_by_side(fake_gpu
     monkeypatch.setattr(gett.runtime.compiled.os, "cpu_count", lambda: 2)
     pairs = [((n, m), "float32") for n, m in ((64, 64), (64, 48), (48, 32), (32, 16), (16, 8))]
     plan = gett.plan("ab,bc,cd,de,ef->af", *pairs, optimize=False, arch="sm_90a")
-    bound = gett.planning.bind_steps(plan.steps * 2, "sm_90a", False)
+    bound = gett.api.planner.bind_steps(plan.steps * 2, "sm_90a", False)
     assert len(bound) == 8
     assert len(fake_gpu.compiled) == len({signature(s.gemm) for s in plan.steps}) == 4
     assert len({id(s.executable) for s in bound}) == 8

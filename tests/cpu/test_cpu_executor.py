@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from gett.cpu import NumpyExecutable, arithmetic, blas, boxes, elementwise, executable, moving, packed, tiles
 from gett.cpu.arithmetic import make_arithmetic, multiply
 from gett.errors import DTypeError, OptionError
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from tests.cpu.helpers import Array, contraction_of
 from tests.cpu.strategies import DTYPES, contractions, outputs, values
 from tests.tolerances import allowed_error

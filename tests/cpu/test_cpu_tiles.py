@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 import gett
 from gett.cpu import NumpyExecutable, moving, tiles
 from gett.cpu.tiles import Tiles, call_blocks
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from layouts.modes import Strided, can_fuse, fuse
 from tests.cpu.helpers import contraction_of
 

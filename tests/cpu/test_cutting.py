@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett import planning
+from gett.api import planner
 from gett.codegen.render import render_kernel
 from gett.cpu import NumpyExecutable
-from gett.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums
-from gett.plan import itemsize, make_gemm_plan
+from gett.ir.gemm import itemsize, make_gemm_plan
+from gett.network.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums
 from gett.runtime.shifted import ShiftedExecutable
 from tests.cpu.helpers import contraction_of
 from tests.cpu.strategies import Case, contractions
@@ -134,9 +134,9 @@ def test_pieces_run_at_their_addresses(monkeypatch):
         def __call__(self, a, b, c, d, alpha, beta):
             calls.append(tuple(None if x is None else x.data.ptr for x in (a, b, c, d)))
 
-    monkeypatch.setattr(planning, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
+    monkeypatch.setattr(planner, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
     plan = gett.plan("ai,ij->aj", ((BIG, 4), "float16"), ((4, 4), "float16"), arch="sm_90a")
-    steps = planning.bind_steps(plan.steps, "sm_90a", False)
+    steps = planner.bind_steps(plan.steps, "sm_90a", False)
     assert [type(s.executable) for s in steps] == [Executable, ShiftedExecutable]
     at_zero = [types.SimpleNamespace(data=types.SimpleNamespace(ptr=p)) for p in (1000, 2000, 3000, 4000)]
     for step in steps:

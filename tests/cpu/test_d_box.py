@@ -10,7 +10,7 @@ import pytest
 
 from gett.codegen.index import Function
 from gett.codegen.render_sm90 import stage_place
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from gett.schedule.archs import arch_facts
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule

@@ -418,7 +418,7 @@ def test_results_beyond_all_memory(monkeypatch):
     """The error comes before planning; plans are made whatever the extents, and their calls refuse."""
     wide = np.broadcast_to(1.0, (1 << 20, 1 << 20))
     plan = gett.plan("ij,kl->ijkl", wide, wide)
-    monkeypatch.setattr("gett.api.make_plan", None)
+    monkeypatch.setattr("gett.api.einsum.make_plan", None)
     gett.plan_cache.clear()
     for call in (lambda: gett.einsum("ij,kl->ijkl", wide, wide), lambda: gett.contract("ij,kl->ijkl", wide, wide)):
         with pytest.raises(
@@ -431,7 +431,7 @@ def test_results_beyond_all_memory(monkeypatch):
 
 def test_results_beyond_physical_memory_are_not_begun(monkeypatch):
     """A system that promises more memory than it has would end the program later."""
-    monkeypatch.setattr("gett.arrays._host_memory", lambda: 1 << 20)
+    monkeypatch.setattr("gett.arrays.kinds._host_memory", lambda: 1 << 20)
     with pytest.raises(gett.OutOfMemoryError, match=r"cannot allocate 2097152 bytes .* of shape \(512, 512\)"):
         gett.einsum("i,j->ij", np.ones(512), np.ones(512))
     assert gett.einsum("i,j->", np.ones(512), np.ones(512)) == 512**2

@@ -12,8 +12,8 @@ import pytest
 import gett
 from gett.codegen.render import render_kernel
 from gett.errors import GettError
+from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import compile_uncached
-from gett.plan import make_gemm_plan
 from gett.schedule.select import select_schedule
 from tests.cpu.helpers import Array
 

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import gett
-from gett import arrays, planning, torch_arrays
+from gett.api import planner
+from gett.arrays import kinds
+from gett.arrays import torch as torch_arrays
 from gett.cpu import NumpyExecutable
 from tests.cpu import test_arrays
 from tests.cpu.fake_torch import Region, make_torch, tensor
@@ -132,11 +134,11 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         return execute
 
-    kind = arrays.CupyKind(module)
+    kind = kinds.CupyKind(module)
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
-    monkeypatch.setattr(arrays, "_cupy_kind", kind)
-    monkeypatch.setattr(planning, "_build_executables", lambda gemms, *options: [make(gemm) for gemm in gemms])
+    monkeypatch.setattr(kinds, "_cupy_kind", kind)
+    monkeypatch.setattr(planner, "_build_executables", lambda gemms, *options: [make(gemm) for gemm in gemms])
     gett.plan_cache.clear()
     yield module
     gett.plan_cache.clear()

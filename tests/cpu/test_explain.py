@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gett
-from gett.explain import explain, explain_gemm, explain_path
-from gett.formatting import format_bytes, format_quantity, format_table
-from gett.frontend.contraction import Contraction, Operand
-from gett.plan import GemmPlan, make_gemm_plan
+from gett.api.explain import explain, explain_gemm, explain_path
+from gett.console.formatting import format_bytes, format_quantity, format_table
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.records import Access, BulkMove, Schedule, Split, StageSteps, WarpRoles
 from layouts.box import Box, TileDim, flat_box
 from layouts.swizzle import SmemLayout

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gett import arrays
-from gett.arrays import NUMPY
+from gett.arrays import kinds
+from gett.arrays.kinds import NUMPY
 from gett.cpu import tiles
 from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part, Tiles
@@ -60,7 +60,7 @@ import sys, time
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 import gett.cpu.executable
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from tests.cpu.helpers import contraction_of
 
 def zeros(dtype, *shape):
@@ -194,7 +194,7 @@ def test_large_copies_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(np, "copyto", spy)
     monkeypatch.setattr(tiles, "CALL", 1000)
-    monkeypatch.setattr(arrays, "_SMALL_COPY", 1000)
+    monkeypatch.setattr(kinds, "_SMALL_COPY", 1000)
     for source in (np.arange(5000), np.arange(6000).reshape(2, 3000), np.arange(4800).reshape(40, 120).T):
         target = np.empty(source.shape, "float32")
         sizes.clear()

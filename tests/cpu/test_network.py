@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.network import NEVER, find_steps, freeze_optimize
+from gett.network.path import NEVER, find_steps, freeze_optimize
 from tests.cpu.strategies import Case, contractions, values
 
 RNG = np.random.default_rng(11)

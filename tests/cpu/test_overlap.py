@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett import contraction_plan
-from gett.arrays import allocate, overlap, overlaps_itself
-from gett.frontend.tensors import TensorSpec
+from gett.api import contraction_plan
+from gett.arrays.kinds import allocate, overlap, overlaps_itself
+from gett.ir.tensors import TensorSpec
 from tests.cpu.strategies import contractions, values
 
 RNG = np.random.default_rng(23)

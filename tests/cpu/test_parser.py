@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gett.errors import LabelError, SubscriptsError
-from gett.frontend.parser import Subscripts, parse, split_arguments, symbols
+from gett.ir.subscripts import Subscripts, parse, split_arguments, symbols
 
 
 def explicit(spec, *ranks: int) -> str:

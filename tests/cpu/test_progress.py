@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from gett import progress as module
-from gett.progress import progress
+from gett.console import progress as module
+from gett.console.progress import progress
 
 
 def counted(units: int, *, shown: bool = True) -> None:

@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 
+from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.explain import explain_gemm
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.plan import GemmPlan, make_gemm_plan
 from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.records import BulkMove, Schedule
 from gett.schedule.resident import MOST, kept_bytes, kept_pitch

@@ -16,8 +16,8 @@ import pytest
 
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.errors import DeviceError, DTypeError, MissingPackageError, OptionError, OutOfMemoryError, ScheduleError
-from gett.frontend.contraction import Contraction, Operand
-from gett.plan import make_gemm_plan
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import make_gemm_plan
 from gett.runtime import device as device_module
 from gett.runtime import driver as driver_module
 from gett.runtime.device import CupyHost, read_facts, require_cupy

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.ir.gemm import make_gemm_plan
 from gett.jit import resources
 from gett.jit.compile import OPTIONS, SPARING, compile_uncached
 from gett.jit.ptxas import find_faults
-from gett.plan import make_gemm_plan
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.cases import TILED, Case, Layout, tccg

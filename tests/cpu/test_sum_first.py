@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gett
 from gett.codegen.render import render_kernel
 from gett.jit.compile import compile_kernel
-from gett.network import SumFirst, find_steps
+from gett.network.path import SumFirst, find_steps
 from tests.cpu.strategies import Case, contractions
 
 ALWAYS = SumFirst(1e-6, 0, False)
@@ -100,7 +100,7 @@ def test_a_step_of_a_network_sums_first_too():
 def test_summing_first_changes_no_result(case: Case, wide: bool):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            gett.planning, "_when_to_sum", lambda dtype, arch: SumFirst(1e-6, 0, wide and dtype == np.float16)
+            gett.api.planner, "_when_to_sum", lambda dtype, arch: SumFirst(1e-6, 0, wide and dtype == np.float16)
         )
         gett.plan_cache.clear()
         result = gett.plan(case.subscripts, *case.operands)(*case.operands)

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.explain import explain_gemm
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.plan import GemmPlan, make_gemm_plan
 from gett.schedule.archs import arch_facts
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule, StageSteps

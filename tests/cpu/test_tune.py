@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 
 import gett
-import gett.autotuning
+import gett.api.autotune
+import gett.api.planner
+import gett.console.progress
 import gett.jit.compile
-import gett.planning
-import gett.progress
 import gett.runtime.executable
 import gett.schedule.select
-import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
+import gett.tune.tuner
+from gett.api.plan_cache import PlanCache
 from gett.codegen.render import render_kernel
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
-from gett.plan_cache import PlanCache
+from gett.network.steps import PlanRequest
 from gett.schedule.select import candidates
-from gett.steps import PlanRequest
-from gett.tune.autotune import Trial, Tuning, measure, shortlist, steps_of, tune
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature
+from gett.tune.tuner import Trial, Tuning, measure, shortlist, steps_of, tune
 from tests.cpu.tuning import FACTS, GEMM, PLAN, ROOT, SEARCH, FakeBench, forbid, gemm_plan, matrix, new_process, request
 
 
@@ -129,17 +129,17 @@ PAIRS = (((512, 512), "float16"), ((512, 512), "float16"))
 
 
 def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
-    before = gett.planning.find_plan(request(*PLAN))
-    unrelated = gett.planning.find_plan(request(64, 64, 64))
-    assert gett.planning.find_plan(request(*PLAN)) is before
+    before = gett.api.planner.find_plan(request(*PLAN))
+    unrelated = gett.api.planner.find_plan(request(64, 64, 64))
+    assert gett.api.planner.find_plan(request(*PLAN)) is before
     result = gett.autotune(GEMM, *PAIRS, candidates=5, progress=False)
     (tuning,) = result.steps
     assert len(bench) == 1
-    after = gett.planning.find_plan(request(*PLAN))
+    after = gett.api.planner.find_plan(request(*PLAN))
     assert after is not before
     assert after.steps[0].schedule == tuning.best.schedule != before.steps[0].schedule
     assert f"tuned: measured {tuning.best.measured_us:.3g} us among 5 candidates" in str(after)
-    assert gett.planning.find_plan(request(64, 64, 64)) is unrelated
+    assert gett.api.planner.find_plan(request(64, 64, 64)) is unrelated
     assert result.measured_us == tuning.best.measured_us
     text = repr(result)
     assert text.count("sm90") >= 3
@@ -150,21 +150,21 @@ def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
 
 
 def test_optimize_autotune_measures_once(bench, monkeypatch):
-    ordinary = gett.planning.find_plan(request(*PLAN))
-    tuned = gett.planning.find_plan(request(*PLAN, optimize="autotune"))
+    ordinary = gett.api.planner.find_plan(request(*PLAN))
+    tuned = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
     assert tuned.steps[0].executable.measured is not None
-    assert gett.planning.find_plan(request(*PLAN)) is not ordinary
-    assert gett.planning.find_plan(request(*PLAN)).steps[0].schedule == tuned.steps[0].schedule
-    assert gett.planning.find_plan(request(*PLAN, optimize="autotune")) is tuned
+    assert gett.api.planner.find_plan(request(*PLAN)) is not ordinary
+    assert gett.api.planner.find_plan(request(*PLAN)).steps[0].schedule == tuned.steps[0].schedule
+    assert gett.api.planner.find_plan(request(*PLAN, optimize="autotune")) is tuned
     new_process(monkeypatch)
-    again = gett.planning.find_plan(request(*PLAN, optimize="autotune"))
+    again = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
     assert again.steps[0].schedule == tuned.steps[0].schedule
     assert len(bench) == 1
 
 
 def test_every_step_of_a_network_is_tuned_and_like_steps_once(bench):
     spec = PlanRequest(spec="ab,bc,cd,de->ae", operands=(matrix(64, 64),) * 4, arch="sm_90a", device=0)
-    plan = gett.planning.find_plan(replace(spec, optimize="autotune"))
+    plan = gett.api.planner.find_plan(replace(spec, optimize="autotune"))
     assert len(plan.steps) == 3
     assert all(s.executable.measured is not None for s in plan.steps)
     assert len(bench) == len({signature(s.gemm) for s in plan.steps})
@@ -214,7 +214,7 @@ def test_plans_are_discarded_by_a_condition():
 
 
 def test_progress_is_shown_where_wanted(bench, monkeypatch, capsys):
-    monkeypatch.setattr(gett.progress, "DELAY_S", 0.0)
+    monkeypatch.setattr(gett.console.progress, "DELAY_S", 0.0)
     for wanted in (True, False):
         gett.autotune(GEMM, *PAIRS, candidates=3, progress=wanted)
         shown = capsys.readouterr()
@@ -243,7 +243,7 @@ def test_where_nothing_compiles_well_autotune_runs_what_einsum_runs(bench, monke
 
     monkeypatch.setattr(gett.jit, "compile_kernel", compile_kernel)
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
-    plan = gett.planning.find_plan(request(*PLAN, optimize="autotune"))
+    plan = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
     assert plan.steps[0].executable.measured is None
     result = gett.autotune(GEMM, *PAIRS, candidates=3, progress=False)
     assert "nothing was measured" in repr(result)

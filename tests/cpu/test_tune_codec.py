@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.errors import ScheduleError
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from gett.tune.codec import Stale, decode, encode

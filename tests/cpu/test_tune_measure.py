@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 
 import gett
-import gett.autotuning
+import gett.api.autotune
+import gett.api.planner
 import gett.jit.compile
-import gett.planning
 import gett.runtime.executable
 import gett.schedule.select
-import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
+import gett.tune.tuner
 from benchmarks import calibrate
 from benchmarks.cases import load_cases
 from gett.errors import OutOfMemoryError
-from gett.frontend.tensors import ALIGNMENT_LIMIT
+from gett.ir.gemm import make_gemm_plan
+from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.measure import timer
-from gett.plan import make_gemm_plan
 from gett.runtime.executable import GpuExecutable
 from gett.tune.measure import EXACT, Bench, pattern, span_of
 from gett.tune.recall import build_remembered
@@ -305,14 +305,14 @@ def test_a_case_that_fails_does_not_end_the_calibration(fake_gpu, monkeypatch):
     def fail(cupy, plan, l2_bytes):
         raise OutOfMemoryError("no room")
 
-    monkeypatch.setattr(gett.tune.autotune, "Bench", fail)
-    monkeypatch.setattr(gett.tune.autotune, "require_cupy", lambda: None)
+    monkeypatch.setattr(gett.tune.tuner, "Bench", fail)
+    monkeypatch.setattr(gett.tune.tuner, "require_cupy", lambda: None)
     (row,) = calibrate.compare_cases(None, load_cases(quick=True)[:1], "float16", 2, FACTS)
     assert row["error"] == "OutOfMemoryError: no room"
 
 
 def test_a_width_without_schedules_is_left_out(fake_gpu):
-    assert gett.tune.autotune.compile_all(gemm_plan(), [], lambda text: None) == []
+    assert gett.tune.tuner.compile_all(gemm_plan(), [], lambda text: None) == []
 
 
 def test_the_machine_is_shown_beside_the_model():

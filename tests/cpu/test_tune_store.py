@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import gett
-import gett.autotuning
+import gett.api.autotune
+import gett.api.planner
 import gett.jit.compile
-import gett.planning
 import gett.runtime.executable
 import gett.schedule.select
-import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
+import gett.tune.tuner
 from gett.errors import DeviceError, PoorKernelError
-from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
+from gett.network.steps import PlanRequest
 from gett.schedule.select import candidates
-from gett.steps import PlanRequest
 from gett.tune.codec import encode
 from gett.tune.recall import build_remembered
 from gett.tune.store import ScheduleStore, plan_key, schedule_store
@@ -185,30 +185,30 @@ def test_the_store_follows_the_environment(monkeypatch, tmp_path):
 
 
 def test_a_second_process_neither_searches_nor_renders(fake_gpu, monkeypatch):
-    first = gett.planning.make_plan(request())
+    first = gett.api.planner.make_plan(request())
     assert len(fake_gpu.compiled) == 1
     new_process(monkeypatch)
     forbid(monkeypatch, *SEARCH)
-    second = gett.planning.make_plan(request())
+    second = gett.api.planner.make_plan(request())
     one, two = first.steps[0], second.steps[0]
     assert (two.schedule, two.executable.kernel) == (one.schedule, one.executable.kernel)
     assert two.schedule.estimate_us == one.schedule.estimate_us > 0
     assert two.executable.plan == one.executable.plan
     assert "chosen by the model (estimate" in str(second)
     with pytest.raises(AssertionError, match="called"):  # another plan is searched
-        gett.planning.make_plan(request(m=65))
+        gett.api.planner.make_plan(request(m=65))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_swapped_and_split_plans_come_back_as_they_were(fake_gpu, monkeypatch, dtype):
     a, b = TensorSpec((96, 4096), (8192, 2), np.dtype("float16"), ALIGNMENT_LIMIT), matrix(4096, 40, "float16")
     spec = PlanRequest(spec="ik,kj->ji", operands=(a, b), arch="sm_90a", device=0)
-    one = gett.planning.make_plan(spec).steps[0].executable
+    one = gett.api.planner.make_plan(spec).steps[0].executable
     assert one.plan.swapped or one.schedule.exchanged
     assert one.workspace_bytes > 0
     new_process(monkeypatch)
     forbid(monkeypatch, *SEARCH)
-    two = gett.planning.make_plan(spec).steps[0].executable
+    two = gett.api.planner.make_plan(spec).steps[0].executable
     assert (two.plan, two.schedule, two.workspace_bytes) == (one.plan, one.schedule, one.workspace_bytes)
     assert two._swapped is one._swapped
 
@@ -285,7 +285,7 @@ _SECOND = """
 import json, sys, time
 from tests.cpu.test_runtime import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, matrix
-import gett.planning, gett.steps
+import gett.api.planner, gett.network.steps
 gone = [m for m in sys.modules if m.startswith(("gett.tune", "gett.runtime", "gett.jit", "gett.codegen", "gett.sched"))]
 keep = {"gett.schedule", "gett.schedule.records", "gett.schedule.stream_records"}
 for name in gone:
@@ -295,10 +295,10 @@ import gett.tune.recall, gett.runtime.executable
 for module in (gett.tune.recall, gett.runtime.executable):
     module.CupyHost, module.device_facts, module.load_driver = FakeHost, lambda: FACTS, lambda: driver
 driver = FakeDriver(16)
-request = gett.steps.PlanRequest(
+request = gett.network.steps.PlanRequest(
     spec="mk,kn->mn", operands=(matrix(64, 64, "float16"),) * 2, arch="sm_90a", device=0
 )
-gett.planning.make_plan(request)
+gett.api.planner.make_plan(request)
 print(json.dumps([m for m in sys.modules if m in (
     "gett.schedule.select", "gett.schedule.sm90", "gett.codegen.render", "gett.jit.nvrtc", "gett.jit.compile")]))
 """

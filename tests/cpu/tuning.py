@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 
 import gett
-import gett.autotuning
+import gett.api.autotune
+import gett.api.planner
 import gett.jit.compile
-import gett.planning
 import gett.runtime.executable
 import gett.schedule.select
-import gett.tune.autotune
 import gett.tune.recall
 import gett.tune.store
+import gett.tune.tuner
+from gett.api.plan_cache import plan_cache
 from gett.codegen.render import render_kernel
-from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec
-from gett.plan import make_gemm_plan
-from gett.plan_cache import plan_cache
+from gett.ir.gemm import make_gemm_plan
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
+from gett.network.steps import PlanRequest
 from gett.runtime.device import DeviceFacts
 from gett.schedule.select import candidates
-from gett.steps import PlanRequest
 from gett.tune.store import Entry
 from tests.cpu.helpers import contraction_of
 

@@ -14,7 +14,7 @@ from gett.codegen.render import strides_of
 from gett.codegen.render_common import store_order
 from gett.codegen.render_tiled import flattened_k, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
-from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.records import Access, Schedule
 from layouts.box import Box
 from layouts.modes import Strided

@@ -14,8 +14,8 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.errors import PoorKernelError
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
-from gett.plan import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts
 from gett.runtime.executable import build_executable
 from gett.schedule.records import Schedule

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.plan import make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from gett.runtime.executable import build_executable
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates

@@ -14,9 +14,9 @@ import pytest
 
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.errors import DeviceError, MissingPackageError, OutOfMemoryError
-from gett.frontend.contraction import Contraction, Operand
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel
-from gett.plan import make_gemm_plan
 from gett.runtime.device import CupyHost, device_facts
 from gett.runtime.driver import load_driver
 from gett.runtime.executable import GpuExecutable

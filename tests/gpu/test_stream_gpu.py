@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gett.errors import PoorKernelError
-from gett.frontend.contraction import Contraction, Operand
-from gett.plan import GemmPlan, make_gemm_plan
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable, build_executable
 from gett.schedule import stream_sums

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel
-from gett.plan import make_gemm_plan
 from gett.runtime.executable import build_executable
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import gett
-from gett.plan_cache import plan_cache
+from gett.api.plan_cache import plan_cache
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts, require_cupy
 from gett.runtime.executable import load_executable
 from gett.schedule.select import candidates
-from gett.tune import autotune as tuner
+from gett.tune import tuner
 from gett.tune.measure import Bench
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gett.plan import A, B, C, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import joined
 from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, unit_mode
 from layouts.access import contiguous_run

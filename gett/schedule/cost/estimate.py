@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim

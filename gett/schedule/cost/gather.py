@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gett.plan import A, B, D
+from gett.ir.gemm import A, B, D
 from gett.schedule.cost.copies import L2_BYTES_PER_CLOCK
 from gett.schedule.cost.estimate import LAUNCH_US, Estimate, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import row_length

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gett.plan import A, C, D, GemmPlan, itemsize
+from gett.ir.gemm import A, C, D, GemmPlan, itemsize
 from gett.schedule.cost.copies import CopyModel
 from gett.schedule.search.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
 from gett.schedule.search.store_tile import Exchanged, exchanged

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from gett.plan import A, B, GemmPlan, itemsize
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import cut_group
 from gett.schedule.cost.estimate import Estimate

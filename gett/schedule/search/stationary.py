@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gett.plan import A, B, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.search.smem import ALIGN
 from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile, up
 from layouts.box import Box

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gett.plan import D, GemmPlan
+from gett.ir.gemm import D, GemmPlan
 from gett.schedule.search.wgmma_tile import OperandTiling
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile
 from layouts.box import Box

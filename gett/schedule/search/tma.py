@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gett.plan import A, C, D, GemmPlan
+from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, depth, unit_mode, up
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.loader import Multicast, Tma

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gett.plan import A, B, GemmPlan, itemsize
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.access import vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost.estimate import Estimate

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from gett.plan import A, B, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.access import vector_d
 from gett.schedule.archs import ArchFacts
 from gett.schedule.cost.estimate import Estimate

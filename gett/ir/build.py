@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gett.errors import OptionError, OutputError, ShapeError, SubscriptsError
-from gett.frontend.contraction import Contraction, Operand
-from gett.frontend.parser import Subscripts
-from gett.frontend.tensors import MAX_AXES, TensorSpec, is_contiguous
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.subscripts import Subscripts
+from gett.ir.tensors import MAX_AXES, TensorSpec, is_contiguous
 
 
 def resolve_extents(

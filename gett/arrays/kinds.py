@@ -1,7 +1,7 @@
 """Array kinds: NumPy and CuPy behind one small interface; overlap of strided arrays.
 
 Owns what the public functions need of an array library (describe, allocate, convert, fill); PyTorch's side of it is
-`gett.torch_arrays`. Imports CuPy never by itself: whoever has a CuPy array has imported it. Knows neither subscripts
+`gett.arrays.torch`. Imports CuPy never by itself: whoever has a CuPy array has imported it. Knows neither subscripts
 nor plans.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gett.errors import OutOfMemoryError, ShapeError
-from gett.frontend.tensors import ALIGNMENT_LIMIT, MAX_AXES, TensorSpec, own_dtype, packed_axes
+from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, TensorSpec, own_dtype, packed_axes
 
 CPU = -1  # device number of arrays in the host's memory
 ALIGNMENT = tuple((i & -i) or ALIGNMENT_LIMIT for i in range(ALIGNMENT_LIMIT))  # by address modulo the limit
@@ -185,7 +185,7 @@ def allocate(kind: ArrayKind, shape: Sequence[int], dtype: np.dtype[Any], order:
 
 
 def convert(kind: ArrayKind, array: Any, dtype: np.dtype[Any]) -> Any:
-    """A copy in another dtype, laid out as `gett.frontend.tensors.converted` says."""
+    """A copy in another dtype, laid out as `gett.ir.tensors.converted` says."""
     spec = kind.describe(array)
     axes = packed_axes(spec)
     index = tuple(slice(None) if i in axes else slice(0, 1) for i in range(len(spec.shape)))

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import ArrayKind, convert
-from gett.frontend.tensors import parse_dtype
-from gett.steps import Executable, Step
+from gett.arrays.kinds import ArrayKind, convert
+from gett.ir.tensors import parse_dtype
+from gett.network.steps import Executable, Step
 
 
 def run_steps(
@@ -33,7 +33,7 @@ def run_steps(
     Args:
         steps: At least one; those of the last one's output write `d`.
         executables: One for each step.
-        uses: `gett.steps.last_uses` of them.
+        uses: `gett.network.steps.last_uses` of them.
         kind: Of the arrays.
         operands: Arrays.
         foreign: For each operand whether it has another dtype than the plan: it is converted when it is needed first.

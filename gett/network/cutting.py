@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from gett.errors import ScheduleError
-from gett.frontend.contraction import Contraction, Operand
-from gett.frontend.tensors import dense_strides
-from gett.plan import A, B, D, GemmPlan, itemsize, make_gemm_plan
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize, make_gemm_plan
+from gett.ir.tensors import dense_strides
 from layouts.modes import Strided
 
 # Kernels add up to a box of 8192 to a place in a group before they compare it with the end, in 32 bits with a sign.

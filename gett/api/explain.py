@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gett.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
-from gett.frontend.contraction import Operand
-from gett.plan import GemmPlan, itemsize
+from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
+from gett.ir.contraction import Operand
+from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.realize import realize
 from gett.schedule.records import Access, BulkMove, Gather, Schedule
 from gett.schedule.stream_records import output_modes
@@ -20,8 +20,8 @@ from layouts.modes import Strided
 from layouts.tma import TmaMap
 
 if TYPE_CHECKING:
-    from gett.contraction_plan import ContractionPlan
-    from gett.steps import Step
+    from gett.api.contraction_plan import ContractionPlan
+    from gett.network.steps import Step
 
 # Flops a byte above which a CPU's BLAS takes longer than its memory: present cores do 30 to 100 fp32 GFLOP/s and
 # move 5 to 15 GB/s each.
@@ -66,7 +66,7 @@ def explain(plan: ContractionPlan, *, detail: bool = False) -> str:
     if whole:
         sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
     else:
-        sections.append("  every step in full: gett.explain.explain(plan, detail=True), gett explain --detail")
+        sections.append("  every step in full: gett.api.explain.explain(plan, detail=True), gett explain --detail")
     return "\n\n".join(sections)
 
 

@@ -4,7 +4,7 @@ Owns which libraries may meet in a call, and the way back: a result is what the 
 scalars, tensors that PyTorch conjugates lazily, and bfloat16 on the CPU. Knows neither subscripts nor plans.
 
 On a GPU, NumPy's counterpart is CuPy: objects with `__cuda_array_interface__` or `__dlpack__` become CuPy arrays on the
-same memory, and so do their results. PyTorch's CUDA tensors stay what they are (`gett.torch_arrays`), its CPU tensors
+same memory, and so do their results. PyTorch's CUDA tensors stay what they are (`gett.arrays.torch`), its CPU tensors
 become NumPy arrays on the same memory and their results tensors again. What JAX's arrays give is a JAX array.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import CPU, NUMPY, ArrayKind, CupyKind, cupy_kind
+from gett.arrays.jax import check_jax, is_jax, to_jax
+from gett.arrays.kinds import CPU, NUMPY, ArrayKind, CupyKind, cupy_kind
+from gett.arrays.torch import TorchLibrary, torch_library
 from gett.errors import DTypeError, MixedArraysError, OperandError, OutOfMemoryError, OutputError
-from gett.frontend.tensors import BFLOAT16, Casting, TensorSpec, dense_strides, parse_dtype, promote
-from gett.jax_arrays import check_jax, is_jax, to_jax
-from gett.torch_arrays import TorchLibrary, torch_library
+from gett.ir.tensors import BFLOAT16, Casting, TensorSpec, dense_strides, parse_dtype, promote
 
 SCALARS = (bool, int, float, complex, np.generic)
 _ON_CUDA = (2, 13)  # DLDeviceType of device and of managed memory (dlpack.h)

@@ -1,7 +1,7 @@
 """What the front end knows of an array: shape, strides, dtype, alignment; and the rules for dtypes and dense layouts.
 
-Owns `BFLOAT16`, which stands where NumPy has no dtype. Knows no array library: `gett.arrays` describes arrays with
-these records.
+Owns `BFLOAT16`, which stands where NumPy has no dtype. Knows no array library: `gett.arrays.kinds` describes arrays
+with these records.
 """
 
 from __future__ import annotations

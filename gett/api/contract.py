@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from gett.api import plan_on_device
-from gett.arrays import NUMPY
-from gett.checks import check_factors, check_out, resolve_addend
+from gett.api.checks import check_factors, check_out, resolve_addend
+from gett.api.einsum import plan_on_device
+from gett.api.numpy_route import is_numpys, numpy_contraction
+from gett.api.planner import resolve
+from gett.arrays.interop import borrow, gather
+from gett.arrays.kinds import NUMPY
 from gett.errors import OptionError, SubscriptsError
-from gett.exchange import borrow, gather
-from gett.frontend.build import address_c
-from gett.frontend.parser import Spec, operand_count, split_arguments
-from gett.network import freeze_optimize
-from gett.numpy_route import is_numpys, numpy_contraction
-from gett.planning import resolve
-from gett.steps import PlanRequest
+from gett.ir.build import address_c
+from gett.ir.subscripts import Spec, operand_count, split_arguments
+from gett.network.path import freeze_optimize
+from gett.network.steps import PlanRequest
 
 
 def contract(

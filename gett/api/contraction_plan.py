@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
-from gett.checks import check_factors, check_fits, check_out, resolve_addend, shares_memory
+from gett.api.checks import check_factors, check_fits, check_out, resolve_addend, shares_memory
+from gett.arrays.interop import borrow, gather
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
+from gett.arrays.torch import torch_library
+from gett.console.formatting import printable
 from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
-from gett.exchange import borrow, gather
-from gett.formatting import printable
-from gett.frontend.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
-from gett.network import AUTOTUNE
-from gett.running import run_steps
-from gett.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
-from gett.torch_arrays import torch_library
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
+from gett.network.path import AUTOTUNE
+from gett.network.running import run_steps
+from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
 
 
 class ContractionPlan:
@@ -131,7 +131,7 @@ class ContractionPlan:
 
     def __str__(self) -> str:
         """The plan as tables: groups, tiles, kernels, bytes, flops; the kernels are compiled where a compiler is."""
-        from gett.explain import explain
+        from gett.api.explain import explain
 
         return explain(self.settle())
 
@@ -158,7 +158,7 @@ class ContractionPlan:
             True
         """
         if not self._settled:
-            from gett.planning import compile_steps
+            from gett.api.planner import compile_steps
 
             self.steps = compile_steps(self.steps, self.arch)
             self._settled = True

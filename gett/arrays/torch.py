@@ -1,10 +1,10 @@
-"""PyTorch tensors behind the interface of `gett.arrays`; PyTorch is used only after somebody else has imported it.
+"""PyTorch tensors behind the interface of `ArrayKind`; PyTorch is used only after somebody else has imported it.
 
 Owns every call into PyTorch: what a tensor is, how a new one is made, which stream is current. Knows neither subscripts
 nor plans. Results and workspaces come from PyTorch's caching allocator, so its rules about streams hold for them.
 """
 
-# ruff: noqa: D102 - `gett.arrays.ArrayKind` documents the methods of every kind
+# ruff: noqa: D102 - `gett.arrays.kinds.ArrayKind` documents the methods of every kind
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import ALIGNMENT, out_of_memory
+from gett.arrays.kinds import ALIGNMENT, out_of_memory
 from gett.errors import DTypeError, GradientError
-from gett.frontend.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
+from gett.ir.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
 
 
 class TorchLibrary:

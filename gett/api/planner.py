@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from gett.contraction_plan import ContractionPlan
-from gett.cutting import Piece, cut_free, cut_sum, partial_sums
+from gett.api.contraction_plan import ContractionPlan
+from gett.api.plan_cache import plan_cache
+from gett.console.progress import on_terminal, progress
 from gett.errors import DTypeError
-from gett.frontend.build import address, address_c, choose_order, make_contraction, resolve_extents
-from gett.frontend.contraction import Contraction, Operand
-from gett.frontend.parser import Subscripts, parse
-from gett.frontend.tensors import (
+from gett.ir.build import address, address_c, choose_order, make_contraction, resolve_extents
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.ir.subscripts import Subscripts, parse
+from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
     BFLOAT16,
     TensorSpec,
@@ -30,12 +32,10 @@ from gett.frontend.tensors import (
     resolve_precision,
     sum_dtype,
 )
-from gett.network import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
-from gett.plan import GemmPlan, make_gemm_plan
-from gett.plan_cache import plan_cache
-from gett.progress import on_terminal, progress
+from gett.network.cutting import Piece, cut_free, cut_sum, partial_sums
+from gett.network.path import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
+from gett.network.steps import Executable, PlanRequest, Step
 from gett.schedule.records import Schedule
-from gett.steps import Executable, PlanRequest, Step
 
 _log = logging.getLogger("gett")
 
@@ -284,8 +284,8 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool) -> lis
 
 def _tune(gemm: GemmPlan, arch: str) -> Executable:
     """What was measured to run one plan fastest on the current device; measured now if it never was."""
-    from gett.tune.autotune import tuned_executable
     from gett.tune.store import signature
+    from gett.tune.tuner import tuned_executable
 
     executable = tuned_executable(gemm, arch)
     drop_plans({signature(gemm)}, tuned=False)

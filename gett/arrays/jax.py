@@ -1,7 +1,7 @@
 """JAX arrays: what is one, and how a result becomes one. JAX is used only where one of its arrays was passed.
 
-Knows neither subscripts nor plans. The way in is `gett.exchange`'s: `numpy.asarray` for arrays in the host's memory,
-DLPack for those on a GPU.
+Knows neither subscripts nor plans. The way in is `gett.arrays.interop`'s: `numpy.asarray` for arrays in the host's
+memory, DLPack for those on a GPU.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gett.plan import GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.tune.codec import encode
 
 if TYPE_CHECKING:
-    from gett.contraction_plan import ContractionPlan
-    from gett.steps import Step
+    from gett.api.contraction_plan import ContractionPlan
+    from gett.network.steps import Step
 
 
 def plan_record(plan: ContractionPlan) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from gett.console.progress import Step, on_terminal, progress
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
-from gett.plan import GemmPlan
-from gett.progress import Step, on_terminal, progress
+from gett.ir.gemm import GemmPlan
 from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
 from gett.runtime.device import DeviceFacts, device_facts, require_cupy
 from gett.runtime.executable import GpuExecutable, load_executable

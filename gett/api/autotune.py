@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gett.api import Step, plan
+from gett.api.einsum import Step, plan
+from gett.api.planner import drop_plans
+from gett.console.formatting import format_table, printable
+from gett.console.progress import progress as bar
 from gett.errors import OptionError
-from gett.formatting import format_table, printable
-from gett.frontend.parser import split_arguments
-from gett.frontend.tensors import Casting
-from gett.network import AUTOTUNE
-from gett.planning import drop_plans
-from gett.progress import progress as bar
+from gett.ir.subscripts import split_arguments
+from gett.ir.tensors import Casting
+from gett.network.path import AUTOTUNE
 from gett.runtime.device import device_facts, require_cupy
-from gett.tune.autotune import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
 from gett.tune.store import signature
+from gett.tune.tuner import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

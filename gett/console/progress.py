@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gett.formatting import printable
+from gett.console.formatting import printable
 
 Step = Callable[[str], None]
 """Called once for each unit that is done; the text says which it was."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gett.frontend.contraction import Contraction, Operand
+from gett.ir.contraction import Contraction, Operand
 from layouts.modes import Strided, fuse
 
 A, B, D, C = 0, 1, 2, 3  # positions in `Strided.strides` of a plan

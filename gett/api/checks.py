@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
+from gett.arrays.interop import gather
+from gett.arrays.kinds import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
+from gett.arrays.torch import torch_library
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
-from gett.exchange import gather
-from gett.frontend.tensors import BFLOAT16, TensorSpec, is_numpy_only
-from gett.torch_arrays import torch_library
+from gett.ir.tensors import BFLOAT16, TensorSpec, is_numpy_only
 
 
 def check_out(out: Any, kind: ArrayKind, device: int) -> TensorSpec:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gett.arrays import CPU
-from gett.frontend.contraction import Operand
-from gett.frontend.parser import Spec
-from gett.frontend.tensors import Casting, TensorSpec
-from gett.plan import GemmPlan, itemsize
+from gett.arrays.kinds import CPU
+from gett.ir.contraction import Operand
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.subscripts import Spec
+from gett.ir.tensors import Casting, TensorSpec
 from gett.schedule.records import Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.

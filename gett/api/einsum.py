@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gett.arrays import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
-from gett.checks import check_holds, check_out
-from gett.contraction_plan import ContractionPlan
+from gett.api.checks import check_holds, check_out
+from gett.api.contraction_plan import ContractionPlan
+from gett.api.numpy_route import is_numpys, numpy_contraction
+from gett.api.plan_cache import plan_cache
+from gett.api.planner import find_plan, make_plan, resolve
+from gett.arrays.interop import borrow, gather
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
+from gett.arrays.torch import torch_library
 from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
-from gett.exchange import borrow, gather
-from gett.frontend.parser import Spec, split_arguments
-from gett.frontend.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
-from gett.network import AUTOTUNE, freeze_optimize
-from gett.numpy_route import is_numpys, numpy_contraction
-from gett.plan_cache import plan_cache
-from gett.planning import find_plan, make_plan, resolve
-from gett.steps import PlanRequest, Step
-from gett.torch_arrays import torch_library
+from gett.ir.subscripts import Spec, split_arguments
+from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
+from gett.network.path import AUTOTUNE, freeze_optimize
+from gett.network.steps import PlanRequest, Step
 
 __all__ = ["ContractionPlan", "Step", "einsum", "plan"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gett.arrays import NUMPY
-from gett.checks import check_factors, check_out
+from gett.api.checks import check_factors, check_out
+from gett.arrays.kinds import NUMPY
 from gett.errors import SubscriptsError
-from gett.frontend.build import address_c, choose_order, resolve_extents
-from gett.frontend.parser import Spec, Subscripts, parse
-from gett.frontend.tensors import (
+from gett.ir.build import address_c, choose_order, resolve_extents
+from gett.ir.subscripts import Spec, Subscripts, parse
+from gett.ir.tensors import (
     NUMPY_EINSUM,
     NUMPY_ONLY,
     SUPPORTED,
@@ -26,7 +26,7 @@ from gett.frontend.tensors import (
     promote,
     resolve_precision,
 )
-from gett.network import NEVER, PathStep, check_optimize, find_steps
+from gett.network.path import NEVER, PathStep, check_optimize, find_steps
 
 _MAX_MODES = 52  # letters that NumPy's einsum has
 

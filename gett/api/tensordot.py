@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gett.api import einsum_spec
-from gett.arrays import cupy_kind
+from gett.api.einsum import einsum_spec
+from gett.arrays.interop import borrow, gather
+from gett.arrays.kinds import cupy_kind
+from gett.arrays.torch import torch_library
 from gett.errors import OptionError, ShapeError
-from gett.exchange import borrow, gather
-from gett.frontend.parser import symbols
-from gett.torch_arrays import torch_library
+from gett.ir.subscripts import symbols
 
 _INTEGER = (int, np.integer)
 
