@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from gett.api.einsum import Step, plan
-from gett.api.planner import drop_plans
+from gett.api.executables import drop_plans
 from gett.console.formatting import format_table, printable
 from gett.console.progress import progress as bar
 from gett.errors import OptionError

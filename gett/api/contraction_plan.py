@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gett.api.checks import check_factors, check_fits, check_out, resolve_addend, shares_memory
+from gett.api.executables import bind_steps, compile_steps
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
 from gett.arrays.torch import torch_library
@@ -39,7 +40,6 @@ class ContractionPlan:
     """
 
     __slots__ = (
-        "_bind",
         "_bound",
         "_convert",
         "_d",
@@ -71,7 +71,6 @@ class ContractionPlan:
         path_info: Any,
         d: TensorSpec,
         order: str,
-        bind: Callable[[Sequence[Step], str, bool], tuple[Step, ...]],
         replan: Callable[[PlanRequest], ContractionPlan],
     ) -> None:
         """Made by `gett.plan`.
@@ -83,7 +82,6 @@ class ContractionPlan:
             path_info: opt_einsum's, or None.
             d: The array that the last step writes.
             order: Memory order of a new result, `"C"` or `"F"`.
-            bind: Gives steps executables for the current device.
             replan: Makes the plan of another request.
         """
         self.subscripts = subscripts
@@ -91,7 +89,7 @@ class ContractionPlan:
         self.steps = steps
         self.path_info = path_info
         self.shape, self.dtype = d.shape, d.dtype
-        self._d, self._order, self._bind, self._replan, self._request = d, order, bind, replan, request
+        self._d, self._order, self._replan, self._request = d, order, replan, request
         self._scalar = not d.shape
         out = request.out or d
         self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, out))
@@ -131,7 +129,7 @@ class ContractionPlan:
 
     def __str__(self) -> str:
         """The plan as tables: groups, tiles, kernels, bytes, flops; the kernels are compiled where a compiler is."""
-        from gett.api.explain import explain
+        from gett.api.explain import explain  # late: few programs look at the text
 
         return explain(self.settle())
 
@@ -158,8 +156,6 @@ class ContractionPlan:
             True
         """
         if not self._settled:
-            from gett.api.planner import compile_steps
-
             self.steps = compile_steps(self.steps, self.arch)
             self._settled = True
         return self
@@ -384,7 +380,7 @@ class ContractionPlan:
         return out
 
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
-        steps = self._bind(self.steps, self.arch, self._request.optimize == AUTOTUNE)
+        steps = bind_steps(self.steps, self.arch, self._request.optimize == AUTOTUNE)
         if not self._settled or not self._bound:  # from now on the plan shows what runs here
             self.steps, self._settled = steps, True
         return self._bound.setdefault(device, _executables(steps))

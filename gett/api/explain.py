@@ -3,25 +3,24 @@
 Owns all wording and the text tables. Reads plans and schedules; decides nothing and measures nothing.
 """
 
+# ruff: noqa: D102 - `ContractionPlan` documents the properties of `Plan`
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
+from gett.network.steps import Step
 from gett.schedule.realize import realize
 from gett.schedule.records import Access, BulkMove, Gather, Schedule
 from gett.schedule.stream_records import output_modes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.tma import TmaMap
-
-if TYPE_CHECKING:
-    from gett.api.contraction_plan import ContractionPlan
-    from gett.network.steps import Step
 
 # Flops a byte above which a CPU's BLAS takes longer than its memory: present cores do 30 to 100 fp32 GFLOP/s and
 # move 5 to 15 GB/s each.
@@ -37,7 +36,25 @@ _ONCE = {
 }
 
 
-def explain(plan: ContractionPlan, *, detail: bool = False) -> str:
+class Plan(Protocol):
+    """What this module reads of a `ContractionPlan`, which stands above it and imports it for its text."""
+
+    subscripts: str
+    arch: str
+    steps: tuple[Step, ...]
+    path_info: Any
+
+    @property
+    def flops(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+    @property
+    def intermediate_bytes(self) -> int: ...
+
+
+def explain(plan: Plan, *, detail: bool = False) -> str:
     """A whole plan as text.
 
     One contraction is told in full. Of a network come the totals, opt_einsum's path and the costliest steps.

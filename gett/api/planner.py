@@ -6,20 +6,19 @@ Owns the sequence of the passes; each pass lives in its own module. Knows no use
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gett.api.contraction_plan import ContractionPlan
+from gett.api.executables import bind_steps, choose_schedules
 from gett.api.plan_cache import plan_cache
-from gett.console.progress import on_terminal, progress
 from gett.errors import DTypeError
 from gett.ir.build import address, address_c, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
-from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
@@ -34,8 +33,7 @@ from gett.ir.tensors import (
 )
 from gett.network.cutting import Piece, cut_free, cut_sum, partial_sums
 from gett.network.path import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
-from gett.network.steps import Executable, PlanRequest, Step
-from gett.schedule.records import Schedule
+from gett.network.steps import PlanRequest, Step
 
 _log = logging.getLogger("gett")
 
@@ -105,8 +103,8 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         if request.device is not None:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE)
         elif request.arch != "cpu":
-            steps = _choose_schedules(steps, request.arch)
-    return ContractionPlan(request, str(subscripts), steps, info, d, order, bind_steps, find_plan)
+            steps = choose_schedules(steps, request.arch)
+    return ContractionPlan(request, str(subscripts), steps, info, d, order, find_plan)
 
 
 def _describe_result(
@@ -212,99 +210,3 @@ def _make_steps(whole: Sequence[tuple[PathStep, Contraction]], operands: int, ar
             pieces = list(cut_free(pieces[0]))
         add(inputs, step.output, shape, pieces)
     return tuple(steps)
-
-
-def _choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
-    """Steps with the model's first choices."""
-    from gett.schedule.select import select_schedule
-
-    return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch) for gemm in gemms])
-
-
-def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
-    """Steps with the schedules whose kernels compile well, for a GPU that this machine need not have.
-
-    Raises:
-        MissingPackageError: The compiler is not installed.
-        ScheduleError, CompileError: No kernel can be made.
-    """
-    from gett.runtime.compiled import compile_best, side_by_side
-
-    def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
-        with progress(len(gemms), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(lambda gemm, by: compile_best(gemm, arch, None, by), gemms, step)
-        return [kernel.schedule for kernel in made]
-
-    return _with_schedules(steps, compiled)
-
-
-def _with_schedules(
-    steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
-) -> tuple[Step, ...]:
-    """Steps with the schedules that are chosen for those of them that differ."""
-    from gett.tune.store import signature
-
-    distinct = {signature(s.gemm): s.gemm for s in steps}
-    chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
-    return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
-
-
-def bind_steps(steps: Sequence[Step], arch: str, tuned: bool) -> tuple[Step, ...]:
-    """Steps with what runs them on the current device, and the schedules of that.
-
-    Args:
-        steps: Of a plan.
-        arch: What they are planned for.
-        tuned: Whether kernels are measured where none was before.
-    """
-    made = _build_executables([s.gemm for s in steps], arch, tuned)
-    bound = []
-    for step, executable in zip(steps, made, strict=True):
-        schedule = getattr(executable, "schedule", None)
-        if any(step.offsets):
-            from gett.runtime.shifted import ShiftedExecutable
-
-            executable = ShiftedExecutable(executable, step.offsets)
-        bound.append(replace(step, schedule=schedule, executable=executable))
-    return tuple(bound)
-
-
-def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool) -> list[Any]:
-    """What runs each plan on the current device."""
-    if arch == "cpu":
-        from gett.cpu import NumpyExecutable
-
-        return [NumpyExecutable(gemm) for gemm in gemms]
-    if tuned:
-        return [_tune(gemm, arch) for gemm in gemms]
-    from gett.tune.recall import build_all
-
-    return [*build_all(gemms, arch)]
-
-
-def _tune(gemm: GemmPlan, arch: str) -> Executable:
-    """What was measured to run one plan fastest on the current device; measured now if it never was."""
-    from gett.tune.store import signature
-    from gett.tune.tuner import tuned_executable
-
-    executable = tuned_executable(gemm, arch)
-    drop_plans({signature(gemm)}, tuned=False)
-    return executable
-
-
-def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
-    """Forget the cached plans that have a step of one of these signatures, so that the next call finds the store.
-
-    Args:
-        signatures: As `gett.tune.store.signature` gives them.
-        tuned: Also those whose step was tuned before.
-    """
-    from gett.tune.store import signature
-
-    def affected(step: Step) -> bool:
-        built = step.executable
-        if built is None or step.schedule is None or (not tuned and getattr(built, "measured", None) is not None):
-            return False
-        return signature(step.gemm) in signatures
-
-    return plan_cache.discard(lambda plan: any(affected(s) for s in plan.steps))

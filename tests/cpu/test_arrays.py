@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api import planner
+from gett.api import executables
 from gett.arrays import kinds
 from gett.cpu import NumpyExecutable
 from tests.cpu.strategies import values
@@ -106,7 +106,7 @@ def cupy(monkeypatch):
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
     monkeypatch.setattr(kinds, "_cupy_kind", kind)
-    monkeypatch.setattr(planner, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
+    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
     monkeypatch.setattr(State, "device", 0)
     gett.plan_cache.clear()
     yield module

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.api import planner
+from gett.api import executables
 from gett.codegen.render import render_kernel
 from gett.cpu import NumpyExecutable
 from gett.ir.gemm import itemsize, make_gemm_plan
@@ -134,9 +134,9 @@ def test_pieces_run_at_their_addresses(monkeypatch):
         def __call__(self, a, b, c, d, alpha, beta):
             calls.append(tuple(None if x is None else x.data.ptr for x in (a, b, c, d)))
 
-    monkeypatch.setattr(planner, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
+    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
     plan = gett.plan("ai,ij->aj", ((BIG, 4), "float16"), ((4, 4), "float16"), arch="sm_90a")
-    steps = planner.bind_steps(plan.steps, "sm_90a", False)
+    steps = executables.bind_steps(plan.steps, "sm_90a", False)
     assert [type(s.executable) for s in steps] == [Executable, ShiftedExecutable]
     at_zero = [types.SimpleNamespace(data=types.SimpleNamespace(ptr=p)) for p in (1000, 2000, 3000, 4000)]
     for step in steps:

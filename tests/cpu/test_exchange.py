@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api import planner
+from gett.api import executables
 from gett.arrays import kinds
 from gett.arrays import torch as torch_arrays
 from gett.cpu import NumpyExecutable
@@ -138,7 +138,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
     monkeypatch.setattr(kinds, "_cupy_kind", kind)
-    monkeypatch.setattr(planner, "_build_executables", lambda gemms, *options: [make(gemm) for gemm in gemms])
+    monkeypatch.setattr(executables, "_build_executables", lambda gemms, *options: [make(gemm) for gemm in gemms])
     gett.plan_cache.clear()
     yield module
     gett.plan_cache.clear()

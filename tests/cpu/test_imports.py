@@ -30,7 +30,28 @@ LAYERS = [
     "gett.cli",
     "gett.__main__",
 ]
+# The same for the modules of a package.
+INSIDE = {
+    "gett.ir": ["subscripts tensors", "contraction", "build gemm"],
+    "gett.arrays": ["kinds jax", "torch", "interop"],
+    "gett.network": ["path cutting steps", "running"],
+    "gett.console": ["formatting", "progress"],
+    "gett.api": [
+        "checks plan_cache",
+        "explain executables numpy_route",
+        "contraction_plan",
+        "explain_json planner",
+        "einsum",
+        "autotune contract tensordot",
+    ],
+}
 LEVEL = {part: level for level, line in enumerate(LAYERS) for part in line.split()}
+LEVEL_INSIDE = {
+    f"{package}.{module}": level
+    for package, lines in INSIDE.items()
+    for level, line in enumerate(lines)
+    for module in line.split()
+}
 
 
 def module_name(path: Path) -> str:
@@ -58,7 +79,8 @@ def imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 
 def test_the_order_names_what_exists() -> None:
-    assert set(LEVEL) <= set(map(part_of, MODULES))
+    assert set(LEVEL) == set(map(part_of, MODULES))
+    assert set(LEVEL_INSIDE) == {m for m in MODULES if part_of(m) in INSIDE and m != part_of(m)}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -71,6 +93,14 @@ def test_imports_run_downward(module: str) -> None:
             continue
         assert other in LEVEL, f"{module}, line {getattr(node, 'lineno', 0)}: {other} has no place in the order"
         assert LEVEL[other] < LEVEL[own], f"{module}, line {getattr(node, 'lineno', 0)}: {own} may not import {other}"
+
+
+@pytest.mark.parametrize("module", LEVEL_INSIDE)
+def test_imports_inside_a_package_run_downward(module: str) -> None:
+    for node, target in imports(ast.parse(MODULES[module].read_text())):
+        if part_of(target) == part_of(module):
+            place = f"{module}, line {getattr(node, 'lineno', 0)}"
+            assert LEVEL_INSIDE[target] < LEVEL_INSIDE[module], f"{place}: may not import {target}"
 
 
 @pytest.mark.parametrize("module", MODULES)

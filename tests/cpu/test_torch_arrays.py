@@ -10,7 +10,7 @@ import opt_einsum
 import pytest
 
 import gett
-from gett.api import planner
+from gett.api import executables
 from gett.arrays import torch as torch_arrays
 from gett.ir.tensors import BFLOAT16, TensorSpec, parse_dtype, promote, result_type
 from tests.cpu.fake_torch import AddressExecutable, Dtype, Parameter, State, Tensor, decode, encode, make_torch, tensor
@@ -98,7 +98,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(torch_arrays, "_library", library)
     monkeypatch.setattr(torch_arrays.TorchKind, "arch", lambda self, device: "sm_90a")
     monkeypatch.setattr(torch_arrays.TorchKind, "memory", lambda self, device: 1 << 37)
-    monkeypatch.setattr(planner, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)])
+    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)])
     gett.plan_cache.clear()
     yield module
     gett.plan_cache.clear()
@@ -216,7 +216,7 @@ def test_alignment_of_tensors_counts(torch: Any) -> None:
 def test_streams_devices_and_workspace_are_torchs(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = tensor(integers(4, 4), device=3), tensor(integers(4, 4), device=3)
     monkeypatch.setattr(
-        planner, "_build_executables", lambda gemms, arch, tuned: [AddressExecutable(gemm, 4096) for gemm in gemms]
+        executables, "_build_executables", lambda gemms, arch, tuned: [AddressExecutable(gemm, 4096) for gemm in gemms]
     )
     State.stream = lambda device: 0xABC0 + device
     result = gett.einsum("ij,jk", a, b)

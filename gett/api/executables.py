@@ -1,0 +1,113 @@
+"""Schedules and executables of a plan's steps: the model's choice, what compiles well, what was measured, or NumPy.
+
+Owns which of these a step gets, and that cached plans are dropped when the choice changes. Knows `Step`s and no arrays.
+The runtime, the tuner and the NumPy executor are imported when a step first needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gett.api.plan_cache import plan_cache
+from gett.console.progress import on_terminal, progress
+from gett.ir.gemm import GemmPlan
+from gett.network.steps import Executable, Step
+from gett.schedule.records import Schedule
+
+
+def choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
+    """Steps with the model's first choices."""
+    from gett.schedule.select import select_schedule
+
+    return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch) for gemm in gemms])
+
+
+def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
+    """Steps with the schedules whose kernels compile well, for a GPU that this machine need not have.
+
+    Raises:
+        MissingPackageError: The compiler is not installed.
+        ScheduleError, CompileError: No kernel can be made.
+    """
+    from gett.runtime.compiled import compile_best, side_by_side
+
+    def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
+        with progress(len(gemms), "compiling kernels", on_terminal()) as step:
+            made = side_by_side(lambda gemm, by: compile_best(gemm, arch, None, by), gemms, step)
+        return [kernel.schedule for kernel in made]
+
+    return _with_schedules(steps, compiled)
+
+
+def _with_schedules(
+    steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
+) -> tuple[Step, ...]:
+    """Steps with the schedules that are chosen for those of them that differ."""
+    from gett.tune.store import signature
+
+    distinct = {signature(s.gemm): s.gemm for s in steps}
+    chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
+    return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
+
+
+def bind_steps(steps: Sequence[Step], arch: str, tuned: bool) -> tuple[Step, ...]:
+    """Steps with what runs them on the current device, and the schedules of that.
+
+    Args:
+        steps: Of a plan.
+        arch: What they are planned for.
+        tuned: Whether kernels are measured where none was before.
+    """
+    made = _build_executables([s.gemm for s in steps], arch, tuned)
+    bound = []
+    for step, executable in zip(steps, made, strict=True):
+        schedule = getattr(executable, "schedule", None)
+        if any(step.offsets):
+            from gett.runtime.shifted import ShiftedExecutable
+
+            executable = ShiftedExecutable(executable, step.offsets)
+        bound.append(replace(step, schedule=schedule, executable=executable))
+    return tuple(bound)
+
+
+def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool) -> list[Any]:
+    """What runs each plan on the current device."""
+    if arch == "cpu":
+        from gett.cpu import NumpyExecutable
+
+        return [NumpyExecutable(gemm) for gemm in gemms]
+    if tuned:
+        return [_tune(gemm, arch) for gemm in gemms]
+    from gett.tune.recall import build_all
+
+    return [*build_all(gemms, arch)]
+
+
+def _tune(gemm: GemmPlan, arch: str) -> Executable:
+    """What was measured to run one plan fastest on the current device; measured now if it never was."""
+    from gett.tune.store import signature
+    from gett.tune.tuner import tuned_executable
+
+    executable = tuned_executable(gemm, arch)
+    drop_plans({signature(gemm)}, tuned=False)
+    return executable
+
+
+def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
+    """Forget the cached plans that have a step of one of these signatures, so that the next call finds the store.
+
+    Args:
+        signatures: As `gett.tune.store.signature` gives them.
+        tuned: Also those whose step was tuned before.
+    """
+    from gett.tune.store import signature
+
+    def affected(step: Step) -> bool:
+        built = step.executable
+        if built is None or step.schedule is None or (not tuned and getattr(built, "measured", None) is not None):
+            return False
+        return signature(step.gemm) in signatures
+
+    return plan_cache.discard(lambda plan: any(affected(s) for s in plan.steps))
