@@ -1,4 +1,4 @@
-"""What the front end knows of an array: shape, strides, dtype, alignment; and the rules for dtypes and dense layouts.
+"""What planning knows of an array: shape, strides, dtype, alignment; and the rules for dtypes and dense layouts.
 
 Owns `BFLOAT16`, which stands where NumPy has no dtype. Knows no array library: `gett.arrays.kinds` describes arrays
 with these records.
@@ -30,7 +30,7 @@ Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 class _BFloat16:
-    """As much of `numpy.dtype` as the front end reads, for the one element type that NumPy lacks."""
+    """As much of `numpy.dtype` as planning reads, for the one element type that NumPy lacks."""
 
     __slots__ = ()
     name = "bfloat16"
