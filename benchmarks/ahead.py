@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.cases import Case
 from gett.console.progress import progress
-from gett.schedule.archs import ArchFacts
+from gett.hw.archs import ArchFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """`python -m benchmarks calibrate`: the measurements that the cost model rests on, repeated on the GPU at hand.
 
 First the machine: copy rate, memory rates by length of the contiguous run, L2 rate, launch cost, tensor rate by width
-of the tile. Each stands beside what the model assumes (`layouts.access`, `gett.schedule.archs`, `cost`, `cost_sm90`).
+of the tile. Each stands beside what the model assumes (`layouts.access`, `gett.hw.archs`, `cost`, `cost_sm90`).
 Then the model itself: the best few schedules of each case are measured, and the model's choice is compared with the
 fastest. Owns the measuring kernels and the tables; schedules and tuning are gett's.
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
-from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from tests.cases import Case

@@ -324,7 +324,7 @@ def _check_arch(arch: Any) -> None:
     """
     if isinstance(arch, str) and arch == "cpu":
         return
-    from gett.schedule.archs import ARCHS
+    from gett.hw.archs import ARCHS
 
     digits = "".join(re.findall(r"\d", str(arch)))
     meant = [known for known in ARCHS if digits and digits == "".join(re.findall(r"\d", known))]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 from gett.codegen.records import Kernel
 from gett.console.progress import Step
 from gett.errors import PoorKernelError
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
-from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Schedule
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gett.errors import DeviceError, MissingPackageError, OutOfMemoryError
-from gett.schedule.archs import ArchFacts, arch_facts, arch_of
+from gett.hw.archs import ArchFacts, arch_facts, arch_of
 
 # Runtime attributes that device properties lost in CUDA 13 (cudaDeviceAttr in driver_types.h).
 _CLOCK_KHZ, _MEMORY_CLOCK_KHZ, _BUS_BITS = 13, 36, 37

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cost_copies import L2_BYTES_PER_CLOCK
 from gett.schedule.cost_sm90 import FILL_US, SMEM_BYTES_PER_CLOCK, Sm90Model, splits
 from gett.schedule.cost_staging import ELEMENT_SLOTS, Staging

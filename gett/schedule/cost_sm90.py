@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import CLUSTERS, cluster_tiles
 from gett.schedule.cost_copies import LINE
 from gett.schedule.cost_staging import Staging, StagingModel

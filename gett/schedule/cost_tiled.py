@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Access, Schedule
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim

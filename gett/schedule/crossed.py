@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import cluster_tiles
 from gett.schedule.cost_sm90 import FILL_US
 from gett.schedule.cost_tiled import LAUNCH_US

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import unit_mode, vector_d
-from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost_gather import SINGLE, GatherModel, GatherShape, ring_bytes, warp_pieces
 from gett.schedule.cost_tiled import traffic_us

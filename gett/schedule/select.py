@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gett.errors import ScheduleError
+from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.access import plan_access, unit_mode, vector_d
-from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.batches import batch_tiles, batch_warps, wants_batches
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost_tiled import Costs, Estimate, estimate, traffic_us

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.access import unit_mode, vector_d
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cluster import SHARING, cluster_tiles, share
 from gett.schedule.realize import exchange, split_modes
 from gett.schedule.records import Schedule, WarpRoles

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost_sm90 import Sm90Model
 from gett.schedule.cost_tiled import traffic_us

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gett.errors import ScheduleError
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Schedule
 
 TENSOR_TYPES = {"float16": 16, "bfloat16": 16, "float64": 4}

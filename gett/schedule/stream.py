@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gett.errors import ScheduleError
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Access, Schedule
 from gett.schedule.stream_boxes import (
     LINE,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.records import Access, Schedule
 from gett.schedule.space import ACC_BYTES
 from gett.schedule.stream_boxes import (

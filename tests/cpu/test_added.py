@@ -16,9 +16,9 @@ import pytest
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.stage_copies import store_pieces
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, C, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.cost_sm90 import Sm90Model
 from gett.schedule.gather import gather_candidates
 from gett.schedule.realize import realize

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.cluster import cluster_tiles
 from gett.schedule.records import Schedule
 from gett.schedule.room import DEEP, DEEPEST, divide, divide_kept

@@ -15,9 +15,9 @@ import pytest
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.stage_copies import copies, store_pieces
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.cluster import cluster_tiles, part_box
 from gett.schedule.records import BulkMove, Schedule
 from gett.schedule.sm90 import sm90_candidates

@@ -19,9 +19,9 @@ from gett.codegen.records import KernelSource
 from gett.codegen.render import render_kernel
 from gett.codegen.types import CPP
 from gett.errors import CompileError
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from gett.schedule.space import REGISTER_LIMIT, register_estimate

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.crossed import ALONE, SHAPES, SHARED_A, SHARED_B, crossed_candidates
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule

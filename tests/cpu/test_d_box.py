@@ -10,8 +10,8 @@ import pytest
 
 from gett.codegen.index import Function
 from gett.codegen.render_sm90 import stage_place
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.archs import arch_facts
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates

@@ -10,9 +10,9 @@ from gett.codegen.index import ParamTable
 from gett.codegen.render import render_kernel
 from gett.codegen.render_common import strides_of
 from gett.codegen.render_gather import gather_index, gathered, reach
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.realize import realize
 from gett.schedule.records import Gather, Schedule

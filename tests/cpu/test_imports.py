@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "layouts gett.console",
     "gett.errors",
+    "gett.hw",
     "gett.env gett.measure",
     "gett.ir",
     "gett.cpu gett.schedule",

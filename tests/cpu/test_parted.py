@@ -14,9 +14,9 @@ from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.render_sm90 import stage_place
 from gett.codegen.stage_copies import copies
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule, WarpRoles
 from gett.schedule.sm90 import sm90_candidates

@@ -32,8 +32,8 @@ from benchmarks.random_cases import (
     random_cases,
 )
 from benchmarks.records import Measurement, Row, Run, from_json
+from gett.hw.archs import arch_facts
 from gett.jit import kernel_cache
-from gett.schedule.archs import arch_facts
 
 FP16 = ELEMENT_TYPES["float16"]
 CASES = random_cases()

@@ -11,9 +11,9 @@ import pytest
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
+from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import ArchFacts, arch_facts
 from gett.schedule.records import BulkMove, Schedule
 from gett.schedule.resident import MOST, kept_bytes, kept_pitch
 from gett.schedule.sm90 import sm90_candidates

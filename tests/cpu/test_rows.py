@@ -14,9 +14,9 @@ from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.render_common import store_order
 from gett.codegen.tiles import d_unpack
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.realize import realize
 from gett.schedule.records import Schedule

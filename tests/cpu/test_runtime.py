@@ -16,6 +16,7 @@ import pytest
 
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.errors import DeviceError, DTypeError, MissingPackageError, OptionError, OutOfMemoryError, ScheduleError
+from gett.hw.archs import ARCHS, arch_facts, arch_of
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
 from gett.runtime import device as device_module
@@ -25,7 +26,6 @@ from gett.runtime.driver import ERROR_INVALID_CONTEXT, Driver, LaunchAttribute, 
 from gett.runtime.executable import GpuExecutable, runs_on
 from gett.runtime.modules import load_module, release_modules
 from gett.runtime.tensormap import MAP_BYTES, TensorMap
-from gett.schedule.archs import ARCHS, arch_facts, arch_of
 
 POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
 ROLES = tuple(role for role, _ in POINTERS)

@@ -12,9 +12,9 @@ import pytest
 
 from gett.codegen.types import accumulator
 from gett.errors import ScheduleError
+from gett.hw.archs import ARCHS, ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize, make_gemm_plan
-from gett.schedule.archs import ARCHS, ArchFacts, arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates, select_schedule
 from gett.schedule.space import (

@@ -12,11 +12,11 @@ from stream_walk import StreamWalk
 
 from gett.codegen.render import render_kernel
 from gett.errors import ScheduleError
+from gett.hw.archs import arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit.compile import compile_uncached
 from gett.schedule import stream_sums
-from gett.schedule.archs import arch_facts
 from gett.schedule.stream import stream_schedule
 from gett.schedule.stream_boxes import swizzled, walk_index
 from layouts.swizzle import conflicts

@@ -18,9 +18,9 @@ import gett.kernels
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.stage_copies import LOOPED, copies, stage_copies
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.cluster import part_box
 from gett.schedule.realize import realize
 from gett.schedule.records import BulkMove, Schedule

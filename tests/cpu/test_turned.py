@@ -15,9 +15,9 @@ import pytest
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
+from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.archs import arch_facts
 from gett.schedule.gather import CROSSED, gather_candidates
 from gett.schedule.realize import realize
 from gett.schedule.records import Gather, Schedule

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gett.hw.archs import arch_facts
 from gett.runtime.device import device_facts
-from gett.schedule.archs import arch_facts
 from gett.schedule.crossed import crossed_candidates
 from gett.schedule.records import Schedule
 from tests.cases import DENSE, Case

@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
+from gett.hw.archs import arch_facts
 from gett.runtime.device import require_cupy
-from gett.schedule.archs import arch_facts
 from gett.schedule.records import Schedule
 from gett.schedule.sm90 import sm90_candidates
 from tests.cases import DENSE, Case

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gett.schedule.archs import arch_facts
+from gett.hw.archs import arch_facts
 from gett.schedule.gather import gather_candidates
 from gett.schedule.records import Schedule
 from tests import odd

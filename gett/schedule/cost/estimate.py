@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
 from layouts.modes import Strided

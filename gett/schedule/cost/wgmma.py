@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import LAUNCH_US, Estimate, fastest, joined, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingModel

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import cut_group
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.gather import ONE_STAGE, GatherModel, ring_bytes, warp_pieces

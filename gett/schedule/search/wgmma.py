@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.access import vector_d
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.staging import Staging
 from gett.schedule.lower import split_modes, swap_ab

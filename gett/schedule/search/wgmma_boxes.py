@@ -6,8 +6,8 @@ cost model's.
 
 from __future__ import annotations
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
 from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.wgmma_tile import OperandTiling, up

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_rs import PER_WARPGROUP, WgmmaRSModel
 from gett.schedule.search.smem import ALIGN

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.access import vector_d
-from gett.schedule.archs import ArchFacts
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma import CLUSTERS, WgmmaModel
 from gett.schedule.lower import split_modes

@@ -1,0 +1,1 @@
+"""What the hardware is: architectures, data types and their instructions, measured devices. Data; knows no plan."""
