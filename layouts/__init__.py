@@ -13,7 +13,6 @@ from layouts.access import (
     run_bandwidth,
     run_cost,
     sector_efficiency,
-    unit_mode,
 )
 from layouts.box import Box, TileDim, boxes, flat_box
 from layouts.layout import (
@@ -30,7 +29,7 @@ from layouts.layout import (
     right_inverse,
     row_major,
 )
-from layouts.modes import Strided, can_fuse, fuse
+from layouts.modes import Strided, can_fuse, fuse, unit_mode
 from layouts.swizzle import SmemLayout, choose_smem, conflicts, replays, swizzle_address, tma_swizzle
 from layouts.tma import ModeMap, Refusal, TmaMap, tma_map
 

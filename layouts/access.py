@@ -1,4 +1,4 @@
-"""What the strides of a tensor allow: its unit-stride mode, alignment, vector width, contiguous runs and their cost.
+"""What the strides of a tensor allow: alignment, vector width, contiguous runs and their cost.
 
 Knows extents, byte strides and boxes; neither einsum nor CUDA.
 """
@@ -25,15 +25,6 @@ _RATES = {
 }
 LONG_RUN = _RUNS[-1]  # runs beyond it cost no less a byte
 _CUT_RUN, _CUT_RATE = 48, 0.5  # same measurement: bulk stores of 48 bytes, each with one whole and one cut sector
-
-
-def unit_mode(extents: Sequence[int], strides: Sequence[int], itemsize: int) -> int | None:
-    """Position of the mode whose neighbours are neighbours in memory (byte stride +itemsize), or None.
-
-    Modes of extent 1 have no neighbours. Of several (overlapping views) the longest is returned.
-    """
-    units = [i for i, (e, s) in enumerate(zip(extents, strides, strict=True)) if s == itemsize and e > 1]
-    return max(units, key=lambda i: extents[i], default=None)
 
 
 def alignment(address_alignment: int, strides: Sequence[int], limit: int = 256) -> int:

@@ -1,4 +1,4 @@
-"""Fusing: neighbouring modes that are one longer mode in every tensor that holds them become one.
+"""Modes as several tensors see them, their unit strides, and fusing: neighbours that are one mode in every tensor.
 
 Knows extents and strides only; the unit of the strides is the caller's (bytes in `gett`).
 """
@@ -22,6 +22,15 @@ class Strided:
     labels: tuple[Hashable, ...]
     extent: int
     strides: tuple[int, ...]
+
+
+def unit_mode(modes: Sequence[Strided], tensor: int, itemsize: int) -> int | None:
+    """Position of the mode whose neighbours are neighbours in the tensor's memory (stride +itemsize), or None.
+
+    Modes of extent 1 have no neighbours. Of several (overlapping views) the longest is returned.
+    """
+    units = [i for i, s in enumerate(modes) if s.strides[tensor] == itemsize and s.extent > 1]
+    return max(units, key=lambda i: modes[i].extent, default=None)
 
 
 def can_fuse(inner: Strided, outer: Strided) -> bool:

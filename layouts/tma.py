@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layouts.access import unit_mode
+from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, SPANS, swizzle_address
 
 MAX_RANK = 5
@@ -177,7 +177,7 @@ def tma_map(
     if span != CHUNK and span not in SPANS:
         raise ValueError(f"no hardware swizzle spans {span} bytes; there are {SPANS}, and 16 for none")
     if unit is None:
-        unit = unit_mode(extents, strides, itemsize)
+        unit = unit_mode([Strided((), e, (s,)) for e, s in zip(extents, strides, strict=True)], 0, itemsize)
     refusal = _refuse_modes(extents, strides, itemsize, box, unit, base_alignment)
     if refusal or unit is None:
         return Refusal(refusal)

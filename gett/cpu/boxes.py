@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gett.cpu.arithmetic import EXACT_K, Arithmetic
 from gett.cpu.core import Core, Groups, product_time
 from gett.cpu.tiles import Tiles
-from gett.cpu.views import Modes, unit_mode, volume
+from gett.cpu.views import Modes, nearest_mode, volume
 from gett.ir.gemm import A, B, D
 from layouts.modes import Strided
 
@@ -59,7 +59,7 @@ def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int
         return box_extent(members[tensor], blocks)
 
     for t in packed:
-        unit = unit_mode(members[t], t)
+        unit = nearest_mode(members[t], t)
         if unit is not None and blocks[unit] == 1:
             blocks[unit] = min(unit.extent, RUN if size(t) * RUN <= grown else RUN // 4)
     _cut_product(core, blocks, arithmetic)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from gett.cpu.arithmetic import Arithmetic
-from gett.cpu.views import Modes, chains, span, unit_mode, volume
+from gett.cpu.views import Modes, chains, nearest_mode, span, volume
 from gett.ir.gemm import A, B, D
 from layouts.modes import Strided
 
@@ -94,7 +94,7 @@ def choose_core(groups: Groups, arithmetic: Arithmetic, possible: tuple[bool, bo
     """The cheapest core. `possible` says which of A, B, D BLAS may address at all (dtype, alignment, pre-sums)."""
     best: Core | None = None
     every = (*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k)
-    units = {t: unit_mode(every, t) for t in (A, B, D)}
+    units = {t: nearest_mode(every, t) for t in (A, B, D)}
     for m, n, k in product(_candidates(groups.m, A), _candidates(groups.n, B), _orders(groups.k)):
         core = _evaluate(groups, arithmetic, possible, units, m, n, k)
         if best is None or core.nanoseconds < best.nanoseconds:
@@ -187,5 +187,5 @@ def element_wise_cost(groups: Groups) -> float:
 
 def runs_alike(modes: Modes) -> bool:
     """Whether there is one mode along which A, B and D each run at their smallest stride or stand still."""
-    units = [unit_mode(modes, t) for t in (A, B, D)]
+    units = [nearest_mode(modes, t) for t in (A, B, D)]
     return any(all(u is None or u == s or not s.strides[t] for t, u in enumerate(units)) for s in units if s)

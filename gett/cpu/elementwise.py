@@ -19,7 +19,7 @@ from gett.cpu.core import Groups, runs_alike
 from gett.cpu.moving import RUN, add_pieces, linear_like, move
 from gett.cpu.threads import parallel
 from gett.cpu.tiles import Part, Tiles, call_blocks
-from gett.cpu.views import Array, Modes, View, each, make_view, unit_mode, volume
+from gett.cpu.views import Array, Modes, View, each, make_view, nearest_mode, volume
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.ir.tensors import NUMPY_EINSUM
 from layouts.modes import Strided
@@ -93,7 +93,7 @@ class ElementWiseProgram:
         """Pieces of D of about `PIECE` elements that keep a run of each tensor's unit-stride mode."""
         blocks = {s: s.extent for s in self._dims_d}
         if work > 2 * PIECE:
-            units = {unit_mode(self._dims_d, t) for t in (A, B, D)}
+            units = {nearest_mode(self._dims_d, t) for t in (A, B, D)}
             for modes, least in (
                 ([s for s in self._dims_d if s not in units], 1),
                 ([s for s in self._dims_d if s in units], RUN),

@@ -19,7 +19,7 @@ from gett.cpu.core import Core, Groups
 from gett.cpu.moving import add_up, move
 from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part
-from gett.cpu.views import Array, Modes, each, make_view, unit_mode, volume
+from gett.cpu.views import Array, Modes, each, make_view, nearest_mode, volume
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from layouts.modes import Strided
 
@@ -218,5 +218,5 @@ def _in(loops: Modes, tensor: int) -> tuple[Strided | None, ...]:
 def _innermost(plan: GemmPlan, groups: Groups, tensor: int, rows: Modes) -> bool:
     """Whether the tensor's unit-stride mode is among the rows, so that packed matrices should run along these."""
     every = (*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k)
-    unit = unit_mode(every, tensor)
+    unit = nearest_mode(every, tensor)
     return unit in rows

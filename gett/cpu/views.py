@@ -103,7 +103,7 @@ def chains(modes: Sequence[Strided], tensor: int) -> list[Modes]:
     return [tuple(c) for c in out]
 
 
-def unit_mode(modes: Sequence[Strided], tensor: int) -> Strided | None:
+def nearest_mode(modes: Sequence[Strided], tensor: int) -> Strided | None:
     """The mode of extent above 1 along which `tensor` has its smallest stride, None where it varies along none."""
     varying = [s for s in modes if s.strides[tensor] and s.extent > 1]
     return min(varying, key=lambda s: abs(s.strides[tensor])) if varying else None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from layouts import (
     Box,
     Layout,
+    Strided,
     TileDim,
     alignment,
     boxes,
@@ -26,10 +27,14 @@ from layouts import (
 
 
 def test_unit_mode() -> None:
-    assert unit_mode((4, 5), (20, 4), 4) == 1
-    assert unit_mode((4, 5), (20, -4), 4) is None
-    assert unit_mode((1, 5), (4, 16), 4) is None
-    assert unit_mode((3, 5), (2, 2), 2) == 1  # overlapping views: the longer run
+    def unit(extents: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int | None:
+        modes = [Strided((i,), e, (0, s)) for i, (e, s) in enumerate(zip(extents, strides, strict=True))]
+        return unit_mode(modes, 1, itemsize)
+
+    assert unit((4, 5), (20, 4), 4) == 1
+    assert unit((4, 5), (20, -4), 4) is None
+    assert unit((1, 5), (4, 16), 4) is None
+    assert unit((3, 5), (2, 2), 2) == 1  # overlapping views: the longer run
 
 
 @given(st.integers(0, 64), st.lists(st.tuples(st.integers(1, 4), st.integers(-48, 48)), max_size=3))
@@ -193,3 +198,12 @@ def test_tiles_cover_every_element_once(case: tuple[Box, tuple[int, ...], int]) 
     box, _, _ = case
     seen = [c for t in range(box.tiles) for i in range(box.size) if (c := box.coordinates(t, i)) is not None]
     assert sorted(seen) == sorted(itertools.product(*(range(e) for e in box.extents)))
+
+
+def test_a_box_of_cuts_walks_the_other_modes_tile_by_tile() -> None:
+    box = Box.of_cuts((8, 5, 7, 3), {2: 4, 0: 8}, (3, 2, 1, 0))
+    assert box == Box((8, 5, 7, 3), (TileDim((2,), 4), TileDim((0,), 8), TileDim((3, 1), 1)))
+    assert [i for i, _ in box.tiled] == [0, 1]
+    assert (box.ragged, box.flattens, box.prefix(1)) == (1, False, 4)
+    assert Box.of_cuts((4,), {0: 4}) == Box((4,), (TileDim((0,), 4),))
+    assert Box.of_cuts((4, 2), {}) == Box((4, 2), (TileDim((0, 1), 1),))
