@@ -14,6 +14,9 @@ from layouts.modes import Strided
 
 LAUNCH_US = 2.5
 
+WORKSPACE_LIMIT = 64 << 20
+"""Most bytes of partial sums that split-K may ask for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -77,3 +80,16 @@ def split_us(blocks: int, outputs: int, facts: ArchFacts) -> float:
         facts: Of the GPU.
     """
     return LAUNCH_US + 2.0 * blocks * outputs * 4 / facts.l2_tbps * 1e-6
+
+
+def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int) -> tuple[int, int]:
+    """The split of K that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes; (1, 0) for none.
+
+    Args:
+        split: Slices wished for.
+        tile_bytes: Partial sums of one tile.
+        tiles: Tiles of D, batches included.
+        k_tiles: Steps along K, shared out evenly: no slice is empty.
+    """
+    split = even_splits([min(split, WORKSPACE_LIMIT // (tiles * tile_bytes))], k_tiles)[-1]
+    return (split, split * tiles * tile_bytes) if split > 1 else (1, 0)

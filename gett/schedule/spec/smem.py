@@ -17,6 +17,8 @@ class SmemPlan:
         staging: Where tiles of D are staged.
         barriers: Where mbarriers lie.
         gather: Where the gathering warps' buffers lie.
+        k_table: Where the table of offsets along K lies: 16 bytes a k, a slot more than stages.
+        offsets: Where offsets of a tile's rows and columns in D and C lie.
     """
 
     size: int
@@ -26,3 +28,5 @@ class SmemPlan:
     staging: int = 0
     barriers: int = 0
     gather: int = 0
+    k_table: int = 0
+    offsets: int = 0

@@ -1,0 +1,102 @@
+"""Loaders of a multistage main loop: vectors, majors, transposition, rows in shared memory without bank conflicts.
+
+All of it follows from the plan, the operand's boxes and the way in which warps read shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gett.plan import A, GemmPlan, itemsize
+from gett.schedule.spec.loader import CpAsync, RegisterStaged
+from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, tiled_dims, widest_vector
+from layouts.box import Box
+from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTile:
+    """A tile of A or B: its boxes, its rows (M or N) and its depth with padding, the batches that a block makes."""
+
+    mn: Box
+    k: Box
+    rows: int
+    depth: int
+    l: Box | None = None
+
+
+def operand_loader(plan: GemmPlan, tensor: int, tile: OperandTile, tensor_cores: bool) -> CpAsync | RegisterStaged:
+    """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
+    size = itemsize(plan.contraction.dtype)
+    groups: Groups = (("k", plan.k, tile.k), ("mn", plan.m if tensor == A else plan.n, tile.mn))
+    if tile.l is not None:
+        groups = (*groups, ("l", plan.l, tile.l))
+    dims = tiled_dims(groups, tensor)
+    group = dims[0].group if dims else "k"
+    tall = tile.rows * (tile.l.size if tile.l is not None else 1)
+
+    def smem(major: str) -> SmemLayout:
+        rows, row = (tall, tile.depth) if major == "k" else (tile.depth, tall)
+        return smem_layout(rows, row * size, tensor_cores, size, major)
+
+    vector = row_vector(plan, tensor, dims, tile.rows, tile.depth)
+    if vector:
+        return CpAsync(group, vector, smem(group))
+    vector = widest_vector(plan, tensor, dims)
+    first_step = {"k": 1, "mn": 1, "l": tile.rows}
+    steps = [(x.group, x.box, first_step[x.group] * x.prefix) for x in dims]
+    conflicts = {major: _store_conflicts(steps, vector, size, major, smem(major)) for major in ("k", "mn")}
+    best = min(conflicts, key=lambda major: (conflicts[major], major != group))
+    return RegisterStaged(best, vector, group, smem(best), walk_of(dims), max(1, conflicts[best]))
+
+
+def walk_of(dims: Sequence[TiledDim]) -> tuple[tuple[str, int], ...]:
+    """The walk of a loader over tiled dimensions in memory order."""
+    return tuple((x.group, x.index) for x in dims)
+
+
+def _store_conflicts(dims: Sequence[tuple[str, int, int]], vector: int, size: int, major: str, smem: SmemLayout) -> int:
+    """How often the first warp's store of one element is served, for a walk of (group, box, step) dimensions."""
+    at = []
+    for lane in range(min(32, math.prod(b for _, b, _ in dims) // vector)):
+        rest, place = lane * vector, {"k": 0, "mn": 0}
+        for group, box, step in dims:
+            place["k" if group == "k" else "mn"] += rest % box * step
+            rest //= box
+        row, column = (place["mn"], place["k"]) if major == "k" else (place["k"], place["mn"])
+        at.append(smem.address(row, column * size))
+    return max(replays(at, size), default=0)
+
+
+@lru_cache(maxsize=256)
+def smem_layout(rows: int, row_bytes: int, tensor_cores: bool, size: int, major: str) -> SmemLayout:
+    """Rows of a tile that warps read without bank conflicts.
+
+    Args:
+        rows: Rows of the tile.
+        row_bytes: Bytes of a row.
+        tensor_cores: Whether fragments of `mma.sync` are read, else elements of multiply-adds.
+        size: Bytes of an element.
+        major: Group that runs along a row, `"k"` or `"mn"`.
+    """
+    patterns: list[Pattern] = []
+    if tensor_cores and (size == 2 or (size == 4 and major == "k")):  # ldmatrix
+        patterns = [(_neighbouring_rows(chunk * 16), 16, 8) for chunk in range(min(row_bytes // 16, 8))]
+    elif tensor_cores:  # element by element: lane 4g + t holds row g, column t of a K-major tile
+        along_k = major == "k"
+        patterns = [(lambda x: (x >> 2, (x & 3) * size) if along_k else (x & 3, (x >> 2) * size), size, 32)]
+    elif major == "k":
+        patterns = [(_neighbouring_rows(0), min(8, max(size, 4)) if size < 16 else 16, 8)]
+
+    def inside(pattern: Pattern) -> bool:
+        where, width, lanes = pattern
+        return all(row < rows and byte + width <= row_bytes for row, byte in map(where, range(lanes)))
+
+    return choose_smem(rows, row_bytes, [p for p in patterns if inside(p)])
+
+
+def _neighbouring_rows(byte: int) -> Callable[[int], tuple[int, int]]:
+    return lambda lane: (lane, byte)

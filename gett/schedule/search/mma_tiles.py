@@ -1,0 +1,159 @@
+"""Tiles of the multistage main loops: sides, depth, warps and how many batches a block makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.spec.multistage_needs import MMA_STEP_K, MultistageSmem, accumulator_bytes, warp_step
+from layouts.access import SECTOR
+
+WARPS = 8  # most warps of a block
+
+
+@dataclass(frozen=True, slots=True)
+class MmaTile:
+    """Block sizes in elements, warps along M and N, and batches that a block makes."""
+
+    m: int
+    n: int
+    k: int
+    warps: tuple[int, int]
+    batches: int = 1
+
+
+def is_matrix_product(plan: GemmPlan) -> bool:
+    """Whether each group but the batches has more than one element; other plans are bound by bandwidth."""
+    return plan.contraction.b is not None and plan.extent_k > 1 and plan.extent_m != 1 and plan.extent_n != 1
+
+
+def uses_tensor_cores(plan: GemmPlan) -> bool:
+    """Whether tensor cores form the products that the precision asks for."""
+    c = plan.contraction
+    return c.dtype in MMA_STEP_K or (c.dtype == "float32" and c.precision == "tf32")
+
+
+def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+    """Tiles of one batch worth considering for the extents at hand."""
+    dtype = plan.contraction.dtype
+    accumulator = accumulator_bytes(dtype)
+    depths = _depths(itemsize(dtype), tensor_cores)
+    most = 128 * 128 * 4 // accumulator
+    if tensor_cores:
+        most = 128 * 256 if accumulator == 4 else 128 * 128
+    for m in _sides(plan.extent_m, 16, (32, 64, 128, 256)):
+        for n in _sides(plan.extent_n, 8, (32, 64, 128, 256)):
+            warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
+            if warps is not None:
+                for k in depths if plan.extent_k > depths[0] else depths[:1]:
+                    yield MmaTile(m, n, k, warps)
+
+
+def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
+    """K of a tile that is tried, for elements of `size` bytes."""
+    if tensor_cores:
+        return 64 // size, 128 // size
+    return {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
+
+
+def _sides(extent: int, step: int, usual: tuple[int, ...]) -> list[int]:
+    """Usual sides that are not twice too long, and the one that fits a short group."""
+    fit = -(-extent // step) * step
+    sides = {s for s in usual if s < 2 * fit or s == usual[0]}
+    if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
+        sides = {s for s in sides if s <= fit} | {fit}
+    return sorted(sides)
+
+
+def _warp_grids(m: int, n: int, tensor_cores: bool) -> Iterator[tuple[int, int]]:
+    """Warps along M and N that share a tile evenly: powers of two, most warps first."""
+    step_m, step_n = warp_step(tensor_cores)
+    for count in (8, 4, 2, 1):
+        for wm in (1, 2, 4, 8):
+            if count % wm == 0 and m % (wm * step_m) == 0 and n % (count // wm * step_n) == 0:
+                yield wm, count // wm
+
+
+def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, int] | None:
+    """Warps so that a warp's accumulators fit its registers and its tile is near square."""
+    limit = 64 * (64 if tensor_cores else 32) * 4 // accumulator
+    best: tuple[float, tuple[int, int]] | None = None
+    for wm, wn in _warp_grids(m, n, tensor_cores):
+        tm, tn, count = m // wm, n // wn, wm * wn
+        if tm * tn > limit or (tm * tn < limit // 4 and count > 4) or (tm * tn < limit // 16 and count > 1):
+            continue
+        # Fewer, larger warps read less shared memory; four keep every scheduler busy.
+        score = (tm + tn) / (tm * tn) * (1.0 if count >= 4 else 3.0) * (1.05 if count == 8 and m * n < 128 * 256 else 1)
+        if best is None or score < best[0]:
+            best = (score, (wm, wn))
+    return best[1] if best else None
+
+
+def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
+    """The tile with as many warps as it can have, or None where it has them."""
+    grids = _warp_grids(tile.m, tile.n, tensor_cores)  # near squares read the least shared memory
+    wm, wn = max(grids, key=lambda w: (w[0] * w[1], -(tile.m // w[0] + tile.n // w[1]), w))
+    return MmaTile(tile.m, tile.n, tile.k, (wm, wn)) if wm * wn > tile.warps[0] * tile.warps[1] else None
+
+
+def fallback_tiles(size: int, tensor_cores: bool) -> tuple[MmaTile, ...]:
+    """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
+    step_m = 32 if tensor_cores else 16
+    depth = 32 if size == 2 else _depths(size, tensor_cores)[0]
+    return tuple(MmaTile(x * step_m, x * 32, depth, (2, 2)) for x in (1, 2))
+
+
+def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
+    """Tiles of blocks that make several batches at once, for the tensor cores.
+
+    They serve plans in which a tensor's unit-stride mode is a batch mode: a block of one batch would use one element of
+    every sector. One warp makes all of a batch's tile, or a half or a quarter of it.
+    """
+    c = plan.contraction
+    size, size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+    units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
+    if not units:
+        return
+    step_k = {2: 16, 4: 8, 8: 4}[size]
+    depths = sorted({min(d * step_k, -(-plan.extent_k // step_k) * step_k) for d in (1, 2, 3, 4)})
+    most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
+    for count in (8, 16, 32):
+        if count // 2 >= plan.extent_l and count != 8:
+            continue
+        if D in units and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
+            continue
+        for m in _up_to(plan.extent_m, (16, 32, 64)):
+            for n in _up_to(plan.extent_n, (8, 16, 32, 64)):
+                if 2048 <= count * m * n <= most:
+                    yield from (MmaTile(m, n, k, (1, 1), count) for k in depths)
+
+
+def _up_to(extent: int, sides: tuple[int, ...]) -> list[int]:
+    """Sides up to the first that covers the extent."""
+    return [s for i, s in enumerate(sides) if i == 0 or sides[i - 1] < extent]
+
+
+def batch_warps(count: int) -> int:
+    """Groups of warps that share `count` batches evenly."""
+    return max(w for w in range(1, WARPS + 1) if count % w == 0)
+
+
+def stage_counts(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> list[int]:
+    """Stages worth trying: as many as two blocks on a multiprocessor allow, and as many as one does.
+
+    Args:
+        facts: Of the GPU.
+        smem: Parts of a block's shared memory.
+        k_tiles: Length of the loop; more stages are waste.
+        copies: Whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
+
+    Returns:
+        At least 2 each; empty where not even two stages fit.
+    """
+    most = min(5 if copies else 3, max(2, k_tiles))
+    fixed, half = smem.offsets + smem.k_slot, (facts.smem_per_sm - 2048) // 2
+    limits = [facts.smem_per_block] if smem.staging + fixed > half else [half, facts.smem_per_block]
+    counts = {min(most, (limit - fixed) // (smem.stage + smem.k_slot)) for limit in limits}
+    return sorted(count for count in counts if count >= 2)

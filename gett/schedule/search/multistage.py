@@ -1,0 +1,191 @@
+"""The search of the multistage main loops, `mma.sync` and multiply-adds: tiles, boxes, loaders, stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gett.plan import A, B, D, GemmPlan, itemsize
+from gett.schedule.archs import ArchFacts
+from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
+from gett.schedule.cost.multistage import MultistageCost
+from gett.schedule.search.boxing import Weight, cut_group, partner_modes
+from gett.schedule.search.loaders import OperandTile, operand_loader
+from gett.schedule.search.mma_tiles import (
+    MmaTile,
+    batch_warps,
+    batched_tiles,
+    fallback_tiles,
+    mma_tiles,
+    stage_counts,
+    uses_tensor_cores,
+    with_more_warps,
+)
+from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
+from gett.schedule.spec.loader import CpAsync, RegisterStaged
+from gett.schedule.spec.mainloop import Multistage
+from gett.schedule.spec.multistage_needs import accumulator_bytes, multistage_smem
+from gett.schedule.spec.rule import first_broken
+from gett.schedule.spec.rules_multistage import LIMITS
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.vectors import store_vector
+from layouts.box import Box
+from layouts.modes import Strided, unit_mode
+
+
+class MultistageSearch:
+    """What may be tried for one plan; a choice is a schedule without a split of K.
+
+    Args:
+        plan: What to run, a matrix product.
+        facts: Of the GPU.
+        beside_wgmma: Whether the schedules compete with those of the Hopper main loops, whose times exceed their
+            estimates by less (float16, H200).
+        fallback: Whether only tiles that meet the limits of a thread whatever the strides are shall be tried.
+
+    Attributes:
+        refusal: Why the last tile was refused, "" where none was.
+    """
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, *, beside_wgmma: bool = False, fallback: bool = False) -> None:
+        self.plan, self.facts, self.beside_wgmma, self.fallback = plan, facts, beside_wgmma, fallback
+        c = plan.contraction
+        self.tensor_cores = uses_tensor_cores(plan)
+        self.size = itemsize(c.dtype)
+        self.accumulator = accumulator_bytes(c.dtype)
+        self.time = traffic_us(plan, facts)
+        if self.tensor_cores:
+            rate = facts.tensor_tflops["tf32" if c.dtype == "float32" else c.dtype] * facts.mma_sync_share
+        else:
+            rate = facts.fma_tflops[c.dtype]
+        self.compute = plan.flops / rate * 1e-6
+        self.cost = MultistageCost(plan, facts)
+        self.refusal = ""
+        self._boxes: dict[tuple[str, int], list[Box]] = {}
+        self._loaders: dict[tuple[int, OperandTile], CpAsync | RegisterStaged] = {}
+        self._lowered: set[tuple[Tiling, tuple[int, int]]] = set()
+
+    def choices(self) -> Iterator[Schedule]:
+        """Schedules of all tiles that meet the limits; several that differ in their stages."""
+        if self.fallback:
+            for tile in fallback_tiles(self.size, self.tensor_cores):
+                yield from self._schedules(tile)
+            return
+        for tile in mma_tiles(self.plan, self.tensor_cores):
+            # What goes through registers wants more threads to share it, and few tiles more to hide latency.
+            made = self._schedules(tile)
+            yield from made
+            more = with_more_warps(tile, self.tensor_cores)
+            copied = all(isinstance(x, CpAsync) for s in made for x in (s.multistage.a, s.multistage.b))
+            many = made and made[0].tiling.tiles(self.plan.extent_l) > 2 * self.facts.sm_count
+            if more is not None and not (copied and many):
+                yield from self._schedules(more)
+        if self.tensor_cores:
+            for tile in batched_tiles(self.plan):
+                yield from self._schedules(tile)
+
+    def estimate(self, choice: Schedule) -> Estimate:
+        """Expected time at the best split of K."""
+        found = self.cost.estimate(choice)
+        if self.beside_wgmma:
+            single = choice.multistage.a.vector == choice.multistage.b.vector == 1
+            return replace(found, us=found.us * (1.35 if single else 1.1))
+        return found
+
+    def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedule with its split; none where the same tile is faster with other stages."""
+        t, loop = choice.tiling, choice.multistage
+        if (t, loop.warps) in self._lowered:
+            return []
+        self._lowered.add((t, loop.warps))
+        tiles = t.tiles(self.plan.extent_l)
+        split, workspace = bounded_split(estimate.split_k, t.block[0] * t.block[1] * self.accumulator, tiles, t.k.tiles)
+        smem = multistage_smem(self.plan, t, loop.a, loop.b, loop.k_table).plan(loop.stages, split > 1)
+        m, n, k = t.block
+        useful = t.m.efficiency(m) * t.n.efficiency(n)
+        reasons = [f"{m} x {n} x {k} tiles", f"{useful:.0%} of them useful"]
+        if split > 1:
+            reasons.append(f"K in {split} slices because {tiles} tiles leave SMs idle")
+        if loop.k_table:
+            reasons.append("K flattened through an offset table")
+        return [
+            replace(
+                choice,
+                scheduler=OneTile(choice.scheduler.group_m, split),
+                smem=smem,
+                workspace_bytes=workspace,
+                forecast=Forecast(estimate.us, estimate.bound, ", ".join(reasons)),
+            )
+        ]
+
+    def _schedules(self, tile: MmaTile) -> list[Schedule]:
+        """Those of one tile: for each combination of boxes, several stages."""
+        box_l = self._group_boxes("l", tile.batches)[0] if tile.batches > 1 else None
+        return [
+            made
+            for box_k in self._group_boxes("k", tile.k)[:2]
+            for box_m in self._group_boxes("m", tile.m)[:2]
+            for box_n in self._group_boxes("n", tile.n)[:2]
+            for made in self._staged(tile, Tiling((tile.m, tile.n, tile.k), box_m, box_n, box_k, box_l))
+        ]
+
+    def _staged(self, tile: MmaTile, t: Tiling) -> list[Schedule]:
+        """Schedules with several stages, none where the most stages break a limit."""
+        plan, facts, c = self.plan, self.facts, self.plan.contraction
+        a = self._loader(A, OperandTile(t.m, t.k, tile.m, tile.k, t.l))
+        b = self._loader(B, OperandTile(t.n, t.k, tile.n, tile.k, t.l))
+        smem = multistage_smem(plan, t, a, b, t.k.flattens)
+        stages = stage_counts(facts, smem, t.k.tiles, isinstance(a, CpAsync) or isinstance(b, CpAsync))
+        if not stages:
+            pair = smem.stage + smem.k_slot
+            limit = f"({facts.smem_per_block} bytes on {facts.arch})"
+            self.refusal = f"two stages of {pair} bytes exceed the shared memory of a block {limit}"
+            return []
+        store = VectorStore(store_vector(plan, t.m, t.n, t.l))
+        epilogue = Epilogue(store, VectorSource() if c.c is not None else None)
+        # Tiles of M are visited together near a square of what runs at once, all of M where it is short.
+        scheduler = OneTile(max(1, min(8, t.m.tiles)) if t.n.tiles > 1 else 1)
+        warps = batch_warps(t.batches) if t.l is not None else 1
+        made = []
+        for count in stages:
+            loop = Multistage(a, b, self.tensor_cores, count, tile.warps, warps, t.k.flattens)
+            made.append(Schedule(facts.arch, t, loop, epilogue, scheduler, smem.plan(count)))
+        reason = first_broken(LIMITS, made[-1], plan, facts)
+        self.refusal = reason or self.refusal
+        return made if reason is None else []
+
+    def _loader(self, tensor: int, tile: OperandTile) -> CpAsync | RegisterStaged:
+        """The loader of an operand, worked out once for boxes that many tiles share."""
+        if (tensor, tile) not in self._loaders:
+            self._loaders[tensor, tile] = operand_loader(self.plan, tensor, tile, self.tensor_cores)
+        return self._loaders[tensor, tile]
+
+    def _group_boxes(self, group: str, block: int) -> list[Box]:
+        """Boxes of one group at one block size, the best first."""
+        if (group, block) not in self._boxes:
+            plan = self.plan
+            modes, tensors = self._group(group)
+            other = plan.n if group == "m" else plan.m
+            weights = []
+            for t in tensors:
+                partners = partner_modes(other, D) if t == D and group != "l" else ()
+                strides = tuple(s.strides[t] for s in modes)
+                weights.append(Weight(strides, self._itemsize(t), self.time[t], t == D, partners))
+            units = [unit_mode(modes, t, self._itemsize(t)) for t in tensors]
+            first = {"l": None, "k": units[1] if units[0] is None else units[0]}.get(group, units[0])
+            extents = tuple(s.extent for s in modes)
+            self._boxes[group, block] = cut_group(extents, block, weights, first, self.compute, group == "k")
+        return self._boxes[group, block]
+
+    def _group(self, group: str) -> tuple[tuple[Strided, ...], tuple[int, ...]]:
+        """Modes of a group, and the tensors that have it, the one that decides first."""
+        if group == "l":
+            return self.plan.l, (D, A, B)
+        if group == "k":
+            return self.plan.k, (A, B) if self.time[A] >= self.time[B] else (B, A)
+        return (self.plan.m, (A, D)) if group == "m" else (self.plan.n, (B, D))
+
+    def _itemsize(self, tensor: int) -> int:
+        return itemsize(self.plan.contraction.d.dtype) if tensor == D else self.size

@@ -1,0 +1,116 @@
+"""How wide vectors of a tensor may be in a tile: its tiled dimensions in memory order and the run that they make.
+
+Knows plans and boxes; which width is taken is decided by the searches, whether one is legal by the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gett.plan import D, GemmPlan, itemsize
+from layouts.access import max_vector
+from layouts.box import Box
+from layouts.modes import Strided
+
+Groups = tuple[tuple[str, tuple[Strided, ...], Box], ...]
+"""Name, modes and box of some groups of a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class TiledDim:
+    """A tiled dimension as one tensor sees it.
+
+    Modes flattened into the dimension count as far as each continues the one before in the tensor's memory.
+
+    Attributes:
+        group: Name of its group.
+        index: Position in the group's box.
+        box: Elements that a tile takes.
+        stride: Bytes between neighbours.
+        extent: Elements along it.
+        whole: Whether the tile takes all of it, and all of its modes count.
+        modes: Those that count.
+        prefix: Distance between neighbours in the index of the group's tile.
+    """
+
+    group: str
+    index: int
+    box: int
+    stride: int
+    extent: int
+    whole: bool
+    modes: tuple[Strided, ...]
+    prefix: int
+
+
+def tiled_dims(groups: Groups, tensor: int) -> list[TiledDim]:
+    """The tiled dimensions of some groups by distance in the tensor's memory."""
+    out = []
+    for name, modes, box in groups:
+        for i, d in box.tiled:
+            taken = [modes[d.modes[0]]]
+            stride, extent = taken[0].strides[tensor], taken[0].extent
+            for m in d.modes[1:]:
+                if modes[m].strides[tensor] != stride * extent:
+                    break
+                taken.append(modes[m])
+                extent *= modes[m].extent
+            whole = len(taken) == len(d.modes) and d.box == extent
+            out.append(TiledDim(name, i, d.box, stride, extent, whole, tuple(taken), box.prefix(i)))
+    return sorted(out, key=lambda x: abs(x.stride) or math.inf)
+
+
+def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: int | None = None) -> int:
+    """Elements of the widest access along the run that the first dimensions make together.
+
+    Args:
+        plan: What is run.
+        tensor: `A`, `B` or `D`.
+        dims: Tiled dimensions in memory order.
+        row: Where a vector must lie in one row of the tile in shared memory: elements of the row.
+    """
+    operand = (plan.a, plan.b, plan.contraction.d)[tensor]
+    assert operand is not None
+    size = itemsize(operand.dtype)
+    extent = taken = 1
+    used: list[Strided] = []
+    for at, dim in enumerate(dims):
+        if dim.stride != extent * size or taken != extent:
+            break
+        if at and row is not None and (dim.group, dim.index) != (dims[0].group, dims[at - 1].index + 1):
+            break
+        extent, taken = extent * dim.extent, taken * dim.box
+        used += dim.modes
+        if not dim.whole:
+            break
+    strides = [s.strides[tensor] for g in (plan.l, plan.m, plan.n, plan.k) for s in g if s not in used]
+    return max_vector(size, math.gcd(extent, taken, row or taken), strides, operand.alignment)
+
+
+def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int, depth: int) -> int:
+    """The widest vector that `cp.async` may copy: all of it in one row of the tile; 0 where it may copy none.
+
+    Args:
+        plan: What is run.
+        tensor: `A` or `B`.
+        dims: Tiled dimensions of the operand, in memory order.
+        rows: Rows (M or N) of the tile, padding included.
+        depth: K of the tile, padding included.
+    """
+    size = itemsize(plan.contraction.dtype)
+    operand = plan.a if tensor == 0 else plan.b
+    assert operand is not None
+    if not dims or dims[0].group == "l" or dims[0].prefix != 1:
+        return 0
+    vector = widest_vector(plan, tensor, dims, depth if dims[0].group == "k" else rows)
+    return vector if vector * size in (4, 8, 16) and (size < 16 or operand.alignment % 16 == 0) else 0
+
+
+def store_vector(plan: GemmPlan, box_m: Box, box_n: Box, box_l: Box | None = None) -> int:
+    """Elements per store along D's unit-stride mode."""
+    groups: Groups = (("m", plan.m, box_m), ("n", plan.n, box_n))
+    dims = tiled_dims(groups if box_l is None else (*groups, ("l", plan.l, box_l)), D)
+    # Neighbours along the first dimension are one step apart in the tile; beyond it they are not.
+    return widest_vector(plan, D, dims[:1]) if dims else 1
