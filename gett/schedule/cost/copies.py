@@ -9,10 +9,10 @@ import math
 
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import joined
-from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, unit_mode
+from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling
 from layouts.access import contiguous_run
 from layouts.box import Box
-from layouts.modes import Strided
+from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gett.plan import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import LAUNCH_US, Estimate, even_splits, fastest, joined, traffic_cost
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import multistage_registers

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.boxing import cut_group
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.gather import ONE_STAGE, GatherModel, ring_bytes, warp_pieces
 from gett.schedule.cost.staging import row_length
+from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
 from gett.schedule.search.smem import ALIGN, DEEP, barriers
 from gett.schedule.search.tma import OperandMaps

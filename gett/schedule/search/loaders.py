@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gett.plan import A, GemmPlan, itemsize
+from gett.ir.gemm import A, GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, tiled_dims, widest_vector
 from layouts.box import Box

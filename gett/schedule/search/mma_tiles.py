@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gett.plan import A, B, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.multistage_needs import MMA_STEP_K, MultistageSmem, accumulator_bytes, warp_step
 from layouts.access import SECTOR
 

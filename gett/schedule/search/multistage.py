@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gett.plan import A, B, D, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gett.ir.gemm import A, C, D, GemmPlan
-from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, depth, unit_mode, up
+from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, depth, up
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.loader import Multicast, Tma
 from layouts.box import Box
-from layouts.modes import Strided
+from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
 from layouts.tma import Refusal, TmaMap, tma_map
 

@@ -10,20 +10,20 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.access import vector_d
-from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
 from gett.schedule.lower import split_modes, swap_ab
 from gett.schedule.search.smem import staging_bytes
 from gett.schedule.search.tma import c_map, d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
-from gett.schedule.search.wgmma_tile import WgmmaTile, unit_mode
-from gett.schedule.space import bounded_split
+from gett.schedule.search.wgmma_tile import WgmmaTile
 from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Wgmma
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.vectors import store_vector
+from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
@@ -78,7 +78,7 @@ class WgmmaSearch:
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
         """How D leaves: by the tensor map `d`, else as vectors."""
-        vector = vector_d(plan, tile.m.box, tile.n.box)
+        vector = store_vector(plan, tile.m.box, tile.n.box)
         return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, staging.padded)
 
     def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:

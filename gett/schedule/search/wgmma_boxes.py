@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.boxing import Weight, beside, cut_group
 from gett.schedule.cost.estimate import traffic_us
+from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.wgmma_tile import OperandTiling, up
 from gett.schedule.spec.tiling import Split
 from layouts.box import Box, TileDim
@@ -38,7 +38,7 @@ class WgmmaBoxes:
         modes, other = self.side(tensor), self.side(B if tensor == A else A)
         return [
             Weight(tuple(s.strides[tensor] for s in modes), self.size, self.time[tensor]),
-            Weight(tuple(s.strides[D] for s in modes), self.size_d, self.time[D], True, beside(other, D)),
+            Weight(tuple(s.strides[D] for s in modes), self.size_d, self.time[D], True, partner_modes(other, D)),
         ]
 
     def boxes(self, tensor: int, block: int, unit: int | None) -> list[OperandTiling]:

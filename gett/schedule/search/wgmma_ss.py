@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.access import vector_d
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma import CLUSTERS, WgmmaModel
 from gett.schedule.lower import split_modes
@@ -34,6 +33,7 @@ from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster, TileScheduler
+from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -187,7 +187,7 @@ class WgmmaSSSearch(WgmmaSearch):
         whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
             return None
-        vector = vector_d(plan, tile.m.box, tile.n.box)
+        vector = store_vector(plan, tile.m.box, tile.n.box)
         return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
 
     def carved(self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: int) -> Carved | None:

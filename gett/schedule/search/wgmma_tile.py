@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gett.schedule.spec.tiling import Split, Tiling
 from layouts.box import Box
-from layouts.modes import Strided
+from layouts.modes import Strided, unit_mode
 
 STEP_K = 16  # k of one wgmma on 16-bit types
 ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
@@ -131,11 +131,6 @@ class WgmmaTile:
 def depth(box_k: Box) -> int:
     """Depth of the tile that holds a box of K."""
     return up(box_k.size, STEP_K)
-
-
-def unit_mode(modes: tuple[Strided, ...], tensor: int, size: int) -> int | None:
-    """Position of the tensor's unit-stride mode in the group."""
-    return next((i for i, s in enumerate(modes) if s.strides[tensor] == size), None)
 
 
 def cluster_tiles(tiles_m: int, tiles_n: int, cluster: tuple[int, int]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gett.plan import GemmPlan, itemsize
+from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.smem import SmemPlan

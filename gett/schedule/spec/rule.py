@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gett.plan import GemmPlan
-from gett.schedule.archs import ArchFacts
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.schedule import Schedule
 
 

@@ -6,8 +6,8 @@ not. Rules are asked in order, and later ones rely on those before.
 
 from __future__ import annotations
 
-from gett.plan import A, B, GemmPlan, itemsize
-from gett.schedule.archs import ArchFacts
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.epilogue import VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import (

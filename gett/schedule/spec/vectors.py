@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gett.plan import D, GemmPlan, itemsize
+from gett.ir.gemm import D, GemmPlan, itemsize
 from layouts.access import max_vector
 from layouts.box import Box
 from layouts.modes import Strided
