@@ -11,10 +11,12 @@ from gett.api.contract import contract
 from gett.api.einsum import ContractionPlan, einsum, plan
 from gett.api.plan_cache import plan_cache
 from gett.api.tensordot import tensordot, transpose
+from gett.epilogue import ops
 from gett.errors import (
     CompileError,
     DeviceError,
     DTypeError,
+    EpilogueError,
     GettError,
     GradientError,
     KernelCacheWarning,
@@ -43,6 +45,7 @@ __all__ = [
     "ContractionPlan",
     "DTypeError",
     "DeviceError",
+    "EpilogueError",
     "GettError",
     "GradientError",
     "KernelCacheWarning",
@@ -64,6 +67,7 @@ __all__ = [
     "autotune",
     "contract",
     "einsum",
+    "ops",
     "plan",
     "plan_cache",
     "tensordot",

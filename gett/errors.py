@@ -55,6 +55,10 @@ class OptionError(GettError, ValueError):
     """Another option has a value that it does not take."""
 
 
+class EpilogueError(GettError, ValueError, TypeError):
+    """`epilogue=` does what an epilogue cannot, or `epilogue_args=` do not fit; the text names which."""
+
+
 class PathError(OptionError, RuntimeError):
     """The contraction path of `optimize=` leaves tensors uncontracted."""
 

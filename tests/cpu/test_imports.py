@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "layouts gett.console",
     "gett.errors",
-    "gett.hw",
+    "gett.hw gett.epilogue",
     "gett.env gett.measure",
     "gett.ir",
     "gett.cpu gett.schedule",
@@ -33,6 +33,7 @@ LAYERS = [
 ]
 # The same for the modules of a package.
 INSIDE = {
+    "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm"],
     "gett.arrays": ["kinds jax", "torch", "interop"],
     "gett.network": ["path cutting steps", "running"],
