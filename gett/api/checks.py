@@ -5,6 +5,7 @@ Knows array kinds; knows neither subscripts nor how anything is computed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Number
 from typing import Any
 
@@ -56,6 +57,35 @@ def check_holds(kind: ArrayKind, dtype: np.dtype[Any] | None) -> np.dtype[Any] |
 def shares_memory(kind: ArrayKind, out: Any, array: Any) -> bool:
     """Whether two arrays of one kind share a byte; cases that are too hard to tell count as sharing."""
     return overlap(kind.pointer(out), kind.describe(out), kind.pointer(array), kind.describe(array))
+
+
+def is_apart(
+    kind: ArrayKind,
+    out: Any,
+    spec: TensorSpec,
+    operands: Sequence[Any],
+    own_place: Sequence[bool],
+    added: Sequence[tuple[Any, bool]],
+) -> bool:
+    """Whether writing `out` changes nothing that is read later.
+
+    Args:
+        kind: Of the arrays.
+        out: What is written.
+        spec: Its description.
+        operands: What is read.
+        own_place: For each operand whether it may be what is written, element by element.
+        added: Further arrays, each with whether an element of it is read only for the same element of the result.
+    """
+    address = kind.pointer(out)
+    for x, own in zip(operands, own_place, strict=True):
+        if not (own and kind.pointer(x) == address) and shares_memory(kind, out, x):
+            return False
+    for x, own in added:
+        itself = own and kind.pointer(x) == address and kind.describe(x) == spec
+        if not itself and shares_memory(kind, out, x):
+            return False
+    return True
 
 
 def resolve_addend(c: Any, beta: Any, out: Any) -> tuple[Any, Any]:

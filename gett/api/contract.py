@@ -5,7 +5,7 @@ Owns which of its arguments is `c`, and what a factor of 0 leaves unread. Knows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from gett.api.checks import check_factors, check_out, resolve_addend
 from gett.api.einsum import plan_on_device
+from gett.api.epilogue import check_arguments, gather_call, trace_epilogue, without_gradients
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.planner import resolve
-from gett.arrays.interop import borrow, gather
+from gett.arrays.interop import borrow
 from gett.arrays.kinds import NUMPY
-from gett.errors import OptionError, SubscriptsError
+from gett.errors import DTypeError, OptionError, SubscriptsError
 from gett.ir.build import address_c
 from gett.ir.subscripts import Spec, operand_count, split_arguments
 from gett.network.path import freeze_optimize
@@ -34,8 +35,10 @@ def contract(
     out: Any = None,
     optimize: Any = True,
     precision: str | None = None,
+    epilogue: Callable[..., Any] | None = None,
+    epilogue_args: Sequence[Any] = (),
 ) -> Any:
-    """Compute `alpha * einsum(subscripts, *operands) + beta * c`.
+    """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
     Args:
         subscripts: As for `einsum`, the interleaved form included.
@@ -49,13 +52,22 @@ def contract(
         out: Where the result goes. It may overlap `c` and the operands: the result is that of arrays apart from it.
         optimize: As for `einsum`.
         precision: As for `einsum`.
+        epilogue: A function of the result, element by element, that is applied before the one store: operators, NumPy's
+            ufuncs, `numpy.where` and `numpy.clip`, and the functions of `gett.ops`. It is called once with tensors
+            that have no elements, so Python's `if` cannot ask for one: `gett.ops.where` chooses. Numbers in it are part
+            of the plan. All is computed in the type that sums have (float32 for 16-bit types, 32 bits for small
+            integers), then converted to the result's dtype.
+        epilogue_args: Further tensors and numbers for the function. Their axes are the result's last ones, in its
+            order, and broadcast as NumPy's do; in the function, `x[:, None]` adds an axis. Truths, integers, real and
+            complex numbers may stand beside results of their own kind and of those behind it.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
 
     Raises:
         GettError: As `einsum`; OptionError if beta is not 0 and there is neither `c` nor `out`, or a factor is beyond
-            the dtype's range.
+            the dtype's range; EpilogueError if the epilogue does what it cannot, with the operation's name, or
+            `epilogue_args` do not fit it.
 
     Example:
         >>> import gett, numpy as np
@@ -65,10 +77,20 @@ def contract(
                [7., 7.]])
         >>> gett.contract("ik,jk->ij", a, a, beta=1, out=r) is r
         True
+        >>> bias = np.array([-4.0, 1.0])
+        >>> gett.contract("ik,jk->ij", a, a, epilogue=lambda d, x: np.maximum(d + x, 0), epilogue_args=(bias,))
+        array([[0., 4.],
+               [0., 4.]])
+        >>> e_i, e_a = np.array([-2.0, -1.0]), np.array([0.0, 2.0])  # energy denominators
+        >>> gett.contract("ik,ka->ia", a, a.T, epilogue=lambda r, i, a: r / (i[:, None] - a), epilogue_args=(e_i, e_a))
+        array([[-1.5 , -0.75],
+               [-3.  , -1.  ]])
     """
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
-    return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision)
+    fused = epilogue, check_arguments(epilogue, epilogue_args)
+    with without_gradients(epilogue):
+        return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision, *fused)
 
 
 def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:
@@ -90,17 +112,28 @@ def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequ
 
 
 def _contract_spec(
-    spec: Spec, operands: Sequence[Any], c: Any, alpha: Any, beta: Any, out: Any, optimize: Any, precision: Any
+    spec: Spec,
+    operands: Sequence[Any],
+    c: Any,
+    alpha: Any,
+    beta: Any,
+    out: Any,
+    optimize: Any,
+    precision: Any,
+    epilogue: Any,
+    extras: Sequence[Any],
 ) -> Any:
     """`contract` of arguments that were told apart."""
-    loan = borrow(operands, c, out)
+    loan = borrow(operands, c, out, extras=extras)
     if loan is not None:
-        return loan.finish(_contract_spec(spec, loan.operands, loan.c, alpha, beta, loan.out, optimize, precision))
-    names = [f"operand {i}" for i in range(len(operands))]
-    kind, device, arrays = gather([*operands] if c is None else [*operands, c], names if c is None else [*names, "c"])
-    c = None if c is None else arrays.pop()
+        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras
+        return loan.finish(_contract_spec(spec, loan.operands, loan.c, *options))
+    kind, device, arrays, c, extras = gather_call(operands, c, extras)
     if kind is NUMPY and is_numpys([*arrays, *(x for x in (c, out) if isinstance(x, np.ndarray))]):
+        if epilogue is not None:
+            raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
         return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, c=c, alpha=alpha, beta=beta)
+    arguments = tuple(map(kind.describe, extras))
     request = PlanRequest(
         spec=spec,
         operands=tuple(map(kind.describe, arrays)),
@@ -110,6 +143,8 @@ def _contract_spec(
         precision=precision,
         arch=kind.arch(device),
         device=device,
+        epilogue=trace_epilogue(epilogue, arguments),
+        epilogue_args=arguments,
     )
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)
@@ -117,8 +152,8 @@ def _contract_spec(
     plan = plan_on_device(kind, request, runs=True)
     alpha, beta = check_factors(alpha, beta, plan.dtype)
     if out is not None:
-        return plan.run_into(kind, device, arrays, c, out, alpha, beta)
-    return plan.run(kind, device, arrays, c, None, alpha, beta)
+        return plan.run_into(kind, device, arrays, c, out, alpha, beta, extras)
+    return plan.run(kind, device, arrays, c, None, alpha, beta, extras)
 
 
 def _without_c(request: PlanRequest) -> PlanRequest:

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.checks import check_factors, check_fits, check_out, resolve_addend, shares_memory
+from gett.api.checks import check_factors, check_fits, check_out, is_apart, resolve_addend
+from gett.api.epilogue import check_arguments, check_planned, gather_call, without_gradients
 from gett.api.executables import bind_steps, compile_steps
-from gett.arrays.interop import borrow, gather
+from gett.arrays.interop import borrow
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
@@ -41,6 +42,7 @@ class ContractionPlan:
 
     __slots__ = (
         "_bound",
+        "_calls_add",
         "_convert",
         "_d",
         "_direct",
@@ -98,7 +100,8 @@ class ContractionPlan:
         self._through_copy = request.out is not None and request.out.dtype != d.dtype
         given = tuple(range(len(request.operands)))
         converted = any(self._convert) or (request.c is not None and request.c.dtype != d.dtype)
-        self._direct = len(steps) == 1 and steps[0].inputs == given and not converted
+        self._calls_add = request.c is not None or bool(request.epilogue_args)
+        self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
         self._own_place = own_places(request, steps)
         self._torch_parts: list[Any] | None = None
         self._bound: dict[int, tuple[Executable, ...]] = {}
@@ -166,8 +169,16 @@ class ContractionPlan:
             self.compile()
         return self
 
-    def __call__(self, *operands: Any, c: Any = None, out: Any = None, alpha: Any = 1, beta: Any = None) -> Any:
-        """Compute `alpha * (contraction) + beta * c`.
+    def __call__(
+        self,
+        *operands: Any,
+        c: Any = None,
+        out: Any = None,
+        alpha: Any = 1,
+        beta: Any = None,
+        epilogue_args: Sequence[Any] = (),
+    ) -> Any:
+        """Compute `alpha * (contraction) + beta * c`, and the plan's epilogue of that.
 
         Args:
             operands: Arrays of the shapes, strides, dtypes and alignment that the plan was made for.
@@ -177,10 +188,12 @@ class ContractionPlan:
             alpha: Factor of the contraction.
             beta: Factor of `c`: 1 by default where there is a `c`. Without `c` it is the factor of what `out` holds
                 (`beta=1` accumulates), and 0 by default.
+            epilogue_args: As many as the plan was made with, each of as many axes as there.
 
         Raises:
             ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
             OptionError: beta is not 0, and there is neither `c` nor `out`; or a factor is beyond the dtype's range.
+            EpilogueError: `epilogue_args` do not fit the epilogue.
             DeviceError: The plan is for another device than the arrays'.
 
         Example:
@@ -193,9 +206,10 @@ class ContractionPlan:
             array([[9., 9.],
                    [9., 9.]])
         """
-        kind = self._fits(operands, out, alpha, beta) if c is None else None
+        kind = self._fits(operands, out, alpha, beta) if c is None and not epilogue_args else None
         if kind is None:
-            return self._check_and_run(operands, c, out, alpha, beta)
+            with without_gradients(self._request.epilogue):
+                return self._check_and_run(operands, c, out, alpha, beta, epilogue_args)
         home = self._request.device
         assert home is not None
         if out is not None and self.is_near(kind, operands, out):
@@ -209,7 +223,7 @@ class ContractionPlan:
             return None
         if beta is not None and (beta.__class__ is not int or beta != 0):
             return None
-        if self._request.c is not None or (out is None and self._request.out is not None):
+        if self._calls_add or (out is None and self._request.out is not None):
             return None
         if alpha.__class__ is int:
             if not 0 <= alpha < 128:  # what every dtype holds
@@ -242,38 +256,32 @@ class ContractionPlan:
         """Whether `out` is read-only or may share memory with an operand; all fit the plan otherwise."""
         if kind is NUMPY:
             return not out.flags.writeable or any([np.may_share_memory(out, x) for x in operands])
-        near = False
         if kind.launch is None:  # CuPy's: without a call for each address
-            (*spans, (low, high)), start = self._spans, out.data.ptr
-            low, high = low + start, high + start
-            for x, (lo, hi) in zip(operands, spans, strict=True):
-                address = x.data.ptr
-                near = near or (address + lo < high and low < address + hi)
+            addresses, start = [x.data.ptr for x in operands], out.data.ptr
         else:
-            (*spans, (low, high)), start = self._spans, kind.pointer(out)
-            low, high = low + start, high + start
-            for x, (lo, hi) in zip(operands, spans, strict=True):
-                address = kind.pointer(x)
-                near = near or (address + lo < high and low < address + hi)
-        return near
+            addresses, start = [kind.pointer(x) for x in operands], kind.pointer(out)
+        *spans, (low, high) = self._spans
+        low, high = low + start, high + start
+        return any([x + lo < high and low < x + hi for x, (lo, hi) in zip(addresses, spans, strict=True)])
 
-    def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any) -> Any:
+    def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any, given: Any) -> Any:
         c, beta = resolve_addend(c, beta, out)
-        loan = borrow(operands, c, out, None, self._request.casting)
+        epilogue, args = self._request.epilogue, self._request.epilogue_args
+        extras: Sequence[Any] = check_arguments(epilogue, given)
+        loan = borrow(operands, c, out, None, self._request.casting, extras)
         if loan is not None:
-            return loan.finish(self(*loan.operands, c=loan.c, out=loan.out, alpha=alpha, beta=beta))
-        names = [f"operand {i}" for i in range(len(operands))]
-        kind, device, inputs = gather(
-            [*operands] if c is None else [*operands, c], names if c is None else [*names, "c"]
-        )
-        c = None if c is None else inputs.pop()
+            options = {"c": loan.c, "out": loan.out, "alpha": alpha, "beta": beta, "epilogue_args": loan.extras}
+            return loan.finish(self(*loan.operands, **options))
+        kind, device, inputs, c, extras = gather_call(operands, c, extras)
         planned = self._request.operands
         if len(inputs) != len(planned):
             raise ShapeError(f"the plan {self.subscripts} takes {len(planned)} operands, {len(inputs)} were given")
         if (self.arch == "cpu") is not (kind is NUMPY):
             raise DeviceError(f"the plan was made for {self.arch}, the operands are {kind.name} arrays")
-        for name, want, array in zip(names, planned, inputs, strict=True):
-            check_fits(name, want, kind.describe(array), ShapeError, kind is not NUMPY)
+        for i, (want, array) in enumerate(zip(planned, inputs, strict=True)):
+            check_fits(f"operand {i}", want, kind.describe(array), ShapeError, kind is not NUMPY)
+        specs = tuple(map(kind.describe, extras))
+        check_planned(epilogue, args, specs)
         if out is not None:
             want = self._request.out or self._d
             check_fits("out", want, check_out(out, kind, device), OutputError, kind is not NUMPY)
@@ -281,12 +289,13 @@ class ContractionPlan:
         c_spec = None if c is None or beta == 0 else kind.describe(c)
         plan = self
         planned_out = None if out is None else self._request.out
-        if c_spec != self._request.c or planned_out != self._request.out:
-            plan = self._replan(replace(self._request, c=c_spec, out=planned_out, dtype=self.dtype))
+        if (c_spec, planned_out, specs) != (self._request.c, self._request.out, args):
+            changed = replace(self._request, c=c_spec, out=planned_out, dtype=self.dtype, epilogue_args=specs)
+            plan = self._replan(changed)
         c = None if c_spec is None else c
         if out is not None:
-            return plan.run_into(kind, device, inputs, c, out, alpha, beta)
-        return plan.run(kind, device, inputs, c, None, alpha, beta)
+            return plan.run_into(kind, device, inputs, c, out, alpha, beta, extras)
+        return plan.run(kind, device, inputs, c, None, alpha, beta, extras)
 
     def run_into(
         self,
@@ -297,11 +306,12 @@ class ContractionPlan:
         out: Any,
         alpha: Any = 1,
         beta: Any = 0,
+        extras: Sequence[Any] = (),
     ) -> Any:
         """`run` where `out` may overlap what is read: the result is then formed in an array of its own and copied.
 
         That is not needed where the result is converted into `out` anyway, or where each element of `out` depends only
-        on what lay in its own place: `out` is `c` itself, or an operand of an element-wise product.
+        on what lay in its own place: `out` is `c`, one of the `epilogue_args` or an operand of an element-wise product.
 
         Raises:
             OutputError: `out` is read-only, or elements of it overlap.
@@ -309,22 +319,19 @@ class ContractionPlan:
         context = kind.on(device)
         if context is not None:
             with context:
-                return self.run_into(kind, device, operands, c, out, alpha, beta)
-        spec, address = check_out(out, kind, device), kind.pointer(out)
-        apart = self._through_copy or all(
-            (own and kind.pointer(x) == address) or not shares_memory(kind, out, x)
-            for x, own in zip(operands, self._own_place, strict=True)
-        )
-        if c is not None and apart and not self._through_copy:
-            itself = kind.pointer(c) == address and kind.describe(c) == spec
-            apart = itself or not shares_memory(kind, out, c)
-        if apart:
-            return self.run(kind, device, operands, c, out, alpha, beta)
+                return self.run_into(kind, device, operands, c, out, alpha, beta, extras)
+        spec = check_out(out, kind, device)
+        function = self._request.epilogue
+        # An argument may be read through several indices.
+        added = [(extras[x.argument], x.is_whole) for x in function.extras] if function is not None else []
+        added += [] if c is None else [(c, True)]
+        if self._through_copy or is_apart(kind, out, spec, operands, self._own_place, added):
+            return self.run(kind, device, operands, c, out, alpha, beta, extras)
         buffer = allocate(kind, spec.shape, spec.dtype, packed_axes(spec))
         dense, plan = kind.describe(buffer), self
         if dense != (self._request.out or self._d):
             plan = self._replan(replace(self._request, out=dense, dtype=self.dtype))
-        kind.copy(out, plan.run(kind, device, operands, c, buffer, alpha, beta))
+        kind.copy(out, plan.run(kind, device, operands, c, buffer, alpha, beta, extras))
         return out
 
     def run(
@@ -336,12 +343,13 @@ class ContractionPlan:
         out: Any = None,
         alpha: Any = 1,
         beta: Any = 0,
+        extras: Sequence[Any] = (),
     ) -> Any:
         """Compute, for arrays that are known to fit the plan."""
         context = kind.on(device)
         if context is not None:
             with context:
-                return self.run(kind, device, operands, c, out, alpha, beta)
+                return self.run(kind, device, operands, c, out, alpha, beta, extras)
         new = out is None or self._through_copy
         d = kind.empty(self.shape, self.dtype, self._order) if new else out
         executables = self._bound.get(device)
@@ -372,6 +380,7 @@ class ContractionPlan:
                     d,
                     alpha,
                     beta,
+                    extras,
                 )
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d

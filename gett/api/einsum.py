@@ -6,7 +6,7 @@ Owns the warm path: from raw arguments to a cached plan in few attribute reads. 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from gett.api.checks import check_holds, check_out
 from gett.api.contraction_plan import ContractionPlan
+from gett.api.epilogue import argument_names, check_arguments, trace_epilogue, without_gradients
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
@@ -241,6 +242,8 @@ def plan(
     optimize: Any = True,
     precision: str | None = None,
     arch: str | None = None,
+    epilogue: Callable[..., Any] | None = None,
+    epilogue_args: Sequence[Any] = (),
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 
@@ -256,9 +259,12 @@ def plan(
         precision: As for `einsum`.
         arch: `"cpu"`, or an architecture such as `"sm_90a"`, to plan for it whether or not there is such a GPU. By
             default the GPU of the operands, or the CPU for NumPy arrays and pairs.
+        epilogue: As for `contract`: a function of the result, which is traced here, once.
+        epilogue_args: Arrays, pairs or numbers that stand for the `epilogue_args` of calls.
 
     Raises:
-        GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`.
+        GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
+            EpilogueError as `contract`.
 
     Example:
         >>> import gett, numpy as np
@@ -266,19 +272,29 @@ def plan(
         >>> plan(np.ones((2, 3)), np.ones((3, 2)))
         array([[3., 3.],
                [3., 3.]])
+        >>> plan = gett.plan(
+        ...     "ik,kj->ij", ((2, 3), "float64"), ((3, 2), "float64"),
+        ...     epilogue=lambda d, bias: gett.ops.silu(d + bias), epilogue_args=(((2,), "float64"),),
+        ... )
+        >>> plan(np.ones((2, 3)), np.ones((3, 2)), epilogue_args=(np.array([-3.0, -3.0]),))
+        array([[0., 0.],
+               [0., 0.]])
     """
     spec, found = split_arguments(subscripts, operands)
-    loan = borrow(found, c, out, dtype, casting)
+    arguments = check_arguments(epilogue, epilogue_args)
+    with without_gradients(epilogue):
+        loan = borrow(found, c, out, dtype, casting, arguments)
     if loan is not None:  # the plan is one of the memory's layout, and calls come here again
-        found, c, out, dtype = tuple(loan.operands), loan.c, loan.out, loan.dtype
-    names = [f"operand {i}" for i in range(len(found))]
+        found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
+    names = [f"operand {i}" for i in range(len(found))] + argument_names(arguments)
     given = {"c": c, "out": out}
     extra = [n for n, x in given.items() if x is not None]
-    things = [*found, *(given[n] for n in extra)]
+    things = [*found, *arguments, *(given[n] for n in extra)]
     pairs = [_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
     real = [x for x, p in zip(things, pairs, strict=True) if p is None]
     real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
-    kind, device, arrays = gather(real, real_names)
+    with without_gradients(epilogue):
+        kind, device, arrays = gather(real, real_names)
     if arch is not None:
         _check_arch(arch)
     if arch == "cpu" and kind is not NUMPY:
@@ -299,7 +315,9 @@ def plan(
     specs = [describe(p) for p in pairs]
     if out is not None and pairs[-1] is None:
         check_out(out, kind, device)
-    extras = dict(zip(extra, specs[len(found) :], strict=True))
+    count = len(found) + len(arguments)
+    argument_specs = tuple(specs[len(found) : count])
+    extras = dict(zip(extra, specs[count:], strict=True))
     request = PlanRequest(
         spec=spec,
         operands=tuple(specs[: len(found)]),
@@ -312,6 +330,8 @@ def plan(
         precision=precision,
         arch=target,
         device=None if elsewhere else device,
+        epilogue=trace_epilogue(epilogue, argument_specs),
+        epilogue_args=argument_specs,
     )
     return plan_on_device(kind, request)
 

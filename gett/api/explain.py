@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
-from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.tensors import accumulator
 from gett.network.steps import Step
 from gett.schedule.realize import realize
 from gett.schedule.records import Access, BulkMove, Gather, Schedule
@@ -188,6 +188,8 @@ def explain_gemm(
         facts += _schedule_facts(gemm, schedule)
     else:
         facts.append(("executor", "NumPy" if route is None else f"NumPy: {route}"))
+    if c.epilogue is not None:
+        facts.append(("epilogue", f"{c.epilogue}, in {accumulator(c.dtype)}, before D is stored"))
     intensity = gemm.flops / gemm.bytes if gemm.bytes else 0.0
     moved = f"{format_quantity(gemm.bytes)}B"
     if gemm.flops:
@@ -210,20 +212,15 @@ def _explain_roles(gemm: GemmPlan) -> list[str]:
 
 
 def _group_table(gemm: GemmPlan) -> list[str]:
-    c = gemm.contraction
-    tensors: list[Operand | None] = [gemm.a, gemm.b, c.d, c.c]
-    columns = [(i, name) for i, name in enumerate("ABDC") if tensors[i] is not None]
+    columns = gemm.tensors
     rows: list[list[str]] = []
     for name, modes in (("L", gemm.l), ("M", gemm.m), ("N", gemm.n), ("K", gemm.k)):
         if not modes:
             rows.append([name, "-", "1", *("" for _ in columns)])
         for i, mode in enumerate(modes):
-            strides = []
-            for t, _ in columns:
-                operand = tensors[t]
-                strides.append("" if operand is None else _stride(mode.strides[t], itemsize(operand.dtype)))
+            strides = [_stride(mode.strides[t], itemsize(operand.dtype)) for _, t, operand in columns]
             rows.append([name if i == 0 else "", _spell(gemm, mode), str(mode.extent), *strides])
-    header = ["group", "modes", "extent", *(f"stride {name}" for _, name in columns)]
+    header = ["group", "modes", "extent", *(f"stride {n.upper() if len(n) == 1 else n}" for n, _, _ in columns)]
     return ["  " + line for line in format_table(header, rows, left=2)]
 
 

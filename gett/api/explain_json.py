@@ -48,6 +48,7 @@ def _step(step: Step) -> dict[str, Any]:
         "class": gemm.shape_class(),
         "dtype": gemm.contraction.dtype,
         "precision": gemm.contraction.precision,
+        "epilogue": None if gemm.contraction.epilogue is None else str(gemm.contraction.epilogue),
         "swapped": gemm.swapped,
         "groups": _groups(gemm),
         "flops": gemm.flops,
@@ -61,13 +62,12 @@ def _step(step: Step) -> dict[str, Any]:
 def _groups(gemm: GemmPlan) -> dict[str, list[dict[str, Any]]]:
     """The modes of each group: the labels that are fused, slowest first, extent, byte strides by tensor."""
     names = gemm.contraction.names
-    tensors = [(t, o) for t, o in enumerate((gemm.a, gemm.b, gemm.contraction.d, gemm.contraction.c)) if o is not None]
     return {
         group: [
             {
                 "labels": [names[label] for label in reversed(mode.labels) if isinstance(label, int)],
                 "extent": mode.extent,
-                "strides": {"abdc"[t]: mode.strides[t] for t, _ in tensors},
+                "strides": {name: mode.strides[t] for name, t, _ in gemm.tensors},
             }
             for mode in modes
         ]

@@ -15,8 +15,9 @@ import numpy as np
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.executables import bind_steps, choose_schedules
 from gett.api.plan_cache import plan_cache
-from gett.errors import DTypeError
-from gett.ir.build import address, address_c, choose_order, make_contraction, resolve_extents
+from gett.epilogue.types import value_types
+from gett.errors import DTypeError, EpilogueError
+from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.subscripts import Subscripts, parse
@@ -24,14 +25,15 @@ from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
     BFLOAT16,
     TensorSpec,
+    accumulator,
+    check_supported,
     converted,
     dense_strides,
-    parse_dtype,
     promote,
     resolve_precision,
     sum_dtype,
 )
-from gett.network.cutting import Piece, cut_free, cut_sum, partial_sums
+from gett.network.cutting import Piece, cut_free, cut_sum, partial_sums, whole_piece
 from gett.network.path import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
 from gett.network.steps import PlanRequest, Step
 
@@ -81,10 +83,13 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     d = _describe_result(request, subscripts, extents, dtype, order)
     d_operand = address(subscripts.output, d, extents)
     c_operand = None if request.c is None else address_c(subscripts.output, _as_read(request.c, dtype), extents)
+    extras = _address_extras(request, subscripts, extents, dtype)
     sources = [
         address(modes, _as_read(t, dtype), extents)
         for modes, t in zip(subscripts.inputs, request.operands, strict=True)
     ]
+    # An epilogue sees sums as they are in the accumulator's type, others the result's bits, which are the same.
+    wide = np.dtype(accumulator(dtype.name)) if request.epilogue is not None else sum_dtype(dtype)
     info = None
     steps: tuple[Step, ...] = ()
     if 0 not in d.shape:
@@ -94,17 +99,41 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         else:
             memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in varying]  # type: ignore[misc]
             terms = [o.modes for o in varying]
-            sums = _when_to_sum(dtype, request.arch)
+            sums = _when_to_sum(wide != dtype, request.arch)
             path, info = find_steps(terms, subscripts.output, extents, memory, request.optimize, sums)
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
-        whole = _contractions(path, varying if len(path) > 1 else sources, d_operand, c_operand, extents, dtype, build)
-        steps = _make_steps(whole, len(sources), request.arch)
+        build_last = partial(build, d=d_operand, c=c_operand, epilogue=request.epilogue, extras=extras)
+        intermediate = partial(_intermediate, extents=extents, alignment=d_operand.alignment)
+        tensors = varying if len(path) > 1 else sources
+        whole = _contractions(path, tensors, (dtype, wide), intermediate, build, build_last)
+        steps = _make_steps(whole, len(sources), request.arch, wide)
         _log.debug("planned %s for %s in %d steps", subscripts, request.arch, len(steps))
         if request.device is not None:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE)
         elif request.arch != "cpu":
             steps = choose_schedules(steps, request.arch)
     return ContractionPlan(request, str(subscripts), steps, info, d, order, find_plan)
+
+
+def _address_extras(
+    request: PlanRequest, subscripts: Subscripts, extents: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[Operand, ...]:
+    """How the tensors that the epilogue reads are addressed.
+
+    Raises:
+        EpilogueError: One does not broadcast to the result's shape or has a dtype that may not stand beside it, or an
+            operation is not defined for the result's dtype.
+    """
+    if request.epilogue is None:
+        return ()
+    for i, spec in enumerate(request.epilogue_args):
+        check_supported(spec.dtype, f"epilogue_args[{i}]")
+    if request.arch != "cpu":
+        raise EpilogueError(f"epilogue= runs on the CPU so far, the plan is for {request.arch}")
+    extras = request.epilogue.extras
+    specs = [request.epilogue_args[x.argument] for x in extras]
+    value_types(request.epilogue, accumulator(dtype.name), [s.dtype.name for s in specs])
+    return tuple(address_extra(subscripts.output, s, x, extents) for x, s in zip(extras, specs, strict=True))
 
 
 def _describe_result(
@@ -145,9 +174,8 @@ def _drop_constant(operands: list[Operand]) -> list[Operand]:
     return result
 
 
-def _when_to_sum(dtype: np.dtype[Any], arch: str) -> SumFirst:
+def _when_to_sum(short: bool, arch: str) -> SumFirst:
     """A step more costs a launch and a pass over memory; 16-bit products on tensor cores cost next to nothing."""
-    short = sum_dtype(dtype) != dtype
     if arch == "cpu":
         return SumFirst(1.5, 1 << 14, short)
     return SumFirst(16, 1 << 26, short) if short else SumFirst(2, 1 << 24, short)
@@ -156,36 +184,40 @@ def _when_to_sum(dtype: np.dtype[Any], arch: str) -> SumFirst:
 def _contractions(
     path: tuple[PathStep, ...],
     sources: list[Operand],
-    d: Operand,
-    c: Operand | None,
-    extents: tuple[int, ...],
-    dtype: np.dtype[Any],
-    build: Any,
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
+    intermediate: Callable[..., Operand],
+    build: Callable[..., Contraction],
+    build_last: Callable[..., Contraction],
 ) -> list[tuple[PathStep, Contraction]]:
     """The contraction of each step; intermediates are dense in the mode order that the path gives them.
 
-    A step computes in the plan's dtype, or in the type that its sums are formed in once an operand has that.
+    A step computes in the plan's dtype, or in the wider one that sums are kept in once an operand has that. The last
+    one alone has C and the epilogue.
     """
-    wide = sum_dtype(dtype)
+    dtype, wide = dtypes
     tensors = dict(enumerate(sources))
     result = []
     for step in path:
-        last = step is path[-1]
         operands = [tensors[i] for i in step.inputs]
-        if last:
-            target = d
-        else:
-            shape = [extents[m] for m in step.modes]
-            kept = wide if step.wide else dtype
-            target = Operand(step.modes, dense_strides(shape, kept.itemsize), kept.name, d.alignment)
-        tensors[step.output] = target
         compute = wide if any(o.dtype != dtype.name for o in operands) else dtype
-        second = operands[1] if len(operands) == 2 else None
-        result.append((step, build(operands[0], second, target, c if last else None, dtype=compute)))
+        sides = {"a": operands[0], "b": operands[1] if len(operands) == 2 else None, "dtype": compute}
+        if step is path[-1]:
+            made = build_last(**sides)
+        else:
+            target = tensors[step.output] = intermediate(step.modes, wide if step.wide else dtype)
+            made = build(**sides, d=target, c=None)
+        result.append((step, made))
     return result
 
 
-def _make_steps(whole: Sequence[tuple[PathStep, Contraction]], operands: int, arch: str) -> tuple[Step, ...]:
+def _intermediate(modes: tuple[int, ...], dtype: np.dtype[Any], extents: tuple[int, ...], alignment: int) -> Operand:
+    strides = dense_strides([extents[m] for m in modes], dtype.itemsize)
+    return Operand(modes, strides, dtype.name, alignment)
+
+
+def _make_steps(
+    whole: Sequence[tuple[PathStep, Contraction]], operands: int, arch: str, wide: np.dtype[Any]
+) -> tuple[Step, ...]:
     """Steps without schedules and executables; on GPUs, a contraction too large for one launch makes several."""
     steps: list[Step] = []
     fresh = operands + len(whole)
@@ -197,15 +229,14 @@ def _make_steps(whole: Sequence[tuple[PathStep, Contraction]], operands: int, ar
             steps.append(Step(str(contraction), inputs, output, shape, gemm, offsets=piece.offsets))
 
     for step, contraction in whole:
-        inputs, shape, pieces = step.inputs, contraction.shape_d, [Piece(contraction)]
+        inputs, shape, pieces = step.inputs, contraction.shape_d, [whole_piece(contraction)]
         if arch != "cpu":
             pieces = cut_sum(contraction)
             if len(pieces) > 1:
-                dtype = sum_dtype(parse_dtype(contraction.dtype))
-                partial_results, total = partial_sums(pieces, dtype.name)
+                partial_results, total = partial_sums(pieces, wide.name)
                 for piece in partial_results:
                     add(inputs, fresh, (len(pieces), *shape), cut_free(piece))
-                inputs, pieces = (fresh,), [Piece(total)]
+                inputs, pieces = (fresh,), [whole_piece(total)]
                 fresh += 1
             pieces = list(cut_free(pieces[0]))
         add(inputs, step.output, shape, pieces)

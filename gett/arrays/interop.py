@@ -129,6 +129,7 @@ class Loan:
         c: The added operand, or None.
         out: The array to write, or None.
         dtype: What to ask for in place of the caller's `dtype=`.
+        extras: What an epilogue reads.
         finish: From the result to what the caller gets: his own `out` where he gave one.
     """
 
@@ -136,11 +137,17 @@ class Loan:
     c: Any
     out: Any
     dtype: Any
+    extras: list[Any]
     finish: Callable[[Any], Any]
 
 
 def borrow(
-    operands: Sequence[Any], c: Any = None, out: Any = None, dtype: Any = None, casting: Casting = "safe"
+    operands: Sequence[Any],
+    c: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    casting: Casting = "safe",
+    extras: Sequence[Any] = (),
 ) -> Loan | None:
     """Turn arrays that no executor takes as they are into such that share their memory; None if there are none.
 
@@ -153,13 +160,14 @@ def borrow(
         OutputError: `out` cannot be written.
         MissingPackageError, DeviceError: An array lies on a GPU, and CuPy or a driver is missing.
     """
-    things = [*operands, c, out]
-    names = [*(f"operand {i}" for i in range(len(operands))), "c", "out"]
+    things = [*operands, *extras, c, out]
+    count = len(operands)
+    names = [*(f"operand {i}" for i in range(count)), *(f"epilogue_args[{i}]" for i in range(len(extras))), "c", "out"]
     torch = torch_library()
     if torch is not None and any(isinstance(x, torch.tensor) for x in things):
         if not any(isinstance(x, torch.tensor) and not x.is_cuda for x in things):
             return None
-        return _borrow_tensors(torch, things, names, dtype, casting)
+        return _borrow_tensors(torch, things, names, count, dtype, casting)
     cupy = cupy_kind()
     known: tuple[type, ...] = (np.ndarray, list, tuple, *SCALARS, *(() if cupy is None else (cupy.type,)))
     found = [None if x is None or isinstance(x, known) else _way_in(x, n) for x, n in zip(things, names, strict=True)]
@@ -178,11 +186,13 @@ def borrow(
             return out
         return result if back is None else back(result)
 
-    return Loan(views[:-2], views[-2], views[-1], dtype, finish)
+    return Loan(views[:count], views[-2], views[-1], dtype, views[count:-2], finish)
 
 
-def _borrow_tensors(torch: TorchLibrary, things: list[Any], names: list[str], dtype: Any, casting: Casting) -> Loan:
-    """CPU tensors as NumPy arrays."""
+def _borrow_tensors(
+    torch: TorchLibrary, things: list[Any], names: list[str], count: int, dtype: Any, casting: Casting
+) -> Loan:
+    """CPU tensors as NumPy arrays; the first `count` are operands, the last two `c` and `out`."""
     out = things[-1]
     given = [(x, n) for x, n in zip(things, names, strict=True) if x is not None]
     if out is not None and not isinstance(out, torch.tensor):
@@ -195,7 +205,7 @@ def _borrow_tensors(torch: TorchLibrary, things: list[Any], names: list[str], dt
     module = torch.module
     temporary = None
     if asked is BFLOAT16 or any(t.dtype is BFLOAT16 for t in specs.values()):
-        factors = [specs[n] for n in names[:-2]]
+        factors = [specs[n] for n in names[:count]]
         result = promote(factors, [("c", specs["c"])] if "c" in specs else [], specs.get("out"), asked, casting)
         for n, x in tensors.items():
             if n != "out" and (result is BFLOAT16 or x.dtype is module.bfloat16):
@@ -216,7 +226,8 @@ def _borrow_tensors(torch: TorchLibrary, things: list[Any], names: list[str], dt
         return tensor if out is None else out.copy_(tensor)
 
     asked = np.dtype(np.float32) if result is BFLOAT16 else result
-    return Loan([arrays[n] for n in names[:-2]], arrays.get("c"), arrays.get("out"), asked, finish)
+    found = [arrays[n] for n in names[:-2]]
+    return Loan(found[:count], arrays.get("c"), arrays.get("out"), asked, found[count:], finish)
 
 
 def _memory(tensor: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Names of element types in the kernels, and the accumulator that each is summed in. Data only."""
+"""Names of element types in the kernels. Data only."""
 
 from __future__ import annotations
 
 from gett.errors import DTypeError
+from gett.ir.tensors import accumulator as accumulator
 
 CPP = {
     "float16": "gett::half_t",
@@ -23,16 +24,6 @@ CPP = {
 }
 """C++ spelling of each supported dtype."""
 
-ACCUMULATOR = {
-    "float16": "float32",
-    "bfloat16": "float32",
-    "int8": "int32",
-    "int16": "int32",
-    "uint8": "uint32",
-    "uint16": "uint32",
-}
-"""dtype of sums where it is not the operands' own; integers wrap around the same way in either."""
-
 
 def cpp_type(dtype: str) -> str:
     """C++ name of a dtype.
@@ -44,8 +35,3 @@ def cpp_type(dtype: str) -> str:
         return CPP[dtype]
     except KeyError:
         raise DTypeError(f"dtype {dtype} is not supported on a GPU; supported: {', '.join(CPP)}") from None
-
-
-def accumulator(dtype: str) -> str:
-    """Dtype in which products of `dtype` are summed."""
-    return ACCUMULATOR.get(dtype, dtype)

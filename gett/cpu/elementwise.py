@@ -16,6 +16,7 @@ import numpy as np
 from gett.cpu.arithmetic import Arithmetic, finish
 from gett.cpu.boxes import Blocks, cut, spread_over_threads
 from gett.cpu.core import Groups, runs_alike
+from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import RUN, add_pieces, linear_like, move
 from gett.cpu.threads import parallel
 from gett.cpu.tiles import Part, Tiles, call_blocks
@@ -49,7 +50,10 @@ class _Cuts:
 
 
 class ElementWiseProgram:
-    """`d = alpha * f(a, b) + beta * c` piece by piece, where f is a NumPy function of views of the plan's modes."""
+    """`d = alpha * f(a, b) + beta * c` piece by piece, where f is a NumPy function of views of the plan's modes.
+
+    An epilogue is applied to each piece.
+    """
 
     def __init__(self, plan: GemmPlan, groups: Groups, arithmetic: Arithmetic, threads: int) -> None:
         self.arithmetic = arithmetic
@@ -71,7 +75,9 @@ class ElementWiseProgram:
         self._view_c: View | None = None
         if contraction.c is not None:
             self._view_c = make_view(contraction.c, extents, C, each(self._dims_d))
-        self._direct = np.dtype(contraction.d.dtype) == arithmetic.finish and not groups.spread
+        self._epilogue = None if contraction.epilogue is None else EpilogueProgram(plan, self._dims_d)
+        own = np.dtype(contraction.d.dtype) == arithmetic.finish and not groups.spread
+        self._direct = own and self._epilogue is None
         if unary:
             self._kind = "sum" if self._summed or self._empty else "permutation"
         else:
@@ -130,7 +136,16 @@ class ElementWiseProgram:
         """Number of pieces of D."""
         return self._cuts.d.count
 
-    def run(self, a: Array, b: Array | None, c: Array | None, d: Array, alpha: Any, beta: Any) -> None:
+    def run(
+        self,
+        a: Array,
+        b: Array | None,
+        c: Array | None,
+        d: Array,
+        alpha: Any,
+        beta: Any,
+        extras: Sequence[Array] = (),
+    ) -> None:
         """`d = alpha * f(a, b) + beta * c`; `a`, `b` in the plan's roles, scalars of the finishing dtype or None."""
         if self._nothing:
             return
@@ -138,12 +153,13 @@ class ElementWiseProgram:
         bv = None if b is None or self._view_b is None else self._view_b.of(b)
         cv = None if c is None or self._view_c is None else self._view_c.of(c)
         in_place = cv is None and self._direct and not self._empty
-        if self._kind == "permutation" and cv is None and alpha is None and not self._empty:
+        xs = [] if self._epilogue is None else self._epilogue.views(extras)
+        if self._kind == "permutation" and cv is None and alpha is None and not self._empty and self._epilogue is None:
             move(dv, np.broadcast_to(av, dv.shape), self._threads)
             return
         cuts = self._large_cuts if in_place else self._cuts
         if cuts.single:
-            self._form_piece(cuts, in_place, av, bv, cv, dv, alpha, beta)
+            self._form_piece(cuts, in_place, av, bv, cv, dv, alpha, beta, xs)
             return
 
         def work(parts: Iterator[Part]) -> None:
@@ -153,7 +169,7 @@ class ElementWiseProgram:
                 if bv is not None:
                     part_b = bv[_index(self._dims_b, where)]
                 part_c = None if cv is None else cv[part]
-                self._form_piece(cuts, in_place, part_a, part_b, part_c, dv[part], alpha, beta)
+                self._form_piece(cuts, in_place, part_a, part_b, part_c, dv[part], alpha, beta, [x[part] for x in xs])
 
         parallel(cuts.d, work, self._threads)
 
@@ -167,6 +183,7 @@ class ElementWiseProgram:
         target: Array,
         alpha: Any,
         beta: Any,
+        extras: Sequence[Array],
     ) -> None:
         if in_place:
             self._form(cuts, a, b, target)
@@ -178,7 +195,10 @@ class ElementWiseProgram:
         else:
             acc = np.asarray(self._form(cuts, a, b, None))
         result = finish(self.arithmetic, acc, alpha, c, beta)
-        np.copyto(target, result, casting="unsafe")
+        if self._epilogue is not None:
+            self._epilogue.store(target, result, extras)
+        else:
+            np.copyto(target, result, casting="unsafe")
 
     def _form(self, cuts: _Cuts, a: Array, b: Array | None, out: Array | None) -> Array:
         dtype = self.arithmetic.finish

@@ -6,6 +6,7 @@ and dtypes of operands were checked when the contraction was made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,14 @@ from gett.cpu.threads import available_threads
 from gett.cpu.views import Array, is_aligned, volume
 from gett.errors import DTypeError
 from gett.ir.gemm import A, B, GemmPlan
+from gett.ir.tensors import accumulator
 from layouts.modes import Strided
 
 _Program = PackedProgram | ElementWiseProgram
 
 
 class NumpyExecutable:
-    """Runs `D = alpha * sum(A * B) + beta * C` on NumPy arrays of any strides; D is written in place, in its own.
+    """Runs `D = f(alpha * sum(A * B) + beta * C)` on NumPy arrays of any strides; D is written in place, in its own.
 
     Scratch is at most 64 MB, whatever the tensors' size. Calls may run at once from several threads.
 
@@ -39,7 +41,9 @@ class NumpyExecutable:
     def __init__(self, plan: GemmPlan, threads: int | None = None) -> None:
         contraction = plan.contraction
         self.plan = plan
-        self._arithmetic = make_arithmetic(contraction.dtype)
+        # An epilogue computes in the accumulator's type, in which small integers have not wrapped around yet.
+        fused = contraction.epilogue is not None
+        self._arithmetic = make_arithmetic(accumulator(contraction.dtype) if fused else contraction.dtype)
         for name, operand in zip("abcd", (contraction.a, contraction.b, contraction.c, contraction.d), strict=True):
             if operand is not None and operand.dtype == "bfloat16":
                 raise DTypeError(f"operand {name} is bfloat16, which runs on a GPU only: convert it to float32")
@@ -71,7 +75,16 @@ class NumpyExecutable:
             text += f"; in place: {', '.join(direct) or 'none'}"
         return text
 
-    def __call__(self, a: Array, b: Array | None, c: Array | None, d: Array, alpha: Any = 1, beta: Any = 0) -> None:
+    def __call__(
+        self,
+        a: Array,
+        b: Array | None,
+        c: Array | None,
+        d: Array,
+        alpha: Any = 1,
+        beta: Any = 0,
+        extras: Sequence[Array] = (),
+    ) -> None:
         """Compute into `d`.
 
         Args:
@@ -81,6 +94,7 @@ class NumpyExecutable:
             d: The result, written in place.
             alpha: Factor of the product.
             beta: Factor of `c`.
+            extras: What the epilogue reads, one array for each of the contraction's `extras`.
 
         Raises:
             OptionError: A scalar does not fit the contraction's dtype, such as a fraction for integers.
@@ -97,7 +111,7 @@ class NumpyExecutable:
         assert first is not None
         aligned = (first.flags.aligned, second is None or second.flags.aligned, d.flags.aligned)
         program = self._program(c is not None, aligned)
-        program.run(first, second, c, d, alpha, beta)  # type: ignore[arg-type]
+        program.run(first, second, c, d, alpha, beta, extras)  # type: ignore[arg-type]
 
     def _program(self, with_c: bool, aligned: tuple[bool, bool, bool] = (True, True, True)) -> _Program:
         key = (with_c, aligned)
@@ -107,7 +121,9 @@ class NumpyExecutable:
         return found
 
     def _choose(self, with_c: bool, aligned: tuple[bool, bool, bool]) -> _Program:
-        """BLAS where a core pays, else element by element; with C, a product never goes to D before C was read.
+        """BLAS where a core pays, else element by element.
+
+        With C, a product never goes to D before C was read, with an epilogue not before that was applied.
 
         NumPy would copy a misaligned operand (A, B, D) as a whole before it went to BLAS.
         """
@@ -128,7 +144,7 @@ class NumpyExecutable:
         possible = (
             usable[0] and not groups.sum_a,
             usable[1] and not groups.sum_b,
-            usable[2] and not groups.spread and not with_c,
+            usable[2] and not groups.spread and not with_c and contraction.epilogue is None,
         )
         core = choose_core(groups, arithmetic, possible)
         every = (*groups.batch, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)

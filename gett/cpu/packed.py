@@ -6,7 +6,7 @@ Owns the loop over tiles of a `Core`. Knows views and arithmetic, not how a core
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,6 +16,7 @@ from gett.cpu.arithmetic import Arithmetic, finish, multiply
 from gett.cpu.blas import can_limit, one_thread
 from gett.cpu.boxes import core_blocks, cut
 from gett.cpu.core import Core, Groups
+from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import add_up, move
 from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part
@@ -60,6 +61,7 @@ class PackedProgram:
         self._view_d = make_view(plan.contraction.d, extents, D, each(self._dims_d))
         c = plan.contraction.c
         self._view_c = None if c is None else make_view(c, extents, C, each(self._dims_d))
+        self._epilogue = None if plan.contraction.epilogue is None else EpilogueProgram(plan, self._dims_d)
         self._flip_a = _innermost(plan, groups, A, core.m)
         self._flip_b = _innermost(plan, groups, B, core.k)
         self._flip_d = _innermost(plan, groups, D, core.m)
@@ -92,8 +94,13 @@ class PackedProgram:
         """Number of tiles of D."""
         return self._tiles.count
 
-    def run(self, a: Array, b: Array, c: Array | None, d: Array, alpha: Any, beta: Any) -> None:
-        """`d = alpha * a b + beta * c`; `a`, `b` in the plan's roles, scalars of the finishing dtype or None for 1."""
+    def run(
+        self, a: Array, b: Array, c: Array | None, d: Array, alpha: Any, beta: Any, extras: Sequence[Array] = ()
+    ) -> None:
+        """`d = alpha * a b + beta * c`; `a`, `b` in the plan's roles, scalars of the finishing dtype or None for 1.
+
+        An epilogue is applied to each tile of D, with its further tensors `extras`.
+        """
         if self._whole is not None and c is None:
             out = self._whole[2].of(d)
             np.matmul(self._whole[0].of(a), self._whole[1].of(b), out=out)
@@ -106,14 +113,25 @@ class PackedProgram:
             self._view_d.of(d),
             None if c is None or self._view_c is None else self._view_c.of(c),
         )
+        further = [] if self._epilogue is None else self._epilogue.views(extras)
 
         def work(parts: Iterator[Part]) -> None:
-            self._run(parts, *views, alpha, beta)
+            self._run(parts, *views, alpha, beta, further)
 
         with one_thread() if self._limit_blas else nullcontext():
             parallel(self._tiles, work, self._tile_threads)
 
-    def _run(self, tiles: Iterator[Part], a: Array, b: Array, d: Array, c: Array | None, alpha: Any, beta: Any) -> None:
+    def _run(
+        self,
+        tiles: Iterator[Part],
+        a: Array,
+        b: Array,
+        d: Array,
+        c: Array | None,
+        alpha: Any,
+        beta: Any,
+        extras: Sequence[Array],
+    ) -> None:
         pack_a = _Packer(self, a, A, self._flip_a)
         pack_b = _Packer(self, b, B, self._flip_b)
         room_d, room_part = _Room(self.arithmetic), _Room(self.arithmetic)
@@ -143,7 +161,10 @@ class PackedProgram:
             # Splitting a dimension never copies, whichever of the two runs fastest.
             acc = out.reshape((*loop_shape, *m_shape, *n_shape))
             result = finish(self.arithmetic, acc, alpha, added, beta)
-            move(target, np.broadcast_to(result, target.shape), self._move_threads)
+            if self._epilogue is not None:
+                self._epilogue.store(target, result, [x[part] for x in extras], self._move_threads)
+            else:
+                move(target, np.broadcast_to(result, target.shape), self._move_threads)
 
     def _k_parts(self, where: dict[Strided, slice], pack_a: _Packer, pack_b: _Packer) -> Iterator[tuple[Array, Array]]:
         for part in pieces(self._k_tiles):

@@ -63,6 +63,16 @@ class Extra:
         """The view's extents or strides from the argument's; `fill` is that of an added axis."""
         return tuple(fill if axis < 0 else values[axis] for axis in self.axes)
 
+    def __str__(self) -> str:
+        """The argument's name and its index, such as `x0` or `x1[:, None]`."""
+        index = "" if self.is_whole else f"[{', '.join('None' if axis < 0 else ':' for axis in self.axes)}]"
+        return f"x{self.argument}{index}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the view is the argument itself."""
+        return self.axes == tuple(range(len(self.axes)))
+
     def indexed(self, axes: Sequence[int]) -> Extra:
         """A view of this view, by `view_axes` of its own axes."""
         return Extra(self.argument, tuple(-1 if axis < 0 else self.axes[axis] for axis in axes))
@@ -112,18 +122,12 @@ class Expression:
 
     def __str__(self) -> str:
         """Calls of operations, such as `maximum(add(d, x0), 0)`; what is used twice stands twice, up to a length."""
-        texts = ["d", *(self._spell(extra) for extra in self.extras), *(str(c.value) for c in self.constants)]
+        texts = ["d", *map(str, self.extras), *(str(c.value) for c in self.constants)]
         for step in self.instructions:
             inner = ", ".join([*(texts[i] for i in step.inputs), *([step.dtype] if step.dtype else [])])
             text = f"{step.operation}({inner})"
             texts.append(text if len(text) <= 200 else f"{step.operation}(...)")
         return texts[self.result]
-
-    def _spell(self, extra: Extra) -> str:
-        name = f"x{extra.argument}"
-        if extra.axes == tuple(range(len(extra.axes))):
-            return name
-        return f"{name}[{', '.join('None' if axis < 0 else ':' for axis in extra.axes)}]"
 
 
 def view_axes(key: Any, rank: int, name: str) -> tuple[int, ...]:

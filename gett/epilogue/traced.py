@@ -49,6 +49,7 @@ class _Trace:
         groups: dict[type, list[int]] = {Extra: [], Constant: [], Instruction: []}
         for i in sorted(needed - {0}):
             groups[type(self.nodes[i])].append(i)
+        groups[Extra].sort(key=lambda i: str(self.nodes[i]))
         order = [0, *groups[Extra], *groups[Constant], *groups[Instruction]]
         place = {i: number for number, i in enumerate(order)}
         found: dict[type, list[Any]] = {kind: [self.nodes[i] for i in numbers] for kind, numbers in groups.items()}

@@ -15,6 +15,7 @@ from gett.epilogue.operations import CAST, OPERATIONS
 from gett.errors import EpilogueError
 
 TRUTH = "bool"
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # from narrow to wide
 _REAL = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -32,15 +33,15 @@ def extra_type(dtype: str, accumulator: str, name: str) -> str:
     """The type in which a tensor that the function reads takes part.
 
     Raises:
-        EpilogueError: NumPy would not cast its dtype to the accumulator's under "same_kind".
+        EpilogueError: Its kind is above the accumulator's; integers wrap around in each other.
     """
     if dtype == TRUTH:
         return TRUTH
-    known = "float32" if dtype == "bfloat16" else dtype
-    if not np.can_cast(known, accumulator, "same_kind"):
+    given, known = _KINDS[kind_of(dtype)], _KINDS[kind_of(accumulator)]
+    if given > known:
         raise EpilogueError(
-            f"{name} has dtype {dtype}, but the epilogue computes in {accumulator}: a complex tensor needs a complex "
-            "contraction, a floating one a floating or complex one, a signed one no unsigned one"
+            f"{name} has dtype {dtype}, but the epilogue computes in {accumulator}: truths, integers, real and complex "
+            "numbers may stand beside their own kind and those behind it"
         )
     return accumulator if kind_of(dtype) == "c" else real_type(accumulator)
 

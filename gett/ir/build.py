@@ -6,11 +6,13 @@ Owns extents, broadcasting, diagonals and the order of the result. Knows neither
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gett.errors import OptionError, OutputError, ShapeError, SubscriptsError
+from gett.epilogue.expression import Expression, Extra
+from gett.errors import EpilogueError, OptionError, OutputError, ShapeError, SubscriptsError
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.subscripts import Subscripts
 from gett.ir.tensors import MAX_AXES, TensorSpec, is_contiguous
@@ -75,10 +77,26 @@ def address_c(output: Sequence[int], spec: TensorSpec, extents: Sequence[int]) -
     Raises:
         ShapeError: It does not broadcast to the result's shape.
     """
+    return _address_last(output, spec, extents, "c", ShapeError)
+
+
+def address_extra(output: Sequence[int], spec: TensorSpec, extra: Extra, extents: Sequence[int]) -> Operand:
+    """How a tensor that an epilogue reads is addressed through its index, with the same rule as for `c`.
+
+    Raises:
+        EpilogueError: It does not broadcast to the result's shape.
+    """
+    view = replace(spec, shape=extra.pick(spec.shape, 1), strides=extra.pick(spec.strides, 0))
+    return _address_last(output, view, extents, f"epilogue_args[{extra.argument}]", EpilogueError)
+
+
+def _address_last(
+    output: Sequence[int], spec: TensorSpec, extents: Sequence[int], name: str, error: type[ShapeError | EpilogueError]
+) -> Operand:
     result = tuple(extents[m] for m in output)
     modes = output[len(output) - len(spec.shape) :] if len(spec.shape) <= len(output) else ()
     if len(spec.shape) > len(output) or any(e not in (1, extents[m]) for m, e in zip(modes, spec.shape, strict=True)):
-        raise ShapeError(f"c of shape {spec.shape} does not broadcast to the result's shape {result}")
+        raise error(f"{name} of shape {spec.shape} does not broadcast to the result's shape {result}")
     return address(modes, spec, extents)
 
 
@@ -108,6 +126,8 @@ def make_contraction(
     c: Operand | None,
     dtype: np.dtype[Any],
     precision: str,
+    epilogue: Expression | None = None,
+    extras: Sequence[Operand] = (),
 ) -> Contraction:
     """A contraction of its own modes only, renumbered: D's first, then the summed ones by appearance."""
     order: dict[int, int] = {}
@@ -127,4 +147,6 @@ def make_contraction(
         c=None if c is None else renumber(c),
         dtype=dtype.name,
         precision=precision,
+        epilogue=epilogue,
+        extras=tuple(map(renumber, extras)),
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gett.epilogue.expression import Expression
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -32,7 +34,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`D = alpha * sum(A * B) + beta * C` over all modes that D lacks.
+    """`D = f(alpha * sum(A * B) + beta * C, extras)`, summed over all modes that D lacks.
 
     Attributes:
         names: Display name of each mode; mode numbers index it.
@@ -43,6 +45,8 @@ class Contraction:
         c: The added operand (its modes are a subset of D's), or None.
         dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it.
         precision: How products are formed: `"ieee"` (FMA or the type's own tensor-core product) or `"tf32"`.
+        epilogue: The function f, computed in the accumulator's type before the one store of D; None is the identity.
+        extras: The tensors that it reads, one for each of its `extras`; their modes are a subset of D's.
     """
 
     names: tuple[str, ...]
@@ -53,6 +57,8 @@ class Contraction:
     c: Operand | None
     dtype: str
     precision: str = "ieee"
+    epilogue: Expression | None = None
+    extras: tuple[Operand, ...] = ()
 
     @property
     def shape_d(self) -> tuple[int, ...]:

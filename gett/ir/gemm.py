@@ -14,15 +14,16 @@ import numpy as np
 from gett.ir.contraction import Contraction, Operand
 from layouts.modes import Strided, fuse
 
-A, B, D, C = 0, 1, 2, 3  # positions in `Strided.strides` of a plan
+A, B, D, C, EXTRA = 0, 1, 2, 3, 4  # positions in `Strided.strides` of a plan; the epilogue's tensors from 4 on
 
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
     """A contraction as a batched GEMM whose matrices are strided in several modes each.
 
-    `D[l, m, n] = alpha * sum_k A[l, m, k] * B[l, n, k] + beta * C[l, m, n]`, where l, m, n, k are groups of fused
-    modes, listed fastest first. Each mode's `strides` are bytes in (A, B, D, C); C's are 0 when there is no C.
+    `D[l, m, n] = f(alpha * sum_k A[l, m, k] * B[l, n, k] + beta * C[l, m, n], extras[l, m, n])`, where l, m, n, k are
+    groups of fused modes, listed fastest first. Each mode's `strides` are bytes in (A, B, D, C), then in each of the
+    tensors that the epilogue f reads; C's are 0 when there is no C.
 
     Attributes:
         contraction: What is computed. Its `a` and `b` are the user's first and second operand.
@@ -52,6 +53,14 @@ class GemmPlan:
         return self.contraction.a if self.swapped else self.contraction.b
 
     @property
+    def tensors(self) -> tuple[tuple[str, int, Operand], ...]:
+        """The tensors that there are: name (`a`, `b`, `d`, `c`, `x0`...), position in `Strided.strides`, operand."""
+        c = self.contraction
+        names = [*"abdc", *map(str, c.epilogue.extras if c.epilogue is not None else ())]
+        found = (self.a, self.b, c.d, c.c, *c.extras)
+        return tuple((n, t, x) for t, (n, x) in enumerate(zip(names, found, strict=True)) if x is not None)
+
+    @property
     def extent_l(self) -> int:
         """Product of the batch extents."""
         return math.prod(s.extent for s in self.l)
@@ -79,12 +88,11 @@ class GemmPlan:
 
     @property
     def bytes(self) -> int:
-        """Least traffic: each tensor's distinct elements once (C too, where there is one)."""
-        c = self.contraction
+        """Least traffic: each tensor's distinct elements once (C and the epilogue's too, where there are any)."""
+        extents = self.contraction.extents
         return sum(
-            math.prod(c.extents[m] for m, s in zip(o.modes, o.strides, strict=True) if s) * itemsize(o.dtype)
-            for o in (c.a, c.b, c.c, c.d)
-            if o is not None
+            math.prod(extents[m] for m, s in zip(o.modes, o.strides, strict=True) if s) * itemsize(o.dtype)
+            for _, _, o in self.tensors
         )
 
     def shape_class(self) -> str:
@@ -107,7 +115,7 @@ def itemsize(dtype: str) -> int:
 
 
 def classify(contraction: Contraction) -> dict[str, list[Strided]]:
-    """The modes of each group with their byte strides in (A, B, D, C), unfused, as the user's A and B."""
+    """The modes of each group with their byte strides in each tensor, unfused, as the user's A and B."""
     groups: dict[str, list[Strided]] = {"l": [], "m": [], "n": [], "k": []}
     a, b, d, c = contraction.a, contraction.b, contraction.d, contraction.c
     for mode, extent in enumerate(contraction.extents):
@@ -119,7 +127,7 @@ def classify(contraction: Contraction) -> dict[str, list[Strided]]:
             group = "l"
         else:
             group = "n" if sb else "m"
-        groups[group].append(Strided((mode,), extent, (sa, sb, sd, sc)))
+        groups[group].append(Strided((mode,), extent, (sa, sb, sd, sc, *(x.stride(mode) for x in contraction.extras))))
     return groups
 
 

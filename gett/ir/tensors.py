@@ -167,6 +167,22 @@ def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype
 
 
+ACCUMULATOR = {
+    "float16": "float32",
+    "bfloat16": "float32",
+    "int8": "int32",
+    "int16": "int32",
+    "uint8": "uint32",
+    "uint16": "uint32",
+}
+"""dtype of a kernel's sums where it is not the operands' own; integers wrap around the same way in either."""
+
+
+def accumulator(dtype: str) -> str:
+    """Dtype in which a kernel sums products of `dtype`, and in which epilogues compute."""
+    return ACCUMULATOR.get(dtype, dtype)
+
+
 def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) -> bool:
     try:
         if source is not BFLOAT16 and target is not BFLOAT16:

@@ -30,11 +30,16 @@ class Piece:
 
     Attributes:
         contraction: With the extents of this share.
-        offsets: Bytes from the address of each tensor (a, b, c, d) to that of the share.
+        offsets: Bytes from the address of each tensor (a, b, c, d, then the epilogue's) to that of the share.
     """
 
     contraction: Contraction
-    offsets: tuple[int, ...] = (0, 0, 0, 0)
+    offsets: tuple[int, ...]
+
+
+def whole_piece(contraction: Contraction) -> Piece:
+    """All of a contraction."""
+    return Piece(contraction, (0,) * (4 + len(contraction.extras)))
 
 
 def cut_free(piece: Piece, limit: int = GROUP_LIMIT) -> Iterator[Piece]:
@@ -62,12 +67,14 @@ def cut_sum(contraction: Contraction, limit: int = GROUP_LIMIT) -> list[Piece]:
         for part in _cut(piece, *excess, B - larger if plan.swapped else larger):
             yield from parts(part)
 
-    whole = Piece(contraction)
+    whole = whole_piece(contraction)
     return list(parts(whole)) if _is_large(contraction, contraction.summed, limit) else [whole]
 
 
 def partial_sums(pieces: list[Piece], dtype: str) -> tuple[list[Piece], Contraction]:
     """Pieces of a sum that write side by side into one new tensor, and the contraction that adds those up into D.
+
+    C and the epilogue enter there, once.
 
     Args:
         pieces: From `cut_sum`.
@@ -81,7 +88,10 @@ def partial_sums(pieces: list[Piece], dtype: str) -> tuple[list[Piece], Contract
     strides = dense_strides((count, *shape), itemsize(dtype))
     target = Operand(whole.d.modes, strides[1:], dtype)
     written = [
-        Piece(replace(p.contraction, c=None, d=_shifted(target, i * strides[0])), (*p.offsets[:3], i * strides[0]))
+        Piece(
+            replace(p.contraction, c=None, d=_shifted(target, i * strides[0]), epilogue=None, extras=()),
+            (*p.offsets[:3], i * strides[0]),
+        )
         for i, p in enumerate(pieces)
     ]
     place = {m: i for i, m in enumerate(whole.d.modes)}
@@ -98,6 +108,8 @@ def partial_sums(pieces: list[Piece], dtype: str) -> tuple[list[Piece], Contract
         c=None if whole.c is None else renumbered(whole.c),
         dtype=dtype,
         precision=whole.precision,
+        epilogue=whole.epilogue,
+        extras=tuple(map(renumbered, whole.extras)),
     )
     return written, total
 
@@ -152,15 +164,16 @@ def _cut(piece: Piece, modes: tuple[int, ...], limit: int, tensor: int) -> Itera
     step = _ALIGN if most >= _ALIGN else 1
     count = -(-extent // (most - most % step))
     length = -(-extent // count // step) * step
-    tensors = (c.a, c.b, c.c, c.d)
+    tensors = (c.a, c.b, c.c, c.d, *c.extras)
     for start in range(0, extent, length):
         moves = tuple(0 if t is None else start * t.stride(mode) for t in tensors)
         extents = tuple(min(length, extent - start) if m == mode else e for m, e in enumerate(c.extents))
-        a, b, added, d = (None if t is None else _shifted(t, by) for t, by in zip(tensors, moves, strict=True))
+        a, b, added, d, *rest = (None if t is None else _shifted(t, by) for t, by in zip(tensors, moves, strict=True))
         assert a is not None
         assert d is not None
+        extras = tuple(x for x in rest if x is not None)
         offsets = tuple(x + y for x, y in zip(piece.offsets, moves, strict=True))
-        yield Piece(replace(c, extents=extents, a=a, b=b, c=added, d=d), offsets)
+        yield Piece(replace(c, extents=extents, a=a, b=b, c=added, d=d, extras=extras), offsets)
 
 
 def _shifted(operand: Operand, nbytes: int) -> Operand:

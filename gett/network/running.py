@@ -27,6 +27,7 @@ def run_steps(
     d: Any,
     alpha: Any,
     beta: Any,
+    extras: Sequence[Any] = (),
 ) -> None:
     """Call every step's executable.
 
@@ -42,6 +43,7 @@ def run_steps(
         d: The result, written in place.
         alpha: Factor of the contraction.
         beta: Factor of `c`.
+        extras: The `epilogue_args`.
     """
     result = steps[-1].output
     tensors: dict[int, Any] = {result: d}
@@ -57,7 +59,9 @@ def run_steps(
             tensors[step.output] = kind.empty(step.shape, parse_dtype(step.gemm.contraction.d.dtype))
         second = take(step.inputs[1]) if len(step.inputs) == 2 else None
         added, factors = (c, (alpha, beta)) if step.output == result else (None, (1, 0))
-        execute(take(step.inputs[0]), second, added, tensors[step.output], *factors)
+        function = step.gemm.contraction.epilogue
+        further = ([extras[x.argument] for x in function.extras],) if function is not None and function.extras else ()
+        execute(take(step.inputs[0]), second, added, tensors[step.output], *factors, *further)
         for i in done:  # memory goes as soon as its last consumer was called
             del tensors[i]
         del second

@@ -13,14 +13,16 @@ from typing import Any
 import numpy.typing as npt
 
 from gett.arrays.kinds import CPU
+from gett.epilogue.expression import Expression
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec
 from gett.schedule.records import Schedule
 
-# (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None.
-Executable = Callable[[Any, Any, Any, Any, Any, Any], Any]
+# (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
+# seventh argument is the sequence of their arrays.
+Executable = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class PlanRequest:
     precision: str | None = None
     arch: str = "cpu"
     device: int | None = CPU
+    epilogue: Expression | None = None
+    epilogue_args: tuple[TensorSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Step:
         gemm: The plan of this contraction.
         schedule: How a GPU runs it; None on the CPU.
         executable: What runs it where the plan was made for a device of this machine, else None.
-        offsets: Bytes from the address of each tensor (a, b, c, d) to the share that this step works on.
+        offsets: Bytes from the address of each tensor (a, b, c, d, then the epilogue's) to this step's share of it.
     """
 
     name: str

@@ -149,7 +149,8 @@ def signature(plan: GemmPlan) -> str:
     c = plan.contraction
     groups = [[(s.extent, s.strides) for s in group] for group in (plan.l, plan.m, plan.n, plan.k)]
     tensors = [None if t is None else (t.dtype, t.alignment) for t in (plan.a, plan.b, c.d, c.c)]
-    return repr((groups, tensors, c.dtype, c.precision))
+    extras = [(t.dtype, t.alignment) for t in c.extras]
+    return repr((groups, tensors, c.dtype, c.precision, c.epilogue, extras))
 
 
 @lru_cache(maxsize=1)

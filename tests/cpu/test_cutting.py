@@ -16,7 +16,7 @@ from gett.api import executables
 from gett.codegen.render import render_kernel
 from gett.cpu import NumpyExecutable
 from gett.ir.gemm import itemsize, make_gemm_plan
-from gett.network.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums
+from gett.network.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums, whole_piece
 from gett.runtime.shifted import ShiftedExecutable
 from tests.cpu.helpers import contraction_of
 from tests.cpu.strategies import Case, contractions
@@ -62,7 +62,7 @@ def test_pieces_give_the_whole(case: Case, limit: int, with_c: bool):
         for piece in written:
             for part in cut_free(piece, limit):
                 run(part, [*tensors[:2], None, sums], 1, 0)
-        pieces, tensors = [Piece(total)], [sums, None, *tensors[2:]]
+        pieces, tensors = [whole_piece(total)], [sums, None, *tensors[2:]]
     for part in cut_free(pieces[0], limit):
         run(part, tensors, *factors)
     wanted = 3 * case.reference() + (2 * c if with_c else 0)

@@ -39,7 +39,7 @@ INSIDE = {
     "gett.network": ["path cutting steps", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.api": [
-        "checks plan_cache",
+        "checks epilogue plan_cache",
         "explain executables numpy_route",
         "contraction_plan",
         "explain_json planner",

@@ -1,0 +1,90 @@
+"""`epilogue=` and `epilogue_args=` as users give them.
+
+Owns the checks of the two arguments, and how they are brought to arrays beside the operands and `c`. Knows no plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from gett.arrays.interop import gather
+from gett.arrays.kinds import ArrayKind
+from gett.epilogue.expression import Expression
+from gett.epilogue.traced import trace
+from gett.errors import EpilogueError, GradientError
+from gett.ir.tensors import TensorSpec
+
+
+def check_arguments(epilogue: Any, arguments: Any) -> tuple[Any, ...]:
+    """`epilogue_args` as a tuple.
+
+    Raises:
+        EpilogueError: They are no tuple or list, or there is no epilogue that takes them.
+    """
+    if not isinstance(arguments, (tuple, list)):
+        raise EpilogueError(
+            f"epilogue_args must be a tuple of tensors and numbers, such as (x,), not {type(arguments).__name__}"
+        )
+    if epilogue is None and arguments:
+        raise EpilogueError("epilogue_args are given, but there is no epilogue= that takes them")
+    return tuple(arguments)
+
+
+def check_planned(epilogue: Expression | None, planned: Sequence[TensorSpec], given: Sequence[TensorSpec]) -> None:
+    """Refuse `epilogue_args` that a plan's epilogue was not traced for.
+
+    Raises:
+        EpilogueError: Another number of them, or of one's axes.
+    """
+    if len(given) != len(planned):
+        raise EpilogueError(f"the plan's epilogue takes {len(planned)} epilogue_args, {len(given)} were given")
+    for i, (want, have) in enumerate(zip(planned, given, strict=True)):
+        if len(want.shape) != len(have.shape):
+            raise EpilogueError(
+                f"epilogue_args[{i}] has shape {have.shape}, the plan was made for one of {len(want.shape)} axes"
+            )
+
+
+def trace_epilogue(epilogue: Any, arguments: Sequence[TensorSpec]) -> Expression | None:
+    """What `epilogue=` computes; None where there is none.
+
+    Raises:
+        EpilogueError: It does what an epilogue cannot.
+    """
+    return None if epilogue is None else trace(epilogue, [len(x.shape) for x in arguments])
+
+
+@contextmanager
+def without_gradients(epilogue: Any) -> Iterator[None]:
+    """Has a GradientError that arises within say that an epilogue has no derivative."""
+    try:
+        yield
+    except GradientError as error:
+        if epilogue is None:
+            raise
+        raise GradientError(f"{error}; epilogue= has no derivative") from error
+
+
+def gather_call(
+    operands: Sequence[Any], c: Any, arguments: Sequence[Any]
+) -> tuple[ArrayKind, int, list[Any], Any, list[Any]]:
+    """Operands, `c` and `epilogue_args` as arrays of one kind on one device: `gather` of all of them.
+
+    Returns:
+        The kind, the device, the operands, `c` (None where there is none) and the arguments.
+
+    Raises:
+        MixedArraysError, GradientError, DTypeError, OperandError: As `gather`; the text names the argument.
+    """
+    names = [f"operand {i}" for i in range(len(operands))] + argument_names(arguments)
+    things = [*operands, *arguments]
+    kind, device, arrays = gather(things if c is None else [*things, c], names if c is None else [*names, "c"])
+    c = None if c is None else arrays.pop()
+    return kind, device, arrays[: len(operands)], c, arrays[len(operands) :]
+
+
+def argument_names(arguments: Sequence[Any]) -> list[str]:
+    """How messages call the `epilogue_args`."""
+    return [f"epilogue_args[{i}]" for i in range(len(arguments))]
