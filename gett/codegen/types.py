@@ -1,28 +1,8 @@
-"""Names of element types in the kernels. Data only."""
+"""How the kernels spell element types, and which type sums have: `gett.hw.dtypes` by name."""
 
 from __future__ import annotations
 
-from gett.errors import DTypeError
-from gett.ir.tensors import accumulator as accumulator
-
-CPP = {
-    "float16": "gett::half_t",
-    "bfloat16": "gett::bhalf_t",
-    "float32": "float",
-    "float64": "double",
-    "complex64": "gett::complex64",
-    "complex128": "gett::complex128",
-    "bool": "gett::bool_t",
-    "int8": "signed char",
-    "uint8": "gett::uint8",
-    "int16": "short",
-    "uint16": "gett::uint16",
-    "int32": "int",
-    "uint32": "gett::uint32",
-    "int64": "long long",
-    "uint64": "gett::uint64",
-}
-"""C++ spelling of each supported dtype."""
+from gett.hw.dtypes import data_type
 
 
 def cpp_type(dtype: str) -> str:
@@ -31,7 +11,13 @@ def cpp_type(dtype: str) -> str:
     Raises:
         DTypeError: The kernels have no such type.
     """
-    try:
-        return CPP[dtype]
-    except KeyError:
-        raise DTypeError(f"dtype {dtype} is not supported on a GPU; supported: {', '.join(CPP)}") from None
+    return data_type(dtype).cpp
+
+
+def accumulator(dtype: str) -> str:
+    """Dtype in which products of `dtype` are summed.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+    """
+    return data_type(dtype).accumulator

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from gett.hw.dtypes import data_type
 from gett.ir.contraction import Contraction, Operand
 from layouts.modes import Strided, fuse
 
@@ -84,7 +83,7 @@ class GemmPlan:
     def flops(self) -> int:
         """Real floating-point operations: 2 per product, 8 for complex; 1 per element that one operand's sums take."""
         per = 2 if self.b is not None else int(self.extent_k > 1)
-        return self.contraction.volume * per * (4 if self.contraction.dtype.startswith("complex") and per == 2 else 1)
+        return self.contraction.volume * per * (data_type(self.contraction.dtype).real_products if per == 2 else 1)
 
     @property
     def bytes(self) -> int:
@@ -110,8 +109,8 @@ class GemmPlan:
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element; knows `bfloat16`, which NumPy does not."""
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    """Bytes of one element."""
+    return data_type(dtype).bytes
 
 
 def classify(contraction: Contraction) -> dict[str, list[Strided]]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gett.errors import DTypeError, OptionError, PrecisionError
+from gett.hw.dtypes import DTYPES
 
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
 ALIGNMENT_LIMIT = 16
@@ -167,20 +168,9 @@ def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype
 
 
-ACCUMULATOR = {
-    "float16": "float32",
-    "bfloat16": "float32",
-    "int8": "int32",
-    "int16": "int32",
-    "uint8": "uint32",
-    "uint16": "uint32",
-}
-"""dtype of a kernel's sums where it is not the operands' own; integers wrap around the same way in either."""
-
-
 def accumulator(dtype: str) -> str:
     """Dtype in which a kernel sums products of `dtype`, and in which epilogues compute."""
-    return ACCUMULATOR.get(dtype, dtype)
+    return DTYPES[dtype].accumulator if dtype in DTYPES else dtype
 
 
 def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) -> bool:

@@ -17,9 +17,9 @@ from gett.codegen.index import ParamTable
 from gett.codegen.params import ALPHA, BETA, NAMED, POINTERS, declare_params, pack_params
 from gett.codegen.records import KernelSource
 from gett.codegen.render import render_kernel
-from gett.codegen.types import CPP
 from gett.errors import CompileError
 from gett.hw.archs import arch_facts
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel, resources
 from gett.schedule.records import Schedule
@@ -124,7 +124,7 @@ def test_the_selection_meets_every_kind_of_kernel() -> None:
     elements = {line.removeprefix("  typedef ").removesuffix(" Element;") for _, text in texts
                 for line in text.splitlines() if line.endswith(" Element;")}  # fmt: skip
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8", "int32", "int64", "bool")
-    assert elements == {CPP[d] for d in dtypes}
+    assert elements == {data_type(d).cpp for d in dtypes}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64", "complex64", "complex128"])

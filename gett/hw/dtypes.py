@@ -1,0 +1,171 @@
+"""The table of data types: one row a type, with all that tiles, instructions and copies need to know of it. Data only.
+
+A `DataType` is a type of elements in memory. The tensor cores multiply a `TensorType`, which may be another one:
+float32 is rounded to tf32 where the precision allows it. Knows neither plans nor CUDA text beyond the names of types.
+
+Sources: PTX ISA, "wgmma.mma_async" (shapes; only 16-bit types may be transposed on the way out of shared memory) and
+"mma.sync" (shapes and fragments); CUDA driver API, `CUtensorMapDataType`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gett.errors import DTypeError
+
+ACCESS_BYTES = 16
+"""Widest access of a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class MmaAtom:
+    """One instruction of the tensor cores.
+
+    Attributes:
+        m: Rows.
+        n: Columns, or the step of the columns where an instruction may have several steps of them.
+        most_n: Most columns.
+        k: Products that it sums.
+        registers: 32-bit registers of a thread that hold its share of A and of B, as far as they come from registers.
+        majors: Groups along a row of a shared-memory tile that it can read, `"k"` and `"mn"`.
+        sources: Where A and B lie: `"rr"` both in registers, `"ss"` both in shared memory, `"rs"` A in registers.
+    """
+
+    m: int
+    n: int
+    most_n: int
+    k: int
+    registers: tuple[int, int]
+    majors: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def either_major(self) -> bool:
+        """Whether tiles in shared memory may have rows along K or along M and N."""
+        return len(self.majors) == 2
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A type that tensor cores multiply.
+
+    Attributes:
+        name: Its name; `ArchFacts.tensor_lanes` has its rate under it.
+        kind: Its spelling in the instructions.
+        bytes: Of an element in shared memory.
+        wgmma: Instruction of a warpgroup (Hopper), None where there is none.
+        mma: Instruction of a warp (`mma.sync`, Ampere and later), None where there is none.
+    """
+
+    name: str
+    kind: str
+    bytes: int
+    wgmma: MmaAtom | None
+    mma: MmaAtom | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A type of elements in memory.
+
+    Attributes:
+        name: NumPy's name, or that of a type which NumPy lacks.
+        bytes: Of an element.
+        cpp: Its spelling in the kernels.
+        accumulator: Type that products are summed in; integers wrap around the same way in either.
+        tensor: Type that the tensor cores multiply in its place, None where they multiply none.
+        tma: `CUtensorMapDataType` that moves elements unchanged, None where tensor maps have no element of that size.
+        real_products: Products of real numbers in one product.
+    """
+
+    name: str
+    bytes: int
+    cpp: str
+    accumulator: str
+    tensor: TensorType | None
+    tma: int | None
+    real_products: int = 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether the tensor cores multiply elements as they are; else a precision must allow to round them."""
+        return self.tensor is not None and self.tensor.name == self.name
+
+    def multiplied(self, precision: str = "ieee") -> TensorType | None:
+        """The type that the tensor cores multiply at a precision, None where they multiply none."""
+        return self.tensor if self.tensor is not None and (self.exact or precision == self.tensor.name) else None
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """Elements that one access of a thread may have, widest first."""
+        return tuple(v for v in (16, 8, 4, 2, 1) if v * self.bytes <= ACCESS_BYTES)
+
+    @property
+    def stmatrix(self) -> bool:
+        """Whether `stmatrix` stores fragments of this type: it moves 8 x 8 matrices of 16-bit elements."""
+        return self.bytes == 2
+
+    @property
+    def real_flops(self) -> int:
+        """Operations on real numbers for one product and its sum."""
+        return 2 * self.real_products
+
+
+def _wgmma(size: int) -> MmaAtom:
+    """Rows of A's and B's fragments along K take 32 bytes; 16-bit tiles may be MN-major, all others are K-major."""
+    return MmaAtom(64, 8, 256, 32 // size, (4, 0), ("k", "mn") if size == 2 else ("k",), ("ss", "rs"))
+
+
+def _mma(size: int) -> MmaAtom:
+    """m16n8: K of one instruction takes 32 bytes; the kernels load fragments from tiles of either major."""
+    return MmaAtom(16, 8, 8, 32 // size, (4, 2), ("k", "mn"), ("rr",))
+
+
+# float64 has m16n8k4 on Hopper, two m8n8k4 before it; 8-bit types have instructions from Ada on.
+_TENSOR = (
+    TensorType("float16", "f16", 2, _wgmma(2), _mma(2)),
+    TensorType("bfloat16", "bf16", 2, _wgmma(2), _mma(2)),
+    TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4)),
+    TensorType("float64", "f64", 8, None, _mma(8)),
+    TensorType("float8_e4m3fn", "e4m3", 1, _wgmma(1), _mma(1)),
+    TensorType("float8_e5m2", "e5m2", 1, _wgmma(1), _mma(1)),
+)
+
+TENSOR_TYPES: Mapping[str, TensorType] = MappingProxyType({t.name: t for t in _TENSOR})
+"""Types that tensor cores multiply, by name."""
+
+_F16, _BF16, _TF32, _F64 = (TENSOR_TYPES[name] for name in ("float16", "bfloat16", "tf32", "float64"))
+_TABLE = (
+    DataType("float16", 2, "gett::half_t", "float32", _F16, 6),
+    DataType("bfloat16", 2, "gett::bhalf_t", "float32", _BF16, 9),
+    DataType("float32", 4, "float", "float32", _TF32, 7),
+    DataType("float64", 8, "double", "float64", _F64, 8),
+    DataType("complex64", 8, "gett::complex64", "complex64", None, 4, 4),
+    DataType("complex128", 16, "gett::complex128", "complex128", None, None, 4),
+    DataType("bool", 1, "gett::bool_t", "bool", None, 0),
+    DataType("int8", 1, "signed char", "int32", None, 0),
+    DataType("uint8", 1, "gett::uint8", "uint32", None, 0),
+    DataType("int16", 2, "short", "int32", None, 1),
+    DataType("uint16", 2, "gett::uint16", "uint32", None, 1),
+    DataType("int32", 4, "int", "int32", None, 3),
+    DataType("uint32", 4, "gett::uint32", "uint32", None, 2),
+    DataType("int64", 8, "long long", "int64", None, 5),
+    DataType("uint64", 8, "gett::uint64", "uint64", None, 4),
+)
+
+DTYPES: Mapping[str, DataType] = MappingProxyType({t.name: t for t in _TABLE})
+"""All data types of the kernels, by name."""
+
+
+def data_type(name: str) -> DataType:
+    """The row of a dtype.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+    """
+    try:
+        return DTYPES[name]
+    except KeyError:
+        raise DTypeError(f"dtype {name} is not supported on a GPU; supported: {', '.join(DTYPES)}") from None
