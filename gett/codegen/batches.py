@@ -1,7 +1,7 @@
 """Index functions of a block that makes several batches: positions in memory order to rows and columns of tall tiles.
 
-A row of A's tile is `batch * block_m + m`, one of B's `batch * block_n + n` (`gett/kernels/batch.cuh`). Knows boxes and
-strides; the functions of single groups are `tiles`'.
+A row of A's tile is `batch * block_m + m`, one of B's `batch * block_n + n` (`gett/kernels/core/batched.cuh`). Knows
+boxes and strides; the functions of single groups are `tiles`'.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def finish_kernel(
         vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
         rows = reduce_rows(schedule.split_k, tiles * vectors)
         function = f"gett::reduce_slices<Traits, Index, {REDUCE_THREADS}, {rows}>"
-        text = f'#include "gett/reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
+        text = f'#include "gett/kernel/splitk_reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
         entries.append("gett_reduce")
         parts = -(-vectors // (REDUCE_THREADS // rows))
         block = (REDUCE_THREADS, 1, 1)

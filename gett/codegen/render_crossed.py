@@ -1,6 +1,6 @@
 """Crossed units of the Hopper family: copies of a k-tile of A in pieces, and of B slab by slab.
 
-The pipeline is hand-written in `gett/kernels/sm90_crossed.cuh`; the rest of the text is that of `render_sm90`.
+The pipeline is hand-written in `gett/kernels/kernel/wgmma_rs_gemm.cuh`; the rest of the text is that of `render_sm90`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f"  static constexpr bool kApart = {cpp_bool(roles.crossed.apart)};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
-    pipeline = Pipeline("sm90_crossed", "Crossed", _crossed_copies, wgmma, traits, True, REGISTERS)
+    pipeline = Pipeline("wgmma_rs_gemm", "Crossed", _crossed_copies, wgmma, traits, True, REGISTERS)
     return render_pipeline(plan, schedule, pipeline)
 
 

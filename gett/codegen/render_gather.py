@@ -1,6 +1,6 @@
 """What the general door of the Hopper family needs beyond tensor maps: offsets along K and the traits of its pieces.
 
-Owns the K side of the index (`gett/kernels/sm90_gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
+Owns the K side of the index (`gett/kernels/loader/gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
 number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `room_a` says how many
 elements of a piece come before. `k_ok` is false for what is beyond them in every k-tile, since a box is longer than its
 dimension: the address of that may be anywhere and is not to be used.

@@ -1,6 +1,6 @@
 """The Hopper family: tensor maps, the copies of a stage, and the places of a staged tile of D.
 
-Emits declarations and straight-line copies around `gett/kernels/sm90.cuh`; the pipeline is hand-written there.
+Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/warp_specialized_gemm.cuh`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     roles = schedule.roles
     assert roles is not None
     wgmma = wgmma_struct(plan.contraction.dtype, schedule.block[1], roles.way("a").major, roles.way("b").major)
-    return render_pipeline(plan, schedule, Pipeline("sm90", "Sm90", _copies, wgmma))
+    return render_pipeline(plan, schedule, Pipeline("warp_specialized_gemm", "Sm90", _copies, wgmma))
 
 
 def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
@@ -115,7 +115,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     regs = registers(roles, schedule.block[1]) if found else pipeline.registers
     threads = 128 * (roles.consumers + roles.producers)
     text = (
-        f'#include "gett/{pipeline.header}.cuh"\n\n{params}\n'
+        f'#include "gett/kernel/{pipeline.header}.cuh"\n\n{params}\n'
         f"{sm90_traits(plan, schedule, order, dtype_c, regs, pipeline.traits)}\n"
         f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"

@@ -71,7 +71,7 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table)
     kind = "sum" if s.sums else "map"
     text = (
-        f'#include "gett/stream_{kind}.cuh"\n\n{params}\n{_traits(plan, schedule, s, dtype_c)}\n'
+        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{_traits(plan, schedule, s, dtype_c)}\n'
         f"struct Index {{\n{index.to_cpp()}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )

@@ -1,6 +1,7 @@
-"""The tiled families `sm80` and `simt`: traits, index functions and entry around `gett/kernels/tiled.cuh`.
+"""The tiled families `sm80` and `simt`: traits, index functions and entry.
 
-Emits declarations only; no loop and no arithmetic beyond the index functions is made of strings.
+The pipeline is `gett/kernels/kernel/multistage_gemm.cuh`. Emits declarations only; no loop and no arithmetic beyond the
+index functions is made of strings.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
     names = named_counts(plan, schedule)
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table)
-    mma = "TensorMma" if schedule.family == "sm80" else "SimtMma"
+    mainloop, mma = ("mma_sync", "TensorMma") if schedule.family == "sm80" else ("simt", "SimtMma")
     text = (
-        f'#include "gett/tiled.cuh"\n#include "gett/mma_{schedule.family}.cuh"\n\n{params}\n'
+        f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
         f"{_traits(plan, schedule, order, dtype_c)}\nstruct Index {{\n{index}\n}};\n\n"
         f"typedef gett::Tiled<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
         f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"

@@ -1,4 +1,4 @@
-"""The struct `Traits` of the Hopper family: what `gett/kernels/sm90*.cuh` are told when they are compiled.
+"""The struct `Traits` of the Hopper family: the compile-time constants of its kernels.
 
 Constants only, all from the schedule; functions, which the kernel calls, are `render_sm90`'s.
 """
@@ -13,7 +13,7 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.tails import held
 
-PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of sm90_put.cuh
+PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of epilogue/r2s.cuh
 
 
 def sm90_traits(

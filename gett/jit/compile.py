@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 # Macros with which a kernel that has faults is compiled again, one after the other, each where the text has the words
-# beside it (`gett/kernels/common.cuh`). By itself ptxas gives up registers for more resident blocks, now and then at
-# the price of a few spills: launch bounds that end in the first's words then ask for one block. By the second the
+# beside it (`gett/kernels/core/types.cuh`). By itself ptxas gives up registers for more resident blocks, now and then
+# at the price of a few spills: launch bounds that end in the first's words then ask for one block. By the second the
 # headers keep less in registers.
 ONE_BLOCK = "--define-macro=GETT_ONE_BLOCK"
 SPARING = "--define-macro=GETT_SPARING"
@@ -136,10 +136,16 @@ def compile_uncached(
 
 @lru_cache(maxsize=1)
 def kernel_headers() -> Mapping[str, str]:
-    """Return every `.cuh` of `gett/kernels`, under the name that generated text includes: `gett/<file>`."""
-    folder = package_data.files("gett") / "kernels"
-    files = sorted((item for item in folder.iterdir() if item.name.endswith(".cuh")), key=lambda item: item.name)
-    return {f"gett/{item.name}": item.read_text(encoding="utf-8") for item in files}
+    """Return every `.cuh` of `gett/kernels`, under the name that includes have: `gett/<folder>/<file>`."""
+    parts = package_data.files("gett") / "kernels"
+    files = (
+        (f"gett/{part.name}/{item.name}", item)
+        for part in parts.iterdir()
+        if part.is_dir()
+        for item in part.iterdir()
+        if item.name.endswith(".cuh")
+    )
+    return {name: item.read_text(encoding="utf-8") for name, item in sorted(files, key=lambda file: file[0])}
 
 
 @lru_cache(maxsize=1)

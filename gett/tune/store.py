@@ -26,7 +26,7 @@ from gett.schedule.records import Schedule
 from gett.tune.codec import Stale, decode, encode
 
 FOLDER = "schedules"
-# Folders with the suffix of the files that count, and single files.
+# Folders, with those below them, and the suffix of the files that count; single files.
 SOURCES = (
     *(("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("../layouts", ".py")),
     *(("jit/compile.py", ""), ("tune/codec.py", "")),
@@ -164,8 +164,7 @@ def sources_digest() -> bytes:
     contents: dict[str, bytes] = {}
     for place, suffix in SOURCES:
         folder = os.path.join(root, place)
-        names = sorted(n for n in os.listdir(folder) if n.endswith(suffix)) if suffix else [""]
-        for name in names:
-            with open(os.path.join(folder, name) if name else folder, "rb") as file:
-                contents[f"{place}/{name}"] = file.read()
+        below = [Path(at, name) for at, _, names in os.walk(folder) for name in names if name.endswith(suffix)]
+        for path in sorted(below) if suffix else [Path(folder)]:
+            contents[f"{place}/{path.relative_to(folder).as_posix() if suffix else ''}"] = path.read_bytes()
     return cache_key(contents)

@@ -11,33 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gett.codegen.records import Kernel
-from tests.cpu.host_cuda import header, run_host
+from tests.cpu.host_cuda import generated, includes, run_host
 
 PROGRAM = """
-namespace gett {
-struct bhalf_t { uint16 bits; };
-struct alignas(64) TensorMap { uint64 opaque[16]; };
-template <class T, int N> struct Vec { T x[N]; static Vec load(const void*); void store(void*) const; };
-template <class To, class From> To convert(From x);
-template <class T> void mul_add(T& c, T a, T b) { c += a * b; }
-static void told(char what, uint32 at, int n, const int* c) {
-  printf("%c %u", what, at);
-  for (int i = 0; i < n; ++i) printf(" %d", c[i]);
-  printf("\\n");
-}
-template <class... X> void load_box(uint32 to, const TensorMap*, uint32, X... x) {
-  const int c[] = {x...};
-  told('c', to, sizeof...(x), c);
-}
-template <class... X> void spread_box(uint32, const TensorMap*, uint32, uint32, X...) {}
-template <class... X> void store_box(const TensorMap*, uint32 from, X... x) {
-  const int c[] = {x...};
-  told('d', from, sizeof...(x), c);
-}
-inline void prefetch_map(const TensorMap*) {}
-}
-MATRICES
-PUT
 INSIDE
 using namespace gett;
 typedef Traits::Acc Acc;
@@ -116,9 +92,8 @@ def walked(
         For each tile the copies of C and those of D: byte of the staged tile, then coordinates in the map. And
         (row, column, byte of the staged tile) of every accumulator that is no padding, parts one after the other.
     """
-    text = kernel.source.text
-    body = PROGRAM.replace("MATRICES", header("matrices.cuh")).replace("PUT", header("sm90_put.cuh"))
-    body = body.replace("INSIDE", text[text.index("struct Params {") : text.index("struct Wgmma {")])
+    headers = includes("core/index", "epilogue/r2s", "ptx/tma", "scheduler/persistent")
+    body = headers + PROGRAM.replace("INSIDE", generated(kernel))
     sent = kernel.launches[0].params + b"".join(struct.pack("<3i", *tile) for tile in tiles)
     found: list[Tile] = []
     places: list[tuple[int, ...]] = []

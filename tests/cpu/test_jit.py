@@ -123,7 +123,8 @@ def test_half_precision_headers_are_found(arch: str) -> None:
 def test_the_projects_headers_compile_by_their_names(arch: str) -> None:
     headers = kernel_headers()
     folder = Path(compile_module.__file__).parents[1] / "kernels"
-    assert headers == {f"gett/{path.name}": path.read_text(encoding="utf-8") for path in folder.glob("*.cuh")}
+    paths = {f"gett/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*.cuh")}
+    assert headers == {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     headers = {"gett/one.cuh": '#include "gett/two.cuh"\n', "gett/two.cuh": "constexpr int kTwo = 2;\n"}
     text = '#include "gett/one.cuh"\nextern "C" __global__ void two(int* p) { p[0] = kTwo; }\n'
     assert set(resources(compile_uncached(text, arch, headers=headers).cubin)) == {"two"}

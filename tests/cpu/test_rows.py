@@ -24,7 +24,7 @@ from gett.schedule.rows import SHORTEST, row_length
 from gett.tune.codec import decode, encode
 from layouts.box import Box, TileDim
 from tests.cases import DENSE, Case
-from tests.cpu.host_cuda import chunk_header, header, run_host
+from tests.cpu.host_cuda import generated, includes, run_host
 from tests.odd import ROWS
 
 CASES = (
@@ -33,14 +33,6 @@ CASES = (
 )
 PROGRAM = """
 using namespace gett;
-template <class Traits> struct Offsets {
-  static long long rows[Traits::kBlockM], columns[Traits::kBlockN];
-  long long* rows_d() const { return rows; }
-  long long* columns_d() const { return columns; }
-};
-template <class Traits> long long Offsets<Traits>::rows[Traits::kBlockM];
-template <class Traits> long long Offsets<Traits>::columns[Traits::kBlockN];
-ROWS
 int main() {
   Params p;
   int head[6];  // tile of m, n, l; threads; elements of D; half-words that D starts after an aligned address
@@ -48,9 +40,9 @@ int main() {
   fread(shared_memory, 2, STAGED, stdin);
   const auto m = Index::m_tile(p, head[0]);
   const auto n = Index::n_tile(p, head[1]);
-  Offsets<Traits> at;
-  for (int i = 0; i < Traits::kBlockM; ++i) at.rows[i] = Index::m_ok(p, m, i) ? m.d + Index::m_d(p, m, i) : kInvalid;
-  for (int i = 0; i < Traits::kBlockN; ++i) at.columns[i] = Index::n_ok(p, n, i) ? n.d + Index::n_d(p, n, i) : kInvalid;
+  static long long table[Offsets<Traits>::kBytes / 8];
+  const Offsets<Traits> at = {table};
+  at.fill<Index>(p, m, n, 0, 1);
   uint16* const buffer = (uint16*)aligned_alloc(16, (head[4] + head[5] + 7) / 8 * 16);
   memset(buffer, 0, (head[4] + head[5]) * 2);
   half_t* const d = (half_t*)(buffer + head[5]) + Index::l_tile(p, head[2]).d;
@@ -85,11 +77,8 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, tmp_path
         assert s.roles is not None
         real = realize(plan, s)
         kernel = render_kernel(plan, s)
-        text = kernel.source.text
-        inside = text[text.index("struct Params {") : text.index("struct Wgmma {")]
-        rows = header("sm90_rows.cuh")
-        program = PROGRAM.replace("ROWS", rows).replace("STAGED", str(s.roles.stage.elements))
-        body = "\n".join([chunk_header(), inside, program])
+        program = PROGRAM.replace("STAGED", str(s.roles.stage.elements))
+        body = includes("epilogue/row", "ptx/tma", "scheduler/persistent") + generated(kernel) + program
         size = 1 + sum(x.strides[D] * (x.extent - 1) for g in (real.l, real.m, real.n) for x in g) // 2
         staged = rng.integers(1, 1 << 16, s.roles.stage.elements, dtype=np.uint16)
         threads = 128 * (1 if s.roles.ping_pong else s.roles.consumers)

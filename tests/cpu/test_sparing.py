@@ -18,7 +18,7 @@ from gett.jit.ptxas import find_faults
 from gett.schedule.records import Schedule
 from gett.schedule.select import candidates
 from tests.cases import TILED, Case, Layout, tccg
-from tests.cpu.host_cuda import header, run_host
+from tests.cpu.host_cuda import generated, includes, run_host
 
 
 def of(subscripts: str, **extents: int) -> Case:
@@ -64,9 +64,6 @@ def test_good_kernels_are_compiled_once_and_spare_nothing() -> None:
 
 
 PROGRAM = r"""
-struct uint2 { unsigned x, y; };
-struct uint4 { unsigned x, y, z, w; };
-HEADERS
 KERNEL
 template <bool kIsA> void run(const Params& p) {
   using namespace gett;
@@ -122,19 +119,14 @@ def walked() -> list[tuple[Case, Schedule]]:
 
 
 def test_a_sparing_walk_stores_what_the_other_stores(tmp_path: Path) -> None:
-    common = header("common.cuh")
-    start, end = common.index("// ---- vectors of elements"), common.index("// ---- shared memory")
-    smem = common[common.index("// A tile in shared memory") :]
-    headers = "namespace gett {\n" + common[start:end] + smem + header("batch.cuh") + header("walk.cuh")
+    headers = includes("core/batched", "loader/register")
     cases = walked()
     assert len(cases) >= 4
     assert any(s.batches > 1 for _, s in cases)
     for number, (case, schedule) in enumerate(cases):
         kernel = render_kernel(make_gemm_plan(case.contraction("float16")), schedule)
-        text = kernel.source.text
-        text = text[text.index("struct Params") : text.index("typedef gett::Tiled")]
         calls = "".join(f"run<{str(name == 'a').lower()}>(p);" for name in walks(schedule))
-        body = PROGRAM.replace("HEADERS", headers).replace("KERNEL", text).replace("CALLS", calls)
+        body = headers + PROGRAM.replace("KERNEL", generated(kernel)).replace("CALLS", calls)
         images = []
         for sparing in (False, True):
             folder = tmp_path / f"{number}{sparing}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gett.kernels
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.codegen.stage_copies import LOOPED, copies, stage_copies
@@ -32,11 +31,11 @@ from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case
 from tests.clusters import SHAPES, clustered
+from tests.cpu.host_cuda import includes, run_host
 from tests.cpu.test_cluster import read_at
 from tests.tails import CASES, kind, tailed
 
 FACTS = arch_facts("sm_90a")
-HEADER = (Path(gett.kernels.__path__[0]) / "sm90_tail.cuh").read_text()
 
 
 @cache
@@ -57,27 +56,38 @@ def sides(plan: GemmPlan, s: Schedule) -> list[tuple[int, BulkMove, Box, tuple[A
     return [(A, s.roles.a, s.box_m, plan.m), (B, s.roles.b, s.box_n, plan.n)]
 
 
-def tail_pieces(move: BulkMove, rows: int, kept: int, deep: int) -> list[int]:
-    """What `TileTail::at` of the header says: its own text, as Python."""
-    made = re.search(r"static GETT_DEVICE int at\(int i\) \{(.*?)\n  \}", HEADER, re.S)
-    assert made is not None
-    names = dict(kSpan=move.map.span, kE=2, kHeldK=kept, kBlockK=deep, kRows=rows)
-    major = move.major == "k"
-    lines = rows if major else -(-rows * 2 // move.map.span)
-    pieces = (deep - kept) * (2 if major else move.map.span) // 16
-    assert re.search(r"kLines = Tile::kMajorK \? kRows : \(kRows \* kE \+ kSpan - 1\) / kSpan;", HEADER)
-    assert re.search(r"kPieces = \(kBlockK - kHeldK\) \* \(Tile::kMajorK \? kE : kSpan\) / 16;", HEADER)
-    names |= {"kPieces": pieces, "major": major}
-    text = ["def at(i):"]
-    for statement in made.group(1).replace("\n", " ").split(";"):
-        line = re.sub(r"const(expr)? int ", "", statement.strip()).replace("//", "/").replace("/", "//")
-        line = line.replace("!Tile::kMajorK", "not major").replace("kPieces ? kPieces : 1", "max(kPieces, 1)")
-        line = re.sub(r"if \((.*?)\) return", r"if \1: return", line)
-        text += [f"    {part}" for part in re.split(r", (?=\w+ = )", line) if part]
-    space: dict[str, Any] = dict(names)
-    exec("\n".join(text), space)
-    at: Callable[[int], int] = space["at"]
-    return [at(i) for i in range(lines * pieces)]
+Residue = tuple[str, int, int, int, int]
+"""Major, span, rows, k that copies write, and k of the block."""
+
+
+PROGRAM = """
+template <int Span, bool MajorK> struct Tile {
+  static constexpr int kSpan = Span;
+  static constexpr bool kMajorK = MajorK;
+};
+template <class T> void show() {
+  for (int i = 0; i < T::kCount; ++i) printf("%d ", T::at(i));
+  puts("");
+}
+int main() {
+CALLS}
+"""
+
+
+def residue_chunks(tmp: Path, wanted: Sequence[Residue]) -> dict[Residue, list[int]]:
+    """Bytes of a tile at which `TileTail` zeros a chunk, by kind of tile: the kernel's own code, run on the host."""
+    calls = "".join(
+        f"  show<gett::TileTail<Tile<{span}, {int(major == 'k')}>, {rows}, {kept}, {deep}, 2>>();\n"
+        for major, span, rows, kept, deep in wanted
+    )
+    out = run_host(tmp, includes("loader/k_residue") + PROGRAM.replace("CALLS", calls)).decode()
+    lines = out.splitlines()
+    assert len(lines) == len(wanted)
+    return {kind: [int(x) for x in line.split()] for kind, line in zip(wanted, lines, strict=True)}
+
+
+def residue(move: BulkMove, box: Box, real: GemmPlan, deep: int) -> Residue:
+    return move.major, move.map.span, rows_of(move, box.size), held(move, len(real.k)), deep
 
 
 def rows_of(move: BulkMove, size: int) -> int:
@@ -114,46 +124,49 @@ def fill(image: Any, move: BulkMove, first: tuple[int, ...], tile_k: int) -> Non
 UNWRITTEN = -7
 
 
-def test_wgmma_reads_the_tile_and_zeros() -> None:
+def test_wgmma_reads_the_tile_and_zeros(tmp_path: Path) -> None:
     """Two fills of a stage, at different tiles, after the zeros: every k of the block is there, in both operands."""
     rng = np.random.default_rng(4)
     majors = set()
-    for case, plan, alone in found():
-        for shape in ((1, 1), *SHAPES):
-            schedule = clustered(alone, shape)
-            real, deep = realize(plan, schedule), schedule.block[2]
-            for tensor, move, box, modes in sides(real, schedule):
-                rows, kept = rows_of(move, box.size), held(move, len(real.k))
-                majors.add((move.major, kept < deep, bool(move.run), bool(move.repeats), move.map.span))
-                room = -(-rows // 64) * 64 * row_bytes(move, deep, 2)
-                image = np.full(room // 2, UNWRITTEN)
-                zeroed = tail_pieces(move, rows, kept, deep)
-                assert len(set(zeroed)) == len(zeroed)
+    clusters = [(case, plan, clustered(s, shape)) for case, plan, s in found() for shape in ((1, 1), *SHAPES)]
+    tiles = [(real, s, move, box) for _, plan, s in clusters for real in [realize(plan, s)]
+             for _, move, box, _ in sides(real, s)]  # fmt: skip
+    wanted = {residue(move, box, real, s.block[2]): None for real, s, move, box in tiles}
+    chunks = residue_chunks(tmp_path, list(wanted))
+    for case, plan, schedule in clusters:
+        real, deep = realize(plan, schedule), schedule.block[2]
+        for tensor, move, box, modes in sides(real, schedule):
+            rows, kept = rows_of(move, box.size), held(move, len(real.k))
+            majors.add((move.major, kept < deep, bool(move.run), bool(move.repeats), move.map.span))
+            room = -(-rows // 64) * 64 * row_bytes(move, deep, 2)
+            image = np.full(room // 2, UNWRITTEN)
+            zeroed = chunks[residue(move, box, real, deep)]
+            assert len(set(zeroed)) == len(zeroed)
+            for at in zeroed:
+                assert at % 16 == 0
+                image[at // 2 : at // 2 + 8] = -1
+            before = image.copy()
+            for _ in range(2):
+                tile, tile_k = int(rng.integers(box.tiles)), int(rng.integers(schedule.box_k.tiles))
+                batch = [int(rng.integers(s.extent)) for s in real.l]
+                origin = [*batch, *(box.coordinates(tile, 0) or ()), *(schedule.box_k.coordinates(tile_k, 0) or ())]
+                fill(image, move, move.map.coordinates(origin), tile_k)
+                # The copies leave the zeros alone.
                 for at in zeroed:
-                    assert at % 16 == 0
-                    image[at // 2 : at // 2 + 8] = -1
-                before = image.copy()
-                for _ in range(2):
-                    tile, tile_k = int(rng.integers(box.tiles)), int(rng.integers(schedule.box_k.tiles))
-                    batch = [int(rng.integers(s.extent)) for s in real.l]
-                    origin = [*batch, *(box.coordinates(tile, 0) or ()), *(schedule.box_k.coordinates(tile_k, 0) or ())]
-                    fill(image, move, move.map.coordinates(origin), tile_k)
-                    # The copies leave the zeros alone.
-                    for at in zeroed:
-                        assert (image[at // 2 : at // 2 + 8] == -1).all()
-                    assert (before[image == UNWRITTEN] == UNWRITTEN).all()
-                    strides = [s.strides[tensor] for s in (*real.l, *modes, *real.k)]
-                    for row in {0, box.size - 1, *map(int, rng.integers(box.size, size=24))}:
-                        at_row = box.coordinates(tile, row)
-                        got = image[[read_at(move, rows, deep, row, k) // 2 for k in range(deep)]]
-                        for k in range(deep) if at_row is not None else ():
-                            at_k = schedule.box_k.coordinates(tile_k, k)
-                            if at_k is None:
-                                assert k >= schedule.box_k.size
-                                assert got[k] == -1, (case.name, move, row, k)
-                                continue
-                            at = (*batch, *at_row, *at_k)
-                            assert got[k] == sum(x * s for x, s in zip(at, strides, strict=True)), (case.name, move, k)
+                    assert (image[at // 2 : at // 2 + 8] == -1).all()
+                assert (before[image == UNWRITTEN] == UNWRITTEN).all()
+                strides = [s.strides[tensor] for s in (*real.l, *modes, *real.k)]
+                for row in {0, box.size - 1, *map(int, rng.integers(box.size, size=24))}:
+                    at_row = box.coordinates(tile, row)
+                    got = image[[read_at(move, rows, deep, row, k) // 2 for k in range(deep)]]
+                    for k in range(deep) if at_row is not None else ():
+                        at_k = schedule.box_k.coordinates(tile_k, k)
+                        if at_k is None:
+                            assert k >= schedule.box_k.size
+                            assert got[k] == -1, (case.name, move, row, k)
+                            continue
+                        at = (*batch, *at_row, *at_k)
+                        assert got[k] == sum(x * s for x, s in zip(at, strides, strict=True)), (case.name, move, k)
     spans = {(major, span) for major, tail, _, _, span in majors if tail}
     assert spans >= {("k", 32), ("k", 64), ("k", 128), ("mn", 16), ("mn", 32), ("mn", 64), ("mn", 128)}
     assert {("mn", run, many) for major, tail, run, many, _ in majors if major == "mn" and tail} == {

@@ -6,20 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cpu.host_cuda import header, run_host
+from tests.cpu.host_cuda import includes, run_host
 
 PROGRAM = r"""
-#define __constant__
-struct Dim { int x; } blockIdx, gridDim;
-static void __syncthreads() {}
-namespace gett {
-inline int cluster_rank() { return 0; }
-inline void cluster_meet() {}
-inline void cluster_sync() {}
-inline void barrier_arrive_at(uint32, uint32) {}
-inline void barrier_arrive(uint32) {}
-}
-HEADERS
 using namespace gett;
 struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
 template <bool Lines, bool One, bool A> struct Traits {
@@ -56,17 +45,13 @@ SHAPES = ((1128, 3, 132), (9, 2, 132), (40, 6, 132), (30, 4, 131), (5, 4, 7), (7
 
 @pytest.mark.parametrize("mode", ["plain", "lines", "one"])
 def test_every_tile_is_one_blocks(tmp_path: Path, mode: str) -> None:
-    text = header("raster.cuh") + header("sm90_cluster.cuh")
-    for known in ("struct TileId { int m, n, l, slice; };", "struct Share { uint32 part, mask; };"):
-        assert known in text
-        text = text.replace(known, "")
     how = f"{int(mode == 'lines')}, {int(mode == 'one')}"
     calls = "".join(
         f"walk<Traits<{how}, false>>({tiles}, {lines}, {blocks});\n"
         f"walk<Traits<{how}, true>>({lines}, {tiles}, {blocks});\n"
         for tiles, lines, blocks in SHAPES
     )
-    out = run_host(tmp_path, PROGRAM.replace("HEADERS", text).replace("CALLS", calls)).decode()
+    out = run_host(tmp_path, includes("scheduler/persistent") + PROGRAM.replace("CALLS", calls)).decode()
     found = [[int(x) for x in line.split()] for line in out.splitlines()]
     assert len(found) == 2 * len(SHAPES)
     for (count, once, seen, most), (tiles, lines, blocks) in zip(

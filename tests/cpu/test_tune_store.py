@@ -64,7 +64,7 @@ def test_the_sources_are_those_of_kernels_and_schedules(monkeypatch):
     gett.tune.store.sources_digest.__wrapped__()
     names = {name.rpartition("/")[2] or name.rpartition("/")[0].rpartition("/")[2] for name in read[0]}
     for folder, pattern_ in (("gett/kernels", "*.cuh"), ("gett/schedule", "*.py"), ("gett/codegen", "*.py")):
-        assert {p.name for p in (ROOT / folder).glob(pattern_)} <= names
+        assert {p.name for p in (ROOT / folder).rglob(pattern_)} <= names
     assert {p.name for p in (ROOT / "layouts").glob("*.py")} | {"compile.py", "codec.py"} <= names
     assert all(read[0][name] or name.endswith("__init__.py") for name in read[0])
 

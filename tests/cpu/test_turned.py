@@ -27,7 +27,7 @@ from layouts.modes import Strided
 from layouts.swizzle import swizzle_address
 from tests import odd
 from tests.cases import DENSE, Case
-from tests.cpu.host_cuda import chunk_header, header, run_host
+from tests.cpu.host_cuda import generated, includes, run_host
 
 TILES = 0x40000
 CASES = (
@@ -125,9 +125,8 @@ def test_k_tiles_lie_as_wgmma_reads_them(case: Case, tmp_path: Path) -> None:
         assert s.roles is not None
         real = realize(plan, s)
         kernel = render_kernel(plan, s)
-        text = kernel.source.text
-        inside = text[text.index("struct Params {") : text.index("struct Wgmma {")]
-        body = "\n".join([chunk_header(), header("sm90_pieces.cuh"), header("sm90_turn.cuh"), inside, PROGRAM])
+        headers = includes("core/index", "loader/gather_transpose", "ptx/tma", "scheduler/persistent")
+        body = headers + generated(kernel) + PROGRAM
         sizes = {t: 1 + sum(x.strides[t] * (x.extent - 1) for g in groups(real) for x in g) // 2 for t in (A, B)}
         data = {t: rng.integers(1, 1 << 16, sizes[t], dtype=np.uint16) for t in (A, B)}
         last = (s.box_m.tiles - 1, s.box_n.tiles - 1, real.extent_l - 1)

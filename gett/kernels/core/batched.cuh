@@ -1,0 +1,72 @@
+// Several batches in one block: where a tensor's neighbours belong to different batches, a block that makes but one of
+// them would use two bytes of every sector.
+//
+// Rows of A and of D are then batch * kBlockM + m, rows of B batch * kBlockN + n, and loaders, offsets and stores see
+// one tall tile; only the product knows that each batch multiplies its own part. Owns these views of Index and Traits.
+#pragma once
+#include "gett/core/types.cuh"
+
+namespace gett {
+
+// Tiles as the loaders see them.
+template <class Base> struct TallTile : Base {
+  static constexpr int kBlockM = Base::kBlockM * Base::kBatch, kBlockN = Base::kBlockN * Base::kBatch;
+};
+// The tile of D: batches one above the other.
+template <class Base> struct TallResult : Base {
+  static constexpr int kBlockM = Base::kBlockM * Base::kBatch;
+};
+
+template <class Traits, class Index, bool kMany> struct Batched : Index {
+  typedef typename Traits::Params Params;
+  typedef typename Index::LTile LTile;
+  typedef typename Index::MTile MTile;
+  typedef typename Index::NTile NTile;
+  using Index::n_ok;
+  struct Rows { LTile l; MTile m; long long a, d, c; };
+  struct Columns { LTile l; NTile n; long long b; };
+  static GETT_DEVICE Rows rows(const LTile& l, const MTile& m) {
+    Rows t{l, m, l.a + m.a, l.d + m.d, 0};
+    if constexpr (Traits::kHasC) t.c = l.c + m.c;
+    return t;
+  }
+  static GETT_DEVICE Columns columns(const LTile& l, const NTile& n) { return {l, n, l.b + n.b}; }
+
+  static GETT_DEVICE bool m_ok(const Params& p, const Rows& t, int r) {
+    return Index::l_ok(p, t.l, r / Traits::kBlockM) && Index::m_ok(p, t.m, r % Traits::kBlockM);
+  }
+  static GETT_DEVICE long long m_a(const Params& p, const Rows& t, int r) {
+    return Index::l_a(p, t.l, r / Traits::kBlockM) + Index::m_a(p, t.m, r % Traits::kBlockM);
+  }
+  static GETT_DEVICE long long m_d(const Params& p, const Rows& t, int r) {
+    return Index::l_d(p, t.l, r / Traits::kBlockM) + Index::m_d(p, t.m, r % Traits::kBlockM);
+  }
+  static GETT_DEVICE long long m_c(const Params& p, const Rows& t, int r) {
+    return Index::l_c(p, t.l, r / Traits::kBlockM) + Index::m_c(p, t.m, r % Traits::kBlockM);
+  }
+  static GETT_DEVICE bool n_ok(const Params& p, const Columns& t, int r) {
+    return Index::l_ok(p, t.l, r / Traits::kBlockN) && Index::n_ok(p, t.n, r % Traits::kBlockN);
+  }
+  static GETT_DEVICE long long n_b(const Params& p, const Columns& t, int r) {
+    return Index::l_b(p, t.l, r / Traits::kBlockN) + Index::n_b(p, t.n, r % Traits::kBlockN);
+  }
+};
+
+// One batch a block: its offsets join those of the tiles.
+template <class Traits, class Index> struct Batched<Traits, Index, false> : Index {
+  typedef typename Index::LTile LTile;
+  typedef typename Index::MTile Rows;
+  typedef typename Index::NTile Columns;
+  static GETT_DEVICE Rows rows(const LTile& l, Rows t) {
+    t.a += l.a;
+    t.d += l.d;
+    if constexpr (Traits::kHasC) t.c += l.c;
+    return t;
+  }
+  static GETT_DEVICE Columns columns(const LTile& l, Columns t) {
+    t.b += l.b;
+    return t;
+  }
+};
+
+}  // namespace gett

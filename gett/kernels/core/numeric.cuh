@@ -1,0 +1,91 @@
+// Conversion between element types, and arithmetic in the accumulator's type.
+#pragma once
+#include "gett/ptx/convert.cuh"
+
+namespace gett {
+
+// convert<To>(from): every pair that an epilogue or a load may need.
+template <class To, class From> struct Convert {
+  static GETT_DEVICE To apply(From x) { return static_cast<To>(x); }
+};
+template <class T> struct Convert<T, T> { static GETT_DEVICE T apply(T x) { return x; } };
+template <class To> struct Convert<To, half_t> {
+  static GETT_DEVICE To apply(half_t x) { return Convert<To, float>::apply(to_float(x)); }
+};
+template <class To> struct Convert<To, bhalf_t> {
+  static GETT_DEVICE To apply(bhalf_t x) { return Convert<To, float>::apply(to_float(x)); }
+};
+template <> struct Convert<half_t, half_t> { static GETT_DEVICE half_t apply(half_t x) { return x; } };
+template <> struct Convert<bhalf_t, bhalf_t> { static GETT_DEVICE bhalf_t apply(bhalf_t x) { return x; } };
+template <> struct Convert<half_t, double> {
+  static GETT_DEVICE half_t apply(double x) { half_t y; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x)); return y; }
+};
+template <class From> struct Convert<half_t, From> {
+  static GETT_DEVICE half_t apply(From x) {
+    half_t y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(static_cast<float>(x))); return y;
+  }
+};
+template <class From> struct Convert<bhalf_t, From> {
+  static GETT_DEVICE bhalf_t apply(From x) {
+    bhalf_t y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(static_cast<float>(x))); return y;
+  }
+};
+template <class To> struct Convert<To, bool_t> {
+  static GETT_DEVICE To apply(bool_t x) { return Convert<To, int>::apply(x.bits ? 1 : 0); }
+};
+template <> struct Convert<bool_t, bool_t> { static GETT_DEVICE bool_t apply(bool_t x) { return x; } };
+template <class From> struct Convert<bool_t, From> {
+  static GETT_DEVICE bool_t apply(From x) { return bool_t{uint8(x != From(0))}; }
+};
+template <class R, class From> struct Convert<complex_t<R>, From> {
+  static GETT_DEVICE complex_t<R> apply(From x) { return {Convert<R, From>::apply(x), R(0)}; }
+};
+template <class R, class S> struct Convert<complex_t<R>, complex_t<S>> {
+  static GETT_DEVICE complex_t<R> apply(complex_t<S> x) { return {R(x.re), R(x.im)}; }
+};
+template <class R> struct Convert<complex_t<R>, complex_t<R>> {
+  static GETT_DEVICE complex_t<R> apply(complex_t<R> x) { return x; }
+};
+template <class R> struct Convert<complex_t<R>, half_t> {
+  static GETT_DEVICE complex_t<R> apply(half_t x) { return {R(to_float(x)), R(0)}; }
+};
+template <class R> struct Convert<complex_t<R>, bhalf_t> {
+  static GETT_DEVICE complex_t<R> apply(bhalf_t x) { return {R(to_float(x)), R(0)}; }
+};
+template <class R> struct Convert<complex_t<R>, bool_t> {
+  static GETT_DEVICE complex_t<R> apply(bool_t x) { return {R(x.bits ? 1 : 0), R(0)}; }
+};
+template <class To, class From> GETT_DEVICE To convert(From x) { return Convert<To, From>::apply(x); }
+
+// ---- arithmetic in the accumulator's type ----
+template <class T> GETT_DEVICE T zero() { return T(0); }
+template <> GETT_DEVICE complex64 zero<complex64>() { return {0.f, 0.f}; }
+template <> GETT_DEVICE complex128 zero<complex128>() { return {0., 0.}; }
+template <> GETT_DEVICE bool_t zero<bool_t>() { return bool_t{0}; }
+
+GETT_DEVICE void mul_add(float& c, float a, float b) { c = fmaf(a, b, c); }
+GETT_DEVICE void mul_add(double& c, double a, double b) { c = fma(a, b, c); }
+GETT_DEVICE void mul_add(int& c, int a, int b) { c = int(uint32(c) + uint32(a) * uint32(b)); }
+GETT_DEVICE void mul_add(uint32& c, uint32 a, uint32 b) { c += a * b; }
+GETT_DEVICE void mul_add(long long& c, long long a, long long b) { c = (long long)(uint64(c) + uint64(a) * uint64(b)); }
+GETT_DEVICE void mul_add(uint64& c, uint64 a, uint64 b) { c += a * b; }
+GETT_DEVICE void mul_add(bool_t& c, bool_t a, bool_t b) { c.bits |= uint8(a.bits && b.bits); }
+template <class R> GETT_DEVICE void mul_add(complex_t<R>& c, complex_t<R> a, complex_t<R> b) {
+  mul_add(c.re, a.re, b.re);
+  mul_add(c.im, a.re, b.im);
+  mul_add(c.re, -a.im, b.im);
+  mul_add(c.im, a.im, b.re);
+}
+template <class T> GETT_DEVICE T add(T a, T b) { return a + b; }
+template <class R> GETT_DEVICE complex_t<R> add(complex_t<R> a, complex_t<R> b) { return {a.re + b.re, a.im + b.im}; }
+GETT_DEVICE bool_t add(bool_t a, bool_t b) { return bool_t{uint8(a.bits | b.bits)}; }
+// alpha = 1 is not multiplied by: complex 1 times an infinity would make a NaN.
+template <class T> GETT_DEVICE bool is_one(T x) { return x == T(1); }
+template <class R> GETT_DEVICE bool is_one(complex_t<R> x) { return x.re == R(1) && x.im == R(0); }
+GETT_DEVICE bool is_one(bool_t x) { return x.bits == 1; }
+template <class T> GETT_DEVICE bool is_zero(T x) { return x == T(0); }
+template <class R> GETT_DEVICE bool is_zero(complex_t<R> x) { return x.re == R(0) && x.im == R(0); }
+GETT_DEVICE bool is_zero(bool_t x) { return x.bits == 0; }
+template <class T> GETT_DEVICE T multiply(T a, T b) { T c = zero<T>(); mul_add(c, a, b); return c; }
+
+}  // namespace gett

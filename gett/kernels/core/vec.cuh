@@ -1,0 +1,52 @@
+// Vectors of elements that move as one register group.
+#pragma once
+#include "gett/core/types.cuh"
+
+namespace gett {
+
+template <int Bytes> struct Raw;
+template <> struct Raw<1> { typedef uint8 type; };
+template <> struct Raw<2> { typedef uint16 type; };
+template <> struct Raw<4> { typedef uint32 type; };
+template <> struct Raw<8> { typedef uint2 type; };
+template <> struct Raw<16> { typedef uint4 type; };
+template <class T, int N> struct alignas(sizeof(T) * N) Vec {
+  T x[N];
+  static GETT_DEVICE Vec load(const void* p) {
+    typedef typename Raw<sizeof(T) * N>::type R;
+    union U { R r; Vec v; GETT_DEVICE U() {} } u;
+    u.r = *static_cast<const R*>(p);
+    return u.v;
+  }
+  GETT_DEVICE void store(void* p) const {
+    typedef typename Raw<sizeof(T) * N>::type R;
+    union U { R r; Vec v; GETT_DEVICE U() {} } u;
+    u.v = *this;
+    *static_cast<R*>(p) = u.r;
+  }
+};
+
+// Like Vec, but in whole words: single elements of two bytes would have a register each from k-tile to k-tile.
+template <class T, int N> struct Words {
+  static constexpr int kBits = 8 * int(sizeof(T)), kCount = N * kBits / 32;
+  static_assert(kBits < 32 && N * kBits % 32 == 0, "short elements that fill words");
+  struct Elements {
+    Vec<uint32, kCount> words;
+    GETT_DEVICE T operator[](int j) const {
+      union U { typename Raw<sizeof(T)>::type raw; T value; GETT_DEVICE U() {} } u;
+      u.raw = typename Raw<sizeof(T)>::type(words.x[j * kBits / 32] >> j * kBits % 32);
+      return u.value;
+    }
+  };
+  Elements x;
+  static GETT_DEVICE Words zeros() {
+    Words w;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) w.x.words.x[i] = 0;
+    return w;
+  }
+  static GETT_DEVICE Words load(const void* p) { return {{Vec<uint32, kCount>::load(p)}}; }
+  GETT_DEVICE void store(void* p) const { x.words.store(p); }
+};
+
+}  // namespace gett

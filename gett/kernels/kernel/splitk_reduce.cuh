@@ -1,0 +1,83 @@
+// Second kernel of split-K: adds the slices' partial tiles in a fixed order and stores the sums in D's order.
+//
+// Few outputs of many slices are bound by latency, not by bytes: kRows threads share a vector of outputs, each adding
+// every kRows-th slice with several loads under way, and their sums are added by halves in shared memory. Knows what
+// the main kernels leave in the workspace, nothing of how they made it.
+#pragma once
+#include "gett/epilogue/vector.cuh"
+#include "gett/ptx/warpgroup.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, int kThreads, int kRows>
+GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
+  typedef typename Traits::Acc Acc;
+  constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV, kColumns = kThreads / kRows;
+  // Elements of one load: neighbours in D are neighbours in the workspace only where D runs along N.
+  constexpr int kMost = 16 / int(sizeof(Acc)) > 0 ? 16 / int(sizeof(Acc)) : 1;
+  constexpr int kW = Traits::kStepN != 1 ? 1 : kV < kMost ? kV : kMost;
+  constexpr int kUnroll = kV >= 8 ? 4 : 8;
+  __shared__ Acc parts[kRows > 1 ? kRows : 1][kV][kRows > 1 ? kColumns : 1];
+
+  const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
+  const int tiles = p.tiles_m * p.tiles_n;
+  const int l = int(blockIdx.x) / tiles, tile = int(blockIdx.x) - l * tiles, tm = tile / p.tiles_n, tn = tile - tm * p.tiles_n;
+  const auto lt = Index::l_tile(p, l);
+  const auto mt = Index::m_tile(p, tm);
+  const auto nt = Index::n_tile(p, tn);
+  const int i = int(blockIdx.y) * kColumns + column;
+  const auto at = Index::d_unpack(p, (i < kCount ? i : 0) * kV);
+  const bool ok = i < kCount && Index::m_ok(p, mt, at.m) && Index::n_ok(p, nt, at.n);
+
+  wait_for_previous();
+
+  Acc x[kV];
+#pragma unroll
+  for (int j = 0; j < kV; ++j) x[j] = zero<Acc>();
+  if (ok) {
+    const long long size = Traits::kBlockM * Traits::kBlockN, stride = tiles * size;
+    const Acc* const from = p.workspace + ((long long)l * p.split_k * tiles + tile) * size + at.m * Traits::kBlockN + at.n;
+#pragma unroll kUnroll
+    for (int s = row; s < p.split_k; s += kRows) {
+      const Acc* const slice = from + s * stride;
+#pragma unroll
+      for (int j = 0; j < kV; j += kW) {
+        const auto v = Vec<Acc, kW>::load(slice + j * (Traits::kStepM * Traits::kBlockN + Traits::kStepN));
+#pragma unroll
+        for (int q = 0; q < kW; ++q) x[j + q] = add(x[j + q], v.x[q]);
+      }
+    }
+  }
+  if constexpr (kRows > 1) {
+#pragma unroll
+    for (int j = 0; j < kV; ++j) parts[row][j][column] = x[j];
+#pragma unroll 1
+    for (int half = kRows / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (row < half) {
+#pragma unroll
+        for (int j = 0; j < kV; ++j) {
+          x[j] = add(x[j], parts[row + half][j][column]);
+          parts[row][j][column] = x[j];
+        }
+      }
+    }
+  }
+  if (row != 0 || !ok) return;
+  Vec<typename Traits::ElementD, kV> out;
+#pragma unroll
+  for (int j = 0; j < kV; ++j) {
+    Acc sum = scaled<Traits>(p, x[j]);
+    if constexpr (Traits::kHasC) {  // beta = 0: C may hold anything and is not read
+      if (!is_zero(p.beta)) {
+        const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
+        const long long here = lt.c + mt.c + nt.c + Index::m_c(p, mt, m) + Index::n_c(p, nt, n);
+        sum = add(sum, multiply(p.beta, convert<Acc>(p.c[here])));
+      }
+    }
+    out.x[j] = convert<typename Traits::ElementD>(sum);
+  }
+  out.store(p.d + lt.d + mt.d + nt.d + Index::m_d(p, mt, at.m) + Index::n_d(p, nt, at.n));
+}
+
+}  // namespace gett

@@ -1,0 +1,127 @@
+// Permutations, diagonals, broadcasts, Hadamard and outer products: each element of D is one product.
+//
+// A block makes one tile and writes it in D's order. An operand whose own order is another one is read in that order
+// first, whole lines at a time, and turned in shared memory.
+#pragma once
+#include "gett/epilogue/linear_combination.cuh"
+#include "gett/loader/stream.cuh"
+
+namespace gett {
+
+template <class Traits, class Index> struct StreamMap {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  typedef typename Traits::ElementC ElementC;
+  typedef RoleA<Traits, Index> A;
+  typedef RoleB<Traits, Index> B;
+  typedef RoleC<Traits, Index> C;
+  static constexpr int kV = Traits::kVec, kThreads = Traits::kThreads, kUnroll = Traits::kUnroll;
+
+  template <class Role> struct Image {
+    static constexpr int kBytes =
+        Role::Way::kStaged ? (Traits::kBox * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
+  };
+
+  // Reads one operand's tile in its own order and leaves it in shared memory in D's.
+  template <class Role, class Tile> static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
+    if constexpr (Role::Way::kStaged) {
+      typedef typename Role::Element Element;
+      typedef typename Role::Way Way;
+      constexpr int kW = Way::kWidth, kTotal = Traits::kBox / kW, kPer = (kTotal + kThreads - 1) / kThreads;
+      constexpr int kAtOnce = kPer < 4 ? kPer : 4;
+      const Element* const from = Role::base(p) + Role::origin(t);
+#pragma unroll 1
+      for (int first = thread; first < kTotal; first += kAtOnce * kThreads) {
+        Vec<Element, kW> held[kAtOnce];
+        int local[kAtOnce];
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) {
+          const int v = first + u * kThreads;
+          local[u] = Role::walk(p, v * kW);
+          const bool ok = (kTotal % (kAtOnce * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local[u]);
+          if (ok) held[u] = Vec<Element, kW>::load(from + Role::at_o(p, t, local[u]));
+          if (!ok) local[u] = -1;
+        }
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) {
+          if (local[u] < 0) continue;
+#pragma unroll
+          for (int j = 0; j < kW; ++j) {
+            int to;
+            if constexpr (Way::kStep > 0) {
+              to = local[u] + j * Way::kStep;
+            } else {
+              to = Role::walk(p, (first + u * kThreads) * kW + j);
+            }
+            *reinterpret_cast<Element*>(image + image_at<Way>(to * int(sizeof(Element)))) = held[u].x[j];
+          }
+        }
+      }
+    }
+  }
+
+  // kV elements in D's order, from shared memory or from the operand itself.
+  template <class Role, class Tile>
+  static GETT_DEVICE void fetch(const Params& p, const Tile& t, const char* image, int local, Vec<typename Role::Element, kV>& x) {
+    typedef typename Role::Element Element;
+    if constexpr (Role::Way::kStaged) {
+      x = Vec<Element, kV>::load(image + image_at<typename Role::Way>(local * int(sizeof(Element))));
+    } else {
+      read<Role, kV>(p, Role::base(p) + Role::origin(t) + Role::at_o(p, t, local), x);
+    }
+  }
+
+  static GETT_DEVICE void run(const Params& p) {
+    extern __shared__ __align__(128) char smem[];
+    const int thread = threadIdx.x;
+    const auto t = Index::o_tile(p, blockIdx.x);
+    char* const image_a = smem;
+    char* const image_b = image_a + Image<A>::kBytes;
+    char* const image_c = image_b + Image<B>::kBytes;
+    bool with_c = false;
+    if constexpr (Traits::kHasC) with_c = !is_zero(p.beta);  // beta = 0: C may hold anything and is not read
+    stage<A>(p, t, image_a, thread);
+    if constexpr (Traits::kHasB) stage<B>(p, t, image_b, thread);
+    if constexpr (Traits::kHasC) {
+      if (with_c) stage<C>(p, t, image_c, thread);
+    }
+    if constexpr (Image<A>::kBytes + Image<B>::kBytes + Image<C>::kBytes > 0) __syncthreads();
+
+    constexpr int kTotal = Traits::kBox / kV;
+#pragma unroll 1
+    for (int first = thread; first < kTotal; first += kUnroll * kThreads) {
+      Vec<typename Traits::Element, kV> a[kUnroll], b[Traits::kHasB ? kUnroll : 1];
+      Vec<ElementC, kV> c[Traits::kHasC ? kUnroll : 1];
+      bool ok[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int v = first + u * kThreads, local = v * kV;
+        ok[u] = (kTotal % (kUnroll * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local);
+        if (!ok[u]) continue;
+        fetch<A>(p, t, image_a, local, a[u]);
+        if constexpr (Traits::kHasB) fetch<B>(p, t, image_b, local, b[u]);
+        if constexpr (Traits::kHasC) {
+          if (with_c) fetch<C>(p, t, image_c, local, c[u]);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (!ok[u]) continue;
+        Vec<typename Traits::ElementD, kV> out;
+#pragma unroll
+        for (int j = 0; j < kV; ++j) {
+          Acc x = convert<Acc>(a[u].x[j]);
+          if constexpr (Traits::kHasB) x = multiply(x, convert<Acc>(b[u].x[j]));
+          x = scaled<Traits>(p, x);
+          if constexpr (Traits::kHasC) {
+            if (with_c) x = add(x, multiply(p.beta, convert<Acc>(c[u].x[j])));
+          }
+          out.x[j] = convert<typename Traits::ElementD>(x);
+        }
+        out.store(p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV));
+      }
+    }
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,101 @@
+// From global to shared memory by cp.async: one operand's tile for one k-tile, through any layout.
+//
+// Traits::A and Traits::B describe the way: kVec elements an access along kVecK's group (K or the free one), which runs
+// along a shared-memory row. What such copies cannot take goes through registers (walk.cuh).
+#pragma once
+#include "gett/core/index.cuh"
+#include "gett/core/swizzle.cuh"
+#include "gett/ptx/cp_async.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, bool kIsA> struct Loader {
+  typedef typename Traits::Element Element;
+  typedef typename Traits::Params Params;
+  static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
+  static constexpr int kBlockK = Traits::kBlockK;
+  typedef typename Traits::template Way<kIsA> Way;
+  static constexpr int kVec = Way::kVec;
+  static constexpr int kAlong = (Way::kVecK ? kBlockK : kBlockMN) / kVec;
+  static constexpr int kAcross = Way::kVecK ? kBlockMN : kBlockK;
+  static constexpr int kTotal = kAlong * kAcross;
+  static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
+  static constexpr bool kEven = kTotal % Traits::kThreads == 0;
+  static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
+  // Where nothing changes from k-tile to k-tile, padding is not copied: along K it is zeroed once, and in the free
+  // group it ends in rows of the result that nobody stores.
+  static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
+  static constexpr bool kHoles = kFixed && Way::kHoles;
+  static_assert(kPer <= 32, "too many accesses a thread");
+
+  const Element* base_;
+  typename Traits::Offset offset_[kPer];  // bytes; in 32 bits where the operand's span allows
+  uint32 valid_;
+
+  // Lanes follow the unit-stride mode first, so that a warp's accesses join into long runs.
+  static GETT_DEVICE int mn_of(int v) { return Way::kVecK ? v / kAlong : v % kAlong * kVec; }
+  static GETT_DEVICE int k_of(int v) { return Way::kVecK ? v % kAlong * kVec : v / kAlong; }
+
+  template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
+    base_ = base;
+    valid_ = 0;
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      const int v = thread + i * Traits::kThreads;
+      const int mn = mn_of(v), k = k_of(v);
+      bool ok = kEven || v < kTotal;
+      long long at = 0;
+      if constexpr (kIsA) {
+        ok = ok && Index::m_ok(p, tile, mn);
+        at = Index::m_a(p, tile, mn);
+        if constexpr (!Traits::kKTable) at += Index::k_a(p, k);
+      } else {
+        ok = ok && Index::n_ok(p, tile, mn);
+        at = Index::n_b(p, tile, mn);
+        if constexpr (!Traits::kKTable) at += Index::k_b(p, k);
+      }
+      if constexpr (!Traits::kKTable) ok = ok && Index::k_ok(p, k);
+      offset_[i] = typename Traits::Offset(ok ? at * int(sizeof(Element)) : 0);
+      valid_ |= uint32(ok) << i;
+    }
+  }
+
+  static GETT_DEVICE uint32 smem_at(int mn, int k) {
+    const int row = Way::kMajorK ? mn : k, column = Way::kMajorK ? k : mn;
+    return Way::Layout::address(row, column * int(sizeof(Element)));
+  }
+
+  // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
+  template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32 stage, int thread) {
+    const Element* base = base_;
+    if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
+    if constexpr (kSparing) {
+      thread = anew(thread);
+      valid_ = anew(valid_);
+    }
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      const int v = thread + i * Traits::kThreads;
+      if (!kEven && v >= kTotal) continue;
+      bool ok = (valid_ >> i) & 1;
+      const uint32 to = stage + smem_at(mn_of(v), k_of(v));
+      const char* from = reinterpret_cast<const char*>(base) + offset_[i];
+      if constexpr (kFixed) {
+        if (ok) copy_async<kVec * int(sizeof(Element))>(to, from);
+      } else {
+        const int k = k_of(v);
+        if constexpr (Traits::kKTable) {
+          const long long step = kIsA ? where[k].x : where[k].y;
+          ok = ok && step != kInvalid;
+          from += ok ? step * int(sizeof(Element)) : 0;
+        } else {
+          ok = ok && Index::k_coord(p, k) < where.rem;
+        }
+        copy_async<kVec * int(sizeof(Element))>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
+      }
+    }
+  }
+  GETT_DEVICE void put(const Params&, char*, int) const {}
+};
+
+}  // namespace gett

@@ -1,0 +1,215 @@
+// Pieces of a gathered operand (sm90_gather.cuh): where they are, their way into a warp's ring, and from there into
+// the tile. Knows one operand at a time.
+#pragma once
+#include "gett/ptx/cp_async.cuh"
+#include "gett/ptx/shared.cuh"
+#include "gett/scheduler/raster.cuh"
+
+namespace gett {
+
+// The pieces of one gathered operand that one warp brings in for a k-tile.
+template <class Traits, class Index, bool kIsA> struct Pieces {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Element Element;
+  typedef typename Traits::template Way<kIsA> Way;
+  static constexpr int kE = sizeof(Element), kRun = Way::kRun;
+  static constexpr int kWarps = 4 * Traits::kProducers;
+  static constexpr int kBox = kIsA ? Traits::kBoxM : Traits::kBoxN;
+  static constexpr int kLines = Way::kMajorK ? kBox : Traits::kBlockK;  // of the tile in shared memory
+  static constexpr int kInner = Way::kMajorK ? Traits::kBlockK : kBox;
+  // Crossed units: the pieces of kWide neighbouring k make a row of the tile (sm90_turn.cuh), eight always in one warp.
+  static constexpr int kWide = Way::kWide;
+  static constexpr int kSegments = kWide ? kWide : kInner / kRun, kPieces = kLines * kSegments;
+  static constexpr int kStep = kWide ? 8 : 1;
+  static constexpr int kPer = (kPieces + kStep * kWarps - 1) / (kStep * kWarps) * kStep;  // pieces of a warp
+  static constexpr int kOut = kRun * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
+  static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kOut + 31) / 32;
+  static constexpr int kWords = (kStores + 7) / 8;
+  // In the ring, chunks that are read at once lie side by side, and those written at once in different banks.
+  static constexpr int kGroups = (kPer / kStep) | 1;
+  static constexpr int kRingBytes = (kWide ? kGroups * kStep : kPer) * kIn * 16;  // of a warp and k-tile
+  static constexpr int kSlab = (kLines + 7) / 8 * 8 * Way::kSpan;
+  static_assert(kE == 2 && kRun % 8 == 0 && kInner % kRun == 0, "pieces are whole chunks of 16-bit elements");
+
+  int offset_[kLoads];              // elements from the tile's origin to the chunk
+  int top_;                         // the largest offset of a piece
+  uint32 skip_[kWords];  // by chunk stored: its piece's offset modulo 8, four bits each
+
+  static GETT_DEVICE const char* base(const Params& p) {
+    if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
+  }
+  static GETT_DEVICE const char* end(const Params& p) {
+    if constexpr (kIsA) return base(p) + (long long)p.reach_a * kE; else return base(p) + (long long)p.reach_b * kE;
+  }
+  template <class KTile> static GETT_DEVICE int room(const Params& p, const KTile& k, int local) {
+    if constexpr (kIsA) return Index::room_a(p, k, local); else return Index::room_b(p, k, local);
+  }
+  // Pieces of a row follow each other, so that a warp's copies touch as few lines as they can.
+  static GETT_DEVICE int row(int piece) { return uint32(piece) / kSegments; }
+  static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * (kWide ? 1 : kRun); }
+  static GETT_DEVICE int mn_of(int piece) { return Way::kMajorK ? row(piece) : inner(piece); }
+  static GETT_DEVICE int k_of(int piece) { return Way::kMajorK ? inner(piece) : row(piece); }
+  // Where chunk `chunk` of the warp's piece `q` is in the ring.
+  static GETT_DEVICE uint32 place(uint32 q, uint32 chunk) {
+    return (kWide ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
+  }
+
+  // The operand's side of the index: M and the offsets of A, or N and those of B.
+  static GETT_DEVICE auto mn_tile(const Params& p, const TileId& id) {
+    if constexpr (kIsA) return Index::m_tile(p, id.m); else return Index::n_tile(p, id.n);
+  }
+  template <class MnTile> static GETT_DEVICE bool mn_ok(const Params& p, const MnTile& t, int mn) {
+    if constexpr (kIsA) return Index::m_ok(p, t, mn); else return Index::n_ok(p, t, mn);
+  }
+  template <class MnTile> static GETT_DEVICE int offset(const Params& p, const MnTile& t, int mn, int piece) {
+    if constexpr (kIsA) return int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece)));
+    else return int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece)));
+  }
+  template <class Tile> static GETT_DEVICE long long origin(const Tile& t) {
+    if constexpr (kIsA) return t.a; else return t.b;
+  }
+
+  // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
+  //
+  // Padding reads the first piece's elements, which the tensor has in every tile: were it far away, a warp would take
+  // the careful way (`load`) for all k-tiles. They go into rows and columns that nobody stores, or are zeroed (`shift`).
+  static GETT_DEVICE long long tabulate(const Params& p, const TileId& id, int* table, int warp, int lane) {
+    const auto l = Index::l_tile(p, id.l);
+    __syncwarp();
+    const auto t = mn_tile(p, id);
+    const long long at = (origin(l) + origin(t)) * kE;
+#pragma unroll 1
+    for (int q = lane; q < kPer; q += 32) {
+      const int own = warp * kPer + q;
+      const bool exists = own < kPieces && mn_ok(p, t, mn_of(own)) && Index::k_ok(p, k_of(own));
+      const int piece = exists ? own : 0;
+      table[q] = offset(p, t, mn_of(piece), piece);
+    }
+    __syncwarp();
+    return at;
+  }
+
+  GETT_DEVICE void plan_loads(const int* table, int lane) {
+    int top = 0;
+#pragma unroll 1
+    for (int q = lane; q < kPer; q += 32) top = max(top, table[q]);
+    top_ = __reduce_max_sync(~0u, top);
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const uint32 at = lane + 32 * i;
+      offset_[i] = at < kPer * kIn ? table[at / kIn] + int(at % kIn) * 8 : 0;
+    }
+  }
+  // Copies the chunks of one k-tile; `from` is the origin of tile and k-tile. Past the tensor nothing is read.
+  GETT_DEVICE void load(const char* from, const char* end, uint32 ring, int lane) const {
+    if (from + (long long)(top_ + kIn * 8) * kE <= end) {
+      copy<false>(from, end, ring, lane);
+    } else {
+      copy<true>(from, end, ring, lane);
+    }
+  }
+  template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
+    if constexpr (kEnds || kSparing) asm volatile("" : "+r"(lane));
+    static_assert(kLoads <= 32, "a bit each");
+    uint32 cut = 0;  // copies of chunks in which the tensor ends
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const uint32 at = lane + 32 * i;
+      if (kPer * kIn % 32 && i == kLoads - 1 && at >= kPer * kIn) continue;
+      const char* chunk = reinterpret_cast<const char*>(uint64(from + (long long)offset_[i] * kE) & ~15ull);
+      const uint32 to = ring + place(at / kIn, at % kIn);
+      if constexpr (kEnds) cut |= uint32(copy_chunk(to, chunk, end)) << i; else copy_chunk(to, chunk);
+    }
+    if constexpr (kEnds) {
+#pragma unroll 1
+      for (; cut; cut &= cut - 1) {
+        const uint32 at = lane + 32 * (__ffs(cut) - 1);
+        copy_last(ring + place(at / kIn, at % kIn), end);
+      }
+    }
+  }
+
+  GETT_DEVICE void plan_stores(const int* table, int lane) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) skip_[i] = 0;
+#pragma unroll
+    for (int i = 0; i < kStores; ++i) {
+      const uint32 at = lane + 32 * i;
+      if (at < kPer * kOut) skip_[i / 8] |= uint32(table[at / kOut] & 7) << i % 8 * 4;
+    }
+  }
+  // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands are zeros.
+  template <class KTile>
+  GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
+                         int warp, int lane) const {
+    const uint32 skip = uint32(uint64(from)) / kE;
+    if (whole) {
+      shift<true>(p, k, skip, ring, tile, warp, lane);
+    } else {
+      shift<false>(p, k, skip, ring, tile, warp, lane);
+    }
+  }
+  template <bool kWhole, class KTile>
+  GETT_DEVICE void shift(const Params& p, const KTile& k, uint32 skip, uint32 ring, uint32 tile, int warp,
+                         int lane) const {
+    // Where registers are scarcer than clocks, places are worked out again for each k-tile.
+    if constexpr (!kWhole || Traits::kProducerRegs < 120) asm volatile("" : "+r"(lane));
+    if constexpr (kWhole) {
+      constexpr int kBatch = 2;  // chunks on their way through a lane's registers
+#pragma unroll
+      for (int first = 0; first < kStores; first += kBatch) {
+        Moving<kBatch> x;
+#pragma unroll
+        for (int j = 0; j < kBatch; ++j) {
+          const int i = first + j;
+          x.at[j] = lane + 32 * i;
+          x.ok[j] = i < kStores - 1 || (i < kStores && (kPer * kOut % 32 == 0 || x.at[j] < kPer * kOut));
+          x.skip[j] = i < kStores ? skip + (skip_[i / 8] >> i % 8 * 4) : 0;
+        }
+        move<true>(p, k, x, ring, tile, warp);
+      }
+    } else {
+      // The last k-tile of a sum: a loop is half the code.
+      uint32 rest[kWords];
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) rest[i] = skip_[i];
+#pragma unroll 1
+      for (int at = lane; at < kPer * kOut; at += 32) {
+        move<false>(p, k, Moving<1>{{at}, {true}, {skip + rest[0]}}, ring, tile, warp);
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) rest[i] = rest[i] >> 4 | (i + 1 < kWords ? rest[i + 1] << 28 : 0);
+      }
+    }
+  }
+  // Chunks on their way: which of the warp's, whether it has them, and half-words to skip.
+  template <int kBatch> struct Moving {
+    int at[kBatch];
+    bool ok[kBatch];
+    uint32 skip[kBatch];
+  };
+  template <bool kWhole, int kBatch, class KTile>
+  static GETT_DEVICE void move(const Params& p, const KTile& k, const Moving<kBatch>& which, uint32 ring, uint32 tile,
+                               int warp) {
+    Chunk x[kBatch], y[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const uint32 at = which.at[j], in = ring + (at / kOut * kIn + at % kOut) * 16;
+      if (!which.ok[j]) continue;
+      x[j] = load_chunk(in);
+      y[j] = load_chunk(in + 16);
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const uint32 at = which.at[j], chunk = at % kOut;
+      const int piece = warp * kPer + int(at / kOut);
+      if (!which.ok[j] || (kPer * kWarps != kPieces && piece >= kPieces)) continue;
+      Chunk c = shifted(x[j], y[j], which.skip[j] & 7);
+      if (!kWhole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
+      const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
+      const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
+      store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
+    }
+  }
+};
+
+}  // namespace gett

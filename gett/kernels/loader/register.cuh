@@ -1,0 +1,150 @@
+// From global to shared memory through registers: for operands whose elements lie too odd for asynchronous copies.
+//
+// A tile is read in the operand's own memory order, whatever the tile's order is, so that the lanes of a warp share
+// lines: Index::walk_a (walk_b) turns a position of that walk into (mn, k). Where each element goes in shared memory is
+// worked out once a block. Vectors wait in registers while the tensor cores work; then they are stored element by
+// element, which transposes whatever needs it.
+#pragma once
+#include "gett/core/index.cuh"
+#include "gett/core/swizzle.cuh"
+#include "gett/core/vec.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, bool kIsA> struct WalkLoader {
+  typedef typename Traits::Element Element;
+  typedef typename Traits::Params Params;
+  typedef typename Traits::template Way<kIsA> Way;
+  static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
+  static constexpr int kBlockK = Traits::kBlockK;
+  static constexpr int kVec = Way::kVec, kE = sizeof(Element);
+  static constexpr int kTotal = Way::kWalked / kVec;
+  static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
+  static constexpr bool kEven = kTotal % Traits::kThreads == 0;
+  static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
+  static constexpr bool kHoles = Way::kHoles;
+  static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;  // k of an access decides at each k-tile
+  // A vector whose elements stay neighbours in a row is stored as one; else each element has a place.
+  static constexpr int kApart = Way::kRow ? 1 : kVec, kPlaces = kSparing ? 1 : kPer * kApart;
+  static_assert(kPer <= 32, "too many accesses a thread");
+  static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
+
+  const Element* base_;
+  typename Traits::Offset offset_[kPer];  // bytes
+  uint32 valid_;
+  uint32 place_[(kPlaces + 1) / 2];           // element number within the stage, two to a register; not where sparing
+  uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];     // k, or its coordinate along K's ragged dimension
+  enum : bool { kWords = kSparing && kE < 4 && kVec * kE >= 4 };
+  template <bool W, int = 0> struct Pick { typedef Vec<Element, kVec> type; };
+  template <int I> struct Pick<true, I> { typedef Words<Element, kVec> type; };
+  typedef typename Pick<kWords>::type Held;
+  Held held_[kPer];
+
+  static GETT_DEVICE MN walk(const Params& p, int i) {
+    if constexpr (kIsA) return Index::walk_a(p, i);
+    else return Index::walk_b(p, i);
+  }
+  static GETT_DEVICE uint32 place_of(const MN& at) {
+    const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m;
+    return Way::Layout::address(row, column * kE) / kE;
+  }
+  // Of element `j` of this thread's access `i`.
+  GETT_DEVICE uint32 place(const Params& p, int i, int j, int thread) const {
+    if constexpr (kSparing) return place_of(walk(p, (thread + i * Traits::kThreads) * kVec + j));
+    const int q = i * kApart + j;
+    return q & 1 ? place_[q / 2] >> 16 : place_[q / 2] & 0xffff;
+  }
+  GETT_DEVICE int k_of(int i) const { return int(i & 1 ? k_[i / 2] >> 16 : k_[i / 2] & 0xffff); }
+
+  template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
+    base_ = base;
+    valid_ = 0;
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      if constexpr (kWords) {
+        held_[i] = Held::zeros();
+      } else {
+#pragma unroll
+        for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+      }
+      const int v = thread + i * Traits::kThreads;
+      const bool in = kEven || v < kTotal;
+#pragma unroll
+      for (int j = 0; j < kApart; ++j) {
+        const MN at = walk(p, (in ? v : 0) * kVec + j);
+        if constexpr (!kSparing) {
+          const int q = i * kApart + j;
+          const uint32 to = place_of(at);
+          place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
+        }
+        if (j) continue;
+        bool ok = in;
+        long long from = 0;
+        if constexpr (kIsA) {
+          ok = ok && Index::m_ok(p, tile, at.m);
+          from = Index::m_a(p, tile, at.m);
+          if constexpr (!Traits::kKTable) from += Index::k_a(p, at.n);
+        } else {
+          ok = ok && Index::n_ok(p, tile, at.m);
+          from = Index::n_b(p, tile, at.m);
+          if constexpr (!Traits::kKTable) from += Index::k_b(p, at.n);
+        }
+        if constexpr (kNeedK) {
+          uint32 k = uint32(at.n);
+          if constexpr (!Traits::kKTable) k = uint32(Index::k_coord(p, at.n));
+          k_[i / 2] = i & 1 ? k_[i / 2] | k << 16 : k;
+        }
+        offset_[i] = typename Traits::Offset(ok ? from * kE : 0);
+        valid_ |= uint32(ok) << i;
+      }
+    }
+  }
+
+  // Loads one k-tile into registers; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
+  template <class KTile> GETT_DEVICE void fetch(const Params& p, const KTile& where, uint32, int) {
+    const Element* base = base_;
+    if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
+    if constexpr (kSparing) {
+      valid_ = anew(valid_);
+#pragma unroll
+      for (int i = 0; kNeedK && i < (kPer + 1) / 2; ++i) k_[i] = anew(k_[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      bool ok = (valid_ >> i) & 1;
+      const char* from = reinterpret_cast<const char*>(base) + offset_[i];
+      if constexpr (Traits::kKTable) {
+        const long long step = kIsA ? where[k_of(i)].x : where[k_of(i)].y;
+        ok = ok && step != kInvalid;
+        from += ok ? step * kE : 0;
+      } else if constexpr (Traits::kKRagged) {
+        ok = ok && k_of(i) < where.rem;
+      }
+      if constexpr (kNeedK && kWords) {
+        held_[i] = Held::zeros();
+      } else if constexpr (kNeedK) {  // else what was zero stays so
+#pragma unroll
+        for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
+      }
+      if (ok) held_[i] = Held::load(from);
+    }
+  }
+
+  // Stores what `fetch` left in registers.
+  GETT_DEVICE void put(const Params& p, char* stage, int thread) const {
+    Element* const to = reinterpret_cast<Element*>(stage);
+#pragma unroll
+    for (int i = 0; i < kPer; ++i) {
+      if constexpr (kSparing) thread = anew(thread);  // places are found one access after the other
+      if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
+      if constexpr (Way::kRow) {
+        held_[i].store(to + place(p, i, 0, thread));
+      } else {
+#pragma unroll
+        for (int j = 0; j < kVec; ++j) to[place(p, i, j, thread)] = held_[i].x[j];
+      }
+    }
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,102 @@
+// Products on the ordinary cores, one fused multiply-add each: fp32 as IEEE asks, complex, integers, booleans, and
+// 16-bit floats in fp32. A warp is 4 x 8 threads, each with a kTm x kTn tile of accumulators.
+#pragma once
+#include "gett/core/numeric.cuh"
+#include "gett/core/vec.cuh"
+
+namespace gett {
+
+template <class Traits> struct SimtMma {
+  typedef typename Traits::Element Element;
+  typedef typename Traits::Acc Acc;
+  // Truth is kept as 0 or 1 in whole registers, where a product takes one instruction.
+  template <class T, int = 0> struct Pick { typedef T type; };
+  template <int I> struct Pick<bool_t, I> { typedef uint32 type; };
+  typedef typename Pick<Acc>::type Sum;
+  static constexpr int kE = sizeof(Element);
+  static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
+  static constexpr int kTm = kWarpM / 4, kTn = kWarpN / 8;
+  static_assert(kWarpM % 4 == 0 && kWarpN % 8 == 0, "a warp's tile is made of 4 x 8 threads");
+  typedef typename Traits::template Way<true> WayA;
+  typedef typename Traits::template Way<false> WayB;
+
+  // Elements read from shared memory at once: along the free group, or along K (8 bytes, to spare registers).
+  static GETT_DEVICE constexpr int fit(int n, int limit) { return n % limit == 0 ? limit : (limit > 1 ? fit(n, limit / 2) : 1); }
+  static constexpr int kWide = kE >= 16 ? 1 : 16 / kE;
+  static constexpr int kVm = WayA::kMajorK ? 1 : fit(kTm, kWide), kVn = WayB::kMajorK ? 1 : fit(kTn, kWide);
+  static constexpr int kKv = fit(Traits::kBlockK, kE >= 8 ? 1 : 8 / kE);
+
+  Sum acc_[kTm][kTn];
+  int m0_, n0_, tm_, tn_;
+
+  GETT_DEVICE void init(int warp, int lane) {
+    m0_ = warp % Traits::kWarpsM * kWarpM;
+    n0_ = warp / Traits::kWarpsM * kWarpN;
+    tm_ = lane >> 3;
+    tn_ = lane & 7;
+#pragma unroll
+    for (int i = 0; i < kTm; ++i)
+#pragma unroll
+      for (int j = 0; j < kTn; ++j) acc_[i][j] = zero<Sum>();
+  }
+
+  // Rows of one thread: whole vectors along the free group, or rows that neighbour those of the other threads.
+  GETT_DEVICE int m_of(int i) const { return m0_ + (i / kVm) * (4 * kVm) + tm_ * kVm + i % kVm; }
+  GETT_DEVICE int n_of(int j) const { return n0_ + (j / kVn) * (8 * kVn) + tn_ * kVn + j % kVn; }
+
+  static GETT_DEVICE void add_product(uint32& c, uint32 a, uint32 b, bool_t) { c |= a & b; }
+  template <class E> static GETT_DEVICE void add_product(Sum& c, Sum a, Sum b, E) { mul_add(c, a, b); }
+  // In assembly, or the compiler would see truth and move it through predicates, which costs registers until they spill.
+  static GETT_DEVICE uint32 factor(bool_t x) {
+    uint32 y; asm("min.u32 %0, %1, 1;" : "=r"(y) : "r"(uint32(x.bits))); return y;
+  }
+  template <class E> static GETT_DEVICE Sum factor(E x) { return convert<Acc>(x); }
+  static GETT_DEVICE bool_t result(uint32 x, bool_t) { return bool_t{uint8(x)}; }
+  template <class E> static GETT_DEVICE Acc result(Sum x, E) { return x; }
+
+  GETT_DEVICE void multiply(const char* a, const char* b) {
+#pragma unroll (kE < 4 ? 1 : 4)
+    for (int k = 0; k < Traits::kBlockK; k += kKv) {
+      Sum fa[kTm][kKv], fb[kTn][kKv];
+      load<WayA, kTm, kVm>(fa, a, k, [&](int i) { return m_of(i); });
+      load<WayB, kTn, kVn>(fb, b, k, [&](int j) { return n_of(j); });
+#pragma unroll
+      for (int q = 0; q < kKv; ++q)
+#pragma unroll
+        for (int i = 0; i < kTm; ++i)
+#pragma unroll
+          for (int j = 0; j < kTn; ++j) add_product(acc_[i][j], fa[i][q], fb[j][q], Element{});
+    }
+  }
+
+  template <class Way, int kT, int kV, class At>
+  GETT_DEVICE void load(Sum (&f)[kT][kKv], const char* tile, int k, At&& at) {
+    if constexpr (Way::kMajorK) {
+#pragma unroll
+      for (int i = 0; i < kT; ++i) {
+        const auto v = Vec<Element, kKv>::load(tile + Way::Layout::address(at(i), k * kE));
+#pragma unroll
+        for (int q = 0; q < kKv; ++q) f[i][q] = factor(v.x[q]);
+      }
+    } else {
+#pragma unroll
+      for (int q = 0; q < kKv; ++q)
+#pragma unroll
+        for (int i = 0; i < kT; i += kV) {
+          const auto v = Vec<Element, kV>::load(tile + Way::Layout::address(k + q, at(i) * kE));
+#pragma unroll
+          for (int j = 0; j < kV; ++j) f[i + j][q] = factor(v.x[j]);
+        }
+    }
+  }
+
+  // Calls f(m, n, x) for every element of the thread.
+  template <class F> GETT_DEVICE void visit(F&& f) const {
+#pragma unroll
+    for (int i = 0; i < kTm; ++i)
+#pragma unroll
+      for (int j = 0; j < kTn; ++j) f(m_of(i), n_of(j), result(acc_[i][j], Element{}));
+  }
+};
+
+}  // namespace gett

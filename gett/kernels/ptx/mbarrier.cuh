@@ -1,0 +1,41 @@
+// mbarrier (PTX ISA, parallel synchronization).
+#pragma once
+#include "gett/core/types.cuh"
+
+namespace gett {
+
+GETT_DEVICE void barrier_init(uint32 bar, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+GETT_DEVICE void barrier_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+GETT_DEVICE void barrier_expect(uint32 bar, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+GETT_DEVICE void barrier_arrive(uint32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+// Returns once the phase of parity `phase` is complete.
+GETT_DEVICE void barrier_wait(uint32 bar, uint32 phase) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(bar), "r"(phase) : "memory");
+}
+
+// Arrives at the barrier that block `rank` of the cluster has at this block's `bar`. Orders no ordinary accesses of
+// this thread for the other block: a release at the cluster's scope would wait for all of the thread's memory traffic.
+GETT_DEVICE void barrier_arrive_at(uint32 bar, uint32 rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(bar), "r"(rank) : "memory");
+}
+
+}  // namespace gett

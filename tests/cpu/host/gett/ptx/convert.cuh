@@ -1,0 +1,13 @@
+// Replaces gett/ptx/convert.cuh on the host: declared, for code that is not run.
+#pragma once
+#include "gett/core/types.cuh"
+
+namespace gett {
+
+float to_float(half_t);
+float to_float(bhalf_t);
+uint32 round_tf32(uint32);
+uint32 pack_pair(float, float, half_t);
+uint32 pack_pair(float, float, bhalf_t);
+
+}  // namespace gett

@@ -1,0 +1,16 @@
+// Replaces gett/ptx/ldmatrix.cuh on the host: declared, for code that is not run.
+#pragma once
+#include "gett/core/types.cuh"
+
+namespace gett {
+
+void ldmatrix4(uint32 (&)[4], uint32);
+void ldmatrix4_trans(uint32 (&)[4], uint32);
+void ldmatrix2(uint32 (&)[2], uint32);
+void ldmatrix2_trans(uint32 (&)[2], uint32);
+void store_matrices(uint32, uint32, uint32, uint32, uint32);
+void store_matrices(uint32, uint32, uint32);
+void store_turned(uint32, uint32, uint32, uint32, uint32);
+void store_turned(uint32, uint32, uint32);
+
+}  // namespace gett
