@@ -1,7 +1,7 @@
 """Coordinates of tensor maps for a tile and a k-tile, and what every Hopper pipeline has of them in `Index`.
 
-Owns `place` of a staged tile of D, `store` and `load_c`, and `prefetch`; what the copies of a stage look like is the
-pipeline's.
+Owns `store_coords` of a staged tile of D, `store_tile` and `load_c`, and `prefetch_tensormaps`; what the copies of a
+stage look like is the pipeline's.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ class TilePlaces:
         for (mode, step), sign in zip((trade.row, trade.half), "-+", strict=True) if trade is not None else ():
             # The row begins where that of the first block's tile does; each block has a half of another dimension.
             fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
-        head = f"static GETT_DEVICE void store(const Params& p, const Place& t, gett::uint32 from{rank})"
-        functions = [_copies(head, "gett::store_box(&p.map_d, from + {start}, ", d, fields)]
+        head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{rank})"
+        functions = [_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
         if c is not None:
             known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once
             coords = _coordinates(c, at)
             fields = [known.get(x, f"c{i}") for i, x in enumerate(coords)]
             outputs += [(name, x) for name, x in zip(fields, coords, strict=True) if x not in known]
-            head = "static GETT_DEVICE void load_c(const Params& p, const Place& t, gett::uint32 to, gett::uint32 bar)"
-            functions.append(_copies(head, "gett::load_box(to + {start}, &p.map_c, bar, ", c, fields))
-        return [*self.fixed("place", outputs, "Place"), *functions]
+            inputs = "const Params& p, const StoreCoords& t, gett::uint32 to, gett::uint32 bar"
+            head = f"static GETT_DEVICE void load_c({inputs})"
+            functions.append(_copies(head, "gett::tma_load(to + {start}, &p.map_c, bar, ", c, fields))
+        return [*self.fixed("store_coords", outputs, "StoreCoords"), *functions]
 
 
 def _copies(head: str, call: str, made: TmaMap, fields: Sequence[str]) -> str:
@@ -92,8 +93,8 @@ def tile_places(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TilePl
 def prefetch(roles: WarpRoles) -> str:
     """The function that fetches the tensor maps themselves."""
     maps = (("a", roles.a), ("b", roles.b), ("d", roles.d), ("c", roles.c))
-    fetches = " ".join(f"gett::prefetch_map(&p.map_{name});" for name, held in maps if held is not None)
-    return f"  static GETT_DEVICE void prefetch(const Params& p) {{ {fetches} }}"
+    fetches = " ".join(f"gett::prefetch_tensormap(&p.map_{name});" for name, held in maps if held is not None)
+    return f"  static GETT_DEVICE void prefetch_tensormaps(const Params& p) {{ {fetches} }}"
 
 
 def _origins(body: list[Statement], box: Box, group: str, table: ParamTable) -> list[Expr]:

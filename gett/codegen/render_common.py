@@ -73,7 +73,7 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
             box = schedule.box_m if group == "m" else schedule.box_n
             step[group] = math.prod(d.box for d in box.dims[:i])
     bm, bn, bk = schedule.block
-    has_c = c.c is not None and (schedule.roles is None or schedule.roles.c is None)  # it is added from vectors
+    tma_c = schedule.roles is not None and schedule.roles.c is not None
     return f"""  typedef ::Params Params;
   typedef {cpp_type(c.dtype)} Element;
   typedef {cpp_type(dtype_c)} ElementC;
@@ -84,7 +84,13 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, i
   static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size * schedule.batches};
   static constexpr int kVecD = {schedule.vector_d};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
-  static constexpr bool kHasC = {cpp_bool(has_c)}, kSplit = {cpp_bool(schedule.split_k > 1)};"""
+  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None, tma_c)};
+  static constexpr bool kSplit = {cpp_bool(schedule.split_k > 1)};"""
+
+
+def source_c(added: bool, tma: bool = False) -> str:
+    """The enumerator of `SourceC` that says where C comes from."""
+    return "gett::kSourceNone" if not added else "gett::kSourceTma" if tma else "gett::kSourceVector"
 
 
 def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:

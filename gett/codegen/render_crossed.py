@@ -27,12 +27,12 @@ def render_crossed(plan: GemmPlan, schedule: Schedule) -> Kernel:
     assert roles.b is not None
     piece = roles.a.map.transaction_bytes
     traits = (
-        f"  static constexpr int kPieces = {roles.a.copies}, kPieceBytes = {piece};\n"
-        f"  static constexpr int kSlabBytes = {roles.b.map.transaction_bytes};\n"
-        f"  static constexpr bool kApart = {cpp_bool(roles.crossed.apart)};\n"
+        f"  static constexpr int kTmaCopiesA = {roles.a.copies}, kTmaCopyBytesA = {piece};\n"
+        f"  static constexpr int kTransactionBytesB = {roles.b.map.transaction_bytes};\n"
+        f"  static constexpr bool kPerWarpgroupA = {cpp_bool(roles.crossed.apart)};\n"
     )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.block[1], "k")
-    pipeline = Pipeline("wgmma_rs_gemm", "Crossed", _crossed_copies, wgmma, traits, True, REGISTERS)
+    pipeline = Pipeline("wgmma_rs_gemm", "WgmmaRSGemm", _crossed_copies, wgmma, traits, True, REGISTERS)
     return render_pipeline(plan, schedule, pipeline)
 
 
@@ -46,8 +46,8 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
     texts: list[str] = []
     for name, move, side in (("a", roles.a, "m"), ("b", roles.b, "n")):
         fixed, moving = ([(f"x{i}", x) for i, x in enumerate(found)] for found in places.coordinates(move.map, side))
-        texts += places.fixed(f"boxes_{name}", fixed, f"Boxes{name.upper()}")
-        texts += places.moving(f"k_boxes_{name}", moving, f"KBoxes{name.upper()}")
+        texts += places.fixed(f"tile_coords_{name}", fixed, f"TileCoords{name.upper()}")
+        texts += places.moving(f"k_coords_{name}", moving, f"KCoords{name.upper()}")
     start = [f"t.x{i} + k.x{i}" for i in range(roles.a.map.rank)]
     for dim, step, _ in roles.a.repeats:
         start[dim] += f" + piece * {step}"
@@ -55,15 +55,15 @@ def _crossed_copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table:
         half = roles.a.map.modes[len(plan.l) + len(plan.m) + crossed.unit_b]
         start[half.dim] += f" + rank * {half.weight * schedule.box_k.cut[crossed.unit_b] // roles.cluster[1]}"
     texts.append(
-        "  static GETT_DEVICE void load_a(const Params& p, const BoxesA& t, const KBoxesA& k, int rank, int piece, "
-        f"gett::uint32 to, gett::uint32 bar) {{\n    gett::load_box(to, &p.map_a, bar, {', '.join(start)});\n  }}"
+        "  static GETT_DEVICE void load_a(const Params& p, const TileCoordsA& t, const KCoordsA& k, int rank, int piece,\n"
+        f"      gett::uint32 to, gett::uint32 bar) {{\n    gett::tma_load(to, &p.map_a, bar, {', '.join(start)});\n  }}"
     )
     unit = roles.b.map.modes[len(plan.l) + len(plan.n) + crossed.unit_a]
     moved = [f"t.x{i} + k.x{i}" for i in range(roles.b.map.rank)]
     moved[unit.dim] += f" + s * {unit.weight}"
-    load = "load_box(to, &p.map_b, bar, " if roles.cluster[0] == 1 else "spread_box(to, &p.map_b, bar, 3, "
+    load = "tma_load(to, &p.map_b, bar, " if roles.cluster[0] == 1 else "tma_load_multicast(to, &p.map_b, bar, 3, "
     texts.append(
-        "  static GETT_DEVICE void load_b(const Params& p, const BoxesB& t, const KBoxesB& k, int s, gett::uint32 to, "
-        f"gett::uint32 bar) {{\n    gett::{load}{', '.join(moved)});\n  }}"
+        "  static GETT_DEVICE void load_b(const Params& p, const TileCoordsB& t, const KCoordsB& k, int s,\n"
+        f"      gett::uint32 to, gett::uint32 bar) {{\n    gett::{load}{', '.join(moved)});\n  }}"
     )
     return [*texts, *places.store(roles.d), prefetch(roles)]

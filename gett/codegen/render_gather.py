@@ -1,7 +1,7 @@
 """What the general door of the Hopper family needs beyond tensor maps: offsets along K and the traits of its pieces.
 
 Owns the K side of the index (`gett/kernels/loader/gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
-number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `room_a` says how many
+number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `valid_k_a` says how many
 elements of a piece come before. `k_ok` is false for what is beyond them in every k-tile, since a box is longer than its
 dimension: the address of that may be anywhere and is not to be used.
 """
@@ -44,7 +44,7 @@ def reach(plan: GemmPlan, tensor: int) -> int:
 def gather_index(
     plan: GemmPlan, schedule: Schedule, tensors: Sequence[Strides], table: ParamTable
 ) -> tuple[str, list[Function]]:
-    """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_ok`, `k_<tensor>` and `room_<tensor>`."""
+    """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_ok`, `k_<tensor>` and `valid_k_<tensor>`."""
     box = schedule.box_k
     strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
     extents = [table.divisor(e) for e in box.extents]
@@ -104,14 +104,16 @@ def _room(box: Box, tensor: Strides, left: Mapping[int, Expr]) -> Function:
         else:
             inside = inside.both(coordinates[i].less(remaining))
     value = room if inside == TRUE else Expr("mul", (inside, room))
-    return Function(f"room_{tensor.tensor}", ("local",), tuple(body), (("", value),), "int", extra=", const KTile& k")
+    return Function(
+        f"valid_k_{tensor.tensor}", ("local",), tuple(body), (("", value),), "int", extra=", const KTile& k"
+    )
 
 
 def gather_way(way: Gather) -> str:
     """Members of the struct that describes an operand's way."""
     return (
         f"{{ static constexpr bool kGather = true, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.span}, kRun = {way.run}, kWide = {way.wide}; }};"
+        f"static constexpr int kSwizzleBytes = {way.span}, kRunElements = {way.run}, kTransposeK = {way.wide}; }};"
     )
 
 

@@ -64,7 +64,7 @@ def render_sm90(plan: GemmPlan, schedule: Schedule) -> Kernel:
     roles = schedule.roles
     assert roles is not None
     wgmma = wgmma_struct(plan.contraction.dtype, schedule.block[1], roles.way("a").major, roles.way("b").major)
-    return render_pipeline(plan, schedule, Pipeline("warp_specialized_gemm", "Sm90", _copies, wgmma))
+    return render_pipeline(plan, schedule, Pipeline("warp_specialized_gemm", "WarpSpecializedGemm", _copies, wgmma))
 
 
 def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
@@ -96,7 +96,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     size = math.prod(roles.cluster)
     walks = cluster_tiles(schedule.box_m.tiles, schedule.box_n.tiles, roles.cluster) * plan.extent_l * schedule.split_k
     names = {**named_counts(plan, schedule), "tiles": walks}
-    names |= {f"reach_{name}": reach(plan, tensor) for name, tensor in found.items()}
+    names |= {f"cosize_{name}": reach(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
@@ -149,18 +149,17 @@ def _copies(plan: GemmPlan, schedule: Schedule, roles: WarpRoles, table: ParamTa
             kept += stage_copies(name, move)
         else:
             calls += stage_copies(name, move)
-    texts = [*places.fixed("boxes", outputs, "Boxes"), *places.moving("k_boxes", k_outputs, "KBoxes")]
-    head = "static GETT_DEVICE void load(const Params& p, const Boxes& t, int tile_k, "
+    texts = [*places.fixed("tile_coords", outputs, "TileCoords"), *places.moving("k_coords", k_outputs, "KCoords")]
+    head = "static GETT_DEVICE void load_stage(const Params& p, const TileCoords& t, int tile_k, "
     texts.append(
         f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
-        f"      const gett::Share& share_a, const gett::Share& share_b) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
-        + "\n".join(calls)
-        + "\n  }"
+        f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b) {{\n"
+        "    const KCoords k = k_coords(p, tile_k);\n" + "\n".join(calls) + "\n  }"
     )
     if kept:
         texts.append(
-            "  static GETT_DEVICE void load_kept(const Params& p, const Boxes& t, int tile_k, "
-            f"gett::uint32 {roles.resident},\n      gett::uint32 bar) {{\n    const KBoxes k = k_boxes(p, tile_k);\n"
+            "  static GETT_DEVICE void load_stationary(const Params& p, const TileCoords& t, int tile_k, "
+            f"gett::uint32 {roles.resident},\n      gett::uint32 bar) {{\n    const KCoords k = k_coords(p, tile_k);\n"
             + "\n".join(kept)
             + "\n  }"
         )
@@ -175,7 +174,7 @@ def _next_part(plan: GemmPlan, schedule: Schedule, roles: WarpRoles) -> str:
     last = max((d for d in schedule.box_m.dims if d.box > 1), key=schedule.box_m.dims.index)
     mode = roles.a.map.modes[len(plan.l) + last.modes[0]]
     step = mode.weight * (last.box // roles.parts)
-    return f"  static GETT_DEVICE void next_part(Boxes& t) {{ t.a{mode.dim} += {step}; }}"
+    return f"  static GETT_DEVICE void next_mma_tile(TileCoords& t) {{ t.a{mode.dim} += {step}; }}"
 
 
 def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:
@@ -187,7 +186,7 @@ def stage_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, in
             total = total + scaled(c % const(cut[2]), step) + scaled(c // const(cut[2]), cut[3])
         else:
             total = total + scaled(c, step)
-    return Function(f"stage_{group}", ("local",), tuple(body), (("", total),), "int")
+    return Function(f"staging_{group}", ("local",), tuple(body), (("", total),), "int")
 
 
 def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> str:
@@ -199,5 +198,5 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
     if not box.divides(i) or len(box.dims[i].modes) > 1:
         body = f"    const {group.upper()}Tile t = {group}_tile(p, tile_{group});\n"
         left = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), var(f"t.o{i}")))
-    head = "static GETT_DEVICE int d_left(const Params& p, int tile_m, int tile_n)"
+    head = "static GETT_DEVICE int d_remaining(const Params& p, int tile_m, int tile_n)"
     return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"

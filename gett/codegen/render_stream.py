@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gett.codegen.index import Expr, Function, ParamTable, const, var
 from gett.codegen.params import POINTERS, declare_params, pack_params, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
-from gett.codegen.render_common import cpp_bool, element_strides, entry
+from gett.codegen.render_common import cpp_bool, element_strides, entry, source_c
 from gett.codegen.tiles import GroupIndex, Strides, group_index
 from gett.codegen.types import accumulator, cpp_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
@@ -149,7 +149,7 @@ def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
             rest = var(f"r{j}")
         scale = digit.step * math.prod(d.box for d in box.dims[: digit.dim])
         total = total + (var(f"c{j}") if scale == 1 else var(f"c{j}") * const(scale))
-    return Function(f"walk_{name}", ("i",), tuple(body), (("", total),), "int")
+    return Function(f"tile_index_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
@@ -162,8 +162,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
         step = math.prod(d.box for d in box.dims[: lead.dim]) if w.staged and lead.size % w.width == 0 else 0
         return (
-            f"  struct Way{name} {{\n    static constexpr bool kStaged = {cpp_bool(w.staged)}, "
-            f"kSplat = {cpp_bool(w.splat)}, kShared = {cpp_bool(w.shared)};\n"
+            f"  struct LoaderTraits{name} {{\n    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
+            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
             f"    static constexpr int kWidth = {w.width}, kStep = {step}, "
             f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
         )
@@ -172,7 +172,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         "struct Traits {\n  typedef ::Params Params;\n"
         f"  typedef {cpp_type(c.dtype)} Element;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(accumulator(c.dtype))} Acc;\n"
-        f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)}, kHasC = {cpp_bool(c.c is not None)};\n"
+        f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
+        f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(s.along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {s.lanes_k}, kRows = {s.rows}, kSmemBytes = {schedule.smem_bytes};\n"

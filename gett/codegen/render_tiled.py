@@ -64,11 +64,11 @@ def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
     names = named_counts(plan, schedule)
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table)
-    mainloop, mma = ("mma_sync", "TensorMma") if schedule.family == "sm80" else ("simt", "SimtMma")
+    mainloop, mma = ("mma_sync", "WarpMma") if schedule.family == "sm80" else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
         f"{_traits(plan, schedule, order, dtype_c)}\nstruct Index {{\n{index}\n}};\n\n"
-        f"typedef gett::Tiled<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
+        f"typedef gett::MultistageGemm<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
         f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"
     )
     batches = plan.extent_l if schedule.batch is None else schedule.batch.box.tiles
@@ -104,7 +104,7 @@ def _boxes(schedule: Schedule, groups: dict[str, tuple[str, Box]], rows: int) ->
 def unpack_d(schedule: Schedule, order: Sequence[tuple[str, int]]) -> Function:
     """From a position in D's order to the row and column of the tile."""
     boxes = _boxes(schedule, {"m": ("m", schedule.box_m), "n": ("n", schedule.box_n)}, schedule.block[0])
-    return unpack("d_unpack", digits(order, boxes))
+    return unpack("idx2crd_d", digits(order, boxes))
 
 
 def walk_function(access: Access, schedule: Schedule, box: Box, block: int, name: str) -> list[Function]:
@@ -120,7 +120,7 @@ def walk_function(access: Access, schedule: Schedule, box: Box, block: int, name
     if access.asynchronous:
         return []
     boxes = _boxes(schedule, {"mn": ("m", box), "k": ("n", schedule.box_k)}, block)
-    return [unpack(f"walk_{name}", digits(access.walk, boxes))]
+    return [unpack(f"idx2crd_{name}", digits(access.walk, boxes))]
 
 
 def _way(access: Access, schedule: Schedule, box_mn: Box) -> str:
@@ -131,11 +131,11 @@ def _way(access: Access, schedule: Schedule, box_mn: Box) -> str:
         row = all(d.box == 1 for d in box.dims[:i]) and box.dims[i].box % access.vector == 0
     return (
         f"{{\n    static constexpr bool kMajorK = {cpp_bool(access.major == 'k')}, "
-        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kAsync = {cpp_bool(access.asynchronous)}, "
-        f"kHoles = {cpp_bool(schedule.box_k.size < schedule.block[2])}, kRow = {cpp_bool(row)};\n"
+        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kCpAsync = {cpp_bool(access.asynchronous)}, "
+        f"kZeroFill = {cpp_bool(schedule.box_k.size < schedule.block[2])}, kRowVectors = {cpp_bool(row)};\n"
         f"    static constexpr int kVec = {access.vector}, "
-        f"kWalked = {schedule.box_k.size * box_mn.size * schedule.batches};\n"
-        f"    typedef gett::Smem<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
+        f"kTileElements = {schedule.box_k.size * box_mn.size * schedule.batches};\n"
+        f"    typedef gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
     )
 
 
@@ -150,11 +150,11 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
   static constexpr int kThreads = {schedule.threads}, kBatch = {schedule.batches};
   static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
   static constexpr bool kTensorCores = {cpp_bool(schedule.family == "sm80")};
-  struct WayA {_way(schedule.a, schedule, schedule.box_m)}
-  struct WayB {_way(schedule.b, schedule, schedule.box_n)}
-  template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
-  template <int I> struct Pick<false, I> {{ typedef WayB type; }};
-  template <bool IsA> using Way = typename Pick<IsA>::type;
+  struct LoaderTraitsA {_way(schedule.a, schedule, schedule.box_m)}
+  struct LoaderTraitsB {_way(schedule.b, schedule, schedule.box_n)}
+  template <bool IsA, int = 0> struct Pick {{ typedef LoaderTraitsA type; }};
+  template <int I> struct Pick<false, I> {{ typedef LoaderTraitsB type; }};
+  template <bool IsA> using LoaderTraits = typename Pick<IsA>::type;
 }};
 """
 

@@ -13,7 +13,14 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.records import BulkMove, Gather, Schedule, WarpRoles
 from gett.schedule.tails import held
 
-PUTS = ("", "rows", "turned", "columns", "blocks")  # enum Put of epilogue/r2s.cuh
+R2S_COPIES = {
+    "": "kR2SScalar",
+    "rows": "kR2SStsm",
+    "turned": "kR2SStsmT",
+    "columns": "kR2SVecN",
+    "blocks": "kR2SVecM",
+}
+"""How accumulators reach the staged tile: enumerators of `R2SCopy` in the kernels, by `StageSteps.put`."""
 
 
 def sm90_traits(
@@ -46,37 +53,37 @@ def sm90_traits(
 
     return f"""struct Traits {{
 {gemm_traits(plan, schedule, order, dtype_c)}
-  static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kParts = {roles.parts};
-  static constexpr bool kAlone = {cpp_bool(roles.alone)};
-  static constexpr int kTrade = {roles.trade.between if roles.trade is not None else 0};
-  static constexpr int kConsumers = {roles.consumers}, kMi = {roles.m_blocks};
-  static constexpr int kHeldA = {_held(plan, schedule, roles.a)}, kHeldB = {_held(plan, schedule, roles.b)};
+  static constexpr int kBoxM = {part_m}, kBoxN = {box_n.size}, kMmaTilesPerStoreTile = {roles.parts};
+  static constexpr bool kReuseMainloopSmem = {cpp_bool(roles.alone)};
+  static constexpr int kExchangeDistance = {roles.trade.between if roles.trade is not None else 0};
+  static constexpr int kConsumerWarpgroups = {roles.consumers}, kMmaM = {roles.m_blocks};
+  static constexpr int kValidKA = {_held(plan, schedule, roles.a)}, kValidKB = {_held(plan, schedule, roles.b)};
   static constexpr int kClusterM = {roles.cluster[0]}, kClusterN = {roles.cluster[1]};
   static constexpr bool kPingPong = {cpp_bool(roles.ping_pong)};
   static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
   static constexpr bool kGather = {cpp_bool(bool(gathered(roles)))};
-  static constexpr int kProducers = {roles.producers}, kRing = {roles.ring};
+  static constexpr int kProducerWarpgroups = {roles.producers}, kCpAsyncStages = {roles.ring};
   static constexpr int kTransactionBytes = {sum(bytes_of.values())};
-  static constexpr bool kKeepA = {cpp_bool(roles.resident == "a")}, kKeepLines = {cpp_bool(roles.line == "each")};
-  static constexpr bool kOneLine = {cpp_bool(roles.line == "own")};
-  static constexpr int kKeepTiles = {keep_tiles}, kKeepTransaction = {kept};
-  static constexpr bool kStoreBox = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
-  static constexpr bool kLoadC = {cpp_bool(roles.c is not None)};
-  static constexpr int kTransactionC = {roles.c.transaction_bytes * roles.c.slabs if roles.c is not None else 0};
+  static constexpr bool kStationaryA = {cpp_bool(roles.resident == "a")}, kEachPanel = {cpp_bool(roles.line == "each")};
+  static constexpr bool kOnePanel = {cpp_bool(roles.line == "own")};
+  static constexpr int kStationaryKTiles = {keep_tiles}, kStationaryTransactionBytes = {kept};
+  static constexpr bool kTmaStore = {cpp_bool(roles.d is not None and schedule.split_k == 1)};
+  static constexpr int kTransactionBytesC = {roles.c.transaction_bytes * roles.c.slabs if roles.c is not None else 0};
   static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
-  static constexpr int kStageStepN = {step_n}, kStageElements = {roles.stage.elements};
-  static constexpr int kPut = {PUTS.index(roles.stage.put)}, kPutVector = {roles.stage.vector};
-  static constexpr int kPutStep = {_put_step(schedule, order)}, kChunk = {roles.stage.chunk};
-  static constexpr int kSpanD = {roles.stage.span};
-  static constexpr int kRowD = {roles.rows};
-  static constexpr bool kRowsJoin = {cpp_bool(_rows_join(schedule, order))};
+  static constexpr int kStagingStepN = {step_n}, kStagingElements = {roles.stage.elements};
+  static constexpr gett::R2SCopy kR2SCopy = gett::{R2S_COPIES[roles.stage.put]};
+  static constexpr int kR2SVector = {roles.stage.vector};
+  static constexpr int kR2SStepN = {_put_step(schedule, order)}, kInterleaveRows = {roles.stage.chunk};
+  static constexpr int kSwizzleBytesD = {roles.stage.span};
+  static constexpr int kRowLengthD = {roles.rows};
+  static constexpr bool kRowsContiguousD = {cpp_bool(_rows_join(schedule, order))};
   static constexpr int kRowsA = {_rows(roles.a, part_m)}, kRowsB = {_rows(roles.b, box_n.size)};
-  static constexpr int kPadRun = {pad[0]}, kPadChunk = {pad[1]};
-  struct WayA {_way(roles.way("a"))}
-  struct WayB {_way(roles.way("b"))}
-  template <bool IsA, int = 0> struct Pick {{ typedef WayA type; }};
-  template <int I> struct Pick<false, I> {{ typedef WayB type; }};
-  template <bool IsA> using Way = typename Pick<IsA>::type;
+  static constexpr int kGroupValidRows = {pad[0]}, kGroupRows = {pad[1]};
+  struct LoaderTraitsA {_way(roles.way("a"))}
+  struct LoaderTraitsB {_way(roles.way("b"))}
+  template <bool IsA, int = 0> struct Pick {{ typedef LoaderTraitsA type; }};
+  template <int I> struct Pick<false, I> {{ typedef LoaderTraitsB type; }};
+  template <bool IsA> using LoaderTraits = typename Pick<IsA>::type;
 {more}}};
 """
 
@@ -124,5 +131,5 @@ def _way(way: BulkMove | Gather) -> str:
         return gather_way(way)
     return (
         f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSpan = {way.map.span}, kWide = 0; }};"
+        f"static constexpr int kSwizzleBytes = {way.map.span}, kTransposeK = 0; }};"
     )

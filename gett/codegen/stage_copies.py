@@ -1,7 +1,7 @@
 """The copies that fill an operand's tile of a stage: slab by slab, whole or the block's part of what its cluster needs.
 
-Owns the statements inside the generated `Index::load`, and how a staged tile of D is cut into copies. Knows tensor maps
-and shares, no pipeline.
+Owns the statements inside the generated `Index::load_stage`, and how a staged tile of D is cut into copies. Knows
+tensor maps and multicasts, no pipeline.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def _slabs(move: BulkMove) -> list[tuple[int, tuple[int, ...]]]:
 def stage_copies(name: str, move: BulkMove) -> list[str]:
     """C++ statements that issue the copies of operand `name` (`"a"` or `"b"`).
 
-    In scope are its place `<name>` in shared memory, `bar`, `share_<name>`, `tile_k`, and the coordinates: `t.<name>0`
-    ... of the tile and `k.<name>0` ... of the k-tile.
+    In scope are its place `<name>` in shared memory, `bar`, `multicast_<name>`, `tile_k`, and the coordinates:
+    `t.<name>0` ... of the tile and `k.<name>0` ... of the k-tile.
     """
-    part = f"int(share_{name}.part)"
+    part = f"int(multicast_{name}.part)"
     if move.repeats and move.divided is None and move.copies > LOOPED:
         return _loop(name, move, part)
     calls = []
@@ -84,13 +84,15 @@ def stage_copies(name: str, move: BulkMove) -> list[str]:
             to += f" + {part} * {copy.part_bytes}"
             coords[move.divided] += f" + {part} * {copy.part_step}"
         if move.shared == 1:
-            calls.append(f"    gett::load_box({to}, &p.map_{name}, bar, {', '.join(coords)});")
+            calls.append(f"    gett::tma_load({to}, &p.map_{name}, bar, {', '.join(coords)});")
             continue
         turn = ""
         if move.divided is None:
             whose = f"tile_k % {move.shared}" if copy.whose is None else str(copy.whose)
             turn = f"    if ({part} == {whose})\n  "
-        calls.append(f"{turn}    gett::spread_box({to}, &p.map_{name}, bar, share_{name}.mask, {', '.join(coords)});")
+        calls.append(
+            f"{turn}    gett::tma_load_multicast({to}, &p.map_{name}, bar, multicast_{name}.mask, {', '.join(coords)});"
+        )
     return calls
 
 
@@ -104,12 +106,12 @@ def _loop(name: str, move: BulkMove, part: str) -> list[str]:
         to += f" + i{i} * {flat * move.pitch}"
         number.append(f"i{i} * {flat}")
         flat *= count
-    call = f"gett::load_box({to}, &p.map_{name}, bar, {', '.join(coords)});"
+    call = f"gett::tma_load({to}, &p.map_{name}, bar, {', '.join(coords)});"
     if move.shared > 1:
         turn = f"({' + '.join(number)})" if move.copies % move.shared == 0 else "tile_k"
         call = (
             f"if ({part} == {turn} % {move.shared})\n"
-            f"        gett::spread_box({to}, &p.map_{name}, bar, share_{name}.mask, {', '.join(coords)});"
+            f"        gett::tma_load_multicast({to}, &p.map_{name}, bar, multicast_{name}.mask, {', '.join(coords)});"
         )
     return [*reversed(heads), f"      {call}"]
 

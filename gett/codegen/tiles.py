@@ -260,8 +260,8 @@ def d_unpack(
             at = at + scaled(c, steps[g][i])
     outputs = (("m", total["m"]), ("n", total["n"]))
     if steps is None:
-        return Function("d_unpack", ("i",), tuple(body), outputs, "gett::MN")
-    return Function("d_unpack", ("i",), tuple(body), (*outputs, ("at", at)), "gett::MNAt")
+        return Function("idx2crd_d", ("i",), tuple(body), outputs, "gett::MN")
+    return Function("idx2crd_d", ("i",), tuple(body), (*outputs, ("at", at)), "gett::MNAt")
 
 
 def scaled(x: Expr, factor: int) -> Expr:

@@ -17,11 +17,11 @@ PROGRAM = """
 INSIDE
 using namespace gett;
 typedef Traits::Acc Acc;
-static constexpr int kCount = Traits::kMi * Traits::kBlockN / 2;
+static constexpr int kCount = Traits::kMmaM * Traits::kBlockN / 2;
 struct Matrix { uint32 at; int first; bool four, turned; };
 static Matrix matrices[32][kCount];
 static int count;
-static Acc acc[Traits::kMi][Traits::kBlockN / 2];
+static Acc acc[Traits::kMmaM][Traits::kBlockN / 2];
 static int places[32][kCount];  // byte of each accumulator
 struct Recorder {
   int lane;
@@ -38,20 +38,20 @@ int main() {
   int job[3];
   while (fread(job, sizeof job, 1, stdin) == 1) {
     printf("t %d %d %d\\n", job[0], job[1], job[2]);
-    const auto at = Index::place(p, job[0], job[1], job[2]);
+    const auto at = Index::store_coords(p, job[0], job[1], job[2]);
     Index::load_c(p, at, 0, 0);
-    Index::store(p, at, 0);
+    Index::store_tile(p, at, 0);
   }
-  const int groups = Traits::kPingPong ? 1 : Traits::kConsumers;
-  for (int part = 0; part < Traits::kParts; ++part)
+  const int groups = Traits::kPingPong ? 1 : Traits::kConsumerWarpgroups;
+  for (int part = 0; part < Traits::kMmaTilesPerStoreTile; ++part)
     for (int warp = 0; warp < 4 * groups; ++warp) {
       memset(places, -1, sizeof places);
-      const int block = warp / 4 * Traits::kMi;
+      const int block = warp / 4 * Traits::kMmaM;
       int all = 0;
       for (int lane = 0; lane < 32; ++lane) {
         count = 0;
-        const Fragments<Traits, Index> found(p, 0, block, warp % 4 * 32 + lane, part * Traits::kBoxM);
-        found.walk(acc, Recorder{lane});
+        const R2STiledCopy<Traits, Index> found(p, 0, block, warp % 4 * 32 + lane, part * Traits::kBoxM);
+        found.visit(acc, Recorder{lane});
         if (lane && count != all) return 3;
         all = count;
       }
@@ -64,9 +64,9 @@ int main() {
               places[lane][matrices[lane][e].first + 2 * q + x] = matrices[8 * q + row][e].at + 2 * in;
             }
       for (int lane = 0; lane < 32; ++lane)
-        for (int i = 0; i < Traits::kMi; ++i)
+        for (int i = 0; i < Traits::kMmaM; ++i)
           for (int j = 0; j < Traits::kBlockN / 2; ++j) {
-            const int m = BoxRows<Traits>::at(block, i, warp % 4 * 16 + lane / 4 + (j & 2) * 4);
+            const int m = FragmentRows<Traits>::at(block, i, warp % 4 * 16 + lane / 4 + (j & 2) * 4);
             const int n = j / 4 * 8 + lane % 4 * 2 + j % 2;
             if (m < Traits::kBoxM && n < Traits::kBoxN)
               printf("f %d %d %d\\n", part * Traits::kBoxM + m, n, places[lane][i * (Traits::kBlockN / 2) + j]);

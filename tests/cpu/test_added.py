@@ -63,7 +63,7 @@ def inside(plan: GemmPlan, box_m: Box, box_n: Box, m: int, n: int) -> list[int]:
 
 def put_step(text: str) -> int:
     """Groups of eight columns between neighbours in D."""
-    match = re.search(r"kPutStep = (\d+)", text)
+    match = re.search(r"kR2SStepN = (\d+)", text)
     assert match
     return int(match[1])
 
@@ -106,7 +106,7 @@ def test_copies_bring_every_element_of_c_once() -> None:
         box, pieces = store_pieces(made)
         assert sum(math.prod(box) for _ in pieces) * 2 == made.transaction_bytes * made.slabs
         text = render_kernel(plan, schedule).source.text
-        assert f"kTransactionC = {math.prod(box) * 2 * len(pieces)};" in text
+        assert f"kTransactionBytesC = {math.prod(box) * 2 * len(pieces)};" in text
         for _ in range(60):
             l = [rng.randrange(s.extent) for s in real.l]
             tile_m, tile_n = rng.choice((0, m.tiles - 1)), rng.choice((0, n.tiles - 1))
@@ -178,9 +178,8 @@ def test_fragments_read_c_where_it_lies(tmp_path: Path) -> None:
 def test_kernels_prefetch_the_map_and_take_it() -> None:
     _, plan, schedule, roles = found()[0]
     kernel = render_kernel(plan, schedule)
-    assert "gett::prefetch_map(&p.map_c);" in kernel.source.text
-    assert "kHasC = false" in kernel.source.text
-    assert "kLoadC = true" in kernel.source.text
+    assert "gett::prefetch_tensormap(&p.map_c);" in kernel.source.text
+    assert "kSourceC = gett::kSourceTma;" in kernel.source.text
     specs = {role: spec for role, _, spec in kernel.launches[0].maps}
     c, _ = maps(roles)
     assert list(specs) == ["a", "b", "d", "c"]
@@ -218,7 +217,7 @@ def test_vectors_stay_where_no_map_can_bring_c() -> None:
             assert s.roles is not None
             assert s.roles.c is None
             assert s.roles.d is None
-            assert "kHasC = true" in render_kernel(plan, s).source.text
+            assert "kSourceC = gett::kSourceVector;" in render_kernel(plan, s).source.text
     narrow = CASES[-1][0].contraction("float16", with_c=DENSE)
     assert narrow.c is not None
     c = replace(narrow.c, dtype="float32", strides=tuple(2 * x for x in narrow.c.strides))

@@ -168,14 +168,14 @@ def test_kernels_of_clusters_compile_without_spills(tmp_path: object, monkeypatc
         cubins = list(pool.map(lambda job: compile_kernel(job[1].source, "sm_90a"), jobs))
     for (shape, kernel), cubin in zip(jobs, cubins, strict=True):
         assert f"__cluster_dims__({shape[0] * shape[1]}, 1, 1)" in kernel.source.text
-        assert "gett::spread_box(" in kernel.source.text
+        assert "gett::tma_load_multicast(" in kernel.source.text
         assert all(r.local_bytes == 0 for r in resources(cubin).values())
 
 
 def test_alone_nothing_is_spread() -> None:
     plan, schedule = found()[0]
     text = render_kernel(plan, clustered(schedule, (1, 1))).source.text
-    assert "spread_box" not in text
+    assert "tma_load_multicast" not in text
     assert "__cluster_dims__" not in text
     assert replace(clustered(schedule, (1, 1)), estimate_us=0.0) == clustered(clustered(schedule, (2, 2)), (1, 1))
 

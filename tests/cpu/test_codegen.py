@@ -177,13 +177,13 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
             assert used <= set(range(size))
         functions = set(re.findall(r"static GETT_DEVICE \S+(?: long)? (\w+)\(", text))
         wanted = {f"m_{x}" for x in ("tile", "ok", "a", "d", "c")} | {f"n_{x}" for x in ("tile", "ok", "b", "d", "c")}
-        wanted |= {"l_tile", "d_unpack"}
+        wanted |= {"l_tile", "idx2crd_d"}
         wanted |= {"k_entry"} if schedule.k_table else {"k_tile", "k_a", "k_b", "k_ok", "k_coord"}
         assert schedule.a is not None
         assert schedule.b is not None
         if schedule.batch is not None:
             wanted |= {f"l_{x}" for x in ("ok", "a", "b", "d", "c")}
-        wanted |= {f"walk_{x}" for x, w in (("a", schedule.a), ("b", schedule.b)) if not w.asynchronous}
+        wanted |= {f"idx2crd_{x}" for x, w in (("a", schedule.a), ("b", schedule.b)) if not w.asynchronous}
         assert functions == wanted
         assert kernel.source.entries == ("gett_tiled", "gett_reduce")[: 1 + (schedule.split_k > 1)]
         assert text.count("__global__") == len(kernel.source.entries) == len(kernel.launches)

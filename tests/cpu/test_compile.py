@@ -114,8 +114,8 @@ def test_kernels_compile_without_spills(j: Job, compiled: dict[str, bytes | Comp
 def test_the_selection_meets_every_kind_of_kernel() -> None:
     texts = [(j, j.source.text) for j in JOBS]
     for what in (
-        "kKTable = true", "kSplit = true", "kHasC = true", "kKRagged = true", "kAsync = false", "kMajorK = false",
-        "kVecK = true", "TensorMma", "SimtMma",
+        "kKTable = true", "kSplit = true", "kSourceC = gett::kSourceVector", "kKRagged = true",
+        "kCpAsync = false", "kMajorK = false", "kVecK = true", "WarpMma", "SimtMma",
     ):  # fmt: skip
         assert {j.arch for j, text in texts if what in text} == {"sm_80", "sm_90a"}, what
     ways = [w for j in JOBS for w in (j.schedule.a, j.schedule.b) if w is not None]

@@ -108,7 +108,7 @@ def test_blocks_that_share_an_operand_fetch_all_of_it_once() -> None:
         assert roles is not None
         assert roles.crossed is not None
         assert roles.a is not None
-        assert ("spread_box(to, &p.map_b, bar, 3, " in text) == (sharing(s) == SHARED_B)
+        assert ("tma_load_multicast(to, &p.map_b, bar, 3, " in text) == (sharing(s) == SHARED_B)
         if sharing(s) != SHARED_A:
             assert "+ rank * " not in text
             continue
@@ -143,7 +143,7 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
         share = s.box_m.size // roles.consumers
         assert share == 64 or (case is GAPS and s.split_k == 1 and roles.stage.put not in ("turned", "blocks"))
         if share < 64:
-            assert f"kPadRun = {share}, kPadChunk = 64" in render_kernel(of(case)[0], s).source.text
+            assert f"kGroupValidRows = {share}, kGroupRows = 64" in render_kernel(of(case)[0], s).source.text
         assert roles.a.copies % roles.consumers == 0
         ((dim, step, count),) = roles.a.repeats
         assert all(b == 1 for b in roles.a.map.box[dim + 1 :])

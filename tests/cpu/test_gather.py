@@ -96,7 +96,7 @@ def test_the_index_along_k_is_the_box(case: Case) -> None:
                 at = box.coordinates(tile, local)
                 inside += at is not None
                 for t in tensors:
-                    room = by[f"room_{t.tensor}"].evaluate(**env, local=local)[""]
+                    room = by[f"valid_k_{t.tensor}"].evaluate(**env, local=local)[""]
                     assert (room > 0) == (at is not None)
                     if at is not None:
                         offset = k[t.tensor] + by[f"k_{t.tensor}"].evaluate(local=local)[""]

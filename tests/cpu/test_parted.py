@@ -43,7 +43,7 @@ def found() -> tuple[tuple[Case, GemmPlan, Schedule, WarpRoles], ...]:
 
 
 def accumulator_rows(schedule: Schedule, roles: WarpRoles) -> list[list[int]]:
-    """Rows of a part by block of 64 accumulator rows, as `BoxRows` has them; -1 for padding."""
+    """Rows of a part by block of 64 accumulator rows, as `FragmentRows` has them; -1 for padding."""
     size, chunk, blocks = schedule.box_m.size // roles.parts, roles.stage.chunk, roles.m_blocks
     assert roles.a is not None
     out = []
@@ -88,7 +88,7 @@ def test_copies_of_a_part_begin_where_the_part_does() -> None:
         assert roles.a is not None
         real, made, box = realize(plan, schedule), roles.a.map, schedule.box_m
         text = render_kernel(plan, schedule).source.text
-        match = re.search(r"next_part\(Boxes& t\) \{ t\.a(\d) \+= (\d+); \}", text)
+        match = re.search(r"next_mma_tile\(TileCoords& t\) \{ t\.a(\d) \+= (\d+); \}", text)
         assert match
         dim, step = int(match[1]), int(match[2])
         size = box.size // roles.parts

@@ -103,15 +103,15 @@ def test_the_copies_of_a_stage_are_those_of_the_other() -> None:
         name, move, _ = kept(schedule)
         other = "b" if name == "a" else "a"
         text = render_kernel(plan, schedule).source.text
-        start = text.index("void load(const Params")
+        start = text.index("void load_stage(const Params")
         loads = text[start : text.index("}\n", start)]
-        start = text.index("void load_kept(const Params")
+        start = text.index("void load_stationary(const Params")
         once = text[start : text.index("}\n", start)]
         assert f"map_{name}" not in loads
         assert f"map_{other}" in loads
         assert once.count(f"map_{name}") == move.copies
         assert f"map_{other}" not in once
-        assert f"kKeepTransaction = {move.map.transaction_bytes * move.copies};" in text
+        assert f"kStationaryTransactionBytes = {move.map.transaction_bytes * move.copies};" in text
 
 
 def test_the_old_way_stays_a_candidate() -> None:
@@ -149,7 +149,9 @@ def test_kernels_compile_and_agree_on_the_layout(tmp_path: object, monkeypatch: 
         rows = room(move, box)
         deep = row_bytes(move, schedule.block[2], 2)
         pitch, whole = kept_pitch(rows, deep), kept_bytes(name, rows, deep, schedule.box_k.tiles)
-        check = f'static_assert(Kernel::kKeepPitch == {pitch} && Kernel::kKeepBytes == {whole}, "layout");\n'
+        check = (
+            f'static_assert(Kernel::kStationaryPitch == {pitch} && Kernel::kStationaryBytes == {whole}, "layout");\n'
+        )
         jobs.append(replace(kernel.source, text=kernel.source.text + check))
     case, _, _ = found()[0]
     added = make_gemm_plan(case.contraction("float16", with_c=DENSE))
@@ -257,8 +259,8 @@ def test_kernels_of_lines_compile_and_agree_on_the_layout(
             name, move, box = kept(schedule)
             rows, deep = room(move, box), row_bytes(move, schedule.block[2], 2)
             whole = kept_bytes(name, rows, deep, places * schedule.box_k.tiles)
-            check = f'static_assert(Kernel::kKeepPitch == {kept_pitch(rows, deep)}, "pitch");\n'
-            check += f'static_assert(Kernel::kKeepBytes == {whole}, "room");\n'
+            check = f'static_assert(Kernel::kStationaryPitch == {kept_pitch(rows, deep)}, "pitch");\n'
+            check += f'static_assert(Kernel::kStationaryBytes == {whole}, "room");\n'
             jobs.append(replace(kernel.source, text=kernel.source.text + check))
     with ThreadPoolExecutor(2) as pool:
         for cubin in pool.map(lambda source: compile_kernel(source, "sm_90a"), jobs):

@@ -67,8 +67,8 @@ PROGRAM = r"""
 KERNEL
 template <bool kIsA> void run(const Params& p) {
   using namespace gett;
-  typedef WalkLoader<TallTile<Traits>, Batched<Traits, Index, (Traits::kBatch > 1)>, kIsA> Load;
-  typedef Batched<Traits, Index, (Traits::kBatch > 1)> Where;
+  typedef RegisterLoader<BatchedOperands<Traits>, BatchedIndex<Traits, Index, (Traits::kBatch > 1)>, kIsA> Load;
+  typedef BatchedIndex<Traits, Index, (Traits::kBatch > 1)> Where;
   static char stage[Load::kBytes];
   for (int t = 0; t < 2; ++t) {
     const auto lt = Index::l_tile(p, 0);
@@ -79,7 +79,7 @@ template <bool kIsA> void run(const Params& p) {
       if constexpr (kIsA) load.init(p, p.a + rows.a, rows, thread); else load.init(p, p.b + columns.b, columns, thread);
       for (int kt = 0; kt < p.k_tiles; ++kt) {  // what a k-tile lacks keeps what was there before
         load.fetch(p, Index::k_tile(p, kt), 0, thread);
-        load.put(p, stage, thread);
+        load.store(p, stage, thread);
       }
     }
     fwrite(stage, 1, sizeof(stage), stdout);

@@ -62,7 +62,7 @@ Residue = tuple[str, int, int, int, int]
 
 PROGRAM = """
 template <int Span, bool MajorK> struct Tile {
-  static constexpr int kSpan = Span;
+  static constexpr int kSwizzleBytes = Span;
   static constexpr bool kMajorK = MajorK;
 };
 template <class T> void show() {
@@ -75,9 +75,9 @@ CALLS}
 
 
 def residue_chunks(tmp: Path, wanted: Sequence[Residue]) -> dict[Residue, list[int]]:
-    """Bytes of a tile at which `TileTail` zeros a chunk, by kind of tile: the kernel's own code, run on the host."""
+    """Bytes of a tile at which `KResidue` zeros a chunk, by kind of tile: the kernel's own code, run on the host."""
     calls = "".join(
-        f"  show<gett::TileTail<Tile<{span}, {int(major == 'k')}>, {rows}, {kept}, {deep}, 2>>();\n"
+        f"  show<gett::KResidue<Tile<{span}, {int(major == 'k')}>, {rows}, {kept}, {deep}, 2>>();\n"
         for major, span, rows, kept, deep in wanted
     )
     out = run_host(tmp, includes("loader/k_residue") + PROGRAM.replace("CALLS", calls)).decode()
@@ -189,14 +189,15 @@ def run_copies(lines: list[str], part: int, tile_k: int) -> list[tuple[int, tupl
         if line.startswith("#pragma"):
             continue
         head = re.fullmatch(r"\s*for \(int (\w+) = 0; \1 < (\d+); \+\+\1\)", line)
-        test = re.fullmatch(r"\s*if \(int\(share_b.part\) == (.*)\)", line)
+        test = re.fullmatch(r"\s*if \(int\(multicast_b.part\) == (.*)\)", line)
         if head or test:
             text.append("    " * depth + (f"for {head[1]} in range({head[2]}):" if head else f"if part == {test[1]}:"))
             depth += 1
             continue
-        call = re.fullmatch(r"\s*gett::\w+_box\((.*), &p\.map_b, bar, (?:share_b\.mask, )?(.*)\);", line)
+        load = r"\s*gett::tma_load(?:_multicast)?"
+        call = re.fullmatch(load + r"\((.*), &p\.map_b, bar, (?:multicast_b\.mask, )?(.*)\);", line)
         assert call is not None, line
-        to, coords = (re.sub(r"\b[tk]\.b\d", "0", x).replace("int(share_b.part)", "part") for x in call.groups())
+        to, coords = (re.sub(r"\b[tk]\.b\d", "0", x).replace("int(multicast_b.part)", "part") for x in call.groups())
         text.append("    " * depth + f"issued.append(({to}, ({coords},)))")
         depth = 0
     exec("\n".join(text), {"issued": issued, "b": 0, "part": part, "tile_k": tile_k})

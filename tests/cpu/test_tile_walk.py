@@ -12,20 +12,21 @@ PROGRAM = r"""
 using namespace gett;
 struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
 template <bool Lines, bool One, bool A> struct Traits {
-  static constexpr int kClusterM = 1, kClusterN = 1, kTrade = 1;
-  static constexpr bool kKeepLines = Lines, kOneLine = One, kKeepA = A;
+  static constexpr int kClusterM = 1, kClusterN = 1, kExchangeDistance = 1;
+  static constexpr bool kEachPanel = Lines, kOnePanel = One, kStationaryA = A;
 };
 template <class T> void walk(int m, int n, int blocks) {
-  const Params p = {m, n, T::kKeepA ? 1 : m, 1, m * n};
+  const Params p = {m, n, T::kStationaryA ? 1 : m, 1, m * n};
   int* made = (int*)calloc(m * n, sizeof(int));
   int once = 0, lines = 0, most = 0;
   gridDim.x = blocks;
   for (int b = 0; b < blocks; ++b) {
     blockIdx.x = b;
     int own = 0, seen = 0, last = -1;
-    for (int t = Cluster<T>::first(p); t < Cluster<T>::end(p); t += Cluster<T>::step(p), ++own) {
-      const TileId id = Cluster<T>().locate(p, t);
-      const int line = T::kKeepA ? id.m : id.n;
+    typedef PersistentScheduler<T> Scheduler;
+    for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p), ++own) {
+      const TileId id = Scheduler().locate(p, t);
+      const int line = T::kStationaryA ? id.m : id.n;
       ++made[id.m * n + id.n];
       seen += line != last;
       last = line;

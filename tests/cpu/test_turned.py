@@ -66,12 +66,14 @@ template <bool kIsA, class Mine> void bring(const Params& p, int m, int n, int l
     }
   }
 }
-template <bool kTurned, bool kIsA> struct Which { typedef Pieces<Traits, Index, kIsA> type; };
-template <bool kIsA> struct Which<true, kIsA> { typedef TurnedPieces<Traits, Index, kIsA> type; };
+template <bool kTurned, bool kIsA> struct Which { typedef GatherPieces<Traits, Index, kIsA> type; };
+template <bool kIsA> struct Which<true, kIsA> { typedef TransposedPieces<Traits, Index, kIsA> type; };
+typedef Which<(Traits::LoaderTraitsA::kTransposeK > 0), true>::type MineA;
+typedef Which<(Traits::LoaderTraitsB::kTransposeK > 0), false>::type MineB;
 int main() {
   Params p;
   if (fread(&p, sizeof p, 1, stdin) != 1) return 2;
-  const int size_a = p.reach_a, size_b = p.reach_b;
+  const int size_a = p.cosize_a, size_b = p.cosize_b;
   uint16 *a = (uint16*)malloc(size_a * 2), *b = (uint16*)malloc(size_b * 2);  // to the last byte
   if (fread(a, 2, size_a, stdin) != size_a || fread(b, 2, size_b, stdin) != size_b) return 3;
   p.a = (const half_t*)a;
@@ -81,9 +83,9 @@ int main() {
     memset(shared_memory, 0xee, sizeof shared_memory);
     int careful[2];  // copies of A and of B that asked where the tensor ends
     careful_copies = 0;
-    bring<true, Which<(Traits::WayA::kWide > 0), true>::type>(p, job[0], job[1], job[2], job[3], TILES);
+    bring<true, MineA>(p, job[0], job[1], job[2], job[3], TILES);
     careful[0] = careful_copies;
-    bring<false, Which<(Traits::WayB::kWide > 0), false>::type>(p, job[0], job[1], job[2], job[3], TILES * 2);
+    bring<false, MineB>(p, job[0], job[1], job[2], job[3], TILES * 2);
     careful[1] = careful_copies - careful[0];
     fwrite(careful, 1, sizeof careful, stdout);
     fwrite(shared_memory + TILES, 1, TILES, stdout);

@@ -9,15 +9,15 @@
 namespace gett {
 
 // Tiles as the loaders see them.
-template <class Base> struct TallTile : Base {
+template <class Base> struct BatchedOperands : Base {
   static constexpr int kBlockM = Base::kBlockM * Base::kBatch, kBlockN = Base::kBlockN * Base::kBatch;
 };
 // The tile of D: batches one above the other.
-template <class Base> struct TallResult : Base {
+template <class Base> struct BatchedResult : Base {
   static constexpr int kBlockM = Base::kBlockM * Base::kBatch;
 };
 
-template <class Traits, class Index, bool kMany> struct Batched : Index {
+template <class Traits, class Index, bool kMany> struct BatchedIndex : Index {
   typedef typename Traits::Params Params;
   typedef typename Index::LTile LTile;
   typedef typename Index::MTile MTile;
@@ -27,7 +27,7 @@ template <class Traits, class Index, bool kMany> struct Batched : Index {
   struct Columns { LTile l; NTile n; long long b; };
   static GETT_DEVICE Rows rows(const LTile& l, const MTile& m) {
     Rows t{l, m, l.a + m.a, l.d + m.d, 0};
-    if constexpr (Traits::kHasC) t.c = l.c + m.c;
+    if constexpr (Traits::kSourceC == kSourceVector) t.c = l.c + m.c;
     return t;
   }
   static GETT_DEVICE Columns columns(const LTile& l, const NTile& n) { return {l, n, l.b + n.b}; }
@@ -53,14 +53,14 @@ template <class Traits, class Index, bool kMany> struct Batched : Index {
 };
 
 // One batch a block: its offsets join those of the tiles.
-template <class Traits, class Index> struct Batched<Traits, Index, false> : Index {
+template <class Traits, class Index> struct BatchedIndex<Traits, Index, false> : Index {
   typedef typename Index::LTile LTile;
   typedef typename Index::MTile Rows;
   typedef typename Index::NTile Columns;
   static GETT_DEVICE Rows rows(const LTile& l, Rows t) {
     t.a += l.a;
     t.d += l.d;
-    if constexpr (Traits::kHasC) t.c += l.c;
+    if constexpr (Traits::kSourceC == kSourceVector) t.c += l.c;
     return t;
   }
   static GETT_DEVICE Columns columns(const LTile& l, Columns t) {

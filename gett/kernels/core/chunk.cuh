@@ -7,7 +7,7 @@ namespace gett {
 struct Chunk { uint32 w[4]; };
 
 // The 16 bytes that begin `skip` (0 to 7) half-words into x, y.
-GETT_DEVICE Chunk shifted(const Chunk& x, const Chunk& y, uint32 skip) {
+GETT_DEVICE Chunk shift_half_words(const Chunk& x, const Chunk& y, uint32 skip) {
   uint32 w[7] = {x.w[0], x.w[1], x.w[2], x.w[3], y.w[0], y.w[1], y.w[2]};
   const uint32 last = skip & 4 ? y.w[3] : y.w[1];
   const bool four = skip & 4, two = skip & 2;
@@ -23,7 +23,7 @@ GETT_DEVICE Chunk shifted(const Chunk& x, const Chunk& y, uint32 skip) {
   return out;
 }
 // The first `count` half-words; zeros behind them.
-GETT_DEVICE Chunk kept(Chunk c, int count) {
+GETT_DEVICE Chunk keep_first(Chunk c, int count) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int n = count - 2 * i;
@@ -33,7 +33,7 @@ GETT_DEVICE Chunk kept(Chunk c, int count) {
 }
 
 // Chunk i holds eight half-words of row i; afterwards chunk j holds half-word j of the eight rows.
-GETT_DEVICE void turn(const Chunk (&rows)[8], Chunk (&columns)[8]) {
+GETT_DEVICE void transpose8x8(const Chunk (&rows)[8], Chunk (&columns)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; ++j)
 #pragma unroll

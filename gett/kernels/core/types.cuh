@@ -33,6 +33,12 @@ GETT_DEVICE int anew(int x) {
   return x;
 }
 
+// Where C comes from: nowhere, element by element or in vectors from global memory, or by a tensor map.
+enum SourceC { kSourceNone, kSourceVector, kSourceTma };
+// How accumulators reach the staged tile of D: element by element, by stmatrix, by transposing stmatrix, in vectors of
+// neighbours along N, in vectors of neighbours along M.
+enum R2SCopy { kR2SScalar, kR2SStsm, kR2SStsmT, kR2SVecN, kR2SVecM };
+
 typedef unsigned char uint8;
 typedef unsigned short uint16;
 typedef unsigned int uint32;

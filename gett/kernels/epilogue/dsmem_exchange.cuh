@@ -11,39 +11,39 @@
 
 namespace gett {
 
-template <class Traits, int kThreads> struct Trade {
-  static constexpr bool kOn = Traits::kTrade > 0;
-  static constexpr int kVectors = Traits::kStageElements * int(sizeof(typename Traits::ElementD)) / 16;
-  static constexpr int kHalf = kVectors / 2, kBars = kOn ? 2 : 0;
-  static_assert(!kOn || (Traits::kAlone && Cluster<Traits>::kSize == 2), "two blocks of one tile each");
+template <class Traits, int kThreads> struct DsmemExchange {
+  static constexpr bool kOn = Traits::kExchangeDistance > 0;
+  static constexpr int kVectors = Traits::kStagingElements * int(sizeof(typename Traits::ElementD)) / 16;
+  static constexpr int kHalfVectors = kVectors / 2, kBarriers = kOn ? 2 : 0;
+  static_assert(!kOn || (Traits::kReuseMainloopSmem && PersistentScheduler<Traits>::kSize == 2), "two blocks of one tile each");
 
   // Barriers behind those of the two staging buffers: the other block may be written to; what it sends has come.
-  static constexpr int kRoom = 16, kCame = 24;
+  static constexpr int kReadyOffset = 16, kArrivedOffset = 24;
   static GETT_DEVICE void init(uint32 free) {
-    for (int i = 0; i < kBars; ++i) barrier_init(free + kRoom + i * 8, 1);
+    for (int i = 0; i < kBarriers; ++i) mbarrier_init(free + kReadyOffset + i * 8, 1);
   }
   // All of this block's stages have been read.
-  static GETT_DEVICE void offer(uint32 free, int thread) {
+  static GETT_DEVICE void arrive_ready(uint32 free, int thread) {
     if (thread != 0) return;
-    barrier_expect(free + kCame, kHalf * 16);
-    barrier_arrive_at(free + kRoom, cluster_rank() ^ 1);
+    mbarrier_arrive_expect_tx(free + kArrivedOffset, kHalfVectors * 16);
+    mbarrier_arrive_cluster(free + kReadyOffset, cluster_ctarank() ^ 1);
   }
   // Takes the staged tile apart: the first block's half of it goes to that block's `to`, the second's to the second's.
-  static GETT_DEVICE void give(uint32 free, uint32 from, uint32 to, int thread) {
-    const uint32 rank = cluster_rank(), there = address_at(to, rank ^ 1), bar = address_at(free + kCame, rank ^ 1);
-    barrier_wait(free + kRoom, 0);
+  static GETT_DEVICE void send(uint32 free, uint32 from, uint32 to, int thread) {
+    const uint32 rank = cluster_ctarank(), there = mapa(to, rank ^ 1), bar = mapa(free + kArrivedOffset, rank ^ 1);
+    mbarrier_wait(free + kReadyOffset, 0);
 #pragma unroll 2
-    for (int i = thread; i < kHalf; i += kThreads) {
+    for (int i = thread; i < kHalfVectors; i += kThreads) {
       const uint32 at = (2 * i + rank) * 16;
-      const Chunk send = load_chunk(from + ((rank ^ 1) * kHalf + i) * 16), keep = load_chunk(from + (rank * kHalf + i) * 16);
-      send_vector(there + at, send.w, bar);
-      store_chunk(to + at, keep);
+      const Chunk send = ld_shared_v4(from + ((rank ^ 1) * kHalfVectors + i) * 16), keep = ld_shared_v4(from + (rank * kHalfVectors + i) * 16);
+      st_async(there + at, send.w, bar);
+      st_shared_v4(to + at, keep);
     }
   }
   // For whoever sends the tile off.
-  static GETT_DEVICE void came(uint32 free) {
-    barrier_wait(free + kCame, 0);
-    async_fence();
+  static GETT_DEVICE void wait(uint32 free) {
+    mbarrier_wait(free + kArrivedOffset, 0);
+    fence_proxy_async();
   }
 };
 

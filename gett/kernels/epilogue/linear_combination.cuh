@@ -13,7 +13,7 @@ template <class Traits> GETT_DEVICE typename Traits::ElementD
 finish(const typename Traits::Params& p, typename Traits::Acc x, const typename Traits::ElementC* c) {
   typedef typename Traits::Acc Acc;
   x = scaled<Traits>(p, x);
-  if constexpr (Traits::kHasC) {
+  if constexpr (Traits::kSourceC == kSourceVector) {
     if (!is_zero(p.beta)) x = add(x, multiply(p.beta, convert<Acc>(*c)));
   }
   return convert<typename Traits::ElementD>(x);

@@ -1,8 +1,8 @@
 // From wgmma's accumulators into the staged tile of D that a tensor map stores: vectors of D's own order, gathered from
-// registers or turned by stmatrix. Traits::kPut says which; schedule/d_box.py chooses it and the places of the rows.
+// registers or turned by stmatrix. Traits::kR2SCopy says which; schedule/d_box.py chooses it and the places of the rows.
 //
 // Where C comes by tensor map it lies at the same places before, and takes the same way back: a walk over the places
-// serves both (`WriteD`, `AddC`).
+// serves both (`StoreD`, `AddSource`).
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/numeric.cuh"
@@ -11,23 +11,22 @@
 
 namespace gett {
 
-enum Put { kPutElements, kPutRows, kPutTurned, kPutColumns, kPutBlocks };
 
 // At each place of the staged tile: D is written.
-template <class Acc, class Element> struct WriteD {
-  static GETT_DEVICE uint32 pack(Acc x, Acc y) { return pack_pair(x, y, Element()); }
+template <class Acc, class Element> struct StoreD {
+  static GETT_DEVICE uint32 pack(Acc x, Acc y) { return cvt_rn_x2(x, y, Element()); }
 
   // Four matrices or two, of neighbouring pairs of `x` from `i` on.
-  template <bool kTurned, int kCount>
+  template <bool kTrans, int kCount>
   GETT_DEVICE void matrices(uint32 at, const Acc (&x)[kCount], int i, bool four) const {
     const uint32 a = pack(x[i], x[i + 1]), b = pack(x[i + 2], x[i + 3]);
     if (four) {
       const uint32 c = pack(x[i + 4], x[i + 5]), d = pack(x[i + 6], x[i + 7]);
-      if constexpr (kTurned) store_turned(at, a, b, c, d);
-      else store_matrices(at, a, b, c, d);
+      if constexpr (kTrans) stmatrix4_trans(at, a, b, c, d);
+      else stmatrix4(at, a, b, c, d);
     } else {
-      if constexpr (kTurned) store_turned(at, a, b);
-      else store_matrices(at, a, b);
+      if constexpr (kTrans) stmatrix2_trans(at, a, b);
+      else stmatrix2(at, a, b);
     }
   }
   // kV neighbours from `place()` on, which is found once they are packed: `x(v)` is the accumulator of the v-th.
@@ -56,7 +55,7 @@ template <class Acc, class Element> struct WriteD {
 
 // At each place of the staged tile: C is read and beta times it added. All is read before D is written, so that no load
 // waits behind a store.
-template <class Acc, class Element> struct AddC {
+template <class Acc, class Element> struct AddSource {
   Acc beta_;
 
   GETT_DEVICE void add(Acc& x, Element c) const { mul_add(x, beta_, convert<Acc>(c)); }
@@ -65,17 +64,17 @@ template <class Acc, class Element> struct AddC {
     add(y, Element{uint16(c >> 16)});
   }
 
-  template <bool kTurned, int kCount>
+  template <bool kTrans, int kCount>
   GETT_DEVICE void matrices(uint32 at, Acc (&x)[kCount], int i, bool four) const {
     if (four) {
       uint32 c[4];
-      if constexpr (kTurned) ldmatrix4_trans(c, at);
+      if constexpr (kTrans) ldmatrix4_trans(c, at);
       else ldmatrix4(c, at);
 #pragma unroll
       for (int q = 0; q < 4; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
     } else {
       uint32 c[2];
-      if constexpr (kTurned) ldmatrix2_trans(c, at);
+      if constexpr (kTrans) ldmatrix2_trans(c, at);
       else ldmatrix2(c, at);
 #pragma unroll
       for (int q = 0; q < 2; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
@@ -102,40 +101,40 @@ template <class Acc, class Element> struct AddC {
   GETT_DEVICE void one(const Element* at, Acc& x) const { add(x, *at); }
 };
 
-template <class Traits, class Index> struct Fragments {
+template <class Traits, class Index> struct R2STiledCopy {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef typename Traits::ElementD Element;
-  typedef BoxRows<Traits> Rows;
-  static constexpr int kMi = Traits::kMi, kN = Traits::kBlockN, kJ = kN / 8, kV = Traits::kPutVector;
-  static constexpr int kDump = Traits::kStageElements * 2;  // bytes: where matrices' rows of the padding go
-  static constexpr int kRoom = kDump + 128;
+  typedef FragmentRows<Traits> Rows;
+  static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN, kJ = kN / 8, kV = Traits::kR2SVector;
+  static constexpr int kPaddingOffset = Traits::kStagingElements * 2;  // bytes: where matrices' rows of the padding go
+  static constexpr int kBytes = kPaddingOffset + 128;
 
   const Params& p_;
   uint32 base_;
   int first_, row_, column_, lane_;  // of this thread: first block, row and column of a fragment, lane of the warp
   int rows_;  // of the tile before those of the accumulators
 
-  GETT_DEVICE Fragments(const Params& p, uint32 base, int first, int thread, int rows)
+  GETT_DEVICE R2STiledCopy(const Params& p, uint32 base, int first, int thread, int rows)
       : p_(p), base_(base), first_(first), row_((thread >> 5) * 16), column_((thread & 3) * 2), lane_(thread & 31),
         rows_(rows) {}
 
   // Byte address of element `x` of the staged tile.
   GETT_DEVICE uint32 at(int x) const {
     const uint32 byte = uint32(x) * 2;
-    if constexpr (Traits::kSpanD == 16) return base_ + byte;
-    return base_ + (byte ^ (((byte >> 7) & (Traits::kSpanD / 16 - 1)) << 4));
+    if constexpr (Traits::kSwizzleBytesD == 16) return base_ + byte;
+    return base_ + (byte ^ (((byte >> 7) & (Traits::kSwizzleBytesD / 16 - 1)) << 4));
   }
   // Place of column 8 * j + c, c below 8 and not known when compiling.
   GETT_DEVICE int column(int j, int c) const {
-    if constexpr (Traits::kColumnsBy8) return Index::stage_n(p_, j * 8) + c * Traits::kStageStepN;
-    return Index::stage_n(p_, j * 8 + c);
+    if constexpr (Traits::kColumnsBy8) return Index::staging_n(p_, j * 8) + c * Traits::kStagingStepN;
+    return Index::staging_n(p_, j * 8 + c);
   }
   // Visits all places of this thread, or of its warp, with the accumulators that belong there.
-  template <class Visit> GETT_DEVICE void walk(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
-    if constexpr (Traits::kPut == kPutRows || Traits::kPut == kPutTurned) {
+  template <class Visit> GETT_DEVICE void visit(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+    if constexpr (Traits::kR2SCopy == kR2SStsm || Traits::kR2SCopy == kR2SStsmT) {
       matrices(acc, visit);
-    } else if constexpr (Traits::kPut == kPutColumns) {
+    } else if constexpr (Traits::kR2SCopy == kR2SVecN) {
       columns(acc, visit);
     } else {
       blocks(acc, visit);
@@ -143,42 +142,42 @@ template <class Traits, class Index> struct Fragments {
   }
 
   // Lanes 8q .. 8q + 7 give the addresses of matrix q's rows; matrices go by (rows r, columns j).
-  template <class Visit> GETT_DEVICE void matrices(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
-    constexpr bool kTurned = Traits::kPut == kPutTurned;
+  template <class Visit> GETT_DEVICE void matrices(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+    constexpr bool kTrans = Traits::kR2SCopy == kR2SStsmT;
     const int r = (lane_ >> 3) & 1, jj = lane_ >> 4, within = lane_ & 7;
 #pragma unroll
-    for (int i = 0; i < kMi; ++i) {
-      const int m = Rows::at(first_, i, row_ + r * 8 + (kTurned ? 0 : within));
+    for (int i = 0; i < kMmaM; ++i) {
+      const int m = Rows::at(first_, i, row_ + r * 8 + (kTrans ? 0 : within));
       const bool row_ok = m < Traits::kBoxM;
-      const int line = row_ok ? Index::stage_m(p_, m + rows_) : 0;
+      const int line = row_ok ? Index::staging_m(p_, m + rows_) : 0;
 #pragma unroll
       for (int j = 0; j < kJ; j += 2) {
         const bool four = j + 1 < kJ;
         int n;
         bool ok = row_ok;
-        if constexpr (kTurned) {
+        if constexpr (kTrans) {
           n = jj && four ? column(j + (four ? 1 : 0), within) : column(j, within);
           if (Traits::kBoxN < kN) ok = ok && (j + (four ? jj : 0)) * 8 + within < Traits::kBoxN;
         } else {
-          n = jj && four ? Index::stage_n(p_, (j + 1) * 8) : Index::stage_n(p_, j * 8);
+          n = jj && four ? Index::staging_n(p_, (j + 1) * 8) : Index::staging_n(p_, j * 8);
           if (Traits::kBoxN < kN) ok = ok && (j + (four ? jj : 0)) * 8 < Traits::kBoxN;
         }
-        const uint32 to = ok ? at(line + n) : base_ + kDump + within * 16;
-        visit.template matrices<kTurned>(to, acc[i], j * 4, four);
+        const uint32 to = ok ? at(line + n) : base_ + kPaddingOffset + within * 16;
+        visit.template matrices<kTrans>(to, acc[i], j * 4, four);
       }
     }
   }
 
-  // D's neighbours are kPutStep groups of eight columns apart.
-  template <class Visit> GETT_DEVICE void columns(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
-    constexpr int kStep = Traits::kPutStep;
+  // D's neighbours are kR2SStepN groups of eight columns apart.
+  template <class Visit> GETT_DEVICE void columns(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+    constexpr int kStep = Traits::kR2SStepN;
 #pragma unroll
-    for (int i = 0; i < kMi; ++i)
+    for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int m = Rows::at(first_, i, row_ + (lane_ >> 2) + r * 8);
         if (m >= Traits::kBoxM) continue;
-        const int line = Index::stage_m(p_, m + rows_);
+        const int line = Index::staging_m(p_, m + rows_);
 #pragma unroll
         for (int j = 0; j < Traits::kBoxN / 8; ++j) {
           if (j / kStep % kV) continue;
@@ -192,14 +191,14 @@ template <class Traits, class Index> struct Fragments {
   }
 
   // D's neighbours are in blocks one after the other.
-  template <class Visit> GETT_DEVICE void blocks(Acc (&acc)[kMi][kN / 2], const Visit& visit) const {
+  template <class Visit> GETT_DEVICE void blocks(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
 #pragma unroll
-    for (int i = 0; i < kMi; i += kV)
+    for (int i = 0; i < kMmaM; i += kV)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int m = Rows::at(first_, i, row_ + (lane_ >> 2) + r * 8);
         if (m >= Traits::kBoxM) continue;
-        const int line = Index::stage_m(p_, m + rows_);
+        const int line = Index::staging_m(p_, m + rows_);
 #pragma unroll
         for (int j = 0; j < kJ; ++j)
 #pragma unroll

@@ -3,7 +3,7 @@
 // store cuts a sector, so where a row continues the one before in D, the sector that both have part of is stored once.
 // Where a row starts is looked up once for all its elements.
 //
-// Knows rows of the staged tile (`Index::d_unpack`) and the offset tables; D's elements have two bytes, C is not added.
+// Knows rows of the staged tile (`Index::idx2crd_d`) and the offset tables; D's elements have two bytes, C is not added.
 #pragma once
 #include "gett/epilogue/vector.cuh"
 #include "gett/ptx/shared.cuh"
@@ -14,24 +14,24 @@ namespace gett {
 struct RowPlace { long long to; uint32 from; };
 template <class Traits, class Index, class Table>
 GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, const Table& at, uint32 staged, int row) {
-  constexpr int kRows = Traits::kBoxMN / Traits::kRowD;
+  constexpr int kRows = Traits::kBoxMN / Traits::kRowLengthD;
   if (row < 0 || row >= kRows) return {kInvalid, staged};
-  const auto mn = Index::d_unpack(p, row * Traits::kRowD);
+  const auto mn = Index::idx2crd_d(p, row * Traits::kRowLengthD);
   const long long m = at.rows_d()[mn.m], n = at.columns_d()[mn.n];
   return {m != kInvalid && n != kInvalid ? m + n : kInvalid, staged + mn.at * 2};
 }
 
-// Stores the tile's rows of Traits::kRowD elements, of which D has the first `length`; `staged` is the tile's address.
+// Stores the tile's rows of Traits::kRowLengthD elements, of which D has the first `length`; `staged` is the tile's address.
 template <class Traits, class Index, class Table>
 GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::ElementD* d, const Table& at,
                             uint32 staged, int length, int thread, int threads) {
-  constexpr int kRow = Traits::kRowD, kRows = Traits::kBoxMN / kRow, kChunks = kRow / 16 * 2;
+  constexpr int kRowVectors = Traits::kRowLengthD, kRows = Traits::kBoxMN / kRowVectors, kChunks = kRowVectors / 16 * 2;
   constexpr int kLanes = kChunks <= 8 ? 8 : kChunks <= 16 ? 16 : 32;  // that share a row
   constexpr int kTurns = (kChunks + kLanes - 1) / kLanes, kItems = kRows * kTurns;
   constexpr int kEnds = 32 / kLanes;  // single elements of a lane
   // Rows on their way through a lane's registers, which accumulators still occupy.
-  constexpr int kBatch = Traits::kMi * Traits::kBlockN / 2 > 96 || kEnds > 2 ? 1 : 2;
-  static_assert(sizeof(typename Traits::ElementD) == 2 && kRow * kRows == Traits::kBoxMN, "whole rows of half-words");
+  constexpr int kBatch = Traits::kMmaM * Traits::kBlockN / 2 > 96 || kEnds > 2 ? 1 : 2;
+  static_assert(sizeof(typename Traits::ElementD) == 2 && kRowVectors * kRows == Traits::kBoxMN, "whole rows of half-words");
   asm volatile("" : "+r"(thread));  // nothing of this is to be kept through the main loop
   const int lane = thread % kLanes, step = threads / kLanes;
 #pragma unroll 1
@@ -48,7 +48,7 @@ GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::E
       from[q] = here.from;
       bool before = false, behind = false;  // is there a neighbour in D?
       uint32 next = staged;
-      if constexpr (Traits::kRowsJoin) {
+      if constexpr (Traits::kRowsContiguousD) {
         const RowPlace low = row_place<Traits, Index>(p, at, staged, row - 1);
         const RowPlace high = row_place<Traits, Index>(p, at, staged, row + 1);
         before = low.to != kInvalid && low.to + length == here.to;
@@ -61,8 +61,8 @@ GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::E
       chunk[q] = exists && i < whole ? head + i * 8 : -1;
       if (chunk[q] >= 0) {
         const uint32 in = (from[q] + chunk[q] * 2) & ~15u;
-        x[q] = load_chunk(in);
-        y[q] = load_chunk(in + 16);
+        x[q] = ld_shared_v4(in);
+        y[q] = ld_shared_v4(in + 16);
       }
       // Sixteen lanes for the sector before the whole ones, which the row before has stored if it is a neighbour, and
       // sixteen for the one behind, with what the next row has of it.
@@ -74,16 +74,16 @@ GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::E
         end[q][e] = exists && turn == 0 && (slot < 16 ? low : high) ? (slot < 16 ? slot : at_tail) : -1;
         if (end[q][e] >= 0) {
           const bool beyond = end[q][e] >= length;
-          single[q][e] = load_half((beyond ? next - length * 2 : from[q]) + end[q][e] * 2);
+          single[q][e] = ld_shared_u16((beyond ? next - length * 2 : from[q]) + end[q][e] * 2);
         }
       }
     }
 #pragma unroll
     for (int q = 0; q < kBatch; ++q) {
-      if (chunk[q] >= 0) store_global(d + to[q] + chunk[q], shifted(x[q], y[q], (from[q] >> 1) + chunk[q] & 7));
+      if (chunk[q] >= 0) st_global_v4(d + to[q] + chunk[q], shift_half_words(x[q], y[q], (from[q] >> 1) + chunk[q] & 7));
 #pragma unroll
       for (int e = 0; e < kEnds; ++e)
-        if (end[q][e] >= 0) store_half(d + to[q] + end[q][e], single[q][e]);
+        if (end[q][e] >= 0) st_global_u16(d + to[q] + end[q][e], single[q][e]);
     }
   }
 }

@@ -26,10 +26,10 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   const auto mt = Index::m_tile(p, tm);
   const auto nt = Index::n_tile(p, tn);
   const int i = int(blockIdx.y) * kColumns + column;
-  const auto at = Index::d_unpack(p, (i < kCount ? i : 0) * kV);
+  const auto at = Index::idx2crd_d(p, (i < kCount ? i : 0) * kV);
   const bool ok = i < kCount && Index::m_ok(p, mt, at.m) && Index::n_ok(p, nt, at.n);
 
-  wait_for_previous();
+  griddepcontrol_wait();
 
   Acc x[kV];
 #pragma unroll
@@ -68,7 +68,7 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
 #pragma unroll
   for (int j = 0; j < kV; ++j) {
     Acc sum = scaled<Traits>(p, x[j]);
-    if constexpr (Traits::kHasC) {  // beta = 0: C may hold anything and is not read
+    if constexpr (Traits::kSourceC == kSourceVector) {  // beta = 0: C may hold anything and is not read
       if (!is_zero(p.beta)) {
         const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
         const long long here = lt.c + mt.c + nt.c + Index::m_c(p, mt, m) + Index::n_c(p, nt, n);

@@ -19,15 +19,15 @@ template <class Traits, class Index> struct StreamMap {
 
   template <class Role> struct Image {
     static constexpr int kBytes =
-        Role::Way::kStaged ? (Traits::kBox * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
+        Role::LoaderTraits::kViaSmem ? (Traits::kBox * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
   };
 
   // Reads one operand's tile in its own order and leaves it in shared memory in D's.
   template <class Role, class Tile> static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
-    if constexpr (Role::Way::kStaged) {
+    if constexpr (Role::LoaderTraits::kViaSmem) {
       typedef typename Role::Element Element;
-      typedef typename Role::Way Way;
-      constexpr int kW = Way::kWidth, kTotal = Traits::kBox / kW, kPer = (kTotal + kThreads - 1) / kThreads;
+      typedef typename Role::LoaderTraits LoaderTraits;
+      constexpr int kW = LoaderTraits::kWidth, kTotal = Traits::kBox / kW, kPer = (kTotal + kThreads - 1) / kThreads;
       constexpr int kAtOnce = kPer < 4 ? kPer : 4;
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll 1
@@ -37,7 +37,7 @@ template <class Traits, class Index> struct StreamMap {
 #pragma unroll
         for (int u = 0; u < kAtOnce; ++u) {
           const int v = first + u * kThreads;
-          local[u] = Role::walk(p, v * kW);
+          local[u] = Role::tile_index(p, v * kW);
           const bool ok = (kTotal % (kAtOnce * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local[u]);
           if (ok) held[u] = Vec<Element, kW>::load(from + Role::at_o(p, t, local[u]));
           if (!ok) local[u] = -1;
@@ -48,12 +48,12 @@ template <class Traits, class Index> struct StreamMap {
 #pragma unroll
           for (int j = 0; j < kW; ++j) {
             int to;
-            if constexpr (Way::kStep > 0) {
-              to = local[u] + j * Way::kStep;
+            if constexpr (LoaderTraits::kStep > 0) {
+              to = local[u] + j * LoaderTraits::kStep;
             } else {
-              to = Role::walk(p, (first + u * kThreads) * kW + j);
+              to = Role::tile_index(p, (first + u * kThreads) * kW + j);
             }
-            *reinterpret_cast<Element*>(image + image_at<Way>(to * int(sizeof(Element)))) = held[u].x[j];
+            *reinterpret_cast<Element*>(image + swizzled_at<LoaderTraits>(to * int(sizeof(Element)))) = held[u].x[j];
           }
         }
       }
@@ -64,8 +64,8 @@ template <class Traits, class Index> struct StreamMap {
   template <class Role, class Tile>
   static GETT_DEVICE void fetch(const Params& p, const Tile& t, const char* image, int local, Vec<typename Role::Element, kV>& x) {
     typedef typename Role::Element Element;
-    if constexpr (Role::Way::kStaged) {
-      x = Vec<Element, kV>::load(image + image_at<typename Role::Way>(local * int(sizeof(Element))));
+    if constexpr (Role::LoaderTraits::kViaSmem) {
+      x = Vec<Element, kV>::load(image + swizzled_at<typename Role::LoaderTraits>(local * int(sizeof(Element))));
     } else {
       read<Role, kV>(p, Role::base(p) + Role::origin(t) + Role::at_o(p, t, local), x);
     }
@@ -79,10 +79,10 @@ template <class Traits, class Index> struct StreamMap {
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;
     bool with_c = false;
-    if constexpr (Traits::kHasC) with_c = !is_zero(p.beta);  // beta = 0: C may hold anything and is not read
+    if constexpr (Traits::kSourceC == kSourceVector) with_c = !is_zero(p.beta);  // beta = 0: C may hold anything and is not read
     stage<A>(p, t, image_a, thread);
     if constexpr (Traits::kHasB) stage<B>(p, t, image_b, thread);
-    if constexpr (Traits::kHasC) {
+    if constexpr (Traits::kSourceC == kSourceVector) {
       if (with_c) stage<C>(p, t, image_c, thread);
     }
     if constexpr (Image<A>::kBytes + Image<B>::kBytes + Image<C>::kBytes > 0) __syncthreads();
@@ -91,7 +91,7 @@ template <class Traits, class Index> struct StreamMap {
 #pragma unroll 1
     for (int first = thread; first < kTotal; first += kUnroll * kThreads) {
       Vec<typename Traits::Element, kV> a[kUnroll], b[Traits::kHasB ? kUnroll : 1];
-      Vec<ElementC, kV> c[Traits::kHasC ? kUnroll : 1];
+      Vec<ElementC, kV> c[Traits::kSourceC == kSourceVector ? kUnroll : 1];
       bool ok[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -100,7 +100,7 @@ template <class Traits, class Index> struct StreamMap {
         if (!ok[u]) continue;
         fetch<A>(p, t, image_a, local, a[u]);
         if constexpr (Traits::kHasB) fetch<B>(p, t, image_b, local, b[u]);
-        if constexpr (Traits::kHasC) {
+        if constexpr (Traits::kSourceC == kSourceVector) {
           if (with_c) fetch<C>(p, t, image_c, local, c[u]);
         }
       }
@@ -113,7 +113,7 @@ template <class Traits, class Index> struct StreamMap {
           Acc x = convert<Acc>(a[u].x[j]);
           if constexpr (Traits::kHasB) x = multiply(x, convert<Acc>(b[u].x[j]));
           x = scaled<Traits>(p, x);
-          if constexpr (Traits::kHasC) {
+          if constexpr (Traits::kSourceC == kSourceVector) {
             if (with_c) x = add(x, multiply(p.beta, convert<Acc>(c[u].x[j])));
           }
           out.x[j] = convert<typename Traits::ElementD>(x);

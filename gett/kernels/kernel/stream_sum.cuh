@@ -30,13 +30,13 @@ template <class Traits, class Index> struct StreamSum {
 
   // A thread's part of one operand: what lies where, per row of outputs.
   template <class Role> struct Reader {
-    typedef typename Role::Way Way;
-    static constexpr int kOwn = Way::kShared ? 1 : kRows;
+    typedef typename Role::LoaderTraits LoaderTraits;
+    static constexpr int kOwn = LoaderTraits::kSharedByRows ? 1 : kRows;
     const Element* row[kOwn];
     template <class OTile> GETT_DEVICE void init(const Params& p, const OTile& t, const bool (&ok)[kRows], const int (&local)[kRows]) {
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll
-      for (int r = 0; r < kOwn; ++r) row[r] = from + (Way::kShared || !ok[r] ? 0 : Role::at_o(p, t, local[r]));
+      for (int r = 0; r < kOwn; ++r) row[r] = from + (LoaderTraits::kSharedByRows || !ok[r] ? 0 : Role::at_o(p, t, local[r]));
     }
     template <class KTile>
     GETT_DEVICE void load(const Params& p, const KTile& t, int k, bool ok_k, const bool (&ok)[kRows], Vec<Element, kV> (&x)[kOwn]) const {
@@ -45,10 +45,10 @@ template <class Traits, class Index> struct StreamSum {
       for (int r = 0; r < kOwn; ++r) {
 #pragma unroll
         for (int j = 0; j < kV; ++j) x[r].x[j] = Element{};
-        if (ok_k && (Way::kShared || ok[r])) read<Role, kV>(p, row[r] + at, x[r]);
+        if (ok_k && (LoaderTraits::kSharedByRows || ok[r])) read<Role, kV>(p, row[r] + at, x[r]);
       }
     }
-    static GETT_DEVICE int of(int r) { return Way::kShared ? 0 : r; }
+    static GETT_DEVICE int of(int r) { return LoaderTraits::kSharedByRows ? 0 : r; }
   };
 
   static GETT_DEVICE void run(const Params& p) {
@@ -117,9 +117,9 @@ template <class Traits, class Index> struct StreamSum {
     add_parts<kParts, kOutputs>(parts, thread);
 
     const ElementC* c = nullptr;
-    if constexpr (Traits::kHasC) c = p.c + ot.c;
+    if constexpr (Traits::kSourceC == kSourceVector) c = p.c + ot.c;
     for (int i = thread; i < Traits::kBox; i += kThreads) {
-      const int o = Index::walk_d(p, i);
+      const int o = Index::tile_index_d(p, i);
       if (!Index::o_ok(p, ot, o)) continue;
       if constexpr (Traits::kSplit) {
         p.workspace[((long long)slice * p.tiles_o + tile) * kOutputs + o] = parts[o];
@@ -140,7 +140,7 @@ template <class Traits, class Index> struct StreamSum {
   }
 
   template <class OTile> static GETT_DEVICE void store(const Params& p, const OTile& t, int o, Acc x, const ElementC* c) {
-    if constexpr (Traits::kHasC) c += Index::o_c(p, t, o);
+    if constexpr (Traits::kSourceC == kSourceVector) c += Index::o_c(p, t, o);
     p.d[t.d + Index::o_d(p, t, o)] = finish<Traits>(p, x, c);
   }
 
@@ -163,7 +163,7 @@ template <class Traits, class Index> struct StreamSum {
     add_parts<kReduceRows, kReduceColumns>(parts, thread);
     if (row == 0 && ok) {
       const ElementC* c = nullptr;
-      if constexpr (Traits::kHasC) c = p.c + ot.c;
+      if constexpr (Traits::kSourceC == kSourceVector) c = p.c + ot.c;
       store(p, ot, o, parts[column], c);
     }
   }

@@ -9,23 +9,23 @@
 
 namespace gett {
 
-template <class Traits, class Index, bool kIsA> struct Loader {
+template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   typedef typename Traits::Element Element;
   typedef typename Traits::Params Params;
   static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
   static constexpr int kBlockK = Traits::kBlockK;
-  typedef typename Traits::template Way<kIsA> Way;
-  static constexpr int kVec = Way::kVec;
-  static constexpr int kAlong = (Way::kVecK ? kBlockK : kBlockMN) / kVec;
-  static constexpr int kAcross = Way::kVecK ? kBlockMN : kBlockK;
+  typedef typename Traits::template LoaderTraits<kIsA> LoaderTraits;
+  static constexpr int kVec = LoaderTraits::kVec;
+  static constexpr int kAlong = (LoaderTraits::kVecK ? kBlockK : kBlockMN) / kVec;
+  static constexpr int kAcross = LoaderTraits::kVecK ? kBlockMN : kBlockK;
   static constexpr int kTotal = kAlong * kAcross;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
-  static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
+  static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
   // Where nothing changes from k-tile to k-tile, padding is not copied: along K it is zeroed once, and in the free
   // group it ends in rows of the result that nobody stores.
   static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
-  static constexpr bool kHoles = kFixed && Way::kHoles;
+  static constexpr bool kZeroFill = kFixed && LoaderTraits::kZeroFill;
   static_assert(kPer <= 32, "too many accesses a thread");
 
   const Element* base_;
@@ -33,8 +33,8 @@ template <class Traits, class Index, bool kIsA> struct Loader {
   uint32 valid_;
 
   // Lanes follow the unit-stride mode first, so that a warp's accesses join into long runs.
-  static GETT_DEVICE int mn_of(int v) { return Way::kVecK ? v / kAlong : v % kAlong * kVec; }
-  static GETT_DEVICE int k_of(int v) { return Way::kVecK ? v % kAlong * kVec : v / kAlong; }
+  static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? v / kAlong : v % kAlong * kVec; }
+  static GETT_DEVICE int k_of(int v) { return LoaderTraits::kVecK ? v % kAlong * kVec : v / kAlong; }
 
   template <class Tile> GETT_DEVICE void init(const Params& p, const Element* base, const Tile& tile, int thread) {
     base_ = base;
@@ -61,8 +61,8 @@ template <class Traits, class Index, bool kIsA> struct Loader {
   }
 
   static GETT_DEVICE uint32 smem_at(int mn, int k) {
-    const int row = Way::kMajorK ? mn : k, column = Way::kMajorK ? k : mn;
-    return Way::Layout::address(row, column * int(sizeof(Element)));
+    const int row = LoaderTraits::kMajorK ? mn : k, column = LoaderTraits::kMajorK ? k : mn;
+    return LoaderTraits::Layout::address(row, column * int(sizeof(Element)));
   }
 
   // Issues the copies of one k-tile; `where` is the k-tile (boxed K) or its slot of the offset table (flattened K).
@@ -81,7 +81,7 @@ template <class Traits, class Index, bool kIsA> struct Loader {
       const uint32 to = stage + smem_at(mn_of(v), k_of(v));
       const char* from = reinterpret_cast<const char*>(base) + offset_[i];
       if constexpr (kFixed) {
-        if (ok) copy_async<kVec * int(sizeof(Element))>(to, from);
+        if (ok) cp_async<kVec * int(sizeof(Element))>(to, from);
       } else {
         const int k = k_of(v);
         if constexpr (Traits::kKTable) {
@@ -91,11 +91,11 @@ template <class Traits, class Index, bool kIsA> struct Loader {
         } else {
           ok = ok && Index::k_coord(p, k) < where.rem;
         }
-        copy_async<kVec * int(sizeof(Element))>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
+        cp_async<kVec * int(sizeof(Element))>(to, ok ? from : reinterpret_cast<const char*>(base_), ok);
       }
     }
   }
-  GETT_DEVICE void put(const Params&, char*, int) const {}
+  GETT_DEVICE void store(const Params&, char*, int) const {}
 };
 
 }  // namespace gett

@@ -1,7 +1,7 @@
 // The general door of the Hopper family: operands whose strides no tensor map takes.
 //
 // A tensor map starts every copy at a multiple of 16 bytes, and so does cp.async; rows of odd extents start anywhere.
-// The gathering warps therefore copy the aligned 16-byte chunks that cover a piece of a row, kRun elements, into a ring
+// The gathering warps therefore copy the aligned 16-byte chunks that cover a piece of a row, kRunElements elements, into a ring
 // of their own (no registers wait for memory), shift them into place a few k-tiles later and write them as wgmma wants
 // them. A warp shifts only what it copied itself: no barrier but its own is needed between the two steps.
 //
@@ -19,25 +19,25 @@ namespace gett {
 struct NoPieces { static constexpr int kPer = 0, kRingBytes = 0; };
 template <class Traits, class Index, bool kIsA, bool kGather, bool kTurned> struct PiecesOf { typedef NoPieces type; };
 template <class Traits, class Index, bool kIsA> struct PiecesOf<Traits, Index, kIsA, true, false> {
-  typedef Pieces<Traits, Index, kIsA> type;
+  typedef GatherPieces<Traits, Index, kIsA> type;
 };
 template <class Traits, class Index, bool kIsA> struct PiecesOf<Traits, Index, kIsA, true, true> {
-  typedef TurnedPieces<Traits, Index, kIsA> type;
+  typedef TransposedPieces<Traits, Index, kIsA> type;
 };
 
-template <class Traits, class Index> struct GatherProducer {
+template <class Traits, class Index> struct GatherLoader {
   typedef typename Traits::Params Params;
-  typedef typename Traits::template Way<true> WayA;
-  typedef typename Traits::template Way<false> WayB;
-  typedef typename PiecesOf<Traits, Index, true, WayA::kGather, (WayA::kWide > 0)>::type PiecesA;
-  typedef typename PiecesOf<Traits, Index, false, WayB::kGather, (WayB::kWide > 0)>::type PiecesB;
-  static constexpr int kWarps = 4 * Traits::kProducers, kDepth = Traits::kRing;
+  typedef typename Traits::template LoaderTraits<true> LoaderTraitsA;
+  typedef typename Traits::template LoaderTraits<false> LoaderTraitsB;
+  typedef typename PiecesOf<Traits, Index, true, LoaderTraitsA::kGather, (LoaderTraitsA::kTransposeK > 0)>::type PiecesA;
+  typedef typename PiecesOf<Traits, Index, false, LoaderTraitsB::kGather, (LoaderTraitsB::kTransposeK > 0)>::type PiecesB;
+  static constexpr int kWarps = 4 * Traits::kProducerWarpgroups, kDepth = Traits::kCpAsyncStages;
   static constexpr int kRingA = PiecesA::kRingBytes, kRingB = PiecesB::kRingBytes;
   static constexpr int kTable = PiecesA::kPer + PiecesB::kPer;
   static constexpr int kWarpBytes = kDepth * (kRingA + kRingB) + (2 * kTable * 4 + 15) / 16 * 16;
   static constexpr int kBytes = kWarps * kWarpBytes;
-  static constexpr bool kMixed = !WayA::kGather || !WayB::kGather;  // a tensor map brings the other operand
-  static constexpr int kArrivals = kWarps + (kMixed ? 1 : 0);
+  static constexpr bool kOneByTma = !LoaderTraitsA::kGather || !LoaderTraitsB::kGather;  // a tensor map brings the other operand
+  static constexpr int kArrivals = kWarps + (kOneByTma ? 1 : 0);
 
   static GETT_DEVICE void run(const Params& p, char* smem, uint32 stages, int stage_bytes, int bytes_a, uint32 full,
                               uint32 empty, int thread) {
@@ -46,89 +46,89 @@ template <class Traits, class Index> struct GatherProducer {
     const uint32 ring = smem_address(smem) + warp * kWarpBytes;
     PiecesA a;
     PiecesB b;
-    long long ahead_a = 0, ahead_b = 0, here_a = 0, here_b = 0;
-    Walk<Params> ahead, here, bulk;
-    ahead.open(p, blockIdx.x);
-    here = bulk = ahead;
-    bool new_ahead = true, new_here = true;
-    int slot = 0, stage = 0, bulk_stage = 0, bulk_lead = 0;
-    uint32 phase = 1, bulk_phase = 1;
+    long long load_origin_a = 0, load_origin_b = 0, store_origin_a = 0, store_origin_b = 0;
+    KTileIterator<Params> load_at, store_at, tma_at;
+    load_at.open(p, blockIdx.x);
+    store_at = tma_at = load_at;
+    bool new_load_tile = true, new_store_tile = true;
+    int slot = 0, stage = 0, tma_stage = 0, tma_lead = 0;
+    uint32 phase = 1, tma_phase = 1;
     // The first kDepth rounds only load; then each round stores a k-tile and loads the one kDepth later in its place.
 #pragma unroll 1
-    for (int round = 0; here.more(p); ++round) {
+    for (int round = 0; store_at.more(p); ++round) {
       const uint32 at = ring + slot * (kRingA + kRingB);
       if (round >= kDepth) {
-        if (new_here) {
-          here.locate(p);
-          if constexpr (WayA::kGather) {
-            here_a = PiecesA::tabulate(p, here.id, table, warp, lane);
+        if (new_store_tile) {
+          store_at.locate(p);
+          if constexpr (LoaderTraitsA::kGather) {
+            store_origin_a = PiecesA::tabulate(p, store_at.id, table, warp, lane);
             a.plan_stores(table, lane);
           }
-          if constexpr (WayB::kGather) {
+          if constexpr (LoaderTraitsB::kGather) {
             int* const to = table + PiecesA::kPer;
-            here_b = PiecesB::tabulate(p, here.id, to, warp, lane);
+            store_origin_b = PiecesB::tabulate(p, store_at.id, to, warp, lane);
             b.plan_stores(to, lane);
           }
         }
-        if constexpr (kMixed) {
+        if constexpr (kOneByTma) {
           // Copies by tensor map run ahead of the shifting, by as many stages as leave the consumers two.
           if (thread == 0) {
 #pragma unroll 1
-            for (; bulk_lead < max(1, Traits::kStages - 1) && bulk.more(p); ++bulk_lead) {
-              barrier_wait(empty + bulk_stage * 8, bulk_phase);
-              const uint32 bar = full + bulk_stage * 8, to = stages + bulk_stage * stage_bytes;
-              barrier_expect(bar, Traits::kTransactionBytes);
-              bulk.locate(p);
-              const auto boxes = Index::boxes(p, bulk.id.m, bulk.id.n, bulk.id.l);
-              Index::load(p, boxes, bulk.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
-              if (++bulk_stage == Traits::kStages) { bulk_stage = 0; bulk_phase ^= 1; }
-              bulk.step(p);
+            for (; tma_lead < max(1, Traits::kStages - 1) && tma_at.more(p); ++tma_lead) {
+              mbarrier_wait(empty + tma_stage * 8, tma_phase);
+              const uint32 bar = full + tma_stage * 8, to = stages + tma_stage * stage_bytes;
+              mbarrier_arrive_expect_tx(bar, Traits::kTransactionBytes);
+              tma_at.locate(p);
+              const auto tile_coords = Index::tile_coords(p, tma_at.id.m, tma_at.id.n, tma_at.id.l);
+              Index::load_stage(p, tile_coords, tma_at.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
+              if (++tma_stage == Traits::kStages) { tma_stage = 0; tma_phase ^= 1; }
+              tma_at.step(p);
             }
-            --bulk_lead;
+            --tma_lead;
           }
         }
-        wait_copies<kDepth - 1>();
+        cp_async_wait<kDepth - 1>();
         __syncwarp();  // every lane's copies have landed
-        barrier_wait(empty + stage * 8, phase);
-        const auto k = Index::k_tile(p, here.kt);
+        mbarrier_wait(empty + stage * 8, phase);
+        const auto k = Index::k_tile(p, store_at.kt);
         const bool whole = Index::k_whole(p, k);
         const uint32 to = stages + stage * stage_bytes;
-        if constexpr (WayA::kGather) {
-          a.store(p, k, whole, PiecesA::base(p) + here_a + k.a * PiecesA::kE, at, to, warp, lane);
+        if constexpr (LoaderTraitsA::kGather) {
+          a.store(p, k, whole, PiecesA::base(p) + store_origin_a + k.a * PiecesA::kE, at, to, warp, lane);
         }
-        if constexpr (WayB::kGather) {
-          b.store(p, k, whole, PiecesB::base(p) + here_b + k.b * PiecesB::kE, at + kRingA, to + bytes_a, warp, lane);
+        if constexpr (LoaderTraitsB::kGather) {
+          b.store(p, k, whole, PiecesB::base(p) + store_origin_b + k.b * PiecesB::kE, at + kRingA, to + bytes_a, warp, lane);
         }
-        async_fence();
+        fence_proxy_async();
         __syncwarp();
-        if (lane == 0) barrier_arrive(full + stage * 8);
+        if (lane == 0) mbarrier_arrive(full + stage * 8);
         if (++stage == Traits::kStages) { stage = 0; phase ^= 1; }
-        new_here = here.step(p);
+        new_store_tile = store_at.step(p);
       }
-      if (ahead.more(p)) {
-        if (new_ahead) {
-          ahead.locate(p);
+      if (load_at.more(p)) {
+        if (new_load_tile) {
+          load_at.locate(p);
           int* const own = table + kTable;
-          if constexpr (WayA::kGather) {
-            ahead_a = PiecesA::tabulate(p, ahead.id, own, warp, lane);
+          if constexpr (LoaderTraitsA::kGather) {
+            load_origin_a = PiecesA::tabulate(p, load_at.id, own, warp, lane);
             a.plan_loads(own, lane);
           }
-          if constexpr (WayB::kGather) {
+          if constexpr (LoaderTraitsB::kGather) {
             int* const to = own + PiecesA::kPer;
-            ahead_b = PiecesB::tabulate(p, ahead.id, to, warp, lane);
+            load_origin_b = PiecesB::tabulate(p, load_at.id, to, warp, lane);
             b.plan_loads(to, lane);
           }
         }
-        const auto k = Index::k_tile(p, ahead.kt);
-        if constexpr (WayA::kGather) {
-          a.load(PiecesA::base(p) + ahead_a + k.a * PiecesA::kE, PiecesA::end(p), at, lane);
+        const auto k = Index::k_tile(p, load_at.kt);
+        if constexpr (LoaderTraitsA::kGather) {
+          a.load(PiecesA::base(p) + load_origin_a + k.a * PiecesA::kE, PiecesA::end(p), at, lane);
         }
-        if constexpr (WayB::kGather) {
-          b.load(PiecesB::base(p) + ahead_b + k.b * PiecesB::kE, PiecesB::end(p), at + kRingA, lane);
+        if constexpr (LoaderTraitsB::kGather) {
+          b.load(PiecesB::base(p) + load_origin_b + k.b * PiecesB::kE, PiecesB::end(p), at + kRingA, lane);
         }
-        new_ahead = ahead.step(p);
+        new_load_tile = load_at.step(p);
       }
-      commit_copies();
+      cp_async_commit();
       if (++slot == kDepth) slot = 0;
     }
   }
@@ -136,8 +136,8 @@ template <class Traits, class Index> struct GatherProducer {
 
 // What the general door takes of a kernel's shared memory and adds to the arrivals of a full stage.
 template <class Traits, class Index, bool kGather> struct GatherNeeds {
-  static constexpr int kBytes = GatherProducer<Traits, Index>::kBytes;
-  static constexpr int kArrivals = GatherProducer<Traits, Index>::kArrivals;
+  static constexpr int kBytes = GatherLoader<Traits, Index>::kBytes;
+  static constexpr int kArrivals = GatherLoader<Traits, Index>::kArrivals;
 };
 template <class Traits, class Index> struct GatherNeeds<Traits, Index, false> {
   static constexpr int kBytes = 0, kArrivals = 1;

@@ -8,28 +8,28 @@
 namespace gett {
 
 // The pieces of one gathered operand that one warp brings in for a k-tile.
-template <class Traits, class Index, bool kIsA> struct Pieces {
+template <class Traits, class Index, bool kIsA> struct GatherPieces {
   typedef typename Traits::Params Params;
   typedef typename Traits::Element Element;
-  typedef typename Traits::template Way<kIsA> Way;
-  static constexpr int kE = sizeof(Element), kRun = Way::kRun;
-  static constexpr int kWarps = 4 * Traits::kProducers;
+  typedef typename Traits::template LoaderTraits<kIsA> LoaderTraits;
+  static constexpr int kE = sizeof(Element), kRunElements = LoaderTraits::kRunElements;
+  static constexpr int kWarps = 4 * Traits::kProducerWarpgroups;
   static constexpr int kBox = kIsA ? Traits::kBoxM : Traits::kBoxN;
-  static constexpr int kLines = Way::kMajorK ? kBox : Traits::kBlockK;  // of the tile in shared memory
-  static constexpr int kInner = Way::kMajorK ? Traits::kBlockK : kBox;
-  // Crossed units: the pieces of kWide neighbouring k make a row of the tile (sm90_turn.cuh), eight always in one warp.
-  static constexpr int kWide = Way::kWide;
-  static constexpr int kSegments = kWide ? kWide : kInner / kRun, kPieces = kLines * kSegments;
-  static constexpr int kStep = kWide ? 8 : 1;
+  static constexpr int kLines = LoaderTraits::kMajorK ? kBox : Traits::kBlockK;  // of the tile in shared memory
+  static constexpr int kInner = LoaderTraits::kMajorK ? Traits::kBlockK : kBox;
+  // Crossed units: the pieces of kTransposeK neighbouring k make a row of the tile (sm90_turn.cuh), eight always in one warp.
+  static constexpr int kTransposeK = LoaderTraits::kTransposeK;
+  static constexpr int kSegments = kTransposeK ? kTransposeK : kInner / kRunElements, kPieces = kLines * kSegments;
+  static constexpr int kStep = kTransposeK ? 8 : 1;
   static constexpr int kPer = (kPieces + kStep * kWarps - 1) / (kStep * kWarps) * kStep;  // pieces of a warp
-  static constexpr int kOut = kRun * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
+  static constexpr int kOut = kRunElements * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
   static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kOut + 31) / 32;
   static constexpr int kWords = (kStores + 7) / 8;
   // In the ring, chunks that are read at once lie side by side, and those written at once in different banks.
   static constexpr int kGroups = (kPer / kStep) | 1;
-  static constexpr int kRingBytes = (kWide ? kGroups * kStep : kPer) * kIn * 16;  // of a warp and k-tile
-  static constexpr int kSlab = (kLines + 7) / 8 * 8 * Way::kSpan;
-  static_assert(kE == 2 && kRun % 8 == 0 && kInner % kRun == 0, "pieces are whole chunks of 16-bit elements");
+  static constexpr int kRingBytes = (kTransposeK ? kGroups * kStep : kPer) * kIn * 16;  // of a warp and k-tile
+  static constexpr int kSlab = (kLines + 7) / 8 * 8 * LoaderTraits::kSwizzleBytes;
+  static_assert(kE == 2 && kRunElements % 8 == 0 && kInner % kRunElements == 0, "pieces are whole chunks of 16-bit elements");
 
   int offset_[kLoads];              // elements from the tile's origin to the chunk
   int top_;                         // the largest offset of a piece
@@ -39,19 +39,19 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
     if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
   }
   static GETT_DEVICE const char* end(const Params& p) {
-    if constexpr (kIsA) return base(p) + (long long)p.reach_a * kE; else return base(p) + (long long)p.reach_b * kE;
+    if constexpr (kIsA) return base(p) + (long long)p.cosize_a * kE; else return base(p) + (long long)p.cosize_b * kE;
   }
-  template <class KTile> static GETT_DEVICE int room(const Params& p, const KTile& k, int local) {
-    if constexpr (kIsA) return Index::room_a(p, k, local); else return Index::room_b(p, k, local);
+  template <class KTile> static GETT_DEVICE int valid_k(const Params& p, const KTile& k, int local) {
+    if constexpr (kIsA) return Index::valid_k_a(p, k, local); else return Index::valid_k_b(p, k, local);
   }
   // Pieces of a row follow each other, so that a warp's copies touch as few lines as they can.
   static GETT_DEVICE int row(int piece) { return uint32(piece) / kSegments; }
-  static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * (kWide ? 1 : kRun); }
-  static GETT_DEVICE int mn_of(int piece) { return Way::kMajorK ? row(piece) : inner(piece); }
-  static GETT_DEVICE int k_of(int piece) { return Way::kMajorK ? inner(piece) : row(piece); }
+  static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * (kTransposeK ? 1 : kRunElements); }
+  static GETT_DEVICE int mn_of(int piece) { return LoaderTraits::kMajorK ? row(piece) : inner(piece); }
+  static GETT_DEVICE int k_of(int piece) { return LoaderTraits::kMajorK ? inner(piece) : row(piece); }
   // Where chunk `chunk` of the warp's piece `q` is in the ring.
   static GETT_DEVICE uint32 place(uint32 q, uint32 chunk) {
-    return (kWide ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
+    return (kTransposeK ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
   }
 
   // The operand's side of the index: M and the offsets of A, or N and those of B.
@@ -118,13 +118,13 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
       if (kPer * kIn % 32 && i == kLoads - 1 && at >= kPer * kIn) continue;
       const char* chunk = reinterpret_cast<const char*>(uint64(from + (long long)offset_[i] * kE) & ~15ull);
       const uint32 to = ring + place(at / kIn, at % kIn);
-      if constexpr (kEnds) cut |= uint32(copy_chunk(to, chunk, end)) << i; else copy_chunk(to, chunk);
+      if constexpr (kEnds) cut |= uint32(cp_async_chunk(to, chunk, end)) << i; else cp_async_chunk(to, chunk);
     }
     if constexpr (kEnds) {
 #pragma unroll 1
       for (; cut; cut &= cut - 1) {
         const uint32 at = lane + 32 * (__ffs(cut) - 1);
-        copy_last(ring + place(at / kIn, at % kIn), end);
+        copy_last_chunk(ring + place(at / kIn, at % kIn), end);
       }
     }
   }
@@ -166,7 +166,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
           x.ok[j] = i < kStores - 1 || (i < kStores && (kPer * kOut % 32 == 0 || x.at[j] < kPer * kOut));
           x.skip[j] = i < kStores ? skip + (skip_[i / 8] >> i % 8 * 4) : 0;
         }
-        move<true>(p, k, x, ring, tile, warp);
+        shift_and_store<true>(p, k, x, ring, tile, warp);
       }
     } else {
       // The last k-tile of a sum: a loop is half the code.
@@ -175,7 +175,7 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
       for (int i = 0; i < kWords; ++i) rest[i] = skip_[i];
 #pragma unroll 1
       for (int at = lane; at < kPer * kOut; at += 32) {
-        move<false>(p, k, Moving<1>{{at}, {true}, {skip + rest[0]}}, ring, tile, warp);
+        shift_and_store<false>(p, k, Moving<1>{{at}, {true}, {skip + rest[0]}}, ring, tile, warp);
 #pragma unroll
         for (int i = 0; i < kWords; ++i) rest[i] = rest[i] >> 4 | (i + 1 < kWords ? rest[i + 1] << 28 : 0);
       }
@@ -188,26 +188,26 @@ template <class Traits, class Index, bool kIsA> struct Pieces {
     uint32 skip[kBatch];
   };
   template <bool kWhole, int kBatch, class KTile>
-  static GETT_DEVICE void move(const Params& p, const KTile& k, const Moving<kBatch>& which, uint32 ring, uint32 tile,
+  static GETT_DEVICE void shift_and_store(const Params& p, const KTile& k, const Moving<kBatch>& which, uint32 ring, uint32 tile,
                                int warp) {
     Chunk x[kBatch], y[kBatch];
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       const uint32 at = which.at[j], in = ring + (at / kOut * kIn + at % kOut) * 16;
       if (!which.ok[j]) continue;
-      x[j] = load_chunk(in);
-      y[j] = load_chunk(in + 16);
+      x[j] = ld_shared_v4(in);
+      y[j] = ld_shared_v4(in + 16);
     }
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       const uint32 at = which.at[j], chunk = at % kOut;
       const int piece = warp * kPer + int(at / kOut);
       if (!which.ok[j] || (kPer * kWarps != kPieces && piece >= kPieces)) continue;
-      Chunk c = shifted(x[j], y[j], which.skip[j] & 7);
-      if (!kWhole) c = kept(c, room(p, k, k_of(piece)) - int(chunk) * 8);
+      Chunk c = shift_half_words(x[j], y[j], which.skip[j] & 7);
+      if (!kWhole) c = keep_first(c, valid_k(p, k, k_of(piece)) - int(chunk) * 8);
       const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
-      const uint32 turn = ((line * Way::kSpan) >> 7 & (Way::kSpan / 16 - 1)) << 4;  // the hardware's swizzle
-      store_chunk(tile + byte / Way::kSpan * kSlab + line * Way::kSpan + ((byte % Way::kSpan) ^ turn), c);
+      const uint32 swizzle = ((line * LoaderTraits::kSwizzleBytes) >> 7 & (LoaderTraits::kSwizzleBytes / 16 - 1)) << 4;  // the hardware's swizzle
+      st_shared_v4(tile + byte / LoaderTraits::kSwizzleBytes * kSlab + line * LoaderTraits::kSwizzleBytes + ((byte % LoaderTraits::kSwizzleBytes) ^ swizzle), c);
     }
   }
 };

@@ -2,26 +2,26 @@
 // follows the other operand's (k2). Pieces of k1 are gathered as ever; eight neighbours in k2 are turned on their way
 // from the ring into the tile, so that what goes there are whole chunks of k2.
 //
-// The tile's K is k1 * kWide + k2. Lanes take neighbouring groups of eight pieces, whose chunks lie side by side.
+// The tile's K is k1 * kTransposeK + k2. Lanes take neighbouring groups of eight pieces, whose chunks lie side by side.
 #pragma once
 #include "gett/loader/gather_pieces.cuh"
 
 namespace gett {
 
-template <class Traits, class Index, bool kIsA> struct TurnedPieces : Pieces<Traits, Index, kIsA> {
-  typedef Pieces<Traits, Index, kIsA> Base;
+template <class Traits, class Index, bool kIsA> struct TransposedPieces : GatherPieces<Traits, Index, kIsA> {
+  typedef GatherPieces<Traits, Index, kIsA> Base;
   typedef typename Base::Params Params;
-  typedef typename Base::Way Way;
-  static constexpr int kE = Base::kE, kWide = Way::kWide, kSpan = Way::kSpan;
+  typedef typename Base::LoaderTraits LoaderTraits;
+  static constexpr int kE = Base::kE, kTransposeK = LoaderTraits::kTransposeK, kSwizzleBytes = LoaderTraits::kSwizzleBytes;
   static constexpr int kUsed = Base::kPer / 8, kItems = kUsed * Base::kOut;  // blocks of eight pieces, eight k1 each
-  static constexpr int kTurns = (kItems + 31) / 32;                         // of a lane
-  static_assert(Way::kMajorK && kWide % 8 == 0 && kWide * Way::kRun == Traits::kBlockK, "a tile's K is k1 times k2");
+  static constexpr int kBlocks = (kItems + 31) / 32;                         // of a lane
+  static_assert(LoaderTraits::kMajorK && kTransposeK % 8 == 0 && kTransposeK * LoaderTraits::kRunElements == Traits::kBlockK, "a tile's K is k1 times k2");
 
-  uint32 skips_[kTurns];  // offsets modulo 8 of a block's pieces, four bits each
+  uint32 skips_[kBlocks];  // offsets modulo 8 of a block's pieces, four bits each
 
   GETT_DEVICE void plan_stores(const int* table, int lane) {
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kBlocks; ++i) {
       const uint32 at = lane + 32 * i;
       skips_[i] = 0;
       if (at >= kItems) continue;
@@ -36,7 +36,7 @@ template <class Traits, class Index, bool kIsA> struct TurnedPieces : Pieces<Tra
     const uint32 skip = uint32(uint64(from)) / kE;
     asm volatile("" : "+r"(lane));  // registers are scarcer than clocks: places are worked out again for each k-tile
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kBlocks; ++i) {
       const uint32 at = lane + 32 * i, group = at % kUsed, chunk = at / kUsed;
       const int first = warp * Base::kPer + int(group) * 8;  // its pieces are eight k2 of a row
       if (at >= kItems || first >= Base::kPieces) continue;
@@ -45,20 +45,20 @@ template <class Traits, class Index, bool kIsA> struct TurnedPieces : Pieces<Tra
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const uint32 in = ring + Base::place(group * 8 + j, chunk);
-        const Chunk x = load_chunk(in), y = load_chunk(in + Base::kGroups * 16);
-        rows[j] = shifted(x, y, (skip + (skips_[i] >> 4 * j)) & 7);
+        const Chunk x = ld_shared_v4(in), y = ld_shared_v4(in + Base::kGroups * 16);
+        rows[j] = shift_half_words(x, y, (skip + (skips_[i] >> 4 * j)) & 7);
       }
       if (!whole) {  // asked once for eight: that is cheaper than the code twice
 #pragma unroll
-        for (int j = 0; j < 8; ++j) rows[j] = kept(rows[j], Base::room(p, k, k2 + j) - int(chunk) * 8);
+        for (int j = 0; j < 8; ++j) rows[j] = keep_first(rows[j], Base::valid_k(p, k, k2 + j) - int(chunk) * 8);
       }
-      turn(rows, columns);
-      const uint32 line = Base::mn_of(first), to = tile + line * kSpan;
-      const uint32 swizzle = ((line * kSpan) >> 7 & (kSpan / 16 - 1)) << 4;  // the hardware's
+      transpose8x8(rows, columns);
+      const uint32 line = Base::mn_of(first), to = tile + line * kSwizzleBytes;
+      const uint32 swizzle = ((line * kSwizzleBytes) >> 7 & (kSwizzleBytes / 16 - 1)) << 4;  // the hardware's
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const uint32 byte = ((chunk * 8 + j) * kWide + k2) * kE;
-        store_chunk(to + byte / kSpan * Base::kSlab + ((byte % kSpan) ^ swizzle), columns[j]);
+        const uint32 byte = ((chunk * 8 + j) * kTransposeK + k2) * kE;
+        st_shared_v4(to + byte / kSwizzleBytes * Base::kSlab + ((byte % kSwizzleBytes) ^ swizzle), columns[j]);
       }
     }
   }

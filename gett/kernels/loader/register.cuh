@@ -1,7 +1,7 @@
 // From global to shared memory through registers: for operands whose elements lie too odd for asynchronous copies.
 //
 // A tile is read in the operand's own memory order, whatever the tile's order is, so that the lanes of a warp share
-// lines: Index::walk_a (walk_b) turns a position of that walk into (mn, k). Where each element goes in shared memory is
+// lines: Index::idx2crd_a (idx2crd_b) turns a position of that walk into (mn, k). Where each element goes in shared memory is
 // worked out once a block. Vectors wait in registers while the tensor cores work; then they are stored element by
 // element, which transposes whatever needs it.
 #pragma once
@@ -11,21 +11,21 @@
 
 namespace gett {
 
-template <class Traits, class Index, bool kIsA> struct WalkLoader {
+template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   typedef typename Traits::Element Element;
   typedef typename Traits::Params Params;
-  typedef typename Traits::template Way<kIsA> Way;
+  typedef typename Traits::template LoaderTraits<kIsA> LoaderTraits;
   static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
   static constexpr int kBlockK = Traits::kBlockK;
-  static constexpr int kVec = Way::kVec, kE = sizeof(Element);
-  static constexpr int kTotal = Way::kWalked / kVec;
+  static constexpr int kVec = LoaderTraits::kVec, kE = sizeof(Element);
+  static constexpr int kTotal = LoaderTraits::kTileElements / kVec;
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
-  static constexpr int kBytes = (Way::kMajorK ? kBlockMN : kBlockK) * Way::Layout::kPitch;
-  static constexpr bool kHoles = Way::kHoles;
+  static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
+  static constexpr bool kZeroFill = LoaderTraits::kZeroFill;
   static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;  // k of an access decides at each k-tile
   // A vector whose elements stay neighbours in a row is stored as one; else each element has a place.
-  static constexpr int kApart = Way::kRow ? 1 : kVec, kPlaces = kSparing ? 1 : kPer * kApart;
+  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors ? 1 : kVec, kPlaces = kSparing ? 1 : kPer * kPlacesPerVector;
   static_assert(kPer <= 32, "too many accesses a thread");
   static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
 
@@ -40,18 +40,18 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
   typedef typename Pick<kWords>::type Held;
   Held held_[kPer];
 
-  static GETT_DEVICE MN walk(const Params& p, int i) {
-    if constexpr (kIsA) return Index::walk_a(p, i);
-    else return Index::walk_b(p, i);
+  static GETT_DEVICE MN idx2crd(const Params& p, int i) {
+    if constexpr (kIsA) return Index::idx2crd_a(p, i);
+    else return Index::idx2crd_b(p, i);
   }
   static GETT_DEVICE uint32 place_of(const MN& at) {
-    const int row = Way::kMajorK ? at.m : at.n, column = Way::kMajorK ? at.n : at.m;
-    return Way::Layout::address(row, column * kE) / kE;
+    const int row = LoaderTraits::kMajorK ? at.m : at.n, column = LoaderTraits::kMajorK ? at.n : at.m;
+    return LoaderTraits::Layout::address(row, column * kE) / kE;
   }
   // Of element `j` of this thread's access `i`.
   GETT_DEVICE uint32 place(const Params& p, int i, int j, int thread) const {
-    if constexpr (kSparing) return place_of(walk(p, (thread + i * Traits::kThreads) * kVec + j));
-    const int q = i * kApart + j;
+    if constexpr (kSparing) return place_of(idx2crd(p, (thread + i * Traits::kThreads) * kVec + j));
+    const int q = i * kPlacesPerVector + j;
     return q & 1 ? place_[q / 2] >> 16 : place_[q / 2] & 0xffff;
   }
   GETT_DEVICE int k_of(int i) const { return int(i & 1 ? k_[i / 2] >> 16 : k_[i / 2] & 0xffff); }
@@ -70,10 +70,10 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
       const int v = thread + i * Traits::kThreads;
       const bool in = kEven || v < kTotal;
 #pragma unroll
-      for (int j = 0; j < kApart; ++j) {
-        const MN at = walk(p, (in ? v : 0) * kVec + j);
+      for (int j = 0; j < kPlacesPerVector; ++j) {
+        const MN at = idx2crd(p, (in ? v : 0) * kVec + j);
         if constexpr (!kSparing) {
-          const int q = i * kApart + j;
+          const int q = i * kPlacesPerVector + j;
           const uint32 to = place_of(at);
           place_[q / 2] = q & 1 ? place_[q / 2] | to << 16 : to;
         }
@@ -131,13 +131,13 @@ template <class Traits, class Index, bool kIsA> struct WalkLoader {
   }
 
   // Stores what `fetch` left in registers.
-  GETT_DEVICE void put(const Params& p, char* stage, int thread) const {
+  GETT_DEVICE void store(const Params& p, char* stage, int thread) const {
     Element* const to = reinterpret_cast<Element*>(stage);
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
       if constexpr (kSparing) thread = anew(thread);  // places are found one access after the other
       if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
-      if constexpr (Way::kRow) {
+      if constexpr (LoaderTraits::kRowVectors) {
         held_[i].store(to + place(p, i, 0, thread));
       } else {
 #pragma unroll

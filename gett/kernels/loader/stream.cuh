@@ -10,41 +10,41 @@ namespace gett {
 // The operands. Members that an operand or a kind of kernel lacks are never instantiated.
 template <class Traits, class Index> struct RoleA {
   typedef typename Traits::Element Element;
-  typedef typename Traits::WayA Way;
+  typedef typename Traits::LoaderTraitsA LoaderTraits;
   typedef typename Traits::Params Params;
   static GETT_DEVICE const Element* base(const Params& p) { return p.a; }
   template <class Tile> static GETT_DEVICE long long origin(const Tile& t) { return t.a; }
   template <class Tile> static GETT_DEVICE long long at_o(const Params& p, const Tile& t, int i) { return Index::o_a(p, t, i); }
   template <class Tile> static GETT_DEVICE long long at_k(const Params& p, const Tile& t, int i) { return Index::k_a(p, t, i); }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_a(p); }
-  static GETT_DEVICE int walk(const Params& p, int i) { return Index::walk_a(p, i); }
+  static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_a(p, i); }
 };
 template <class Traits, class Index> struct RoleB {
   typedef typename Traits::Element Element;
-  typedef typename Traits::WayB Way;
+  typedef typename Traits::LoaderTraitsB LoaderTraits;
   typedef typename Traits::Params Params;
   static GETT_DEVICE const Element* base(const Params& p) { return p.b; }
   template <class Tile> static GETT_DEVICE long long origin(const Tile& t) { return t.b; }
   template <class Tile> static GETT_DEVICE long long at_o(const Params& p, const Tile& t, int i) { return Index::o_b(p, t, i); }
   template <class Tile> static GETT_DEVICE long long at_k(const Params& p, const Tile& t, int i) { return Index::k_b(p, t, i); }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_b(p); }
-  static GETT_DEVICE int walk(const Params& p, int i) { return Index::walk_b(p, i); }
+  static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_b(p, i); }
 };
 template <class Traits, class Index> struct RoleC {
   typedef typename Traits::ElementC Element;
-  typedef typename Traits::WayC Way;
+  typedef typename Traits::LoaderTraitsC LoaderTraits;
   typedef typename Traits::Params Params;
   static GETT_DEVICE const Element* base(const Params& p) { return p.c; }
   template <class Tile> static GETT_DEVICE long long origin(const Tile& t) { return t.c; }
   template <class Tile> static GETT_DEVICE long long at_o(const Params& p, const Tile& t, int i) { return Index::o_c(p, t, i); }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_c(p); }
-  static GETT_DEVICE int walk(const Params& p, int i) { return Index::walk_c(p, i); }
+  static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_c(p, i); }
 };
 
 // Where byte `x` of a dense tile lies in its swizzled image: the chunks of each 128-byte row are permuted.
-template <class Way> GETT_DEVICE uint32 image_at(uint32 x) {
-  if constexpr (Way::kMask == 0) return x;
-  return x ^ (((x >> (7 + Way::kShift)) & Way::kMask) << 4);
+template <class LoaderTraits> GETT_DEVICE uint32 swizzled_at(uint32 x) {
+  if constexpr (LoaderTraits::kMask == 0) return x;
+  return x ^ (((x >> (7 + LoaderTraits::kShift)) & LoaderTraits::kMask) << 4);
 }
 
 // kV consecutive elements of the index, read straight from memory: a repeated element, or accesses of kWidth elements
@@ -52,22 +52,22 @@ template <class Way> GETT_DEVICE uint32 image_at(uint32 x) {
 template <class Role, int kV>
 GETT_DEVICE void read(const typename Role::Params& p, const typename Role::Element* from, Vec<typename Role::Element, kV>& x) {
   typedef typename Role::Element Element;
-  typedef typename Role::Way Way;
+  typedef typename Role::LoaderTraits LoaderTraits;
   if constexpr (kV == 1) {
     x = Vec<Element, 1>::load(from);
-  } else if constexpr (Way::kSplat) {
+  } else if constexpr (LoaderTraits::kBroadcast) {
     const Element e = *from;
 #pragma unroll
     for (int j = 0; j < kV; ++j) x.x[j] = e;
-  } else if constexpr (Way::kWidth == kV) {
+  } else if constexpr (LoaderTraits::kWidth == kV) {
     x = Vec<Element, kV>::load(from);
   } else {
     const long long step = Role::step(p);
 #pragma unroll
-    for (int j = 0; j < kV; j += Way::kWidth) {
-      const auto part = Vec<Element, Way::kWidth>::load(from + j * step);
+    for (int j = 0; j < kV; j += LoaderTraits::kWidth) {
+      const auto part = Vec<Element, LoaderTraits::kWidth>::load(from + j * step);
 #pragma unroll
-      for (int i = 0; i < Way::kWidth; ++i) x.x[j + i] = part.x[i];
+      for (int i = 0; i < LoaderTraits::kWidth; ++i) x.x[j + i] = part.x[i];
     }
   }
 }

@@ -12,19 +12,19 @@
 
 namespace gett {
 
-template <class Traits> struct TensorMma {
+template <class Traits> struct WarpMma {
   typedef typename Traits::Element Element;
-  typedef Atom<Element> Core;
+  typedef MmaAtom<Element> Core;
   typedef typename Core::Acc Acc;
   typedef typename Core::Reg Reg;
   static constexpr int kE = sizeof(Element);
   static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
-  static constexpr int kMi = kWarpM / 16, kNi = kWarpN / 8, kSteps = Traits::kBlockK / Core::kStepK;
+  static constexpr int kMmaM = kWarpM / 16, kMmaN = kWarpN / 8, kSteps = Traits::kBlockK / Core::kStepK;
   static_assert(kWarpM % 16 == 0 && kWarpN % 8 == 0 && kSteps >= 1, "a warp's tile is made of 16 x 8 fragments");
-  typedef typename Traits::template Way<true> WayA;
-  typedef typename Traits::template Way<false> WayB;
+  typedef typename Traits::template LoaderTraits<true> LoaderTraitsA;
+  typedef typename Traits::template LoaderTraits<false> LoaderTraitsB;
 
-  Acc acc_[kMi][kNi][4];
+  Acc acc_[kMmaM][kMmaN][4];
   int m0_, n0_, b0_, lane_;  // first row and column of the result, first row of B's tile
 
   GETT_DEVICE void init(int warp, int lane, int batch = 0) {
@@ -33,61 +33,61 @@ template <class Traits> struct TensorMma {
     b0_ = n0_ + batch * Traits::kBlockN;
     lane_ = lane;
 #pragma unroll
-    for (int i = 0; i < kMi; ++i)
+    for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int j = 0; j < kNi; ++j)
+      for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
         for (int r = 0; r < 4; ++r) acc_[i][j][r] = Acc(0);
   }
 
-  GETT_DEVICE void load_a(Reg (&f)[kMi][Core::kRegsA], uint32 tile, int step) {
-    typedef typename WayA::Layout L;
+  GETT_DEVICE void load_a(Reg (&f)[kMmaM][Core::kRegsA], uint32 tile, int step) {
+    typedef typename LoaderTraitsA::Layout L;
     const int g = lane_ >> 2, t = lane_ & 3;
 #pragma unroll
-    for (int i = 0; i < kMi; ++i) {
+    for (int i = 0; i < kMmaM; ++i) {
       const int m = m0_ + i * 16;
       if constexpr (kE == 8) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           const int mm = m + g + r * 8, k = step * 4 + t;
-          f[i][r] = load_f64(tile + (WayA::kMajorK ? L::address(mm, k * 8) : L::address(k, mm * 8)));
+          f[i][r] = ld_shared_f64(tile + (LoaderTraitsA::kMajorK ? L::address(mm, k * 8) : L::address(k, mm * 8)));
         }
-      } else if constexpr (WayA::kMajorK) {
+      } else if constexpr (LoaderTraitsA::kMajorK) {
         ldmatrix4(f[i], tile + L::address(m + (lane_ & 15), step * 32 + (lane_ >> 4) * 16));
       } else if constexpr (kE == 2) {
         const int k = step * 16 + (lane_ & 7) + (lane_ >> 4) * 8;
         ldmatrix4_trans(f[i], tile + L::address(k, (m + ((lane_ >> 3) & 1) * 8) * 2));
       } else {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) f[i][r] = load_u32(tile + L::address(step * 8 + t + (r >> 1) * 4, (m + g + (r & 1) * 8) * 4));
+        for (int r = 0; r < 4; ++r) f[i][r] = ld_shared_u32(tile + L::address(step * 8 + t + (r >> 1) * 4, (m + g + (r & 1) * 8) * 4));
       }
       if constexpr (kE == 4) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) f[i][r] = round_tf32(f[i][r]);
+        for (int r = 0; r < 4; ++r) f[i][r] = cvt_rna_tf32(f[i][r]);
       }
     }
   }
 
-  GETT_DEVICE void load_b(Reg (&f)[kNi][Core::kRegsB], uint32 tile, int step) {
-    typedef typename WayB::Layout L;
+  GETT_DEVICE void load_b(Reg (&f)[kMmaN][Core::kRegsB], uint32 tile, int step) {
+    typedef typename LoaderTraitsB::Layout L;
     const int g = lane_ >> 2, t = lane_ & 3;
     if constexpr (kE == 8) {
 #pragma unroll
-      for (int j = 0; j < kNi; ++j) {
+      for (int j = 0; j < kMmaN; ++j) {
         const int n = b0_ + j * 8 + g, k = step * 4 + t;
-        f[j][0] = load_f64(tile + (WayB::kMajorK ? L::address(n, k * 8) : L::address(k, n * 8)));
+        f[j][0] = ld_shared_f64(tile + (LoaderTraitsB::kMajorK ? L::address(n, k * 8) : L::address(k, n * 8)));
       }
-    } else if constexpr (kE == 4 && !WayB::kMajorK) {
+    } else if constexpr (kE == 4 && !LoaderTraitsB::kMajorK) {
 #pragma unroll
-      for (int j = 0; j < kNi; ++j)
+      for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) f[j][r] = load_u32(tile + L::address(step * 8 + t + r * 4, (b0_ + j * 8 + g) * 4));
+        for (int r = 0; r < 2; ++r) f[j][r] = ld_shared_u32(tile + L::address(step * 8 + t + r * 4, (b0_ + j * 8 + g) * 4));
     } else {
 #pragma unroll
-      for (int j = 0; j + 1 < kNi; j += 2) {
+      for (int j = 0; j + 1 < kMmaN; j += 2) {
         uint32 r[4];
         const int n = b0_ + j * 8;
-        if constexpr (WayB::kMajorK) {
+        if constexpr (LoaderTraitsB::kMajorK) {
           ldmatrix4(r, tile + L::address(n + (lane_ & 7) + (lane_ >> 4) * 8, step * 32 + ((lane_ >> 3) & 1) * 16));
         } else {
           const int k = step * 16 + (lane_ & 15);
@@ -95,26 +95,26 @@ template <class Traits> struct TensorMma {
         }
         f[j][0] = r[0]; f[j][1] = r[1]; f[j + 1][0] = r[2]; f[j + 1][1] = r[3];
       }
-      if constexpr (kNi % 2) {
-        const int n = b0_ + (kNi - 1) * 8;
-        if constexpr (WayB::kMajorK) {
-          ldmatrix2(f[kNi - 1], tile + L::address(n + (lane_ & 7), step * 32 + ((lane_ >> 3) & 1) * 16));
+      if constexpr (kMmaN % 2) {
+        const int n = b0_ + (kMmaN - 1) * 8;
+        if constexpr (LoaderTraitsB::kMajorK) {
+          ldmatrix2(f[kMmaN - 1], tile + L::address(n + (lane_ & 7), step * 32 + ((lane_ >> 3) & 1) * 16));
         } else {
-          ldmatrix2_trans(f[kNi - 1], tile + L::address(step * 16 + (lane_ & 15), n * 2));
+          ldmatrix2_trans(f[kMmaN - 1], tile + L::address(step * 16 + (lane_ & 15), n * 2));
         }
       }
     }
     if constexpr (kE == 4) {
 #pragma unroll
-      for (int j = 0; j < kNi; ++j)
+      for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) f[j][r] = round_tf32(f[j][r]);
+        for (int r = 0; r < 2; ++r) f[j][r] = cvt_rna_tf32(f[j][r]);
     }
   }
 
   // One k-tile: fragments of the next step are loaded while the present one multiplies.
   GETT_DEVICE void multiply(uint32 a, uint32 b) {
-    Reg fa[2][kMi][Core::kRegsA], fb[2][kNi][Core::kRegsB];
+    Reg fa[2][kMmaM][Core::kRegsA], fb[2][kMmaN][Core::kRegsB];
     load_a(fa[0], a, 0);
     load_b(fb[0], b, 0);
 #pragma unroll
@@ -124,10 +124,10 @@ template <class Traits> struct TensorMma {
         load_b(fb[(s + 1) & 1], b, s + 1);
       }
 #pragma unroll
-      for (int i = 0; i < kMi; ++i)
+      for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-        for (int j = 0; j < kNi; ++j) {
-          const int jj = (i & 1) ? kNi - 1 - j : j;
+        for (int j = 0; j < kMmaN; ++j) {
+          const int jj = (i & 1) ? kMmaN - 1 - j : j;
           Core::mma(acc_[i][jj], fa[s & 1][i], fb[s & 1][jj]);
         }
     }
@@ -137,9 +137,9 @@ template <class Traits> struct TensorMma {
   template <class F> GETT_DEVICE void visit(F&& f) const {
     const int g = lane_ >> 2, t = lane_ & 3;
 #pragma unroll
-    for (int i = 0; i < kMi; ++i)
+    for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int j = 0; j < kNi; ++j)
+      for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
         for (int r = 0; r < 2; ++r)
           f(m0_ + i * 16 + g + r * 8, n0_ + j * 8 + t * 2, acc_[i][j][2 * r], acc_[i][j][2 * r + 1]);

@@ -17,13 +17,13 @@ template <class Traits> struct SimtMma {
   static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
   static constexpr int kTm = kWarpM / 4, kTn = kWarpN / 8;
   static_assert(kWarpM % 4 == 0 && kWarpN % 8 == 0, "a warp's tile is made of 4 x 8 threads");
-  typedef typename Traits::template Way<true> WayA;
-  typedef typename Traits::template Way<false> WayB;
+  typedef typename Traits::template LoaderTraits<true> LoaderTraitsA;
+  typedef typename Traits::template LoaderTraits<false> LoaderTraitsB;
 
   // Elements read from shared memory at once: along the free group, or along K (8 bytes, to spare registers).
   static GETT_DEVICE constexpr int fit(int n, int limit) { return n % limit == 0 ? limit : (limit > 1 ? fit(n, limit / 2) : 1); }
-  static constexpr int kWide = kE >= 16 ? 1 : 16 / kE;
-  static constexpr int kVm = WayA::kMajorK ? 1 : fit(kTm, kWide), kVn = WayB::kMajorK ? 1 : fit(kTn, kWide);
+  static constexpr int kMaxVector = kE >= 16 ? 1 : 16 / kE;
+  static constexpr int kVm = LoaderTraitsA::kMajorK ? 1 : fit(kTm, kMaxVector), kVn = LoaderTraitsB::kMajorK ? 1 : fit(kTn, kMaxVector);
   static constexpr int kKv = fit(Traits::kBlockK, kE >= 8 ? 1 : 8 / kE);
 
   Sum acc_[kTm][kTn];
@@ -58,8 +58,8 @@ template <class Traits> struct SimtMma {
 #pragma unroll (kE < 4 ? 1 : 4)
     for (int k = 0; k < Traits::kBlockK; k += kKv) {
       Sum fa[kTm][kKv], fb[kTn][kKv];
-      load<WayA, kTm, kVm>(fa, a, k, [&](int i) { return m_of(i); });
-      load<WayB, kTn, kVn>(fb, b, k, [&](int j) { return n_of(j); });
+      load<LoaderTraitsA, kTm, kVm>(fa, a, k, [&](int i) { return m_of(i); });
+      load<LoaderTraitsB, kTn, kVn>(fb, b, k, [&](int j) { return n_of(j); });
 #pragma unroll
       for (int q = 0; q < kKv; ++q)
 #pragma unroll
@@ -69,12 +69,12 @@ template <class Traits> struct SimtMma {
     }
   }
 
-  template <class Way, int kT, int kV, class At>
+  template <class LoaderTraits, int kT, int kV, class At>
   GETT_DEVICE void load(Sum (&f)[kT][kKv], const char* tile, int k, At&& at) {
-    if constexpr (Way::kMajorK) {
+    if constexpr (LoaderTraits::kMajorK) {
 #pragma unroll
       for (int i = 0; i < kT; ++i) {
-        const auto v = Vec<Element, kKv>::load(tile + Way::Layout::address(at(i), k * kE));
+        const auto v = Vec<Element, kKv>::load(tile + LoaderTraits::Layout::address(at(i), k * kE));
 #pragma unroll
         for (int q = 0; q < kKv; ++q) f[i][q] = factor(v.x[q]);
       }
@@ -83,7 +83,7 @@ template <class Traits> struct SimtMma {
       for (int q = 0; q < kKv; ++q)
 #pragma unroll
         for (int i = 0; i < kT; i += kV) {
-          const auto v = Vec<Element, kV>::load(tile + Way::Layout::address(k + q, at(i) * kE));
+          const auto v = Vec<Element, kV>::load(tile + LoaderTraits::Layout::address(k + q, at(i) * kE));
 #pragma unroll
           for (int j = 0; j < kV; ++j) f[i + j][q] = factor(v.x[j]);
         }

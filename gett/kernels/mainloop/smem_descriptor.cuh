@@ -9,35 +9,35 @@ namespace gett {
 // rows that nobody stores, and the tile is given room up to a multiple of kGrain rows so that they stay inside the
 // block's shared memory.
 //
-// Chunks (of one span) of a block of an MN-major tile may be kApart chunks from each other: then blocks one after the
+// Chunks (of one span) of a block of an MN-major tile may be kInterleave chunks from each other: then blocks one after the
 // other start at chunks one after the other.
-template <class Way, int kRows, int kGrain, int kBlockK, int kE, int kApart = 1> struct Operand {
+template <class LoaderTraits, int kRows, int kGrain, int kBlockK, int kE, int kInterleave = 1> struct SmemOperand {
   static constexpr int kBlocks = (kRows + 63) / 64;
-  static constexpr int kSpan = Way::kSpan;
-  static constexpr bool kMajorK = Way::kMajorK;
+  static constexpr int kSwizzleBytes = LoaderTraits::kSwizzleBytes;
+  static constexpr bool kMajorK = LoaderTraits::kMajorK;
   // Bytes of a row's k; K-major rows are whole spans, though wgmma may not read all of the last.
-  static constexpr int kDeep = Way::kMajorK ? (kBlockK * kE + kSpan - 1) / kSpan * kSpan : kBlockK * kE;
+  static constexpr int kDeep = LoaderTraits::kMajorK ? (kBlockK * kE + kSwizzleBytes - 1) / kSwizzleBytes * kSwizzleBytes : kBlockK * kE;
   static constexpr int kBytes = ((kRows + kGrain - 1) / kGrain * kGrain * kDeep + 1023) / 1024 * 1024;
   // From k-tile to k-tile of an operand that stays: without the room behind the rows, which the next k-tile gives.
   static constexpr int kPitch = ((kRows + 7) / 8 * 8 * kDeep + 1023) / 1024 * 1024;
   static constexpr int kStep = 32 / kE;  // k of one instruction
-  static constexpr int kSlab = (Way::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSpan;
+  static constexpr int kSlab = (LoaderTraits::kMajorK ? (kRows + 7) / 8 * 8 : kBlockK) * kSwizzleBytes;
   // Fields LBO and SBO in bytes; their roles are exchanged for MN-major tiles without swizzle.
-  static constexpr int kLead = Way::kMajorK ? kSlab : (kSpan == 16 ? 128 : kSlab * kApart);
-  static constexpr int kStride = Way::kMajorK ? 8 * kSpan : (kSpan == 16 ? kSlab * kApart : 8 * kSpan);
-  static constexpr uint64 kField = kSpan == 128 ? 1 : kSpan == 64 ? 2 : kSpan == 32 ? 3 : 0;
+  static constexpr int kLead = LoaderTraits::kMajorK ? kSlab : (kSwizzleBytes == 16 ? 128 : kSlab * kInterleave);
+  static constexpr int kStride = LoaderTraits::kMajorK ? 8 * kSwizzleBytes : (kSwizzleBytes == 16 ? kSlab * kInterleave : 8 * kSwizzleBytes);
+  static constexpr uint64 kField = kSwizzleBytes == 128 ? 1 : kSwizzleBytes == 64 ? 2 : kSwizzleBytes == 32 ? 3 : 0;
   static constexpr uint64 kFixed = (uint64(kLead / 16) << 16) | (uint64(kStride / 16) << 32) | (kField << 62);
 
   // Byte offset of rows 64 * block and step `s` inside the tile.
   static GETT_DEVICE int at(int block, int s) {
     block = min(block, kBlocks - 1);  // blocks without a row repeat the last
-    if (Way::kMajorK) {
+    if (LoaderTraits::kMajorK) {
       const int k = s * 32;
-      return (kSpan == 16 ? 2 * s * kSlab : k / kSpan * kSlab + k % kSpan) + block * 64 * kSpan;
+      return (kSwizzleBytes == 16 ? 2 * s * kSlab : k / kSwizzleBytes * kSlab + k % kSwizzleBytes) + block * 64 * kSwizzleBytes;
     }
-    constexpr int kPer = 64 * kE / kSpan;
-    const int chunk = kApart == 1 ? block * kPer : block / kApart * kApart * kPer + block % kApart;
-    return s * kStep * kSpan + chunk * kSlab;
+    constexpr int kPer = 64 * kE / kSwizzleBytes;
+    const int chunk = kInterleave == 1 ? block * kPer : block / kInterleave * kInterleave * kPer + block % kInterleave;
+    return s * kStep * kSwizzleBytes + chunk * kSlab;
   }
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
     const uint32 low = uint32(kFixed) + (tile >> 4) + uint32(at(block, s)) / 16;  // `tile` is below 2**18

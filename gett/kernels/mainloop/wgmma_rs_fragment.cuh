@@ -9,35 +9,35 @@ namespace gett {
 // of rows g and g + 8: it reads vectors of eight k1 at two neighbouring k2 and joins their halves. Odd g read the odd
 // k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
 //
-// Where kShared, the rows of a warpgroup have the first 16 k2 of all of them before the second, and the half that is being
+// Where kForwardA, the rows of a warpgroup have the first 16 k2 of all of them before the second, and the half that is being
 // multiplied has registers of its own: what was in shared memory is no longer needed when three quarters are to come.
-template <int kSpan, int kHalves, bool kShared> struct CrossedBatch {
-  static constexpr int kRowBytes = 16 * (kShared ? 1 : kHalves) * kSpan, kSteps = 16 / kHalves;  // k1 of a batch
-  static constexpr int kGroupBytes = 64 * 16 * kHalves * kSpan;                                  // of a warpgroup
+template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragments {
+  static constexpr int kRowBytes = 16 * (kForwardA ? 1 : kHalves) * kSwizzleBytes, kSteps = 16 / kHalves;  // k1 of a batch
+  static constexpr int kGroupBytes = 64 * 16 * kHalves * kSwizzleBytes;                                  // of a warpgroup
   static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
   uint32 even_, low_, high_;
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
-  uint32 part_[kShared ? 2 : 1][4][2][2];
+  uint32 part_[kForwardA ? 2 : 1][4][2][2];
 
-  GETT_DEVICE CrossedBatch(int group, int lane) {
-    const int g = (lane & 31) >> 2, t = lane & 3, turned = g & 1;
+  GETT_DEVICE WgmmaRSFragments(int group, int lane) {
+    const int g = (lane & 31) >> 2, t = lane & 3, odd_row = g & 1;
     const uint32 row = group * kGroupBytes + ((lane >> 5) * 16 + g) * kRowBytes;
-    even_ = swizzled(row + (2 * t + turned) * kSpan);
-    low_ = turned ? 0x1054 : 0x5410;
-    high_ = turned ? 0x3276 : 0x7632;
+    even_ = swizzled(row + (2 * t + odd_row) * kSwizzleBytes);
+    low_ = odd_row ? 0x1054 : 0x5410;
+    high_ = odd_row ? 0x3276 : 0x7632;
   }
-  static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSpan / 16 - 1) * 16)); }
+  static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSwizzleBytes / 16 - 1) * 16)); }
 
-  GETT_DEVICE void fetch(uint32 tile, int batch, bool ok) {
-    constexpr int kHalf = kHalves == 1 ? 0 : kShared ? kGroupBytes / 2 : 16 * kSpan;
+  GETT_DEVICE void load(uint32 tile, int batch, bool ok) {
+    constexpr int kHalf = kHalves == 1 ? 0 : kForwardA ? kGroupBytes / 2 : 16 * kSwizzleBytes;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32 chunk = (kHalves == 2 ? batch : 2 * batch + i) * 16;
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
-        const uint32 at = tile + (q & 1) * 8 * kRowBytes + (q >> 1) * 8 * kSpan + i * kHalf;
-        shared_load(at + (even_ ^ chunk), x_[i][q][0], ok);
-        shared_load(at + (even_ ^ chunk ^ kSpan), x_[i][q][1], ok);
+        const uint32 at = tile + (q & 1) * 8 * kRowBytes + (q >> 1) * 8 * kSwizzleBytes + i * kHalf;
+        ld_shared_v4_if(at + (even_ ^ chunk), x_[i][q][0], ok);
+        ld_shared_v4_if(at + (even_ ^ chunk ^ kSwizzleBytes), x_[i][q][1], ok);
       }
     }
   }
@@ -49,7 +49,7 @@ template <int kSpan, int kHalves, bool kShared> struct CrossedBatch {
     });
   }
   // Brings half `kFrom / 2` of the batch to where it is multiplied from.
-  template <int kFrom> GETT_DEVICE void take() {
+  template <int kFrom> GETT_DEVICE void select() {
     each([this](int i, int q, int odd, int w) { part_[i][q][odd][w] = x_[i][q][odd][w + kFrom]; });
   }
   // Calls `move` for each register of half a batch: half of k2, quarter of the fragment, parity of k2, pair of k1.
@@ -63,15 +63,15 @@ template <int kSpan, int kHalves, bool kShared> struct CrossedBatch {
 #pragma unroll
           for (int odd = 0; odd < 2; ++odd) move(i, q, odd, w);
   }
-  GETT_DEVICE void take(int half) {
-    if (half) take<2>();
-    else take<0>();
+  GETT_DEVICE void select(int half) {
+    if (half) select<2>();
+    else select<0>();
   }
   // A register that arrives with the last of a batch.
   GETT_DEVICE uint32 last() const { return x_[1][3][1][3]; }
   // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
   GETT_DEVICE uint32 at(int s, int h, int q) const {
-    if constexpr (kShared) return __byte_perm(part_[h][q][0][s >> 1], part_[h][q][1][s >> 1], s & 1 ? high_ : low_);
+    if constexpr (kForwardA) return __byte_perm(part_[h][q][0][s >> 1], part_[h][q][1][s >> 1], s & 1 ? high_ : low_);
     else return __byte_perm(x_[h][q][0][s >> 1], x_[h][q][1][s >> 1], s & 1 ? high_ : low_);
   }
 };

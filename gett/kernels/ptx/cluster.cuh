@@ -4,7 +4,7 @@
 
 namespace gett {
 
-GETT_DEVICE uint32 cluster_rank() {
+GETT_DEVICE uint32 cluster_ctarank() {
   uint32 rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
@@ -12,20 +12,20 @@ GETT_DEVICE uint32 cluster_rank() {
 GETT_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// For what `barrier_fence` has released.
-GETT_DEVICE void cluster_meet() {
+// For what `fence_mbarrier_init` has released.
+GETT_DEVICE void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // Where block `rank` of the cluster has what this block has at `here`.
-GETT_DEVICE uint32 address_at(uint32 here, uint32 rank) {
+GETT_DEVICE uint32 mapa(uint32 here, uint32 rank) {
   uint32 there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
   return there;
 }
 
 // Sixteen bytes to the shared memory of another block, whose barrier counts them (`to` and `bar` are its addresses).
-GETT_DEVICE void send_vector(uint32 to, const uint32 (&x)[4], uint32 bar) {
+GETT_DEVICE void st_async(uint32 to, const uint32 (&x)[4], uint32 bar) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
                "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(bar) : "memory");
 }

@@ -5,7 +5,7 @@
 namespace gett {
 
 // Copies Bytes from global to shared memory; where `ok` is false it writes zeros and reads nothing.
-template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from, bool ok) {
+template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from, bool ok) {
   const int n = ok ? Bytes : 0;
   if constexpr (Bytes == 16) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(n) : "memory");
@@ -14,19 +14,19 @@ template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from, bo
   }
 }
 // Copies Bytes without a condition.
-template <int Bytes> GETT_DEVICE void copy_async(uint32 to, const void* from) {
+template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
   if constexpr (Bytes == 16) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
   }
 }
-GETT_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending> GETT_DEVICE void wait_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
+GETT_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int Pending> GETT_DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
 
 // Copies 16 bytes, or writes zeros where they lie behind `end`. A chunk in which the end is stays undone: a copy of fewer
 // bytes would still read all sixteen. Returns whether that is so.
-GETT_DEVICE bool copy_chunk(uint32 to, const char* from, const char* end) {
+GETT_DEVICE bool cp_async_chunk(uint32 to, const char* from, const char* end) {
   const long long left = end - from;
   const bool cut = left > 0 && left < 16;
   if (!cut)
@@ -35,7 +35,7 @@ GETT_DEVICE bool copy_chunk(uint32 to, const char* from, const char* end) {
   return cut;
 }
 
-GETT_DEVICE void copy_chunk(uint32 to, const char* from) {
+GETT_DEVICE void cp_async_chunk(uint32 to, const char* from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 

@@ -20,19 +20,19 @@ GETT_DEVICE void ldmatrix2_trans(uint32 (&r)[2], uint32 at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(at));
 }
 
-GETT_DEVICE void store_matrices(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
+GETT_DEVICE void stmatrix4(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
-GETT_DEVICE void store_matrices(uint32 at, uint32 a, uint32 b) {
+GETT_DEVICE void stmatrix2(uint32 at, uint32 a, uint32 b) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
 }
-GETT_DEVICE void store_turned(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
+GETT_DEVICE void stmatrix4_trans(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c),
                "r"(d)
                : "memory");
 }
-GETT_DEVICE void store_turned(uint32 at, uint32 a, uint32 b) {
+GETT_DEVICE void stmatrix2_trans(uint32 at, uint32 a, uint32 b) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
 }
 

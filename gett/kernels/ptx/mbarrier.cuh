@@ -4,20 +4,20 @@
 
 namespace gett {
 
-GETT_DEVICE void barrier_init(uint32 bar, int arrivals) {
+GETT_DEVICE void mbarrier_init(uint32 bar, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
 }
-GETT_DEVICE void barrier_fence() {
+GETT_DEVICE void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-GETT_DEVICE void barrier_expect(uint32 bar, int bytes) {
+GETT_DEVICE void mbarrier_arrive_expect_tx(uint32 bar, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-GETT_DEVICE void barrier_arrive(uint32 bar) {
+GETT_DEVICE void mbarrier_arrive(uint32 bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 // Returns once the phase of parity `phase` is complete.
-GETT_DEVICE void barrier_wait(uint32 bar, uint32 phase) {
+GETT_DEVICE void mbarrier_wait(uint32 bar, uint32 phase) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
@@ -29,7 +29,7 @@ GETT_DEVICE void barrier_wait(uint32 bar, uint32 phase) {
 
 // Arrives at the barrier that block `rank` of the cluster has at this block's `bar`. Orders no ordinary accesses of
 // this thread for the other block: a release at the cluster's scope would wait for all of the thread's memory traffic.
-GETT_DEVICE void barrier_arrive_at(uint32 bar, uint32 rank) {
+GETT_DEVICE void mbarrier_arrive_cluster(uint32 bar, uint32 rank) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"

@@ -4,8 +4,8 @@
 
 namespace gett {
 
-template <class Element> struct Atom;
-template <> struct Atom<half_t> {
+template <class Element> struct MmaAtom;
+template <> struct MmaAtom<half_t> {
   typedef float Acc;
   typedef uint32 Reg;
   static constexpr int kStepK = 16, kRegsA = 4, kRegsB = 2;
@@ -15,7 +15,7 @@ template <> struct Atom<half_t> {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 };
-template <> struct Atom<bhalf_t> {
+template <> struct MmaAtom<bhalf_t> {
   typedef float Acc;
   typedef uint32 Reg;
   static constexpr int kStepK = 16, kRegsA = 4, kRegsB = 2;
@@ -25,7 +25,7 @@ template <> struct Atom<bhalf_t> {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 };
-template <> struct Atom<float> {
+template <> struct MmaAtom<float> {
   typedef float Acc;
   typedef uint32 Reg;
   static constexpr int kStepK = 8, kRegsA = 4, kRegsB = 2;
@@ -35,7 +35,7 @@ template <> struct Atom<float> {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
 };
-template <> struct Atom<double> {
+template <> struct MmaAtom<double> {
   typedef double Acc;
   typedef double Reg;
   static constexpr int kStepK = 4, kRegsA = 2, kRegsB = 1;

@@ -7,26 +7,26 @@ namespace gett {
 // The 32-bit address that instructions on shared memory take.
 GETT_DEVICE uint32 smem_address(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
 
-GETT_DEVICE uint32 load_u32(uint32 at) {
+GETT_DEVICE uint32 ld_shared_u32(uint32 at) {
   uint32 x; asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at)); return x;
 }
-GETT_DEVICE double load_f64(uint32 at) {
+GETT_DEVICE double ld_shared_f64(uint32 at) {
   double x; asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(at)); return x;
 }
 
-GETT_DEVICE Chunk load_chunk(uint32 at) {
+GETT_DEVICE Chunk ld_shared_v4(uint32 at) {
   Chunk c;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(c.w[0]), "=r"(c.w[1]), "=r"(c.w[2]), "=r"(c.w[3]) : "r"(at) : "memory");
   return c;
 }
-GETT_DEVICE void store_chunk(uint32 at, const Chunk& c) {
+GETT_DEVICE void st_shared_v4(uint32 at, const Chunk& c) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"r"(at), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
 }
 
 // The chunk in which the end is, half-word by half-word, then zeros.
-GETT_DEVICE void copy_last(uint32 to, const char* end) {
+GETT_DEVICE void copy_last_chunk(uint32 to, const char* end) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
   const char* from = reinterpret_cast<const char*>(uint64(end) & ~15ull);
 #pragma unroll 1
@@ -37,23 +37,23 @@ GETT_DEVICE void copy_last(uint32 to, const char* end) {
   }
 }
 
-GETT_DEVICE void store_global(void* to, const Chunk& c) {
+GETT_DEVICE void st_global_v4(void* to, const Chunk& c) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"l"(to), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
 }
 
-GETT_DEVICE uint32 load_half(uint32 at) {
+GETT_DEVICE uint32 ld_shared_u16(uint32 at) {
   uint16 x;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at) : "memory");
   return x;
 }
-GETT_DEVICE void store_half(void* to, uint32 x) {
+GETT_DEVICE void st_global_u16(void* to, uint32 x) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(uint16(x)) : "memory");
 }
 
 // Where `ok` is false, nothing is read and `x` is of no use any more. A branch around many of these would have the
 // compiler keep what was in `x` before.
-GETT_DEVICE void shared_load(uint32 from, uint32 (&x)[4], bool ok) {
+GETT_DEVICE void ld_shared_v4_if(uint32 from, uint32 (&x)[4], bool ok) {
   asm volatile(
       "{\n"
       ".reg .pred ok;\n"

@@ -6,77 +6,76 @@ namespace gett {
 
 struct alignas(64) TensorMap { uint64 opaque[16]; };
 
-GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1) {
+GETT_DEVICE void tma_load(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0), "r"(c1) : "memory");
 }
-GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0) {
+GETT_DEVICE void tma_load(uint32 to, const TensorMap* map, uint32 bar, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0) : "memory");
 }
-GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2) {
+GETT_DEVICE void tma_load(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
-GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2, int c3) {
+GETT_DEVICE void tma_load(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2, int c3) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
-GETT_DEVICE void load_box(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2, int c3, int c4) {
+GETT_DEVICE void tma_load(uint32 to, const TensorMap* map, uint32 bar, int c0, int c1, int c2, int c3, int c4) {
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
                ::"r"(to), "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
 // One box for several blocks of the cluster, to the same place and barrier in each.
-GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0) {
+GETT_DEVICE void tma_load_multicast(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%4}], [%2], %3;"
                ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0) : "memory");
 }
-GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1) {
+GETT_DEVICE void tma_load_multicast(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%4, %5}], [%2], %3;"
                ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1) : "memory");
 }
-GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2) {
+GETT_DEVICE void tma_load_multicast(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%4, %5, %6}], [%2], %3;"
                ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
-GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3) {
+GETT_DEVICE void tma_load_multicast(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%4, %5, %6, %7}], [%2], %3;"
                ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
-GETT_DEVICE void spread_box(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3, int c4) {
+GETT_DEVICE void tma_load_multicast(uint32 to, const TensorMap* map, uint32 bar, uint32 mask, int c0, int c1, int c2, int c3, int c4) {
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
                "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;"
                ::"r"(to), "l"(map), "r"(bar), "h"((unsigned short)mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
-GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0) {
+GETT_DEVICE void tma_store(const TensorMap* map, uint32 from, int c0) {
   asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%0, {%2}], [%1];" ::"l"(map), "r"(from), "r"(c0) : "memory");
 }
-GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0, int c1) {
+GETT_DEVICE void tma_store(const TensorMap* map, uint32 from, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
                ::"l"(map), "r"(from), "r"(c0), "r"(c1) : "memory");
 }
-GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0, int c1, int c2) {
+GETT_DEVICE void tma_store(const TensorMap* map, uint32 from, int c0, int c1, int c2) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
                ::"l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
-GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0, int c1, int c2, int c3) {
+GETT_DEVICE void tma_store(const TensorMap* map, uint32 from, int c0, int c1, int c2, int c3) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
                ::"l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
-GETT_DEVICE void store_box(const TensorMap* map, uint32 from, int c0, int c1, int c2, int c3, int c4) {
+GETT_DEVICE void tma_store(const TensorMap* map, uint32 from, int c0, int c1, int c2, int c3, int c4) {
   asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
                ::"l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
-GETT_DEVICE void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
-GETT_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-template <int Pending> GETT_DEVICE void store_wait_read() {
+GETT_DEVICE void prefetch_tensormap(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+GETT_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int Pending> GETT_DEVICE void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 // Before a block ends: its shared memory has been read. That the writes have landed is the end of the grid's business.
-GETT_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 }  // namespace gett

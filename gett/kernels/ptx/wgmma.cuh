@@ -8,7 +8,7 @@ GETT_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "m
 GETT_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Pending> GETT_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 // Keeps reads of the accumulators behind the wait.
-template <class Acc, int N> GETT_DEVICE void wgmma_keep(Acc (&acc)[N]) {
+template <class Acc, int N> GETT_DEVICE void wgmma_fence_operand(Acc (&acc)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(acc[i])::"memory");
 }

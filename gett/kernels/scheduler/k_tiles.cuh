@@ -9,12 +9,12 @@
 
 namespace gett {
 
-template <class Traits, int kDepth, bool kDivided> struct CrossedUnits {
+template <class Traits, int kDepth, bool kDivided> struct RSKTiles {
   static constexpr int kParts = 4;  // of a k-tile that can be told apart
   int count_;                       // k-tiles of this block, the last of which may be a part of one
   int whole_, slice_, cut_;         // whole ones; how often the last is halved
 
-  template <class Params> GETT_DEVICE CrossedUnits(const Params& p, int slice) : whole_(p.k_tiles), slice_(slice), cut_(0) {
+  template <class Params> GETT_DEVICE RSKTiles(const Params& p, int slice) : whole_(p.k_tiles), slice_(slice), cut_(0) {
     if constexpr (kDivided) {
       whole_ = p.k_tiles / p.split_k;
       const int left = p.k_tiles - whole_ * p.split_k;
@@ -39,7 +39,7 @@ template <class Traits, int kDepth, bool kDivided> struct CrossedUnits {
 };
 
 // Walks the k-tiles of a block's tiles.
-template <class Params> struct Walk {
+template <class Params> struct KTileIterator {
   int t, kt, last;
   TileId id;
   GETT_DEVICE void open(const Params& p, int tile) {

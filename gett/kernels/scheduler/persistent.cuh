@@ -13,41 +13,41 @@
 namespace gett {
 
 // What a block fetches of a shared operand, and for whom (bits of `mask` are ranks in the cluster).
-struct Share { uint32 part, mask; };
+struct Multicast { uint32 part, mask; };
 
 // An H200 deals its 66 clusters of two out to its GPCs in turn: four, then rounds of eight, rounds of seven, and two.
 // Requests of one GPC for the same line of L2 are joined when they come close together, so its clusters take neighbouring
 // tiles, which this permutation numbers (a grid without clusters has its blocks there by eights anyway). Speed alone
 // depends on it.
-__constant__ const unsigned char kNeighbour[66] = {
+__constant__ const unsigned char kClusterOrder[66] = {
     0, 1, 2, 3, 4, 8, 16, 24, 32, 40, 48, 57, 5, 9, 17, 25, 33, 41, 49, 58, 6, 10, 18, 26, 34, 42, 50, 59, 7, 11,
     19, 27, 35, 43, 51, 60, 12, 20, 28, 36, 44, 52, 61, 13, 21, 29, 37, 45, 53, 62, 14, 22, 30, 38, 46, 54, 63,
     15, 23, 31, 39, 47, 55, 64, 56, 65};
 
-template <class Traits> struct Cluster {
+template <class Traits> struct PersistentScheduler {
   static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
   int m_, n_;
 
-  GETT_DEVICE Cluster() : m_(0), n_(0) {
+  GETT_DEVICE PersistentScheduler() : m_(0), n_(0) {
     if constexpr (kSize > 1) {
-      const int rank = cluster_rank();
+      const int rank = cluster_ctarank();
       m_ = rank % kM;
       n_ = rank / kM;
     }
   }
-  GETT_DEVICE Share share_a() const {
+  GETT_DEVICE Multicast multicast_a() const {
     uint32 row = 0;
 #pragma unroll
     for (int j = 0; j < kN; ++j) row |= 1u << (j * kM);
     return {uint32(n_), row << m_};
   }
-  GETT_DEVICE Share share_b() const { return {uint32(m_), ((1u << kM) - 1) << (n_ * kM)}; }
+  GETT_DEVICE Multicast multicast_b() const { return {uint32(m_), ((1u << kM) - 1) << (n_ * kM)}; }
 
   // All blocks' barriers are ready; or nobody will touch another's shared memory any more.
   static GETT_DEVICE void sync() {
     if constexpr (kSize > 1) {
       __syncthreads();
-      cluster_meet();
+      cluster_sync_relaxed();
     } else {
       __syncthreads();
     }
@@ -59,9 +59,9 @@ template <class Traits> struct Cluster {
   // A warpgroup has read a stage: whoever writes to this block's copy of it may go on.
   static GETT_DEVICE void release(uint32 bar, int lane) {
     if constexpr (kSize > 1) {
-      if (lane < kSize) barrier_arrive_at(bar, lane);
+      if (lane < kSize) mbarrier_arrive_cluster(bar, lane);
     } else {
-      if (lane == 0) barrier_arrive(bar);
+      if (lane == 0) mbarrier_arrive(bar);
     }
   }
 
@@ -69,28 +69,28 @@ template <class Traits> struct Cluster {
   // where it stays for one line, clusters are dealt out to the lines in turn, and those of a line share its tiles.
   template <class Params> static GETT_DEVICE int first(const Params& p) {
     const int own = blockIdx.x / kSize;
-    if constexpr (Traits::kOneLine) {
-      const int count = lines(p);
-      return own < count * step(p) ? own % count * length(p) + own / count : p.tiles;
+    if constexpr (Traits::kOnePanel) {
+      const int count = panels(p);
+      return own < count * step(p) ? own % count * panel_length(p) + own / count : p.tiles;
     }
-    return Traits::kKeepLines ? share_of(p, own) : kSize == 2 && gridDim.x == 132 ? kNeighbour[own] : own;
+    return Traits::kEachPanel ? first_of(p, own) : kSize == 2 && gridDim.x == 132 ? kClusterOrder[own] : own;
   }
   template <class Params> static GETT_DEVICE int end(const Params& p) {
     const int own = blockIdx.x / kSize;
-    if constexpr (Traits::kOneLine) return (own % lines(p) + 1) * length(p);
-    return Traits::kKeepLines ? share_of(p, own + 1) : p.tiles;
+    if constexpr (Traits::kOnePanel) return (own % panels(p) + 1) * panel_length(p);
+    return Traits::kEachPanel ? first_of(p, own + 1) : p.tiles;
   }
   template <class Params> static GETT_DEVICE int step(const Params& p) {
     const int clusters = gridDim.x / kSize;
-    if constexpr (Traits::kOneLine) return clusters / lines(p);
-    return Traits::kKeepLines ? 1 : clusters;
+    if constexpr (Traits::kOnePanel) return clusters / panels(p);
+    return Traits::kEachPanel ? 1 : clusters;
   }
   // Clusters along a line of tiles, which need the same rows of the operand that stays.
-  template <class Params> static GETT_DEVICE int length(const Params& p) {
-    return Traits::kKeepA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
+  template <class Params> static GETT_DEVICE int panel_length(const Params& p) {
+    return Traits::kStationaryA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
   }
-  template <class Params> static GETT_DEVICE int lines(const Params& p) { return p.tiles / length(p); }
-  template <class Params> static GETT_DEVICE int share_of(const Params& p, int block) {
+  template <class Params> static GETT_DEVICE int panels(const Params& p) { return p.tiles / panel_length(p); }
+  template <class Params> static GETT_DEVICE int first_of(const Params& p, int block) {
     const int blocks = gridDim.x / kSize, each = p.tiles / blocks;
     return block * each + min(block, p.tiles - each * blocks);
   }
@@ -101,11 +101,11 @@ template <class Traits> struct Cluster {
     const TileId id = locate_tile(q, t);
     return {place<kM>(id.m, m_), place<kN>(id.n, n_), id.l, id.slice};
   }
-  // Tile of a block along M or N, of the cluster's number there: neighbours, or where blocks trade, kTrade apart.
+  // Tile of a block along M or N, of the cluster's number there: neighbours, or where blocks trade, kExchangeDistance apart.
   template <int kCount> static GETT_DEVICE int place(int at, int own) {
-    constexpr int kApart = kCount == 2 && Traits::kTrade > 1 ? Traits::kTrade : 1;
-    if constexpr (kApart == 1) return at * kCount + own;
-    return (at / kApart * kCount + own) * kApart + at % kApart;
+    constexpr int kDistance = kCount == 2 && Traits::kExchangeDistance > 1 ? Traits::kExchangeDistance : 1;
+    if constexpr (kDistance == 1) return at * kCount + own;
+    return (at / kDistance * kCount + own) * kDistance + at % kDistance;
   }
   template <class Params> static GETT_DEVICE bool exists(const Params& p, const TileId& id) {
     return (kM == 1 || id.m < p.tiles_m) && (kN == 1 || id.n < p.tiles_n);

@@ -7,13 +7,13 @@
 namespace gett {
 
 // `find(TileId)` gives what is needed to know of a tile; `next` does so for the tiles of this block in turn.
-template <class Traits, class Found> struct Ahead {
+template <class Traits, class Found> struct WorkTilePrefetch {
   TileId id_;
   Found found_;
-  template <class Params, class F> GETT_DEVICE void next(const Params& p, int t, int turn, int lane, F&& find) {
-    if (turn % 32) return;
-    const int own = t + lane * Cluster<Traits>::step(p);
-    id_ = Cluster<Traits>().locate(p, own < Cluster<Traits>::end(p) ? own : t);
+  template <class Params, class F> GETT_DEVICE void next(const Params& p, int t, int tile_count, int lane, F&& find) {
+    if (tile_count % 32) return;
+    const int own = t + lane * PersistentScheduler<Traits>::step(p);
+    id_ = PersistentScheduler<Traits>().locate(p, own < PersistentScheduler<Traits>::end(p) ? own : t);
     found_ = find(id_);
   }
 };

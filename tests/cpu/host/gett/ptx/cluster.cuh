@@ -4,10 +4,10 @@
 
 namespace gett {
 
-inline uint32 cluster_rank() { return 0; }
+inline uint32 cluster_ctarank() { return 0; }
 inline void cluster_sync() {}
-inline void cluster_meet() {}
-inline uint32 address_at(uint32 here, uint32) { return here; }
-void send_vector(uint32, const uint32 (&)[4], uint32);
+inline void cluster_sync_relaxed() {}
+inline uint32 mapa(uint32 here, uint32) { return here; }
+void st_async(uint32, const uint32 (&)[4], uint32);
 
 }  // namespace gett

@@ -6,8 +6,8 @@ namespace gett {
 
 float to_float(half_t);
 float to_float(bhalf_t);
-uint32 round_tf32(uint32);
-uint32 pack_pair(float, float, half_t);
-uint32 pack_pair(float, float, bhalf_t);
+uint32 cvt_rna_tf32(uint32);
+uint32 cvt_rn_x2(float, float, half_t);
+uint32 cvt_rn_x2(float, float, bhalf_t);
 
 }  // namespace gett

@@ -5,13 +5,13 @@
 namespace gett {
 
 static int careful_copies = 0;
-inline bool copy_chunk(uint32 to, const char* from, const char* end) {
+inline bool cp_async_chunk(uint32 to, const char* from, const char* end) {
   const long long left = end - from;
   ++careful_copies;
   if (left > 0 && left < 16) { memset(shared_memory + to, 0x7b, 16); return true; }
   if (left > 0) memcpy(shared_memory + to, from, 16); else memset(shared_memory + to, 0, 16);
   return false;
 }
-inline void copy_chunk(uint32 to, const char* from) { memcpy(shared_memory + to, from, 16); }
+inline void cp_async_chunk(uint32 to, const char* from) { memcpy(shared_memory + to, from, 16); }
 
 }  // namespace gett

@@ -8,9 +8,9 @@ void ldmatrix4(uint32 (&)[4], uint32);
 void ldmatrix4_trans(uint32 (&)[4], uint32);
 void ldmatrix2(uint32 (&)[2], uint32);
 void ldmatrix2_trans(uint32 (&)[2], uint32);
-void store_matrices(uint32, uint32, uint32, uint32, uint32);
-void store_matrices(uint32, uint32, uint32);
-void store_turned(uint32, uint32, uint32, uint32, uint32);
-void store_turned(uint32, uint32, uint32);
+void stmatrix4(uint32, uint32, uint32, uint32, uint32);
+void stmatrix2(uint32, uint32, uint32);
+void stmatrix4_trans(uint32, uint32, uint32, uint32, uint32);
+void stmatrix2_trans(uint32, uint32, uint32);
 
 }  // namespace gett

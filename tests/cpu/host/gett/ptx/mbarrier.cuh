@@ -4,11 +4,11 @@
 
 namespace gett {
 
-inline void barrier_init(uint32, int) {}
-inline void barrier_fence() {}
-inline void barrier_expect(uint32, int) {}
-inline void barrier_arrive(uint32) {}
-inline void barrier_arrive_at(uint32, uint32) {}
-inline void barrier_wait(uint32, uint32) {}
+inline void mbarrier_init(uint32, int) {}
+inline void fence_mbarrier_init() {}
+inline void mbarrier_arrive_expect_tx(uint32, int) {}
+inline void mbarrier_arrive(uint32) {}
+inline void mbarrier_arrive_cluster(uint32, uint32) {}
+inline void mbarrier_wait(uint32, uint32) {}
 
 }  // namespace gett

@@ -12,20 +12,20 @@ inline void once(void* to) {
   if (before) { printf("stored twice: %p\n", to); exit(1); }
 }
 inline uint32 smem_address(const void*) { return 0; }
-inline Chunk load_chunk(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
-inline void store_chunk(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
-inline void copy_last(uint32 to, const char* end) {
+inline Chunk ld_shared_v4(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
+inline void st_shared_v4(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
+inline void copy_last_chunk(uint32 to, const char* end) {
   const char* from = reinterpret_cast<const char*>(uint64(end) & ~15ull);
   memset(shared_memory + to, 0, 16);
   memcpy(shared_memory + to, from, end - from);
 }
-inline void store_global(void* to, const Chunk& c) {
+inline void st_global_v4(void* to, const Chunk& c) {
   if (uint64(to) % 16) { printf("a chunk goes to %p\n", to); exit(1); }
   for (int i = 0; i < 8; ++i) once((char*)to + 2 * i);
   memcpy(to, &c, 16);
 }
-inline uint32 load_half(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
-inline void store_half(void* to, uint32 x) {
+inline uint32 ld_shared_u16(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
+inline void st_global_u16(void* to, uint32 x) {
   once(to);
   memcpy(to, &x, 2);
 }

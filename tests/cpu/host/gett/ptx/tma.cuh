@@ -12,9 +12,9 @@ template <class... X> void print_copy(char what, uint32 at, X... x) {
   for (int i : c) printf(" %d", i);
   printf("\n");
 }
-template <class... X> void load_box(uint32 to, const TensorMap*, uint32, X... x) { print_copy('c', to, x...); }
-template <class... X> void spread_box(uint32, const TensorMap*, uint32, uint32, X...) {}
-template <class... X> void store_box(const TensorMap*, uint32 from, X... x) { print_copy('d', from, x...); }
-inline void prefetch_map(const TensorMap*) {}
+template <class... X> void tma_load(uint32 to, const TensorMap*, uint32, X... x) { print_copy('c', to, x...); }
+template <class... X> void tma_load_multicast(uint32, const TensorMap*, uint32, uint32, X...) {}
+template <class... X> void tma_store(const TensorMap*, uint32 from, X... x) { print_copy('d', from, x...); }
+inline void prefetch_tensormap(const TensorMap*) {}
 
 }  // namespace gett

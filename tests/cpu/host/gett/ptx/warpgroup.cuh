@@ -4,9 +4,9 @@
 
 namespace gett {
 
-inline bool elected() { return true; }
-inline void named_barrier(int, int) {}
-inline void named_arrive(int, int) {}
-inline void async_fence() {}
+inline bool elect_one() { return true; }
+inline void named_barrier_sync(int, int) {}
+inline void named_barrier_arrive(int, int) {}
+inline void fence_proxy_async() {}
 
 }  // namespace gett
