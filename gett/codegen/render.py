@@ -1,18 +1,26 @@
-"""From plan and schedule to `Kernel`: hands each family to its own module."""
+"""From plan and schedule to `Kernel`: hands each main loop to its own module."""
 
 from __future__ import annotations
 
-from gett.codegen.records import Kernel
-from gett.codegen.render_common import REDUCE_THREADS, element_strides, strides_of
-from gett.codegen.render_crossed import render_crossed
-from gett.codegen.render_sm90 import render_sm90
-from gett.codegen.render_stream import render_stream
-from gett.codegen.render_tiled import render_tiled
-from gett.ir.gemm import GemmPlan
-from gett.schedule.realize import realize
-from gett.schedule.records import Schedule
+from collections.abc import Callable
 
-_FAMILIES = {"sm90": render_sm90, "sm80": render_tiled, "simt": render_tiled, "stream": render_stream}
+from gett.codegen.multistage import render_multistage
+from gett.codegen.records import Kernel
+from gett.codegen.stream import render_stream
+from gett.codegen.wgmma_kernel import render_wgmma_ss
+from gett.codegen.wgmma_rs import render_wgmma_rs
+from gett.ir.gemm import GemmPlan
+from gett.schedule.lower import lower_plan
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSS
+from gett.schedule.spec.schedule import Schedule
+
+_RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
+    Multistage: render_multistage,
+    WgmmaSS: render_wgmma_ss,
+    WgmmaRS: render_wgmma_rs,
+    StreamMap: render_stream,
+    StreamSum: render_stream,
+}
 
 
 def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
@@ -21,9 +29,4 @@ def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
     Raises:
         ScheduleError: A limit of the generated code is exceeded; the text names it.
     """
-    crossed = schedule.roles is not None and schedule.roles.crossed is not None
-    render = render_crossed if crossed else _FAMILIES[schedule.family]
-    return render(realize(plan, schedule), schedule)
-
-
-__all__ = ["REDUCE_THREADS", "element_strides", "render_kernel", "strides_of"]
+    return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling), schedule)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
@@ -27,6 +28,7 @@ from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
+Made = TypeVar("Made", bound="WgmmaSearch")
 TYPES = ("float16", "bfloat16")
 RASTER = 8  # rows of tiles that are visited together
 
@@ -132,7 +134,7 @@ class WgmmaSearch:
         return c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
 
-def both_roles(kind: type[WgmmaSearch], plan: GemmPlan, facts: ArchFacts) -> Sequence[WgmmaSearch]:
+def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:
     """A search for either assignment of roles to A and B."""
     return [kind(plan, facts, swapped) for swapped in (False, True)]
 

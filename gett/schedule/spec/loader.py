@@ -105,12 +105,23 @@ class Tma:
         return 1 if self.multicast is None else self.multicast.blocks
 
     @property
+    def divided(self) -> int | None:
+        """Dimension of the map's box that blocks divide among them, None where they do not."""
+        return None if self.multicast is None else self.multicast.divided
+
+    @property
     def box(self) -> tuple[int, ...]:
         """The box of one copy: the map's, or a block's share of it."""
-        box = list(self.map.box)
-        if self.multicast is not None and self.multicast.divided is not None:
-            box[self.multicast.divided] //= self.multicast.blocks
-        return tuple(box)
+        return tuple(b // self.blocks if i == self.divided else b for i, b in enumerate(self.map.box))
+
+    @property
+    def atom(self) -> int:
+        """Rows of a swizzle atom of an MN-major tile whose atoms are not full; 1 where they are."""
+        return self.map.span // self.map.itemsize if self.run else 1
+
+    def rows(self, size: int) -> int:
+        """Rows in shared memory of a tile of `size` rows: atoms that are not full take whole ones."""
+        return size // self.run * self.atom if self.run else size
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,19 +5,19 @@ Emits declarations only. Every index function can be evaluated in Python, where 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gett.codegen.common import cpp_bool, element_strides, entry, source_c
 from gett.codegen.index import Expr, Function, ParamTable, const, var
 from gett.codegen.params import POINTERS, declare_params, pack_params, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
-from gett.codegen.render_common import cpp_bool, element_strides, entry, source_c
 from gett.codegen.tiles import GroupIndex, Strides, group_index
 from gett.codegen.types import accumulator, cpp_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.records import Schedule
-from gett.schedule.stream_records import Digit, Stream, Way, output_modes
+from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.stream_views import output_modes
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -54,13 +54,12 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
         DTypeError: The kernels have no such type.
         ScheduleError: A stride is no multiple of its item size.
     """
-    s = schedule.stream
-    assert s is not None
-    c = plan.contraction
+    s, c = _loop(schedule), plan.contraction
+    sums = isinstance(s, StreamSum)
     table = ParamTable()
     index = stream_index(plan, schedule, table)
-    box = schedule.box_m
-    k_tiles = schedule.box_k.tiles if plan.extent_k else 0
+    box = schedule.tiling.m
+    k_tiles = schedule.tiling.k.tiles if plan.extent_k else 0
     names = {
         "tiles_o": box.tiles,
         "split_k": schedule.split_k,
@@ -69,7 +68,7 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     }
     dtype_c = c.c.dtype if c.c is not None else c.d.dtype
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table)
-    kind = "sum" if s.sums else "map"
+    kind = "sum" if sums else "map"
     text = (
         f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{_traits(plan, schedule, s, dtype_c)}\n'
         f"struct Index {{\n{index.to_cpp()}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
@@ -82,52 +81,57 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     slots = tuple(p for p in POINTERS if p[0] not in absent)
     scalars = scalar_slots(c.dtype)
     grid = (box.tiles * schedule.split_k, 1, 1)
-    launches = [Launch("gett_stream", grid, (s.threads, 1, 1), schedule.smem_bytes, packed, slots, (), scalars)]
+    launches = [Launch("gett_stream", grid, (s.threads, 1, 1), schedule.smem.size, packed, slots, (), scalars)]
     entries = ["gett_stream"]
     if schedule.split_k > 1:
         text += f"\n{entry('gett_reduce', 'Kernel::reduce', str(s.threads))}"
         entries.append("gett_reduce")
-        columns = min(REDUCE_COLUMNS, schedule.block[0])
-        grid = (box.tiles, -(-schedule.block[0] // columns), 1)
+        columns = min(REDUCE_COLUMNS, schedule.tiling.block[0])
+        grid = (box.tiles, -(-schedule.tiling.block[0] // columns), 1)
         launches.append(Launch("gett_reduce", grid, (s.threads, 1, 1), 0, packed, slots, (), scalars))
     return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
 
 
 def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> StreamIndex:
     """The index functions of a schedule."""
-    s = schedule.stream
-    assert s is not None
-    ways = {name: (t, way) for name, t, way in (("a", A, s.a), ("b", B, s.b), ("c", C, s.c)) if way is not None}
+    s, tiling = _loop(schedule), schedule.tiling
+    sums = isinstance(s, StreamSum)
+    loads = {name: (t, load) for name, t, load in (("a", A, s.a), ("b", B, s.b), ("c", C, s.c)) if load is not None}
     modes = output_modes(plan)
-    tensors = [Strides(name, element_strides(plan, modes, t)) for name, (t, _) in ways.items()]
+    tensors = [Strides(name, element_strides(plan, modes, t)) for name, (t, _) in loads.items()]
     tensors.append(Strides("d", element_strides(plan, modes, D)))
-    o = group_index("o", _not_empty(schedule.box_m), schedule.block[0], tensors, table)
+    o = group_index("o", _not_empty(tiling.m), tiling.block[0], tensors, table)
     k = None
-    if s.sums:
-        box = schedule.box_k if plan.extent_k else Box((), ())
+    if sums:
+        box = tiling.k if plan.extent_k else Box((), ())
         summed = plan.k if plan.extent_k else ()
-        operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in ways.items() if n != "c"]
-        k = group_index("k", box, schedule.block[2], operands, table)
-    walks = {name: _walk(name, schedule.box_m, way.walk) for name, (_, way) in ways.items() if way.staged}
-    if s.sums:
-        walks["d"] = _walk("d", schedule.box_m, s.walk_d)
+        operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in loads.items() if n != "c"]
+        k = group_index("k", box, tiling.block[2], operands, table)
+    walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
+    if sums:
+        walks["d"] = _walk("d", tiling.m, s.walk_d)
     steps = {}
-    for name, (t, way) in ways.items():
-        if _in_pieces(way, s.vector) and not (s.sums and name == "c"):
+    for name, (t, load) in loads.items():
+        if _in_pieces(load, s.vector) and not (sums and name == "c"):
             value = table.stride(_step(plan, schedule, modes, t))
             steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
     return StreamIndex(o, k, walks, steps)
 
 
-def _in_pieces(way: Way, vector: int) -> bool:
-    return not way.staged and not way.splat and way.width < vector
+def _loop(schedule: Schedule) -> Stream:
+    assert isinstance(schedule.mainloop, StreamMap | StreamSum)
+    return schedule.mainloop
+
+
+def _in_pieces(load: StreamLoad, vector: int) -> bool:
+    return not load.staged and not load.splat and load.width < vector
 
 
 def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: int) -> int:
     """Elements between neighbours along the first dimension of the box that holds the vector."""
-    s = schedule.stream
-    assert s is not None
-    box, group = (schedule.box_k, plan.k) if s.along_k else (schedule.box_m, modes)
+    s = _loop(schedule)
+    along_k = isinstance(s, StreamSum) and s.along_k
+    box, group = (schedule.tiling.k, plan.k) if along_k else (schedule.tiling.m, modes)
     assert box.dims[0].box % s.vector == 0, "a vector read in pieces lies along one mode"
     return element_strides(plan, group, tensor)[box.dims[0].modes[0]]
 
@@ -147,20 +151,20 @@ def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
         if not last:
             body.append(("int", f"r{j}", rest // const(digit.size)))
             rest = var(f"r{j}")
-        scale = digit.step * math.prod(d.box for d in box.dims[: digit.dim])
+        scale = digit.step * box.prefix(digit.dim)
         total = total + (var(f"c{j}") if scale == 1 else var(f"c{j}") * const(scale))
     return Function(f"tile_index_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
-    c = plan.contraction
-    box = schedule.box_m
+    c, box = plan.contraction, schedule.tiling.m
+    along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
 
-    def way(name: str, w: Way | None) -> str:
-        w = w or Way()
+    def loader(name: str, w: StreamLoad | None) -> str:
+        w = w or StreamLoad()
         lead = w.walk[0] if w.walk else Digit(0, 1, 0)
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
-        step = math.prod(d.box for d in box.dims[: lead.dim]) if w.staged and lead.size % w.width == 0 else 0
+        step = box.prefix(lead.dim) if w.staged and lead.size % w.width == 0 else 0
         return (
             f"  struct LoaderTraits{name} {{\n    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
             f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
@@ -174,8 +178,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(accumulator(c.dtype))} Acc;\n"
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
-        f"  static constexpr bool kAlongK = {cpp_bool(s.along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
+        f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
-        f"  static constexpr int kLanesK = {s.lanes_k}, kRows = {s.rows}, kSmemBytes = {schedule.smem_bytes};\n"
-        f"{way('A', s.a)}{way('B', s.b)}{way('C', s.c)}}};\n"
+        f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
+        f"{loader('A', s.a)}{loader('B', s.b)}{loader('C', s.c)}}};\n"
     )

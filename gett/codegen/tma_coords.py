@@ -6,14 +6,15 @@ stage look like is the pipeline's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, var
-from gett.codegen.stage_copies import store_pieces
 from gett.codegen.tiles import Statement, decode, scaled, tile_origins
+from gett.codegen.tma_copies import store_pieces
 from gett.ir.gemm import GemmPlan
-from gett.schedule.records import Schedule, Trade, WarpRoles
+from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore
+from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -22,7 +23,7 @@ INPUTS = ("tile_m", "tile_n", "l")
 
 
 @dataclass(frozen=True, slots=True)
-class TilePlaces:
+class TileCoords:
     """Coordinate of each mode at the origin of a tile (`at`, by group) and of a k-tile, with their statements."""
 
     body: tuple[Statement, ...]
@@ -44,20 +45,23 @@ class TilePlaces:
         """The struct `kind` and the function `name` of a k-tile that fills it."""
         return [_struct(kind, outputs), Function(name, ("tile_k",), self.k_body, tuple(outputs), kind).to_cpp()]
 
-    def store(self, d: TmaMap | None, c: TmaMap | None = None, trade: Trade | None = None) -> list[str]:
+    def store(self, epilogue: Epilogue) -> list[str]:
         """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
-        if d is None:
+        store, source = epilogue.store, epilogue.source
+        if not isinstance(store, TmaStore):
             return []
+        d, exchange = store.map, store.exchange
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
         outputs = [(f"d{i}", x) for i, x in enumerate(_coordinates(d, at))]
         fields = [name for name, _ in outputs]
-        rank = "" if trade is None else ", int rank"
-        for (mode, step), sign in zip((trade.row, trade.half), "-+", strict=True) if trade is not None else ():
+        rank = "" if exchange is None else ", int rank"
+        for (mode, step), sign in zip((exchange.row, exchange.half), "-+", strict=True) if exchange is not None else ():
             # The row begins where that of the first block's tile does; each block has a half of another dimension.
             fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
         head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{rank})"
         functions = [_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
-        if c is not None:
+        if isinstance(source, TmaSource):
+            c = source.map
             known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once
             coords = _coordinates(c, at)
             fields = [known.get(x, f"c{i}") for i, x in enumerate(coords)]
@@ -77,23 +81,22 @@ def _copies(head: str, call: str, made: TmaMap, fields: Sequence[str]) -> str:
     return f"  {head} {{\n" + "\n".join(calls) + "\n  }"
 
 
-def tile_places(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> TilePlaces:
-    """Where the tiles of a realized plan begin."""
+def tile_coords(plan: GemmPlan, tiling: Tiling, table: ParamTable) -> TileCoords:
+    """Where the tiles of a lowered plan begin."""
     body: list[Statement] = []
     at = {
         "l": decode(body, var("l"), [table.divisor(s.extent) for s in plan.l], "xl") if plan.l else [],
-        "m": _origins(body, schedule.box_m, "m", table),
-        "n": _origins(body, schedule.box_n, "n", table),
+        "m": _origins(body, tiling.m, "m", table),
+        "n": _origins(body, tiling.n, "n", table),
     }
     k_body: list[Statement] = []
-    at_k = _origins(k_body, schedule.box_k, "k", table)
-    return TilePlaces(tuple(body), at, tuple(k_body), at_k)
+    at_k = _origins(k_body, tiling.k, "k", table)
+    return TileCoords(tuple(body), at, tuple(k_body), at_k)
 
 
-def prefetch(roles: WarpRoles) -> str:
+def prefetch(names: Iterable[str]) -> str:
     """The function that fetches the tensor maps themselves."""
-    maps = (("a", roles.a), ("b", roles.b), ("d", roles.d), ("c", roles.c))
-    fetches = " ".join(f"gett::prefetch_tensormap(&p.map_{name});" for name, held in maps if held is not None)
+    fetches = " ".join(f"gett::prefetch_tensormap(&p.map_{name});" for name in names)
     return f"  static GETT_DEVICE void prefetch_tensormaps(const Params& p) {{ {fetches} }}"
 
 

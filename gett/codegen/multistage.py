@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gett.codegen.batches import digits, unpack
-from gett.codegen.index import Function, ParamTable
-from gett.codegen.params import declare_params, pack_params
-from gett.codegen.records import Kernel
-from gett.codegen.render_common import (
+from gett.codegen.common import (
     cpp_bool,
     entry,
     finish_kernel,
@@ -21,6 +18,9 @@ from gett.codegen.render_common import (
     store_order,
     strides_of,
 )
+from gett.codegen.index import Function, ParamTable
+from gett.codegen.params import declare_params, pack_params
+from gett.codegen.records import Kernel
 from gett.codegen.tiles import (
     batch_index,
     group_index,
@@ -28,130 +28,128 @@ from gett.codegen.tiles import (
     k_table_index,
 )
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.records import Access, Schedule
+from gett.schedule.spec.loader import CpAsync, RegisterStaged
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.modes import Strided
 
 
-def render_tiled(plan: GemmPlan, schedule: Schedule) -> Kernel:
-    """The kernel of a plan under a tiled schedule."""
+def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel of a lowered plan whose k-tiles all warps fill and multiply."""
+    t, loop = schedule.tiling, schedule.multistage
     contraction = plan.contraction
     table = ParamTable()
     has_c = contraction.c is not None
     out = {"d": D, **({"c": C} if has_c else {})}
-    m = group_index("m", schedule.box_m, schedule.block[0], strides_of(plan, plan.m, {"a": A, **out}), table)
-    n = group_index("n", schedule.box_n, schedule.block[1], strides_of(plan, plan.n, {"b": B, **out}), table)
-    batch = _batches(plan, schedule, {"a": A, "b": B, **out}, table)
-    if schedule.k_table:
-        flat = flattened_k(plan, schedule)
+    m = group_index("m", t.m, t.block[0], strides_of(plan, plan.m, {"a": A, **out}), table)
+    n = group_index("n", t.n, t.block[1], strides_of(plan, plan.n, {"b": B, **out}), table)
+    batch = _batches(plan, t, {"a": A, "b": B, **out}, table)
+    if loop.k_table:
+        flat = flattened_k(plan, t)
         k_struct, k = k_table_index([s.extent for s in flat], strides_of(plan, flat, {"a": A, "b": B}), table)
     else:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
-        k_struct, k = k_box_index(schedule.box_k, schedule.block[2], k_strides, table)
-    assert schedule.a is not None
-    assert schedule.b is not None
+        k_struct, k = k_box_index(t.k, t.block[2], k_strides, table)
     walks = (
-        *walk_function(schedule.a, schedule, schedule.box_m, schedule.block[0], "a"),
-        *walk_function(schedule.b, schedule, schedule.box_n, schedule.block[1], "b"),
+        *walk_function(loop.a, t, t.m, t.block[0], "a"),
+        *walk_function(loop.b, t, t.n, t.block[1], "b"),
     )
     order = store_order(plan, schedule)
     index = "\n".join(
         [
             *(m.to_cpp(), n.to_cpp(), batch, k_struct),
-            *(f.to_cpp() for f in (*k, *walks, unpack_d(schedule, order))),
+            *(f.to_cpp() for f in (*k, *walks, unpack_d(t, order))),
         ]
     )
     names = named_counts(plan, schedule)
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table)
-    mainloop, mma = ("mma_sync", "WarpMma") if schedule.family == "sm80" else ("simt", "SimtMma")
+    mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
         f"{_traits(plan, schedule, order, dtype_c)}\nstruct Index {{\n{index}\n}};\n\n"
         f"typedef gett::MultistageGemm<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
         f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"
     )
-    batches = plan.extent_l if schedule.batch is None else schedule.batch.box.tiles
-    tiles = schedule.box_m.tiles * schedule.box_n.tiles * batches
+    tiles = t.tiles(plan.extent_l)
     blocks = (tiles * schedule.split_k, 1, 1)
     return finish_kernel(
         schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, pack_params(names, table)
     )
 
 
-def flattened_k(plan: GemmPlan, schedule: Schedule) -> list[Strided]:
+def flattened_k(plan: GemmPlan, tiling: Tiling) -> list[Strided]:
     """Modes of K in the order of the box, fastest first: an operand's vectors run along the first of them."""
-    return [plan.k[m] for d in schedule.box_k.dims for m in d.modes]
+    return [plan.k[m] for d in tiling.k.dims for m in d.modes]
 
 
-def _batches(plan: GemmPlan, schedule: Schedule, tensors: dict[str, int], table: ParamTable) -> str:
+def _batches(plan: GemmPlan, tiling: Tiling, tensors: dict[str, int], table: ParamTable) -> str:
     """Index functions of the batch group."""
     strides = strides_of(plan, plan.l, tensors)
-    if schedule.batch is not None:
-        return group_index("l", schedule.batch.box, schedule.batches, strides, table).to_cpp()
+    if tiling.l is not None:
+        return group_index("l", tiling.l, tiling.batches, strides, table).to_cpp()
     struct, function = batch_index([s.extent for s in plan.l], strides, table)
     return f"{struct}\n{function.to_cpp()}"
 
 
-def _boxes(schedule: Schedule, groups: dict[str, tuple[str, Box]], rows: int) -> dict[str, tuple[str, Box, int]]:
+def _boxes(tiling: Tiling, groups: dict[str, tuple[str, Box]], rows: int) -> dict[str, tuple[str, Box, int]]:
     """What `digits` needs: each group's output, box and first step; batches lie `rows` apart in m."""
     out = {group: (output, box, 1) for group, (output, box) in groups.items()}
-    if schedule.batch is not None:
-        out["l"] = ("m", schedule.batch.box, rows)
+    if tiling.l is not None:
+        out["l"] = ("m", tiling.l, rows)
     return out
 
 
-def unpack_d(schedule: Schedule, order: Sequence[tuple[str, int]]) -> Function:
+def unpack_d(tiling: Tiling, order: Sequence[tuple[str, int]]) -> Function:
     """From a position in D's order to the row and column of the tile."""
-    boxes = _boxes(schedule, {"m": ("m", schedule.box_m), "n": ("n", schedule.box_n)}, schedule.block[0])
+    boxes = _boxes(tiling, {"m": ("m", tiling.m), "n": ("n", tiling.n)}, tiling.block[0])
     return unpack("idx2crd_d", digits(order, boxes))
 
 
-def walk_function(access: Access, schedule: Schedule, box: Box, block: int, name: str) -> list[Function]:
+def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, block: int, name: str) -> list[Function]:
     """From a position in the operand's memory order to (mn, k) in the tile, for operands that go through registers.
 
     Args:
-        access: The operand's way.
-        schedule: Of the kernel.
+        loader: Of the operand.
+        tiling: Of the kernel.
         box: Of the operand's free group.
         block: Its block.
         name: `"a"` or `"b"`.
     """
-    if access.asynchronous:
+    if isinstance(loader, CpAsync):
         return []
-    boxes = _boxes(schedule, {"mn": ("m", box), "k": ("n", schedule.box_k)}, block)
-    return [unpack(f"idx2crd_{name}", digits(access.walk, boxes))]
+    boxes = _boxes(tiling, {"mn": ("m", box), "k": ("n", tiling.k)}, block)
+    return [unpack(f"idx2crd_{name}", digits(loader.walk, boxes))]
 
 
-def _way(access: Access, schedule: Schedule, box_mn: Box) -> str:
-    s = access.smem
+def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box) -> str:
+    s, copied = loader.smem, isinstance(loader, CpAsync)
     row = False  # whether the elements of a vector are neighbours in a shared-memory row
-    if access.walk and access.walk[0][0] == access.major:
-        box, i = schedule.box_k if access.major == "k" else box_mn, access.walk[0][1]
-        row = all(d.box == 1 for d in box.dims[:i]) and box.dims[i].box % access.vector == 0
+    if isinstance(loader, RegisterStaged) and loader.walk and loader.walk[0][0] == loader.major:
+        box, i = tiling.k if loader.major == "k" else box_mn, loader.walk[0][1]
+        row = box.prefix(i) == 1 and box.dims[i].box % loader.vector == 0
     return (
-        f"{{\n    static constexpr bool kMajorK = {cpp_bool(access.major == 'k')}, "
-        f"kVecK = {cpp_bool(access.vector_group == 'k')}, kCpAsync = {cpp_bool(access.asynchronous)}, "
-        f"kZeroFill = {cpp_bool(schedule.box_k.size < schedule.block[2])}, kRowVectors = {cpp_bool(row)};\n"
-        f"    static constexpr int kVec = {access.vector}, "
-        f"kTileElements = {schedule.box_k.size * box_mn.size * schedule.batches};\n"
+        f"{{\n    static constexpr bool kMajorK = {cpp_bool(loader.major == 'k')}, "
+        f"kVecK = {cpp_bool(loader.vector_group == 'k')}, kCpAsync = {cpp_bool(copied)}, "
+        f"kZeroFill = {cpp_bool(tiling.k.size < tiling.block[2])}, kRowVectors = {cpp_bool(row)};\n"
+        f"    static constexpr int kVec = {loader.vector}, "
+        f"kTileElements = {tiling.k.size * box_mn.size * tiling.batches};\n"
         f"    typedef gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
     )
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
-    assert schedule.a is not None
-    assert schedule.b is not None
-    ragged = any(d.box > 1 and not schedule.box_k.divides(i) for i, d in enumerate(schedule.box_k.dims))
+    t, loop = schedule.tiling, schedule.multistage
     return f"""struct Traits {{
-{gemm_traits(plan, schedule, order, dtype_c)}
+{gemm_traits(plan, schedule, loop.stages, order, dtype_c)}
   typedef {_offset_type(plan)} Offset;
-  static constexpr int kWarpsM = {schedule.warps[0]}, kWarpsN = {schedule.warps[1]};
-  static constexpr int kThreads = {schedule.threads}, kBatch = {schedule.batches};
-  static constexpr bool kKTable = {cpp_bool(schedule.k_table)}, kKRagged = {cpp_bool(ragged and not schedule.k_table)};
-  static constexpr bool kTensorCores = {cpp_bool(schedule.family == "sm80")};
-  struct LoaderTraitsA {_way(schedule.a, schedule, schedule.box_m)}
-  struct LoaderTraitsB {_way(schedule.b, schedule, schedule.box_n)}
+  static constexpr int kWarpsM = {loop.warps[0]}, kWarpsN = {loop.warps[1]};
+  static constexpr int kThreads = {schedule.threads}, kBatch = {t.batches};
+  static constexpr bool kKTable = {cpp_bool(loop.k_table)}, kKRagged = {cpp_bool(t.k.ragged > 0 and not loop.k_table)};
+  static constexpr bool kTensorCores = {cpp_bool(loop.tensor_cores)};
+  struct LoaderTraitsA {_loader(loop.a, t, t.m)}
+  struct LoaderTraitsB {_loader(loop.b, t, t.n)}
   template <bool IsA, int = 0> struct Pick {{ typedef LoaderTraitsA type; }};
   template <int I> struct Pick<false, I> {{ typedef LoaderTraitsB type; }};
   template <bool IsA> using LoaderTraits = typename Pick<IsA>::type;

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gett.schedule.cluster import part_box
-from gett.schedule.records import BulkMove
+from gett.schedule.spec.loader import Tma
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
@@ -37,80 +36,79 @@ class Copy:
     whose: int | None = None
 
 
-def copies(move: BulkMove) -> list[Copy]:
+def copies(load: Tma) -> list[Copy]:
     """The copies of one tile, in the order in which they are issued."""
     out = []
-    for i, (start, first) in enumerate(_slabs(move)):
-        if move.divided is not None:
-            # The divided dimension is the outermost, so a part is one piece of the slab.
-            step = part_box(move)[move.divided]
-            out.append(Copy(start, first, move.map.slab_bytes // move.shared, step))
+    for i, (start, first) in enumerate(_starts(load)):
+        if load.divided is not None:
+            # The divided dimension is the outermost, so a part is one piece of the copy.
+            step = load.box[load.divided]
+            out.append(Copy(start, first, load.map.slab_bytes // load.blocks, step))
         else:
-            even = move.shared > 1 and move.copies % move.shared == 0
-            out.append(Copy(start, first, whose=i % move.shared if even else None))
+            even = load.blocks > 1 and load.copies % load.blocks == 0
+            out.append(Copy(start, first, whose=i % load.blocks if even else None))
     return out
 
 
-def _slabs(move: BulkMove) -> list[tuple[int, tuple[int, ...]]]:
+def _starts(load: Tma) -> list[tuple[int, tuple[int, ...]]]:
     """Place in shared memory and first coordinates of each copy of the map's box."""
-    made = move.map
-    if not move.repeats:
+    made = load.map
+    if not load.repeats:
         rest = (0,) * (made.rank - 1)
         return [(slab * made.slab_bytes, (slab * made.box[0], *rest)) for slab in range(made.slabs)]
     out = []
-    for i in range(move.copies):
+    for i in range(load.copies):
         first, at = [0] * made.rank, i
-        for dim, step, count in move.repeats:
+        for dim, step, count in load.repeats:
             first[dim] += at % count * step
             at //= count
-        out.append((i * move.pitch, tuple(first)))
+        out.append((i * load.pitch, tuple(first)))
     return out
 
 
-def stage_copies(name: str, move: BulkMove) -> list[str]:
+def stage_copies(name: str, load: Tma) -> list[str]:
     """C++ statements that issue the copies of operand `name` (`"a"` or `"b"`).
 
     In scope are its place `<name>` in shared memory, `bar`, `multicast_<name>`, `tile_k`, and the coordinates:
     `t.<name>0` ... of the tile and `k.<name>0` ... of the k-tile.
     """
     part = f"int(multicast_{name}.part)"
-    if move.repeats and move.divided is None and move.copies > LOOPED:
-        return _loop(name, move, part)
+    if load.repeats and load.divided is None and load.copies > LOOPED:
+        return _loop(name, load, part)
     calls = []
-    for copy in copies(move):
+    for copy in copies(load):
         coords = [f"t.{name}{d} + k.{name}{d}{f' + {x}' if x else ''}" for d, x in enumerate(copy.first)]
         to = f"{name} + {copy.start}" if copy.start else name
-        if move.divided is not None:
+        if load.divided is not None:
             to += f" + {part} * {copy.part_bytes}"
-            coords[move.divided] += f" + {part} * {copy.part_step}"
-        if move.shared == 1:
+            coords[load.divided] += f" + {part} * {copy.part_step}"
+        if load.blocks == 1:
             calls.append(f"    gett::tma_load({to}, &p.map_{name}, bar, {', '.join(coords)});")
             continue
-        turn = ""
-        if move.divided is None:
-            whose = f"tile_k % {move.shared}" if copy.whose is None else str(copy.whose)
-            turn = f"    if ({part} == {whose})\n  "
-        calls.append(
-            f"{turn}    gett::tma_load_multicast({to}, &p.map_{name}, bar, multicast_{name}.mask, {', '.join(coords)});"
-        )
+        guard = ""
+        if load.divided is None:
+            whose = f"tile_k % {load.blocks}" if copy.whose is None else str(copy.whose)
+            guard = f"    if ({part} == {whose})\n  "
+        mask = f"multicast_{name}.mask"
+        calls.append(f"{guard}    gett::tma_load_multicast({to}, &p.map_{name}, bar, {mask}, {', '.join(coords)});")
     return calls
 
 
-def _loop(name: str, move: BulkMove, part: str) -> list[str]:
-    """Statements that issue the copies of `move.repeats`, the first of them fastest."""
-    coords = [f"t.{name}{d} + k.{name}{d}" for d in range(move.map.rank)]
+def _loop(name: str, load: Tma, part: str) -> list[str]:
+    """Statements that issue the copies of `load.repeats`, the first of them fastest."""
+    coords = [f"t.{name}{d} + k.{name}{d}" for d in range(load.map.rank)]
     to, heads, number, flat = name, [], [], 1
-    for i, (dim, step, count) in enumerate(move.repeats):
+    for i, (dim, step, count) in enumerate(load.repeats):
         heads.append(f"#pragma unroll 1\n    for (int i{i} = 0; i{i} < {count}; ++i{i})")
         coords[dim] += f" + i{i} * {step}"
-        to += f" + i{i} * {flat * move.pitch}"
+        to += f" + i{i} * {flat * load.pitch}"
         number.append(f"i{i} * {flat}")
         flat *= count
     call = f"gett::tma_load({to}, &p.map_{name}, bar, {', '.join(coords)});"
-    if move.shared > 1:
-        turn = f"({' + '.join(number)})" if move.copies % move.shared == 0 else "tile_k"
+    if load.blocks > 1:
+        whose = f"({' + '.join(number)})" if load.copies % load.blocks == 0 else "tile_k"
         call = (
-            f"if ({part} == {turn} % {move.shared})\n"
+            f"if ({part} == {whose} % {load.blocks})\n"
             f"        gett::tma_load_multicast({to}, &p.map_{name}, bar, multicast_{name}.mask, {', '.join(coords)});"
         )
     return [*reversed(heads), f"      {call}"]

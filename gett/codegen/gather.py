@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gett.codegen.common import cpp_bool
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
-from gett.codegen.render_common import cpp_bool
 from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.records import Gather, Schedule, WarpRoles
+from gett.schedule.spec.loader import Gather
+from gett.schedule.spec.mainloop import Wgmma
 from layouts.box import Box
 
 REGISTERS = {96: (112, 144), 128: (96, 160)}
@@ -23,15 +24,14 @@ REGISTERS = {96: (112, 144), 128: (96, 160)}
 ROOM = const(1 << 20)  # more than any piece has
 
 
-def gathered(roles: WarpRoles) -> dict[str, int]:
+def gathered(loop: Wgmma) -> dict[str, int]:
     """The operands that are gathered: name to position in `Strided.strides`."""
-    found = (("a", A, roles.gather_a), ("b", B, roles.gather_b))
-    return {name: tensor for name, tensor, way in found if way is not None}
+    return {name: t for name, t, loader in (("a", A, loop.a), ("b", B, loop.b)) if isinstance(loader, Gather)}
 
 
-def registers(roles: WarpRoles, block_n: int) -> tuple[int, int]:
+def registers(loop: Wgmma, block_n: int) -> tuple[int, int]:
     """Registers of a gathering thread and of a multiplying one."""
-    return REGISTERS[96 if roles.m_blocks * block_n // 2 <= 96 else 128]
+    return REGISTERS[96 if loop.mma_m * block_n // 2 <= 96 else 128]
 
 
 def reach(plan: GemmPlan, tensor: int) -> int:
@@ -41,11 +41,8 @@ def reach(plan: GemmPlan, tensor: int) -> int:
     return 1 + sum(s.strides[tensor] * (s.extent - 1) for g in groups for s in g) // size
 
 
-def gather_index(
-    plan: GemmPlan, schedule: Schedule, tensors: Sequence[Strides], table: ParamTable
-) -> tuple[str, list[Function]]:
+def gather_index(box: Box, tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
     """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_ok`, `k_<tensor>` and `valid_k_<tensor>`."""
-    box = schedule.box_k
     strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
     extents = [table.divisor(e) for e in box.extents]
     body: list[Statement] = []
@@ -109,12 +106,10 @@ def _room(box: Box, tensor: Strides, left: Mapping[int, Expr]) -> Function:
     )
 
 
-def gather_way(way: Gather) -> str:
-    """Members of the struct that describes an operand's way."""
+def gather_members(loader: Gather) -> str:
+    """Members of the struct that describes an operand's loader."""
     return (
-        f"{{ static constexpr bool kGather = true, kMajorK = {cpp_bool(way.major == 'k')}; "
-        f"static constexpr int kSwizzleBytes = {way.span}, kRunElements = {way.run}, kTransposeK = {way.wide}; }};"
+        f"{{ static constexpr bool kGather = true, kMajorK = {cpp_bool(loader.major == 'k')}; "
+        f"static constexpr int kSwizzleBytes = {loader.swizzle_bytes}, kRunElements = {loader.run}, "
+        f"kTransposeK = {loader.transpose}; }};"
     )
-
-
-__all__ = ["gather_index", "gather_way", "gathered", "reach", "registers"]

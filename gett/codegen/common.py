@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from gett.codegen.params import POINTERS, scalar_slots
@@ -12,7 +11,8 @@ from gett.codegen.types import accumulator, cpp_type
 from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.records import Schedule
+from gett.schedule.spec.epilogue import TmaSource
+from gett.schedule.spec.schedule import Schedule
 from layouts.modes import Strided
 
 REDUCE_THREADS = 256
@@ -51,38 +51,38 @@ def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
     Those of L are among them where a block makes several batches.
     """
     strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
-    order = d_order(schedule.box_m, schedule.box_n, strides)
-    if schedule.batch is not None:
+    t = schedule.tiling
+    order = d_order(t.m, t.n, strides)
+    if t.l is not None:
         strides["l"] = element_strides(plan, plan.l, D)
-        order += [("l", i) for i, d in enumerate(schedule.batch.box.dims) if d.box > 1]
-        boxes = {"m": schedule.box_m, "n": schedule.box_n, "l": schedule.batch.box}
+        order += [("l", i) for i, _ in t.l.tiled]
+        boxes = {"m": t.m, "n": t.n, "l": t.l}
         order.sort(key=lambda x: min(abs(strides[x[0]][m]) for m in boxes[x[0]].dims[x[1]].modes))
     return order
 
 
-def gemm_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
+def gemm_traits(plan: GemmPlan, schedule: Schedule, stages: int, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
     """Members of `Traits` that every GEMM kernel has: types, block, and what the epilogue asks."""
-    c = plan.contraction
+    c, t = plan.contraction, schedule.tiling
     step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension
     if order:
         group, i = order[0]
         if group == "l":  # batches lie one above the other
-            assert schedule.batch is not None
-            step["m"] = schedule.block[0] * math.prod(d.box for d in schedule.batch.box.dims[:i])
+            assert t.l is not None
+            step["m"] = t.block[0] * t.l.prefix(i)
         else:
-            box = schedule.box_m if group == "m" else schedule.box_n
-            step[group] = math.prod(d.box for d in box.dims[:i])
-    bm, bn, bk = schedule.block
-    tma_c = schedule.roles is not None and schedule.roles.c is not None
+            step[group] = (t.m if group == "m" else t.n).prefix(i)
+    bm, bn, bk = t.block
+    tma_c = isinstance(schedule.epilogue.source, TmaSource)
     return f"""  typedef ::Params Params;
   typedef {cpp_type(c.dtype)} Element;
   typedef {cpp_type(dtype_c)} ElementC;
   typedef {cpp_type(c.d.dtype)} ElementD;
   typedef {cpp_type(accumulator(c.dtype))} Acc;
-  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {schedule.num_stages};
-  static constexpr int kSmemBytes = {schedule.smem_bytes};
-  static constexpr int kBoxMN = {schedule.box_m.size * schedule.box_n.size * schedule.batches};
-  static constexpr int kVecD = {schedule.vector_d};
+  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {stages};
+  static constexpr int kSmemBytes = {schedule.smem.size};
+  static constexpr int kBoxMN = {t.m.size * t.n.size * t.batches};
+  static constexpr int kVecD = {schedule.epilogue.store.vector};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
   static constexpr gett::SourceC kSourceC = {source_c(c.c is not None, tma_c)};
   static constexpr bool kSplit = {cpp_bool(schedule.split_k > 1)};"""
@@ -95,11 +95,11 @@ def source_c(added: bool, tma: bool = False) -> str:
 
 def named_counts(plan: GemmPlan, schedule: Schedule) -> dict[str, int]:
     """The named integers of every GEMM kernel."""
-    k_tiles = schedule.box_k.tiles
+    k_tiles = schedule.tiling.k.tiles
     return {
-        "tiles_m": schedule.box_m.tiles,
-        "tiles_n": schedule.box_n.tiles,
-        "group_m": schedule.group_m,
+        "tiles_m": schedule.tiling.m.tiles,
+        "tiles_n": schedule.tiling.n.tiles,
+        "group_m": schedule.scheduler.group_m,
         "split_k": schedule.split_k,
         "k_tiles": k_tiles,
         "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
@@ -141,10 +141,10 @@ def finish_kernel(
         slots = tuple(p for p in slots if p[0] != "workspace")
     scalars = scalar_slots(contraction.dtype)
     entries = [name]
-    launches = [Launch(name, grid, (threads, 1, 1), schedule.smem_bytes, packed, slots, maps, scalars)]
+    launches = [Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars)]
     if schedule.split_k > 1:
         bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
-        vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
+        vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
         rows = reduce_rows(schedule.split_k, tiles * vectors)
         function = f"gett::reduce_slices<Traits, Index, {REDUCE_THREADS}, {rows}>"
         text = f'#include "gett/kernel/splitk_reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'

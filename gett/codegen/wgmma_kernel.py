@@ -1,0 +1,212 @@
+"""The wgmma kernels: tensor maps, the copies of a stage, and the places of a staged tile of D.
+
+Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/warp_specialized_gemm.cuh`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
+from gett.codegen.gather import gather_index, gathered, reach, registers
+from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.params import declare_params, map_offsets, pack_params
+from gett.codegen.records import Kernel, TensorMapSpec
+from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates, scaled
+from gett.codegen.tma_coords import prefetch, tile_coords
+from gett.codegen.tma_copies import stage_copies, store_pieces
+from gett.codegen.wgmma_atom import wgmma_struct
+from gett.codegen.wgmma_traits import wgmma_traits
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import C, D, GemmPlan
+from gett.schedule.search.wgmma_tile import cluster_tiles
+from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
+from gett.schedule.spec.loader import Stationary, Tma, tma_of
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import OneTile
+from layouts.box import Box
+from layouts.tma import TmaMap
+
+SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
+L2_PROMOTION = 2  # 128 bytes; 1 is 64
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+
+
+Copies = Callable[[GemmPlan, Schedule, ParamTable], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A main loop: its header, its class, and what it takes of generated text.
+
+    Attributes:
+        header, kernel: Of the kernel's class.
+        copies: Gives the functions that issue the loads.
+        wgmma: The instruction.
+        traits: Further members of `Traits`.
+        thrifty: Whether rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
+    """
+
+    header: str
+    kernel: str
+    copies: Copies
+    wgmma: str
+    traits: str = ""
+    thrifty: bool = False
+
+
+def render_wgmma_ss(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel of a lowered plan with both operands in shared memory."""
+    loop = schedule.wgmma
+    wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.block[1], loop.a.major, loop.b.major)
+    return render_pipeline(plan, schedule, Pipeline("warp_specialized_gemm", "WarpSpecializedGemm", _copies, wgmma))
+
+
+def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
+    """The kernel of a lowered plan around a hand-written main loop."""
+    t, loop, epilogue = schedule.tiling, schedule.wgmma, schedule.epilogue
+    stage = epilogue.store.stage
+    assert stage is not None
+    assert not isinstance(schedule.scheduler, OneTile)
+    contraction = plan.contraction
+    table = ParamTable()
+    out = {"d": D, **({"c": C} if isinstance(epilogue.source, VectorSource) else {})}
+    found = gathered(loop)
+    tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
+    m = group_index("m", t.m, t.block[0], strides_of(plan, plan.m, tensors_m), table)
+    n = group_index("n", t.n, t.block[1], strides_of(plan, plan.n, tensors_n), table)
+    batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, {**found, **out}), table)
+    order = store_order(plan, schedule)
+    index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
+    steps = {"m": stage.m, "n": stage.n}
+    index.append(d_unpack(t.m, t.n, order, steps).to_cpp())
+    index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
+    index += pipeline.copies(plan, schedule, table)
+    if isinstance(epilogue.store, RowStore):
+        index.append(_rows_left(schedule, order[0], table))
+    if found:
+        k_struct, k = gather_index(t.k, strides_of(plan, plan.k, found), table)
+        index += [k_struct, *(f.to_cpp() for f in k)]
+    size = math.prod(schedule.cluster)
+    walks = cluster_tiles(t.m.tiles, t.n.tiles, schedule.cluster) * plan.extent_l * schedule.split_k
+    names = {**named_counts(plan, schedule), "tiles": walks}
+    names |= {f"cosize_{name}": reach(plan, tensor) for name, tensor in found.items()}
+    if len(names) % 2:
+        names["unused"] = 0
+    dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
+    maps = tensor_maps(schedule)
+    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(maps))
+    packed = pack_params(names, table, len(maps))
+    dtypes = {"a": contraction.dtype, "b": contraction.dtype, "c": dtype_c, "d": contraction.d.dtype}
+    loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
+    slots = tuple(
+        (role, offset, _spec(made, dtypes[role], loads.get(role), pipeline.thrifty))
+        for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps)), strict=True)
+    )
+    body = "\n".join(index)
+    regs = registers(loop, t.block[1]) if found else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
+    text = (
+        f'#include "gett/kernel/{pipeline.header}.cuh"\n\n{params}\n'
+        f"{wgmma_traits(plan, schedule, order, dtype_c, regs, pipeline.traits)}\n"
+        f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
+        f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
+    )
+    # One block a multiprocessor; each walks tiles from its own number on.
+    grid = (min(walks, schedule.scheduler.blocks // size) * size, 1, 1)
+    return finish_kernel(
+        schedule, contraction, "gett_sm90", text, grid, schedule.threads, t.tiles(plan.extent_l), packed, slots
+    )
+
+
+def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
+    """The tensor maps of a kernel by the role of their tensor, in the order of the argument."""
+    loop, store, source = schedule.wgmma, schedule.epilogue.store, schedule.epilogue.source
+    loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
+    maps = {name: load.map for name, load in loads.items() if load is not None}
+    if isinstance(store, TmaStore):
+        maps["d"] = store.map
+    if isinstance(source, TmaSource):
+        maps["c"] = source.map
+    return maps
+
+
+def _spec(made: TmaMap, dtype: str, load: Tma | None, thrifty: bool) -> TensorMapSpec:
+    box = store_pieces(made)[0] if load is None else load.box
+    promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
+    kind = data_type(dtype).tma
+    assert kind is not None
+    return TensorMapSpec(kind, made.extents, made.strides[1:], box, SWIZZLES[made.span], promotion)
+
+
+def _copies(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
+    """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
+    coords = tile_coords(plan, schedule.tiling, table)
+    outputs: list[tuple[str, Expr]] = []
+    k_outputs: list[tuple[str, Expr]] = []
+    calls: list[str] = []
+    stationary: list[str] = []
+    for name, loader, side in (("a", schedule.wgmma.a, "m"), ("b", schedule.wgmma.b, "n")):
+        load = tma_of(loader)
+        if load is None:
+            continue
+        fixed, moving = coords.coordinates(load.map, side)
+        outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
+        k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
+        if isinstance(loader, Stationary):
+            stationary.append(
+                "  static GETT_DEVICE void load_stationary(const Params& p, const TileCoords& t, int tile_k, "
+                f"gett::uint32 {name},\n      gett::uint32 bar) {{\n    const KCoords k = k_coords(p, tile_k);\n"
+                + "\n".join(stage_copies(name, load))
+                + "\n  }"
+            )
+        else:
+            calls += stage_copies(name, load)
+    texts = [*coords.fixed("tile_coords", outputs, "TileCoords"), *coords.moving("k_coords", k_outputs, "KCoords")]
+    head = "static GETT_DEVICE void load_stage(const Params& p, const TileCoords& t, int tile_k, "
+    texts.append(
+        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
+        f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b) {{\n"
+        "    const KCoords k = k_coords(p, tile_k);\n" + "\n".join(calls) + "\n  }"
+    )
+    texts += stationary
+    if schedule.tiling.mma_tiles > 1:
+        texts.append(_next_mma_tile(plan, schedule))
+    return [*texts, *coords.store(schedule.epilogue), prefetch(tensor_maps(schedule))]
+
+
+def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
+    """Moves the coordinates of A's copies to the next MMA tile of a tile of D."""
+    load = tma_of(schedule.wgmma.a)
+    assert load is not None
+    _, last = schedule.tiling.m.tiled[-1]
+    mode = load.map.modes[len(plan.l) + last.modes[0]]
+    step = mode.weight * (last.box // schedule.tiling.mma_tiles)
+    return f"  static GETT_DEVICE void next_mma_tile(TileCoords& t) {{ t.a{mode.dim} += {step}; }}"
+
+
+def staged_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:
+    """Where a row or column of the tile lies in the staging buffer."""
+    body: list[Statement] = []
+    total = ZERO
+    for i, (c, step) in enumerate(zip(local_coordinates(body, box, var("local")), steps, strict=True)):
+        if cut is not None and cut[:2] == (group, i):
+            total = total + scaled(c % const(cut[2]), step) + scaled(c // const(cut[2]), cut[3])
+        else:
+            total = total + scaled(c, step)
+    return Function(f"staging_{group}", ("local",), tuple(body), (("", total),), "int")
+
+
+def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> str:
+    """Elements that D has from a tile's origin on along its fastest dimension; a row's or more where that divides."""
+    group, i = lead
+    box = schedule.tiling.m if group == "m" else schedule.tiling.n
+    left = const(box.dims[i].box)
+    body = ""
+    if not box.divides(i) or len(box.dims[i].modes) > 1:
+        body = f"    const {group.upper()}Tile t = {group}_tile(p, tile_{group});\n"
+        left = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), var(f"t.o{i}")))
+    head = "static GETT_DEVICE int d_remaining(const Params& p, int tile_m, int tile_n)"
+    return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"

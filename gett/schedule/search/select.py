@@ -1,0 +1,72 @@
+"""From a plan to schedules: which main loops are searched, and in what order their schedules stand."""
+
+from __future__ import annotations
+
+from gett.errors import ScheduleError
+from gett.hw.archs import ArchFacts, arch_facts
+from gett.ir.gemm import GemmPlan
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.wgmma import both_roles, wgmma_takes
+from gett.schedule.search.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.schedule import Schedule
+
+WGMMA, GATHERED, MULTISTAGE = 12, 8, 64
+"""Schedules kept of each kind of main loop."""
+
+
+def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
+    """The schedule that the cost model expects to be fastest.
+
+    Raises:
+        ScheduleError: None meets the hard limits; the text names the last one that was broken.
+    """
+    return candidates(plan, arch, facts)[0]
+
+
+def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> list[Schedule]:
+    """The most promising schedules of every main loop that takes the plan, best first.
+
+    Args:
+        plan: What to run.
+        arch: Architecture, e.g. `"sm_90a"`.
+        facts: Of the GPU at hand; the architecture's nominal ones by default.
+
+    Raises:
+        ScheduleError: None meets the hard limits.
+    """
+    facts = facts or arch_facts(arch)
+    if is_stream(plan):
+        stream = StreamSearch(plan, facts)
+        found = best_schedules([stream], 1)
+        if not found:
+            raise ScheduleError(stream.refusal)
+        return found
+    found = wgmma_schedules(plan, facts)
+    tiled = MultistageSearch(plan, facts, beside_wgmma=bool(found))
+    found += best_schedules([tiled], MULTISTAGE)
+    refusal = tiled.refusal
+    if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
+        fallback = MultistageSearch(plan, facts, fallback=True)
+        found = best_schedules([fallback], MULTISTAGE)
+        refusal = fallback.refusal or refusal
+    if not found:
+        raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
+    return sorted(found, key=lambda s: s.forecast.us)
+
+
+def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+    """Schedules of the Hopper main loops; operands are gathered only where tensor maps move nothing."""
+    if not wgmma_takes(plan, facts):
+        return []
+    found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
+    found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
+    return found or best_schedules(both_roles(GatherSearch, plan, facts), GATHERED)
+
+
+def is_stream(plan: GemmPlan) -> bool:
+    """Whether the plan's time is that of its bytes: no matrix product."""
+    return plan.b is None or plan.extent_k <= 1 or plan.extent_m == 1 or plan.extent_n == 1

@@ -1,0 +1,138 @@
+"""Boxes and walks of bandwidth-bound kernels: long runs in every tensor that matters, within a volume.
+
+Knows extents, byte strides and alignments of one group; knows neither plans nor kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gett.schedule.spec.mainloop import Digit
+from gett.schedule.spec.stream_needs import ROW_BYTES
+from gett.schedule.spec.stream_views import TensorView
+from layouts.box import Box
+from layouts.swizzle import replays
+
+THREADS = 256
+"""Threads of a block of every bandwidth-bound kernel."""
+
+
+def cut_box(
+    extents: Sequence[int],
+    runs: Sequence[tuple[TensorView, int]],
+    growth: Sequence[TensorView],
+    volume: int,
+    order: Sequence[int],
+) -> Box:
+    """A box of at most `volume` elements.
+
+    Args:
+        extents: Of the modes.
+        runs: Tensors with the bytes that should lie together in each, the first one served first.
+        growth: Tensors along whose order the tile then grows to the volume.
+        volume: Most elements.
+        order: Modes in the order of the tile's index, the fastest first.
+    """
+    cut = [1] * len(extents)
+    modes = range(len(extents)) if 0 not in extents else ()
+
+    def lengthen(m: int, wanted: int | float) -> None:
+        most = volume // (math.prod(cut) // cut[m])
+        if most > cut[m]:
+            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), _multiple(extents[m], m, runs)))
+
+    for tensor, target in runs:
+        run = 1
+        for m in tensor.order(modes):
+            if tensor.strides[m] == 0 or run * tensor.size >= target:
+                break
+            if run > 1 and abs(tensor.strides[m]) != tensor.size * run:
+                break
+            lengthen(m, -(-target // (tensor.size * run)))
+            run *= cut[m]
+            if cut[m] < extents[m]:
+                break
+    for tensor in growth:
+        for m in tensor.order(modes):
+            lengthen(m, math.inf)
+    return Box.of_cuts(extents, {m: cut[m] for m in order}, order)
+
+
+def _multiple(extent: int, mode: int, runs: Sequence[tuple[TensorView, int]]) -> int:
+    """What cuts of a mode should be a multiple of, so that 16-byte accesses stay whole."""
+    vector = max((16 // t.size for t, _ in runs if t.strides[mode] == t.size), default=1)
+    return math.gcd(vector, extent & -extent)
+
+
+def _pick(extent: int, most: int, multiple: int) -> int:
+    """A cut of at most `most` that wastes little of the last tile."""
+    if extent <= most:
+        return extent
+    even = -(-extent // -(-extent // most))
+    options = {most // multiple * multiple, even // multiple * multiple, -(-even // multiple) * multiple}
+    options |= {1 << (most.bit_length() - 1)} | {most // d for d in (2, 3, 4) if extent % (most // d or 1) == 0}
+    valid = [c for c in options if 1 <= c <= most and (c % multiple == 0 or most < multiple)] or [1]
+    return max(valid, key=lambda c: (extent / (-(-extent // c) * c) * min(1.0, c / most) ** 0.25, c))
+
+
+def in_order(box: Box, tensor: TensorView) -> list[int]:
+    """Tiled dimensions of a box by distance in a tensor's memory."""
+    return sorted((i for i, _ in box.tiled), key=lambda i: abs(tensor.strides[box.dims[i].modes[0]]) or math.inf)
+
+
+def walk_in_order(box: Box, tensor: TensorView) -> tuple[Digit, ...]:
+    """The tile's elements by distance in a tensor's memory."""
+    return tuple(Digit(i, 1, box.dims[i].box) for i in in_order(box, tensor))
+
+
+def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]:
+    """The tile's elements in a tensor's own order, so that a warp reads whole rows.
+
+    After eight 16-byte accesses along the tensor's run the walk continues in the tile's own order, so that the lanes of
+    a warp spread over the shared-memory banks.
+    """
+    row, run = 8 * vector, 1
+    first: list[Digit] = []
+    last: list[Digit] = []
+    rest: list[int] = []
+    for i in in_order(box, tensor):
+        cut = box.dims[i].box
+        if run >= row or tensor.strides[box.dims[i].modes[0]] == 0:
+            rest.append(i)
+        elif not first and cut > row and cut % row == 0:
+            first.append(Digit(i, 1, row))
+            last.append(Digit(i, row, cut // row))
+            run = row
+        else:
+            first.append(Digit(i, 1, cut))
+            run *= cut
+    return (*first, *(Digit(i, 1, box.dims[i].box) for i in sorted(rest)), *last)
+
+
+def walk_index(box: Box, walk: Sequence[Digit], i: int) -> int:
+    """Tile index of position `i` of a walk."""
+    total = 0
+    for digit in walk:
+        total += i % digit.size * digit.step * box.prefix(digit.dim)
+        i //= digit.size
+    return total
+
+
+def swizzled(byte: int, mask: int, shift: int) -> int:
+    """Where byte `byte` of a dense tile lies in its swizzled image in shared memory."""
+    return byte ^ (((byte // ROW_BYTES >> shift) & mask) << 4)
+
+
+def choose_swizzle(box: Box, walk: Sequence[Digit], vector: int, size: int) -> tuple[int, int]:
+    """(mask, shift) that lets a warp store its vectors element by element with the fewest bank conflicts.
+
+    Reads are free of conflicts in any case: they follow the dense order.
+    """
+    lanes = min(32, box.size // vector)
+    accesses = [[walk_index(box, walk, lane * vector + j) * size for lane in range(lanes)] for j in {0, vector - 1}]
+
+    def served(swizzle: tuple[int, int]) -> int:
+        return sum(sum(replays([swizzled(x, *swizzle) for x in at], size)) for at in accesses)
+
+    return min(((0, 0), *((7, shift) for shift in range(9))), key=served)

@@ -1,0 +1,86 @@
+"""Tiles of plans without sums: each element of D is one product, and a tile is stored in D's order.
+
+Operands whose nearest mode is another one are staged in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, C, D
+from gett.schedule.search.stream_boxes import (
+    THREADS,
+    choose_swizzle,
+    cut_box,
+    in_order,
+    walk_in_order,
+    walk_in_rows,
+)
+from gett.schedule.spec.mainloop import StreamLoad, StreamMap
+from gett.schedule.spec.stream_views import TensorView, cut_modes, is_splat, vector_along
+from layouts.access import contiguous_run, run_cost
+from layouts.box import Box
+
+TILE_BYTES = 16384  # of the widest tensor: four 16-byte accesses a thread
+LEAST_TILE = 1024  # elements; smaller tiles are all overhead
+
+
+def map_loop(extents: tuple[int, ...], tensors: Mapping[int, TensorView], facts: ArchFacts) -> tuple[Box, StreamMap]:
+    """The box of D's modes, and how tensors are read."""
+    d = tensors[D]
+    widest = max(t.size for t in tensors.values())
+    tile, volume = TILE_BYTES // widest, math.prod(extents)
+    if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
+        even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
+        tile = min(max(even, LEAST_TILE), tile)
+    box = _box(extents, tensors, tile)
+    vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
+    loads = {t: _load(box, extents, x, vector) for t, x in tensors.items() if t != D}
+    unroll = min(4, -(-box.size // (vector * THREADS)))
+    return box, StreamMap(loads[A], loads.get(B), loads.get(C), THREADS, vector, unroll, walk_in_order(box, d))
+
+
+def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int) -> Box:
+    """The cheapest of the boxes that give D and each operand runs of several lengths."""
+    d, modes = tensors[D], range(len(extents))
+    inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
+    transposed = [x for x in inputs if x.nearest(modes) not in (d.nearest(modes), None)]
+    best, least = None, math.inf
+    for run_d in (32, 64, 128, 256, 512):
+        for run in (16, 32, 64, 128, 256, 512) if transposed else (0,):
+            runs = [(d, run_d), *((x, run) for x in transposed)]
+            box = cut_box(extents, runs, (d, *transposed), volume, d.order(modes))
+            time = sum(
+                x.bytes * run_cost(contiguous_run(box, x.strides, x.size), store=x.store) for x in tensors.values()
+            )
+            # Ragged and small tiles leave lanes idle, which costs less than bytes do.
+            time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))
+            if time < least * 0.999:
+                best, least = box, time
+    assert best is not None
+    return best
+
+
+def _load(box: Box, extents: Sequence[int], tensor: TensorView, vector: int) -> StreamLoad:
+    """Straight into registers where D's order suits the tensor, else through shared memory."""
+    cuts = cut_modes(box)
+    nearest = tensor.nearest([m for m, _ in cuts])
+    if is_splat(cuts, tensor, vector) and (
+        not cuts or vector > 1 or nearest in (None, cuts[0][0]) or tensor.strides[cuts[0][0]] == 0
+    ):
+        return StreamLoad(splat=vector > 1)
+    width = min(vector, vector_along(cuts, extents, tensor))
+    whole = width == vector and vector > 1
+    if not whole and cuts and (cuts[0][1] % vector or nearest != cuts[0][0]):
+        return _staged(box, extents, tensor)
+    return StreamLoad(width=width)
+
+
+def _staged(box: Box, extents: Sequence[int], tensor: TensorView) -> StreamLoad:
+    dims = [box.dims[i] for i in in_order(box, tensor)]
+    width = vector_along([(d.modes[0], d.box) for d in dims], extents, tensor)
+    walk = walk_in_rows(box, tensor, width)
+    mask, shift = choose_swizzle(box, walk, width, tensor.size)
+    return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)

@@ -1,0 +1,117 @@
+"""Tensors as bandwidth-bound kernels see them: strides along the modes of a group, and the vectors that they allow.
+
+The groups are D's modes, all in one (`output_modes`), and the contracted ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gett.ir.contraction import Operand
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
+from layouts.access import max_vector
+from layouts.box import Box
+from layouts.modes import Strided
+
+
+def output_modes(plan: GemmPlan) -> tuple[Strided, ...]:
+    """All modes of D: the groups l, m and n, which these kernels do not tell apart."""
+    return (*plan.l, *plan.m, *plan.n)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """One tensor's view of a group.
+
+    Attributes:
+        strides: Bytes along each mode of the group.
+        others: Bytes along all modes outside the group.
+        size: Bytes of an element.
+        alignment: Of the element at coordinate 0.
+        bytes: Its distinct elements, all groups.
+        store: Whether it is written.
+    """
+
+    strides: tuple[int, ...]
+    others: tuple[int, ...]
+    size: int
+    alignment: int
+    bytes: int
+    store: bool = False
+
+    def order(self, modes: Sequence[int]) -> list[int]:
+        """Some modes by distance in memory, those that it does not vary along last."""
+        return sorted(modes, key=lambda m: abs(self.strides[m]) or math.inf)
+
+    def nearest(self, modes: Sequence[int]) -> int | None:
+        """The nearest of some modes in memory, None where it varies along none of them."""
+        return min((m for m in modes if self.strides[m]), key=lambda m: abs(self.strides[m]), default=None)
+
+
+def output_views(plan: GemmPlan) -> dict[int, TensorView]:
+    """Each tensor's view of D's modes: A, B, D and C as far as there are such."""
+    return {t: view_of(plan, t, output_modes(plan)) for t in (A, B, D, C) if _operand(plan, t) is not None}
+
+
+def sum_views(plan: GemmPlan) -> dict[int, TensorView]:
+    """Each operand's view of K. Of an empty sum no element is touched."""
+    views = {t: view_of(plan, t, plan.k) for t in (A, B) if _operand(plan, t) is not None}
+    if plan.extent_k:
+        return views
+    return {t: TensorView((), x.others, x.size, x.alignment, 0) for t, x in views.items()}
+
+
+def view_of(plan: GemmPlan, tensor: int, modes: Sequence[Strided]) -> TensorView:
+    """A tensor's view of some of the plan's modes."""
+    operand = _operand(plan, tensor)
+    assert operand is not None
+    everything = (*output_modes(plan), *plan.k)
+    size = itemsize(operand.dtype)
+    return TensorView(
+        tuple(s.strides[tensor] for s in modes),
+        tuple(s.strides[tensor] for s in everything if s not in modes and s.extent > 1),
+        size,
+        operand.alignment,
+        math.prod(s.extent for s in everything if s.strides[tensor]) * size,
+        tensor == D,
+    )
+
+
+def _operand(plan: GemmPlan, tensor: int) -> Operand | None:
+    return (plan.a, plan.b, plan.contraction.d, plan.contraction.c)[tensor]
+
+
+def cut_modes(box: Box) -> list[tuple[int, int]]:
+    """(mode, cut) of the box's dimensions that are longer than 1."""
+    return [(d.modes[0], d.box) for _, d in box.tiled]
+
+
+def vector_along(cuts: Sequence[tuple[int, int]], extents: Sequence[int], tensor: TensorView) -> int:
+    """Widest access (up to 16 bytes) in elements along the index that cut modes form, fastest first.
+
+    A mode that the tile covers whole continues into the next where the tensor has no gap there.
+    """
+    run, inside = 1, []
+    for mode, cut in cuts:
+        if tensor.strides[mode] != tensor.size * run:
+            break
+        inside.append(mode)
+        run *= math.gcd(extents[mode], cut)
+        if cut < extents[mode]:
+            break
+    rest = [s for m, s in enumerate(tensor.strides) if m not in inside and extents[m] > 1]
+    return max_vector(tensor.size, run, [*rest, *tensor.others], tensor.alignment)
+
+
+def is_splat(cuts: Sequence[tuple[int, int]], tensor: TensorView, vector: int) -> bool:
+    """Whether the tensor is constant along each `vector` elements of the index, counted from 0."""
+    covered = 1
+    for mode, cut in cuts:
+        if covered % vector == 0:
+            break
+        if tensor.strides[mode]:
+            return False
+        covered *= cut
+    return True
