@@ -143,7 +143,7 @@ def walk_box(box: Box, tensor: Tensor, vector: int) -> tuple[Digit, ...]:
     """The tile's elements in a tensor's own order, so that a warp reads whole lines.
 
     After eight 16-byte accesses along the tensor's run the walk turns to the tile's own order, so that the lanes of a
-    warp spread over the shared-memory banks.
+    warp spread over the shared-memory banks. Vectors that go on from one mode to the next are not parted.
     """
     dims = [i for i, d in enumerate(box.dims) if d.box > 1]
     order = sorted(dims, key=lambda i: abs(tensor.strides[box.dims[i].modes[0]]) or math.inf)
@@ -153,7 +153,7 @@ def walk_box(box: Box, tensor: Tensor, vector: int) -> tuple[Digit, ...]:
     rest: list[int] = []
     for i in order:
         cut = box.dims[i].box
-        if run >= line or tensor.strides[box.dims[i].modes[0]] == 0:
+        if (run >= line and run % vector == 0) or tensor.strides[box.dims[i].modes[0]] == 0:
             rest.append(i)
         elif not first and cut > line and cut % line == 0:
             first.append(Digit(i, 1, line))

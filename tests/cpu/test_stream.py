@@ -80,6 +80,7 @@ WALKS = [
     ("ij,ij->ij", [(40, 72), (40, 72)], "float32", "C gaps F reversed", True),
     ("ij,j->ij", [(40, 64), (64,)], "float32", "C", False),
     ("ij,i->ji", [(40, 64), (40,)], "complex64", "C", False),
+    ("xy,zy->xyz", [(2, 31), (7, 31)], "float32", "C", False),  # vectors of 2 that go on from y to x
     ("i,j->ij", [(70,), (96,)], "float16", "C", False),
     ("ik,jl->lijk", [(6, 8), (5, 16)], "float32", "C", False),
     ("ij->i", [(40, 264)], "float16", "C", False),

@@ -90,7 +90,7 @@ def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]
     """The tile's elements in a tensor's own order, so that a warp reads whole rows.
 
     After eight 16-byte accesses along the tensor's run the walk continues in the tile's own order, so that the lanes of
-    a warp spread over the shared-memory banks.
+    a warp spread over the shared-memory banks. Vectors that go on from one mode to the next are not parted.
     """
     row, run = 8 * vector, 1
     first: list[Digit] = []
@@ -98,7 +98,7 @@ def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]
     rest: list[int] = []
     for i in in_order(box, tensor):
         cut = box.dims[i].box
-        if run >= row or tensor.strides[box.dims[i].modes[0]] == 0:
+        if (run >= row and run % vector == 0) or tensor.strides[box.dims[i].modes[0]] == 0:
             rest.append(i)
         elif not first and cut > row and cut % row == 0:
             first.append(Digit(i, 1, row))
