@@ -62,7 +62,7 @@ def sum_problem(
     accumulator: int,
 ) -> SumProblem:
     """The problem with the operand that is streamed; arguments as `SumProblem` has them."""
-    big = max(sums, key=lambda t: sums[t].bytes)
+    big = max(sums, key=lambda t: outputs[t].bytes)
     along_k = _least_step(sums[big], extents_k) < _least_step(outputs[big], extents_o)
     return SumProblem(outputs, sums, extents_o, extents_k, accumulator, big, along_k)
 

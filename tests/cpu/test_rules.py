@@ -1,0 +1,266 @@
+"""Rules of legality of the multistage and the bandwidth-bound kernels: a schedule made by hand that breaks each one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gett.frontend.contraction import Contraction, Operand
+from gett.plan import A, B, GemmPlan, itemsize, make_gemm_plan
+from gett.schedule.archs import ArchFacts, arch_facts
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.loaders import OperandTile, operand_loader
+from gett.schedule.search.mma_tiles import is_matrix_product
+from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.stream import StreamSearch
+from gett.schedule.spec import rules_multistage, rules_stream
+from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
+from gett.schedule.spec.loader import RegisterStaged
+from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamMap
+from gett.schedule.spec.multistage_needs import multistage_smem
+from gett.schedule.spec.rule import Rule, first_broken
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import OneTile, PersistentRaster
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.stream_needs import sum_block, sum_bytes
+from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.vectors import store_vector
+from layouts.box import Box, TileDim
+from tests.cases import AWKWARD, small_tccg
+
+FACTS = arch_facts("sm_80")
+Made = tuple[Schedule, GemmPlan] | tuple[Schedule, GemmPlan, ArchFacts]
+
+
+def plan_of(
+    subscripts: str, dtype: str = "float16", align: tuple[int, int, int] = (256, 256, 256), **extents: int
+) -> GemmPlan:
+    """The plan of dense tensors; `align` are the alignments of A, B and D."""
+    inputs, d = subscripts.split("->")
+    names = "".join(dict.fromkeys(inputs.replace(",", "") + d))
+
+    def operand(labels: str, alignment: int) -> Operand:
+        strides, step = {}, itemsize(dtype)
+        for x in reversed(labels):
+            strides[x], step = step, step * extents[x]
+        return Operand(tuple(names.index(x) for x in labels), tuple(strides[x] for x in labels), dtype, alignment)
+
+    a, *b = (operand(x, y) for x, y in zip(inputs.split(","), align, strict=False))
+    shape = tuple(extents[x] for x in names)
+    return make_gemm_plan(Contraction(tuple(names), shape, a, *b or [None], operand(d, align[2]), None, dtype))
+
+
+def multistage(
+    plan: GemmPlan,
+    *,
+    block: tuple[int, int, int] = (64, 64, 32),
+    boxes: dict[str, Box] | None = None,
+    warps: tuple[int, int] = (2, 2),
+    stages: int = 3,
+    batch_warps: int = 1,
+    k_table: bool = False,
+    split: int = 1,
+    workspace: int = 1 << 40,
+    load_a: Callable[[Any], Any] = lambda x: x,
+    plan_loaders: GemmPlan | None = None,
+) -> Schedule:
+    """A schedule whose parts follow from a tile: each group's first mode is cut, to the side of the block."""
+    made = {
+        g: Box.of_cuts([x.extent for x in getattr(plan, g)], {0: side}) for g, side in zip("mnk", block, strict=True)
+    }
+    t = Tiling(block, **{**made, **(boxes or {})})
+    p = plan_loaders or plan
+    a = load_a(operand_loader(p, A, OperandTile(t.m, t.k, block[0], block[2]), True))
+    b = operand_loader(p, B, OperandTile(t.n, t.k, block[1], block[2]), True)
+    loop = Multistage(a, b, True, stages, warps, batch_warps, k_table)
+    smem = multistage_smem(plan, t, a, b, k_table).plan(stages, split > 1)
+    store = VectorStore(store_vector(p, t.m, t.n))
+    workspace = workspace if split > 1 else 0
+    return Schedule("sm_80", t, loop, Epilogue(store), OneTile(1, split), smem, workspace)
+
+
+GEMM = plan_of("ij,jk->ik", i=512, j=512, k=512)
+TWO_K = plan_of("ijk,kjl->il", i=512, j=48, k=64, l=512)
+HALF_ALIGNED = plan_of("ij,jk->ik", align=(8, 256, 256), i=512, j=512, k=512)
+SINGLE = plan_of("ij,kj->ik", align=(256, 2, 256), i=512, j=512, k=512)
+TALL = plan_of("ij,jk->ik", i=1 << 31, j=64, k=64)
+WIDE = plan_of("ij,jk->ik", i=1 << 30, j=64, k=1 << 30)
+
+
+def cut(extent: int, side: int) -> Box:
+    return Box.of_cuts((extent,), {0: side})
+
+
+def without_walk(x: Any) -> Any:
+    assert isinstance(x, RegisterStaged)
+    return replace(x, walk=x.walk[:1])
+
+
+def misplaced(s: Schedule) -> Schedule:
+    return replace(s, smem=replace(s.smem, offsets=s.smem.offsets + 16))
+
+
+TRANSPOSED_A = plan_of("ji,jk->ik", align=(2, 256, 256), i=512, j=512, k=512)
+
+MULTISTAGE: dict[str, tuple[Callable[[], Made], str]] = {
+    "groups": (lambda: (multistage(GEMM, boxes={"m": cut(500, 64)}), GEMM), r"box_m is for extents \(500,\)"),
+    "parts": (lambda: (replace(multistage(GEMM), scheduler=PersistentRaster(108)), GEMM), "not those of a Persistent"),
+    "source": (lambda: (replace(multistage(GEMM), epilogue=Epilogue(multistage(GEMM).epilogue.store, VectorSource())),
+                        GEMM), "there is no C"),
+    "tensor cores": (lambda: (multistage(p := plan_of("ij,jk->ik", "float32", i=512, j=512, k=512)), p),
+                     "do not multiply float32 under precision 'ieee'"),
+    "batches": (lambda: (multistage(GEMM, batch_warps=3), GEMM), "1 in a block are not shared evenly by 3"),
+    "warps": (lambda: (multistage(GEMM, warps=(2, 3)), GEMM), "block_n = 64 is no multiple of 3 warps times 8"),
+    "depth": (lambda: (multistage(GEMM, block=(64, 64, 24)), GEMM), "block_k = 24 is no multiple of 16"),
+    "stages": (lambda: (multistage(GEMM, stages=1), GEMM), "stages: 1, a pipeline has at least 2"),
+    "k table": (lambda: (multistage(TWO_K, k_table=True), TWO_K), "need K flattened"),
+    "split": (lambda: (multistage(GEMM, split=11), GEMM), "split_k = 11: 16 k-tiles in slices of 2 leave"),
+    "workspace": (lambda: (multistage(GEMM, split=2, workspace=1000), GEMM), "1000 bytes, partial sums take 2097152"),
+    "grid": (lambda: (multistage(WIDE), WIDE), "281474976710656 blocks"),
+    "shared memory": (lambda: (multistage(GEMM, stages=40), GEMM), "bytes needed, sm_80 gives a block 166912"),
+    "threads": (lambda: (multistage(GEMM, block=(128, 64, 32), warps=(8, 8)), GEMM), "more than 1024 in a block, 2048"),
+    "accesses": (lambda: (multistage(SINGLE, block=(64, 64, 64), stages=2), SINGLE),
+                 "32 a thread to load operand [AB], the limit is 24"),
+    "registers": (lambda: (multistage(GEMM, block=(256, 256, 32), stages=2), GEMM), "the limit is 252 of 255"),
+    "boxes": (lambda: (multistage(GEMM, boxes={"m": cut(512, 128)}), GEMM), "box_m of 128 elements does not fit"),
+    "extents": (lambda: (multistage(TALL), TALL), rf"group [MN] multiply to {1 << 31}"),
+    "vectors": (lambda: (multistage(HALF_ALIGNED, plan_loaders=GEMM), HALF_ALIGNED), "8 elements of operand .*allow 4"),
+    "walks": (lambda: (multistage(TRANSPOSED_A, load_a=without_walk), TRANSPOSED_A), "does not take each tiled dim"),
+    "layouts": (lambda: (multistage(GEMM, load_a=lambda x: replace(x, smem=replace(x.smem, rows=16))), GEMM),
+                "16 rows of 64 bytes hold operand A, its tile has 64 of 64"),
+    "shared memory plan": (lambda: (misplaced(multistage(GEMM)), GEMM), "the parts make"),
+    "store": (lambda: (replace(multistage(GEMM), epilogue=Epilogue(VectorStore(16))), GEMM), "its strides allow 8"),
+}  # fmt: skip
+
+
+def broken_names(rules: tuple[Rule, ...], made: Made) -> dict[str, str]:
+    s, plan, *facts = made
+    found = {r.name: r.broken(s, plan, *facts or [FACTS]) for r in rules}
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def test_a_schedule_made_by_hand_is_legal() -> None:
+    for plan in (GEMM, SINGLE, TRANSPOSED_A, TWO_K):
+        assert first_broken(rules_multistage.RULES, multistage(plan), plan, FACTS) is None
+
+
+@pytest.mark.parametrize("rule", [r.name for r in rules_multistage.RULES])
+def test_each_rule_of_multistage_kernels_is_broken_alone(rule: str) -> None:
+    make, text = MULTISTAGE[rule]
+    found = broken_names(rules_multistage.RULES, make())
+    assert list(found) == [rule], found
+    assert re.search(text, found[rule]), found[rule]
+
+
+def stream(plan: GemmPlan) -> Schedule:
+    (found,) = best_schedules([StreamSearch(plan, FACTS)], 1)
+    return found
+
+
+def with_loop(s: Schedule, **changes: Any) -> Schedule:
+    return replace(s, mainloop=replace(s.mainloop, **changes))
+
+
+def lanes(s: Schedule, count: int) -> Schedule:
+    """A sum with other threads along K; all that follows from them follows."""
+    s = with_loop(s, lanes_k=count, unroll=4)
+    tiling = replace(s.tiling, block=sum_block(s.mainloop), k=cut(4096, 4))
+    return replace(s, tiling=tiling, smem=SmemPlan(sum_bytes(SUM, s.mainloop)))
+
+
+TRANSPOSE = plan_of("ij->ji", "float32", i=640, j=512)
+SUM = plan_of("ij->j", "float32", i=4096, j=8)
+BIG = plan_of("i,j->ij", "int8", i=2**31 - 1, j=2**31 - 1)
+MAP, SUMS = stream(TRANSPOSE), stream(SUM)
+CHUNKS = replace(FACTS, smem_per_block=1024)
+
+
+def big_map() -> Schedule:
+    search = StreamSearch(BIG, FACTS)
+    (choice,) = search.choices()
+    assert list(search.lower(choice, search.estimate(choice))) == []
+    assert "exceed the grid's limit" in search.refusal
+    return choice
+
+
+def flattened() -> Schedule:
+    unit = MAP.tiling.m.dims[0].modes[0]
+    box = Box(MAP.tiling.m.extents, (TileDim((unit, 1 - unit), MAP.tiling.m.size),))
+    walk = (replace(MAP.mainloop.walk_d[0], dim=0, size=box.size),)
+    a = StreamLoad(staged=True, walk=walk)
+    return with_loop(replace(MAP, tiling=replace(MAP.tiling, m=box)), walk_d=walk, a=a)
+
+
+STREAM: dict[str, tuple[Callable[[], Made], str]] = {
+    "kind": (lambda: (replace(SUMS, mainloop=StreamMap(StreamLoad(), None, None, 256, 1, 1, SUMS.mainloop.walk_d),
+                              tiling=replace(SUMS.tiling, block=(SUMS.tiling.m.size, 1, 1), k=cut(4096, 1)),
+                              smem=SmemPlan(0)), SUM), "K has 4096 elements"),
+    "groups": (lambda: (replace(MAP, tiling=replace(MAP.tiling, n=Box((1,), (TileDim((0,), 1),)))), TRANSPOSE),
+               r"box_n is for extents \(1,\)"),
+    "parts": (lambda: (replace(MAP, epilogue=Epilogue(VectorStore(1))), TRANSPOSE), "stored in vectors of 4"),
+    "operands": (lambda: (replace(MAP, epilogue=Epilogue(MAP.epilogue.store, VectorSource())), TRANSPOSE), "source: C"),
+    "threads": (lambda: (with_loop(MAP, threads=100), TRANSPOSE), "threads: 100"),
+    "lanes": (lambda: (lanes(SUMS, 12), SUM), "lanes_k: 12 threads along K"),
+    "counts": (lambda: (with_loop(MAP, unroll=0), TRANSPOSE), "unroll: 0"),
+    "block": (lambda: (replace(MAP, tiling=replace(MAP.tiling, block=(1, 1, 1 << 20))), TRANSPOSE), r"block: \(1, 1,"),
+    "boxes": (lambda: (replace(SUMS, tiling=replace(SUMS.tiling, k=cut(4096, 4096))), SUM), "box_k of 4096 elements"),
+    "modes": (lambda: (flattened(), TRANSPOSE), "flattens modes"),
+    "shared memory plan": (lambda: (replace(MAP, smem=SmemPlan(MAP.smem.size - 128)), TRANSPOSE), "bytes planned"),
+    "split": (lambda: (replace(MAP, scheduler=OneTile(split_k=2), workspace_bytes=1 << 40), TRANSPOSE), "nothing is"),
+    "workspace": (lambda: (replace(SUMS, scheduler=OneTile(split_k=2), workspace_bytes=8), SUM), "workspace: 8 bytes"),
+    "walks": (lambda: (with_loop(MAP, walk_d=MAP.mainloop.walk_d[:1]), TRANSPOSE), "each element of D's tile once"),
+    "staging": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, mask=5)), TRANSPOSE), "swizzle takes 5"),
+    "vectors": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, width=8)), TRANSPOSE), "accesses of 8 elements of A"),
+    "shared": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, shared=True)), SUM), "different elements of A"),
+    "grid": (lambda: (big_map(), BIG), "exceed the grid's limit"),
+    "shared memory": (lambda: (MAP, TRANSPOSE, CHUNKS), "gives a block 1024"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", [r.name for r in rules_stream.RULES])
+def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None:
+    make, text = STREAM[rule]
+    found = broken_names(rules_stream.RULES, make())
+    also = {"block": ["boxes"]}.get(rule, [])  # a wrong block fits no box
+    assert list(found) == [rule, *also], found
+    assert re.search(text, found[rule]), found[rule]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex128", "int8"])
+def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
+    plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
+    assert {is_matrix_product(p) for p in plans} == {True, False}
+    for plan in plans:
+        rules, search = rules_stream.RULES, StreamSearch(plan, FACTS)
+        if is_matrix_product(plan):
+            rules, search = rules_multistage.RULES, MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
+        found = best_schedules([search], 30)
+        assert found
+        for s in found:
+            assert first_broken(rules, s, plan, FACTS) is None
+
+
+def test_of_schedules_that_differ_in_stages_the_fastest_is_made() -> None:
+    search = MultistageSearch(GEMM, FACTS)
+    choices = list(search.choices())
+    tiles = {(s.tiling, s.multistage.warps) for s in choices}
+    found = best_schedules([search], len(choices))
+    assert len(found) == len(tiles) < len(choices)
+    for s in found:
+        same = [c for c in choices if (c.tiling, c.multistage.warps) == (s.tiling, s.multistage.warps)]
+        assert s.multistage.stages == min(same, key=lambda c: search.estimate(c).us).multistage.stages
+
+
+def test_shared_memory_of_a_multistage_block_is_laid_out_once() -> None:
+    s = multistage(GEMM)
+    loop = s.multistage
+    parts = multistage_smem(GEMM, s.tiling, loop.a, loop.b, True)
+    assert (parts.stage, parts.staging, parts.k_slot, parts.offsets) == (8192, 64 * 144, 512, 1024)
+    assert parts.plan(3) == SmemPlan(24576 + 2048 + 1024, 8192, k_table=24576, offsets=26624)
+    few = replace(parts, stage=1024)  # the staged tile of D is larger than the stages ...
+    assert few.plan(3) == SmemPlan(9216 + 2048 + 1024, 1024, k_table=9216, offsets=11264)
+    assert few.plan(3, sliced=True).k_table == 3072  # ... but a slice of K stages none
