@@ -122,7 +122,9 @@ def measure_launches(cupy: Any, timer: GpuTimer) -> dict[str, float]:
 def measure_tensor_rates(cupy: Any, dtype: str, facts: Any) -> dict[int, dict[str, float]]:
     """By width of the tile: TFLOP/s of the best of a few schedules for a large matrix product, and its rows."""
     import gett
-    from gett.schedule.sm90 import sm90_candidates
+    from gett.schedule.search.base import best_schedules
+    from gett.schedule.search.wgmma import both_roles
+    from gett.schedule.search.wgmma_ss import WgmmaSSSearch
     from gett.tune.measure import Bench
     from gett.tune.tuner import compile_all
 
@@ -131,13 +133,14 @@ def measure_tensor_rates(cupy: Any, dtype: str, facts: Any) -> dict[int, dict[st
     for width in (256, 192, 128, 96, 64, 32):
         pairs = (((m, k), dtype), ((n // width * width, k), dtype))
         plan = gett.plan("mk,nk->mn", *pairs, arch=facts.arch).steps[0].gemm
-        listed = [s for s in sm90_candidates(plan, facts.planning, 400) if s.block[1] == width][:PER_WIDTH]
+        found_all = best_schedules(both_roles(WgmmaSSSearch, plan, facts.planning), 400)
+        listed = [s for s in found_all if s.tiling.block[1] == width][:PER_WIDTH]
         built = [(s, b) for s, b in compile_all(plan, listed, lambda text: None) if not isinstance(b, Exception)]
         if not built:
             continue
         bench = Bench(cupy, plan, 0)
         bench.shuffle()
-        us, rows = min((bench.time(b, 10), s.block[0]) for s, b in built)
+        us, rows = min((bench.time(b, 10), s.tiling.block[0]) for s, b in built)
         found[width] = {"tflops": plan.flops / us * 1e-6, "rows": rows, "us": us}
         del bench
         cupy.get_default_memory_pool().free_all_blocks()
@@ -175,8 +178,8 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
     chosen, best = tuning.chosen, tuning.best
     trials = [
         {
-            "family": t.schedule.family, "block": list(t.schedule.block), "split_k": t.schedule.split_k,
-            "estimate_us": t.schedule.estimate_us, "bound": t.schedule.bound, "measured_us": t.measured_us,
+            "kind": t.schedule.kind, "block": list(t.schedule.tiling.block), "split_k": t.schedule.split_k,
+            "estimate_us": t.schedule.forecast.us, "bound": t.schedule.forecast.bound, "measured_us": t.measured_us,
             "note": t.note,
         }
         for t in tuning.trials
@@ -185,18 +188,18 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
         "case": name,
         "bytes": tuning.plan.bytes,
         "flops": tuning.plan.flops,
-        "estimate_us": chosen.schedule.estimate_us,
+        "estimate_us": chosen.schedule.forecast.us,
         "choice_us": chosen.measured_us,
         "best_us": best.measured_us,
         "ratio": best.measured_us / chosen.measured_us,
-        "best": f"{best.schedule.family} {' x '.join(map(str, best.schedule.block))}",
+        "best": f"{best.schedule.kind} {' x '.join(map(str, best.schedule.tiling.block))}",
         "trials": trials,
     }
 
 
 def machine_table(figures: dict[str, Any], facts: Any) -> list[str]:
     """What the machine does beside what the model assumes."""
-    from gett.schedule.cost_tiled import LAUNCH_US
+    from gett.schedule.cost.estimate import LAUNCH_US
     from layouts.access import COPY, run_bandwidth
 
     nominal = facts.planning

@@ -16,6 +16,7 @@ from gett.console.progress import Step, progress
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import poison
 from gett.runtime.device import device_facts
+from gett.tune.codec import encode
 
 # A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.
 _HASH = """
@@ -32,12 +33,6 @@ _STORE_BFLOAT16 = """
     unsigned int bits = __float_as_uint((float)value);
     y = (unsigned short)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 """
-
-# Fields of a schedule that go into the record: those that JSON can hold.
-_SCHEDULE = (
-    *("family", "arch", "block", "warps", "num_stages", "k_table", "vector_d", "split_k", "group_m"),
-    *("smem_bytes", "estimate_us", "bound", "reason"),
-)
 
 
 class Filler:
@@ -242,7 +237,7 @@ def _describe_plan(plan: Any) -> dict[str, Any]:
     steps = list(getattr(plan, "steps", None) or [])
     schedule = getattr(steps[0], "schedule", None) if steps else None
     if schedule is not None:
-        found["schedule"] = {n: getattr(schedule, n) for n in _SCHEDULE if hasattr(schedule, n)}
+        found["schedule"] = encode(schedule)
     return found
 
 

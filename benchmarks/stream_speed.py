@@ -16,7 +16,8 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.measure.timer import sets_to_rotate
 from gett.runtime.device import device_facts, require_cupy
 from gett.runtime.executable import build_executable
-from gett.schedule.stream import stream_schedule
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.stream import StreamSearch
 
 # Name, subscripts, extents, dtype.
 SHAPES: list[tuple[str, str, dict[str, int], str]] = [
@@ -90,7 +91,7 @@ def measure(cupy: Any, name: str, subscripts: str, extents: dict[str, int], dtyp
 
     facts = device_facts()
     plan = make_plan(subscripts, extents, dtype, np.dtype(dtype).itemsize)
-    schedule = stream_schedule(plan, facts.planning)
+    (schedule,) = best_schedules([StreamSearch(plan, facts.planning)], 1)
     executable = build_executable(plan, schedule=schedule)
     inputs, output = subscripts.split("->")
     sets = []
@@ -105,7 +106,7 @@ def measure(cupy: Any, name: str, subscripts: str, extents: dict[str, int], dtyp
     tbps = plan.bytes / result.median_us * 1e-6
     return (
         f"{title}{plan.bytes / 1e6:8.0f} MB{result.median_us:9.1f} us{tbps:7.2f} TB/s{100 * tbps / copy_tbps:5.0f} %"
-        f"  model {schedule.estimate_us:7.1f} us  {schedule.reason}"
+        f"  model {schedule.forecast.us:7.1f} us  {schedule.forecast.reason}"
     )
 
 

@@ -22,6 +22,7 @@ from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import Casting
 from gett.network.path import AUTOTUNE
 from gett.runtime.device import device_facts, require_cupy
+from gett.schedule.spec.mainloop import Stream, WgmmaSS
 from gett.tune.store import signature
 from gett.tune.tuner import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
 
@@ -60,7 +61,7 @@ class TuneResult:
         sections = [f"{self.subscripts} on {self.arch}: {total}"]
         for name, step in zip(self.names, self.steps, strict=True):
             rows = [_row(trial, trial is step.chosen) for trial in step.trials]
-            header = ["family", "tile", "detail", "model us", "measured us", ""]
+            header = ["kernel", "tile", "detail", "model us", "measured us", ""]
             table = format_table(header, rows, left=3)
             head = f"{name}: {step.gain:.2f} times as fast as the model's choice"
             sections.append("\n".join([head, *("  " + x for x in table)]))
@@ -69,15 +70,18 @@ class TuneResult:
 
 def _row(trial: Trial, chosen: bool) -> list[str]:
     s = trial.schedule
-    tile = f"{s.box_m.size} outputs" if s.stream is not None else " x ".join(map(str, s.block))
-    detail = [f"{s.num_stages} stages"] if s.stream is None else [f"{s.stream.threads} threads"]
+    loop = s.mainloop
+    if isinstance(loop, Stream):
+        tile, detail = f"{s.tiling.m.size} outputs", [f"{loop.threads} threads"]
+    else:
+        tile, detail = " x ".join(map(str, s.tiling.block)), [f"{loop.stages} stages"]
     if s.split_k > 1:
         detail.append(f"split-K {s.split_k}")
-    if s.roles is not None and s.roles.ping_pong:
+    if isinstance(loop, WgmmaSS) and loop.ping_pong:
         detail.append("ping-pong")
     time = "-" if trial.measured_us is None else f"{trial.measured_us:.1f}"
     note = "the model's choice" if chosen else trial.note[:60]
-    return [s.family, tile, ", ".join(detail), f"{s.estimate_us:.1f}", time, note]
+    return [s.kind, tile, ", ".join(detail), f"{s.forecast.us:.1f}", time, note]
 
 
 def autotune(

@@ -14,12 +14,12 @@ from gett.api.plan_cache import plan_cache
 from gett.console.progress import on_terminal, progress
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
-from gett.schedule.records import Schedule
+from gett.schedule.spec.schedule import Schedule
 
 
 def choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
     """Steps with the model's first choices."""
-    from gett.schedule.select import select_schedule
+    from gett.schedule.search.select import select_schedule
 
     return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch) for gemm in gemms])
 

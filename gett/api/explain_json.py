@@ -22,7 +22,7 @@ def plan_record(plan: ContractionPlan) -> dict[str, Any]:
     the kernels, null where NumPy runs them. Each step has its groups, fastest mode first, with the byte strides of each
     tensor, and the schedule of its kernel with all fields of the record, null where NumPy runs it.
     """
-    estimates = [s.schedule.estimate_us for s in plan.steps if s.schedule is not None]
+    estimates = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
     return {
         "subscripts": plan.subscripts,
         "arch": plan.arch,

@@ -18,7 +18,8 @@ from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec
-from gett.schedule.records import Schedule
+from gett.schedule.spec.mainloop import Stream
+from gett.schedule.spec.schedule import Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
 # seventh argument is the sequence of their arrays.
@@ -98,7 +99,7 @@ def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
     if (
         len(steps) != 1
         or steps[0].inputs != every
-        or (steps[0].schedule is not None and steps[0].schedule.family != "stream")
+        or (steps[0].schedule is not None and not isinstance(steps[0].schedule.mainloop, Stream))
     ):
         return (False,) * len(request.operands)
     if request.arch != "cpu" and steps[0].schedule is None:

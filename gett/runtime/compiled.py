@@ -20,7 +20,7 @@ from gett.console.progress import Step
 from gett.errors import PoorKernelError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
-from gett.schedule.records import Schedule
+from gett.schedule.spec.schedule import Schedule
 
 if TYPE_CHECKING:
     from gett.jit.compile import Compiler
@@ -68,7 +68,7 @@ def compile_schedule(
 
     kernel = render_kernel(plan, schedule)
     cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compiler)
-    _log.debug("compiled %s, %s %s", plan.contraction, schedule.family, schedule.block)
+    _log.debug("compiled %s, %s %s", plan.contraction, schedule.kind, schedule.tiling.block)
     return CompiledKernel(schedule, kernel, cubin, allow_spills)
 
 
@@ -88,14 +88,14 @@ def compile_best(
         CompileError: The generated kernel does not compile.
         MissingPackageError: NVRTC or CUDA's headers are not installed.
     """
-    from gett.schedule.select import candidates
+    from gett.schedule.search.select import candidates
 
     choices = candidates(plan, arch, facts)
     for number, choice in enumerate(choices[:ATTEMPTS], 1):
         try:
             return compile_schedule(plan, choice, compiler=compiler)
         except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
-            kernel = f"{choice.family} {choice.block}"
+            kernel = f"{choice.kind} {choice.tiling.block}"
             _log.info("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
     # Nothing compiles well: the most promising one still computes, only slower.
     _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)

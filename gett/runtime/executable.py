@@ -20,7 +20,7 @@ from gett.runtime.device import CupyHost, DeviceFacts, Host, Memory, Stream, dev
 from gett.runtime.driver import ERROR_INVALID_CONTEXT, DriverApi, load_driver
 from gett.runtime.launch import ArgumentBlock
 from gett.runtime.modules import load_module
-from gett.schedule.records import Schedule
+from gett.schedule.spec.schedule import Schedule
 
 if TYPE_CHECKING:
     from gett.runtime.compiled import CompiledKernel
@@ -255,10 +255,12 @@ def load_executable(plan: GemmPlan, compiled: CompiledKernel) -> GpuExecutable:
     Raises:
         MissingPackageError, DeviceError: There is no usable GPU, or it refuses the kernel.
     """
-    from gett.schedule.realize import realize
+    from gett.schedule.lower import lower_plan
 
     schedule = compiled.schedule
-    made = GpuExecutable(realize(plan, schedule), schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver())
+    made = GpuExecutable(
+        lower_plan(plan, schedule.tiling), schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver()
+    )
     made.measured = compiled.measured
     return made
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeVar, Union, cast
 
 T = TypeVar("T")
+TYPE = "type"
 
 
 class Stale(Exception):
@@ -24,7 +25,7 @@ class Stale(Exception):
 def encode(value: Any) -> Any:
     """A record as dictionaries, lists, strings and numbers, ready for `json.dumps`.
 
-    Records become dictionaries by field, tuples lists, bytes hexadecimal strings.
+    Records become dictionaries by field, with their type's name as `type`, tuples lists, bytes hexadecimal strings.
 
     Raises:
         TypeError: A value of another kind.
@@ -36,7 +37,7 @@ def encode(value: Any) -> Any:
     if value.__class__ is bytes:
         return value.hex()
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        return {TYPE: type(value).__name__, **{f.name: encode(getattr(value, f.name)) for f in fields(value)}}
     raise TypeError(f"{value.__class__.__name__} has no form in JSON here")
 
 
@@ -55,7 +56,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     """What turns data into a value of a type hint."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _optional(hint)
+        return _union(hint)
     if origin is tuple:
         return _sequence(hint)
     if hint is bytes:
@@ -85,12 +86,26 @@ def _bytes(data: Any) -> bytes:
         raise Stale(str(error)) from error
 
 
-def _optional(hint: Any) -> Callable[[Any], Any]:
+def _union(hint: Any) -> Callable[[Any], Any]:
+    """Of records, told apart by their names, or of one kind and None."""
     kinds = [a for a in typing.get_args(hint) if a is not type(None)]
-    if len(kinds) != 1 or len(kinds) == len(typing.get_args(hint)):
-        raise TypeError(f"no reader for {hint!r}: of unions, only those with None")
-    inner = _reader(kinds[0])
-    return lambda data: None if data is None else inner(data)
+    optional = len(kinds) < len(typing.get_args(hint))
+    if len(kinds) == 1:
+        inner = _reader(kinds[0])
+        return lambda data: None if data is None else inner(data)
+    if not all(is_dataclass(k) for k in kinds):
+        raise TypeError(f"no reader for {hint!r}: of unions, only those of records and of one kind with None")
+    readers = {k.__name__: _reader(k) for k in kinds}
+
+    def read(data: Any) -> Any:
+        if data is None and optional:
+            return None
+        name = data.get(TYPE) if data.__class__ is dict else None
+        if name not in readers:
+            raise Stale(f"{name!r} is none of {', '.join(readers)}")
+        return readers[name](data)
+
+    return read
 
 
 def _sequence(hint: Any) -> Callable[[Any], Any]:
@@ -119,7 +134,7 @@ def _record(kind: Any) -> Callable[[Any], Any]:
     readers = {f.name: _reader(hints[f.name]) for f in fields(kind)}
 
     def read(data: Any) -> Any:
-        if data.__class__ is not dict or data.keys() != readers.keys():
+        if data.__class__ is not dict or data.keys() != {TYPE, *readers} or data[TYPE] != kind.__name__:
             raise Stale(f"no {kind.__name__} of fields {', '.join(readers)}")
         values = {name: r(data[name]) for name, r in readers.items()}
         try:

@@ -22,7 +22,7 @@ from gett.jit.diskcache import KernelCache, kernel_cache
 from gett.jit.entries import cache_key
 from gett.jit.toolkit import find_toolkit
 from gett.runtime.device import DeviceFacts
-from gett.schedule.records import Schedule
+from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import Stale, decode, encode
 
 FOLDER = "schedules"

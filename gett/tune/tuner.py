@@ -17,7 +17,7 @@ from gett.ir.gemm import GemmPlan
 from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
 from gett.runtime.device import DeviceFacts, device_facts, require_cupy
 from gett.runtime.executable import GpuExecutable, load_executable
-from gett.schedule.records import Schedule
+from gett.schedule.spec.schedule import Schedule
 from gett.tune.measure import Bench, Run
 from gett.tune.recall import remember
 from gett.tune.store import plan_key
@@ -36,7 +36,7 @@ class Trial:
     """One schedule that was tried.
 
     Attributes:
-        schedule: Its `estimate_us` is what the model expected.
+        schedule: Its forecast is what the model expected.
         measured_us: Median time on the device in microseconds; None where it was not measured.
         note: Why not, else empty.
     """
@@ -69,7 +69,7 @@ class Tuning:
     def chosen(self) -> Trial | None:
         """What runs without tuning: the model's first that was measured."""
         measured = [t for t in self.trials if t.measured_us is not None]
-        return min(measured, key=lambda t: t.schedule.estimate_us, default=None)
+        return min(measured, key=lambda t: t.schedule.forecast.us, default=None)
 
     @property
     def gain(self) -> float:
@@ -132,7 +132,7 @@ def tune(
     for trial in wrong:
         s = trial.schedule
         warnings.warn(
-            f"a {s.family} schedule with tiles {s.block} gives another result than {len(right)} others do; "
+            f"a {s.kind} schedule with tiles {s.tiling.block} gives another result than {len(right)} others do; "
             "it is not used. Please report it, with the subscripts and shapes",
             TuneWarning,
             stacklevel=2,
@@ -156,12 +156,12 @@ def steps_of(candidates: int) -> int:
 
 def shortlist(plan: GemmPlan, facts: DeviceFacts, count: int) -> list[Schedule]:
     """The model's best schedules, and the best of each other family: the model compares those least well."""
-    from gett.schedule.select import candidates
+    from gett.schedule.search.select import candidates
 
     found = candidates(plan, facts.arch, facts.planning)
     first: dict[str, Schedule] = {}
     for s in found:
-        first.setdefault(s.family, s)
+        first.setdefault(s.kind, s)
     others = [s for s in first.values() if s not in found[:count]][: max(0, count - 1)]
     return [*found[: count - len(others)], *others]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
-from gett.hw.archs import ArchFacts, arch_facts
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.loaders import OperandTile, operand_loader
 from gett.schedule.search.mma_tiles import is_matrix_product

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, Wgmma
+from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMap, Wgmma, WgmmaRS, WgmmaSS
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
@@ -49,6 +49,14 @@ class Schedule:
     smem: SmemPlan
     workspace_bytes: int = 0
     forecast: Forecast = field(default=Forecast(), compare=False)
+
+    @property
+    def kind(self) -> str:
+        """What multiplies, in two words at most."""
+        loop = self.mainloop
+        if isinstance(loop, Multistage):
+            return "mma.sync" if loop.tensor_cores else "simt"
+        return {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", StreamMap: "stream map"}.get(type(loop), "stream sum")
 
     @property
     def split_k(self) -> int:

@@ -1,0 +1,164 @@
+"""Schedules as text: a line for each part of a kernel.
+
+Owns the wording of parts. Reads plans and schedules; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gett.console.formatting import format_bytes
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.schedule.lower import lower_plan
+from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
+from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.stream_views import output_modes
+from layouts.box import Box
+from layouts.modes import Strided
+from layouts.tma import TmaMap
+
+Fact = tuple[str, str]
+
+
+def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
+    """(name, text) of every part of a schedule; continued lines have no name."""
+    t, loop = schedule.tiling, schedule.mainloop
+    shared = f"{format_bytes(schedule.smem.size)} shared memory"
+    kernel = f"{schedule.kind} for {schedule.arch}: "
+    if isinstance(loop, Stream):
+        return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_stream_facts(gemm, schedule, loop)]
+    m, n, k = t.block
+    lowered = lower_plan(gemm, t)
+    facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
+    if t.swap_ab:
+        facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
+    for split in t.splits:
+        facts.append(("", f"a mode of {split.group.upper()} is cut in two, the inner part {split.inner} long"))
+    if t.mma_tiles > 1:
+        facts.append(("", f"{t.mma_tiles} MMA tiles of {m} x {n} make a tile of D, staged one after the other"))
+    for name, modes, box, block in (
+        ("M", lowered.m, t.m, m * t.mma_tiles),
+        ("N", lowered.n, t.n, n),
+        ("K", lowered.k, t.k, k),
+    ):
+        facts.append((f"box {name}", _box(gemm, modes, box, block)))
+    if t.l is not None:
+        facts.append(("box L", _box(gemm, lowered.l, t.l, t.batches)))
+    size = itemsize(gemm.contraction.dtype)
+    facts += [(f"load {name}", _loader(loader, schedule, size)) for name, loader in (("A", loop.a), ("B", loop.b))]
+    if isinstance(loop, Multistage) and loop.k_table:
+        facts.append(("", "offsets along K come from a table"))
+    return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
+
+
+def _stream_facts(gemm: GemmPlan, schedule: Schedule, loop: Stream) -> list[Fact]:
+    """Kernels that tell apart only outputs (L, M and N together) and K."""
+    t = schedule.tiling
+    facts = [("box LMN", _box(gemm, output_modes(gemm), t.m, t.m.size))]
+    if isinstance(loop, StreamSum):
+        facts.append(("box K", _box(gemm, gemm.k, t.k, t.k.size)))
+        facts.append(("", f"{count(loop.lanes_k, 'lane')} share each sum"))
+    for name, operand, load in (("A", gemm.a, loop.a), ("B", gemm.b, loop.b), ("C", gemm.contraction.c, loop.c)):
+        if operand is not None and load is not None:
+            through = "through shared memory" if load.staged else "straight into registers"
+            facts.append((f"load {name}", f"{_at_a_time(load.width, itemsize(operand.dtype))}, {through}"))
+    return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
+
+
+def _warps(schedule: Schedule) -> str:
+    loop = schedule.mainloop
+    if isinstance(loop, Multistage):
+        rows, columns = loop.warps
+        groups = f" for each of {loop.batch_warps} groups of batches" if schedule.tiling.l is not None else ""
+        return f"{rows} x {columns} warps{groups}"
+    wgmma = schedule.wgmma
+    gathers = isinstance(wgmma.a, Gather) or isinstance(wgmma.b, Gather)
+    fetch = count(wgmma.producers, "gathering warpgroup") if gathers else "1 producer"
+    m, n = schedule.cluster
+    shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
+    kind = " in ping-pong" if wgmma.ping_pong else ""
+    return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
+
+
+def _loader(loader: CpAsync | RegisterStaged | WgmmaLoader, schedule: Schedule, size: int) -> str:
+    if isinstance(loader, Gather):
+        across = f", {loader.transpose} of them side by side transposed" if loader.transpose else ""
+        return f"gathered in pieces of {loader.run} elements, {loader.major}-major{across}"
+    if isinstance(loader, Stationary):
+        return f"{_tma(loader.load)}, stationary: {_scope(schedule)}"
+    if isinstance(loader, Tma):
+        return _tma(loader)
+    how = "cp.async" if isinstance(loader, CpAsync) else "through registers"
+    across = "" if loader.vector_group == loader.major else ", transposed on the way"
+    return f"{_at_a_time(loader.vector, size)}, {how}, {loader.major}-major in shared memory{across}"
+
+
+def _tma(load: Tma) -> str:
+    shared = f", shared by {load.blocks} blocks" if load.blocks > 1 else ""
+    return f"by tensor map, {load.major}-major, {_map(load.map, load.copies)}{shared}"
+
+
+def _scope(schedule: Schedule) -> str:
+    if not isinstance(schedule.scheduler, PersistentPanel):
+        return "whole, once a block"
+    return "once for the block's one panel" if schedule.scheduler.one_panel else "once for each panel"
+
+
+def _epilogue(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
+    store, source = schedule.epilogue.store, schedule.epilogue.source
+    facts = []
+    if isinstance(source, TmaSource):
+        text = f"by tensor map to where D is staged, {_map(source.map, source.map.slabs)}"
+        facts.append(("load C", text))
+    if isinstance(store, TmaStore):
+        facts.append(("store D", f"by tensor map, {_map(store.map, store.map.slabs)}"))
+        if store.reuse_mainloop_smem:
+            facts.append(("", "a block makes one tile of D, staged where the stages were"))
+        if store.exchange is not None:
+            facts.append(("", "two blocks of a cluster exchange halves of their tiles"))
+    elif isinstance(store, RowStore):
+        facts.append(("store D", f"rows of {store.run} elements, in aligned chunks of 16 bytes and single elements"))
+    else:
+        facts.append(("store D", _at_a_time(store.vector, itemsize(gemm.contraction.d.dtype))))
+    return facts
+
+
+def _split(schedule: Schedule) -> Fact:
+    slices = "none" if schedule.split_k == 1 else f"{schedule.split_k} slices, summed in a fixed order"
+    return "split-K", f"{slices}; workspace {format_bytes(schedule.workspace_bytes)}"
+
+
+def _box(gemm: GemmPlan, modes: Sequence[Strided], box: Box, block: int) -> str:
+    if not box.dims:
+        return f"empty group: 1 of {block}"
+    parts = [
+        f"{'.'.join(spell(gemm, modes[p]) for p in reversed(dim.modes))} {dim.box} of {box.dim_extent(i)}"
+        for i, dim in enumerate(box.dims)
+    ]
+    return (
+        f"{', '.join(parts)}: {box.size} of {block} in the tile, {count(box.tiles, 'tile')}, "
+        f"{100 * box.efficiency(max(block, box.size)):.0f} % useful"
+    )
+
+
+def _map(tensor_map: TmaMap, copies: int) -> str:
+    box = " x ".join(map(str, tensor_map.box))
+    return f"box {box}, {count(copies, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
+
+
+def _at_a_time(elements: int, size: int) -> str:
+    return f"{count(elements, 'element')} ({elements * size} B) at a time"
+
+
+def spell(gemm: GemmPlan, mode: Strided) -> str:
+    """The modes that are fused into one, slowest first."""
+    names = gemm.contraction.names
+    return "".join(names[label] for label in reversed(mode.labels) if isinstance(label, int)) or "-"
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """A number and its noun."""
+    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
