@@ -40,6 +40,7 @@ INSIDE = {
     "gett.console": ["formatting", "progress"],
     "gett.api": [
         "checks epilogue plan_cache",
+        "explain_schedule",
         "explain executables numpy_route",
         "contraction_plan",
         "explain_json planner",
