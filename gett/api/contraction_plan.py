@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gett.api.checks import check_factors, check_fits, check_out, is_apart, resolve_addend
-from gett.api.epilogue import check_arguments, check_planned, gather_call, without_gradients
+from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, without_gradients
 from gett.api.executables import bind_steps, compile_steps
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
@@ -176,7 +176,7 @@ class ContractionPlan:
         out: Any = None,
         alpha: Any = 1,
         beta: Any = None,
-        epilogue_args: Sequence[Any] = (),
+        epilogue_args: Sequence[Any] = NO_ARGUMENTS,
     ) -> Any:
         """Compute `alpha * (contraction) + beta * c`, and the plan's epilogue of that.
 
@@ -206,7 +206,7 @@ class ContractionPlan:
             array([[9., 9.],
                    [9., 9.]])
         """
-        kind = self._fits(operands, out, alpha, beta) if c is None and not epilogue_args else None
+        kind = self._fits(operands, out, alpha, beta) if c is None and epilogue_args is NO_ARGUMENTS else None
         if kind is None:
             with without_gradients(self._request.epilogue):
                 return self._check_and_run(operands, c, out, alpha, beta, epilogue_args)

@@ -16,6 +16,8 @@ from gett.epilogue.traced import trace
 from gett.errors import EpilogueError, GradientError
 from gett.ir.tensors import TensorSpec
 
+NO_ARGUMENTS: tuple[Any, ...] = ()  # one object, which a call without arguments is known by
+
 
 def check_arguments(epilogue: Any, arguments: Any) -> tuple[Any, ...]:
     """`epilogue_args` as a tuple.

@@ -24,9 +24,9 @@ from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
     BFLOAT16,
+    SUPPORTED,
     TensorSpec,
     accumulator,
-    check_supported,
     converted,
     dense_strides,
     promote,
@@ -127,7 +127,9 @@ def _address_extras(
     if request.epilogue is None:
         return ()
     for i, spec in enumerate(request.epilogue_args):
-        check_supported(spec.dtype, f"epilogue_args[{i}]")
+        if spec.dtype.name not in SUPPORTED:
+            known = ", ".join(sorted(SUPPORTED))
+            raise EpilogueError(f"epilogue_args[{i}] has dtype {spec.dtype}; supported are {known}")
     if request.arch != "cpu":
         raise EpilogueError(f"epilogue= runs on the CPU so far, the plan is for {request.arch}")
     extras = request.epilogue.extras

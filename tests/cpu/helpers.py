@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import types
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,3 +49,17 @@ def contraction_of(
         c=None if c is None else operand_of(output, c, extents),
         dtype=np.result_type(*(array.dtype for _, array in named)).name,
     )
+
+
+def at(array: Any, operand: Operand | None, extents: Sequence[int], offset: int) -> Any:
+    """An operand's share of an array, by address as a kernel sees it."""
+    if operand is None:
+        return None
+    place = {
+        "data": (array.__array_interface__["data"][0] + offset, False),
+        "shape": tuple(extents[m] for m in operand.modes),
+        "strides": operand.strides,
+        "typestr": np.dtype(operand.dtype).str,
+        "version": 3,
+    }
+    return np.asarray(types.SimpleNamespace(__array_interface__=place, keep=array))

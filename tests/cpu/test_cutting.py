@@ -18,24 +18,10 @@ from gett.cpu import NumpyExecutable
 from gett.ir.gemm import itemsize, make_gemm_plan
 from gett.network.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums, whole_piece
 from gett.runtime.shifted import ShiftedExecutable
-from tests.cpu.helpers import contraction_of
+from tests.cpu.helpers import at, contraction_of
 from tests.cpu.strategies import Case, contractions
 
 LIMITS = st.sampled_from([1, 2, 3, 5, 8, 20])
-
-
-def at(array, operand, extents, offset):
-    """An operand's share of an array, by address as a kernel sees it."""
-    if operand is None:
-        return None
-    place = {
-        "data": (array.__array_interface__["data"][0] + offset, False),
-        "shape": tuple(extents[m] for m in operand.modes),
-        "strides": operand.strides,
-        "typestr": np.dtype(operand.dtype).str,
-        "version": 3,
-    }
-    return np.asarray(types.SimpleNamespace(__array_interface__=place, keep=array))
 
 
 def run(piece: Piece, tensors, alpha, beta):
