@@ -86,6 +86,12 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
     fit.add_argument("--candidates", type=int, default=8, metavar="N", help="schedules measured for each case (8)")
     fit.add_argument("--cases-only", action="store_true", help="leave out the measurements of the machine")
+    fit.add_argument("--no-cases", action="store_true", help="leave out the comparison of the model with the clock")
+    fit.add_argument("--record", metavar="FILE", help="write the device's record there (a module of gett.hw.measured)")
+    fit.add_argument("--no-record", action="store_true", help="write no record")
+    fit.add_argument(
+        "--reference", metavar="FILE", help="JSON of a calibration on the device that the record starts from"
+    )
     fit.add_argument("--json", metavar="FILE", help="write every figure there")
     return top
 
@@ -131,8 +137,9 @@ def _calibrate(top: argparse.ArgumentParser, options: argparse.Namespace) -> int
     if not environment.gpu_available():
         top.error("calibrate measures a GPU, and CuPy finds none")
     return calibrate.main(
-        cases=cases, dtype=options.dtype, candidates=options.candidates, machine=not options.cases_only,
-        json_path=options.json,
+        cases=() if options.no_cases else cases, dtype=options.dtype, candidates=options.candidates,
+        machine=not options.cases_only, json_path=options.json, record_path=options.record,
+        reference_path=options.reference, write=not options.no_record,
     )  # fmt: skip
 
 

@@ -1,150 +1,32 @@
-"""`python -m benchmarks calibrate`: the measurements that the cost model rests on, repeated on the GPU at hand.
+"""`python -m benchmarks calibrate`: measures what the cost models rest on, and writes the record of the GPU at hand.
 
-First the machine: copy rate, memory rates by length of the contiguous run, L2 rate, launch cost, tensor rate by width
-of the tile. Each stands beside what the model assumes (`layouts.access`, `gett.hw.archs`, `cost`, `cost_sm90`).
-Then the model itself: the best few schedules of each case are measured, and the model's choice is compared with the
-fastest. Owns the measuring kernels and the tables; schedules and tuning are gett's.
+First the machine (`probes`): memory and L2 by run, rows of the copy engine, launches. Then schedules
+(`schedule_rates`): rates of the tensor cores, and factors of the model by pairs of schedules. Of both a
+`gett.hw.device.DeviceModel` is made and written as a module of `gett.hw.measured`. Then the model itself: the best few
+schedules of each case are measured, and the model's choice is compared with the fastest. Owns the order and the tables.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks import environment
-from benchmarks.cases import Case
+from benchmarks import environment, probes, schedule_rates
+from benchmarks.cases import Case, load_cases
+from benchmarks.device_record import Value, calibrated, field_at, write_record
+from benchmarks.random_cases import random_cases
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer
 from gett.console.formatting import format_table
 from gett.console.progress import progress
+from gett.hw.device import DeviceModel, measured, nearest
 
-RUNS = (16, 32, 64, 128, 256, 512, 1024)  # bytes
-PIECES = 17  # a pass over memory takes every 17th run; the next passes take the others
-BUFFER = 1 << 30
-L2_BUFFER = 16 << 20
-L2_ROUNDS = 24
-BLOCKS, THREADS = 132 * 16, 256
-GEMM = (8192, 8192, 4096)  # m, n (rounded to the tile's width), k of the tensor-rate measurement
-PER_WIDTH = 3  # schedules measured for each width
-
-_KERNELS = r"""
-// Chunk i of 16 bytes belongs to run i / length; runs are visited every `pieces`-th, pass after pass.
-__device__ long long scattered(long long i, int length, long long pass, int pieces) {
-    long long run = i / length;
-    return (run % pass * pieces + run / pass) * length + i % length;
-}
-extern "C" __global__ void scattered_copy(const uint4* from, uint4* to, long long chunks, int length, long long pass,
-                                          int pieces, int store) {
-    long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < chunks; i += step) {
-        long long far = scattered(i, length, pass, pieces);
-        if (store) to[far] = from[i]; else to[i] = from[far];
-    }
-}
-extern "C" __global__ void reread(const uint4* from, uint4* to, int chunks, int rounds) {
-    uint4 sum = make_uint4(0, 0, 0, 0);
-    int step = gridDim.x * blockDim.x, first = blockIdx.x * blockDim.x + threadIdx.x;
-    for (int round = 0; round < rounds; ++round)
-        for (int i = first; i < chunks; i += step) {
-            uint4 v;
-            asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from + i));
-            sum.x ^= v.x; sum.y ^= v.y; sum.z ^= v.z; sum.w ^= v.w;
-        }
-    if (sum.x == 0x12345678u && sum.y == 1u) to[0] = sum;
-}
-extern "C" __global__ void nothing() {}
-"""
-
-
-def run_passes(run_bytes: int, buffer_bytes: int = BUFFER) -> tuple[int, int]:
-    """Runs of one pass, and 16-byte chunks of all passes: a whole number of runs in each of `PIECES` passes."""
-    per_pass = buffer_bytes // run_bytes // PIECES
-    return per_pass, per_pass * PIECES * (run_bytes // 16)
-
-
-def measured_us(timer: GpuTimer, call: Callable[[int], object]) -> float:
-    """Median microseconds.
-
-    Raises:
-        RuntimeError: The call failed.
-    """
-    found = timer.measure(call)
-    if found.median_us is None:
-        raise RuntimeError(f"a measurement failed: {found.error}")
-    return found.median_us
-
-
-def measure_runs(cupy: Any, timer: GpuTimer) -> dict[str, dict[int, float]]:
-    """TB/s, read plus written, of copies of which one side comes in runs of so many bytes, by side and run."""
-    kernel = cupy.RawModule(code=_KERNELS).get_function("scattered_copy")
-    source, target = cupy.zeros(BUFFER, "uint8"), cupy.empty(BUFFER, "uint8")
-    found: dict[str, dict[int, float]] = {}
-    for side in ("load", "store"):
-        found[side] = {}
-        for run in RUNS:
-            per_pass, chunks = run_passes(run)
-            arguments = (
-                source, target, np.int64(chunks), np.int32(run // 16), np.int64(per_pass), np.int32(PIECES),
-                np.int32(side == "store"),
-            )  # fmt: skip
-            us = measured_us(timer, lambda _, a=arguments: kernel((BLOCKS,), (THREADS,), a))
-            found[side][run] = 2 * 16 * chunks / us * 1e-6
-    return found
-
-
-def measure_l2(cupy: Any, timer: GpuTimer) -> float:
-    """TB/s of reading a buffer that the L2 cache holds, past the caches above it."""
-    kernel = cupy.RawModule(code=_KERNELS).get_function("reread")
-    source, target = cupy.zeros(L2_BUFFER, "uint8"), cupy.empty(16, "uint8")
-    arguments = (source, target, np.int32(L2_BUFFER // 16), np.int32(L2_ROUNDS))
-    return L2_BUFFER * L2_ROUNDS / measured_us(timer, lambda _: kernel((BLOCKS,), (THREADS,), arguments)) * 1e-6
-
-
-def measure_launches(cupy: Any, timer: GpuTimer) -> dict[str, float]:
-    """Microseconds from one kernel to the next in a full queue: one that does nothing, and a tiny contraction."""
-    import gett
-
-    empty = cupy.RawModule(code=_KERNELS).get_function("nothing")
-    a, d = cupy.ones((16, 16), "float32"), cupy.empty((16, 16), "float32")
-    plan = gett.plan("ij,jk->ik", a, a)
-    return {
-        "empty kernel": measured_us(timer, lambda _: empty((1,), (32,), ())),
-        "16 x 16 matrices": measured_us(timer, lambda _: plan(a, a, out=d)),
-    }
-
-
-def measure_tensor_rates(cupy: Any, dtype: str, facts: Any) -> dict[int, dict[str, float]]:
-    """By width of the tile: TFLOP/s of the best of a few schedules for a large matrix product, and its rows."""
-    import gett
-    from gett.schedule.search.base import best_schedules
-    from gett.schedule.search.wgmma import both_roles
-    from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-    from gett.tune.measure import Bench
-    from gett.tune.tuner import compile_all
-
-    found: dict[int, dict[str, float]] = {}
-    m, n, k = GEMM
-    for width in (256, 192, 128, 96, 64, 32):
-        pairs = (((m, k), dtype), ((n // width * width, k), dtype))
-        plan = gett.plan("mk,nk->mn", *pairs, arch=facts.arch).steps[0].gemm
-        found_all = best_schedules(both_roles(WgmmaSSSearch, plan, facts.planning), 400)
-        listed = [s for s in found_all if s.tiling.block[1] == width][:PER_WIDTH]
-        built = [(s, b) for s, b in compile_all(plan, listed, lambda text: None) if not isinstance(b, Exception)]
-        if not built:
-            continue
-        bench = Bench(cupy, plan, 0)
-        bench.shuffle()
-        us, rows = min((bench.time(b, 10), s.tiling.block[0]) for s, b in built)
-        found[width] = {"tflops": plan.flops / us * 1e-6, "rows": rows, "us": us}
-        del bench
-        cupy.get_default_memory_pool().free_all_blocks()
-    return found
+TABLE_RUNS = (16, 32, 64, 128, 256)  # bytes, of the record
 
 
 def compare_cases(
@@ -178,8 +60,8 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
     chosen, best = tuning.chosen, tuning.best
     trials = [
         {
-            "kind": t.schedule.kind, "block": list(t.schedule.tiling.block), "split_k": t.schedule.split_k,
-            "estimate_us": t.schedule.forecast.us, "bound": t.schedule.forecast.bound, "measured_us": t.measured_us,
+            "family": t.schedule.family, "block": list(t.schedule.block), "split_k": t.schedule.split_k,
+            "estimate_us": t.schedule.estimate_us, "bound": t.schedule.bound, "measured_us": t.measured_us,
             "note": t.note,
         }
         for t in tuning.trials
@@ -188,35 +70,26 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
         "case": name,
         "bytes": tuning.plan.bytes,
         "flops": tuning.plan.flops,
-        "estimate_us": chosen.schedule.forecast.us,
+        "estimate_us": chosen.schedule.estimate_us,
         "choice_us": chosen.measured_us,
         "best_us": best.measured_us,
         "ratio": best.measured_us / chosen.measured_us,
-        "best": f"{best.schedule.kind} {' x '.join(map(str, best.schedule.tiling.block))}",
+        "best": f"{best.schedule.family} {' x '.join(map(str, best.schedule.block))}",
         "trials": trials,
     }
 
 
-def machine_table(figures: dict[str, Any], facts: Any) -> list[str]:
-    """What the machine does beside what the model assumes."""
-    from gett.schedule.cost.estimate import LAUNCH_US
-    from layouts.access import COPY, run_bandwidth
-
-    nominal = facts.planning
-    rows = [
-        ["copy, TB/s", f"{figures['copy_tbps']:.2f}", f"{nominal.dram_tbps:.2f}"],
-        ["L2 reads, TB/s", f"{figures['l2_tbps']:.2f}", f"{nominal.l2_tbps:.2f}"],
-    ]
-    for side, rates in figures["runs_tbps"].items():
-        for run, rate in rates.items():
-            expected = run_bandwidth(int(run), store=side == "store") * COPY
-            rows.append([f"{side}s in runs of {run} B, TB/s", f"{rate:.2f}", f"{expected:.2f}"])
-    rows += [[f"launch, {what}, us", f"{us:.2f}", f"{LAUNCH_US:.2f}"] for what, us in figures["launch_us"].items()]
-    peak = nominal.tensor_tflops.get(figures["dtype"])
-    for width, got in figures["tensor"].items():
-        share = f"{got['tflops'] / peak:.0%} of {peak:.0f}" if peak else ""
-        rows.append([f"tensor cores, tile {got['rows']} x {width}, TFLOP/s", f"{got['tflops']:.0f}", share])
-    return format_table(["measured on " + facts.name, "now", "model"], rows)
+def machine_table(figures: Mapping[str, Value], model: DeviceModel) -> list[str]:
+    """What the machine does beside what the record says."""
+    rows = []
+    for path, figure in figures.items():
+        old = field_at(model, path)
+        if isinstance(figure, Sequence):
+            pairs = zip(TABLE_RUNS, figure, old, strict=True)
+            rows += [[f"{path}, {run} B", f"{new:.3g}", f"{was:.3g}"] for run, new, was in pairs]
+        else:
+            rows.append([path, f"{figure:.3g}", f"{old:.3g}"])
+    return format_table(["field", "measured", "record"], rows)
 
 
 def case_table(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -239,35 +112,118 @@ def case_table(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def machine_figures(cupy: Any, timer: GpuTimer, arch: str) -> dict[str, Value]:
+    """Fields of the record that microbenchmarks measure."""
+    from benchmarks.run_gpu import copy_bandwidth
+
+    runs = probes.measure_runs(cupy, timer)
+    figures: dict[str, Value] = {
+        "memory.copy_tbps": copy_bandwidth(timer) * 1e-12,
+        "memory.load_tbps": [runs["load"][r] for r in TABLE_RUNS],
+        "memory.store_tbps": [runs["store"][r] for r in TABLE_RUNS],
+        "l2.read_tbps": probes.measure_l2(cupy, timer),
+        "launches.launch_us": probes.measure_launch(cupy, timer),
+    }
+    if int(arch.strip("sm_a")) >= 90:  # there is a copy engine
+        bulk = probes.measure_bulk(cupy, timer)
+        clocks = probes.measure_row_clocks(cupy)
+        figures |= {
+            "memory.bulk_load_tbps": [bulk["load"][r] for r in TABLE_RUNS],
+            "memory.bulk_store_tbps": [bulk["store"][r] for r in TABLE_RUNS],
+            "memory.cut_store_tbps": bulk["store"][48],
+            "l2.tma_bytes_per_clock": 128 / clocks["l2"][128],
+            "tma.row_clocks": (clocks["l2"][16] + clocks["l2"][32]) / 2,
+            "tma.wide_row_clocks": (clocks["l2"][32] + clocks["l2"][64]) / 2,
+            "tma.memory_row_clocks": clocks["memory"][32],
+            "tma.stored_row_clocks": (clocks["stored"][16] + clocks["stored"][32]) / 2,
+        }
+    cupy.get_default_memory_pool().free_all_blocks()
+    return figures
+
+
+def schedule_figures(cupy: Any, dtype: str, facts: Any, base: DeviceModel, details: dict[str, Any]) -> dict[str, Value]:
+    """Fields of the record that come of measured schedules; `details` gets what they come of."""
+    figures: dict[str, Value] = {}
+    peak = facts.planning.tensor_tflops[dtype]
+    mma_sync = schedule_rates.measure_mma_sync(cupy, dtype, facts)
+    details["mma_sync_tflops"] = mma_sync
+    if mma_sync is not None:
+        figures["multistage.rates.tensor_share"] = mma_sync / peak / facts.planning.mma_sync_share
+    if facts.arch != "sm_90a":
+        return figures
+    details["tensor"] = schedule_rates.measure_tensor_rates(cupy, dtype, facts)
+    if details["tensor"]:
+        figures["wgmma.loop.peak_share"] = max(x["tflops"] for x in details["tensor"].values()) / peak
+    with progress(len(schedule_rates.CLUSTER_GEMMS), "clusters") as step:
+        details["clusters"] = schedule_rates.measure_clusters(cupy, dtype, facts, step)
+    for axis, ratios in details["clusters"].items():
+        if ratios:
+            mean = geometric_mean(ratios)
+            assert mean is not None
+            path = f"wgmma.loop.{axis}"
+            figures[path] = max(1.0, field_at(base, path) * mean)
+    cases = [*load_cases()[::3], *(c.odd() for c in load_cases()[::5]), *random_cases()[::6]]
+    with progress(len(cases), "main loops against each other") as step:
+        details["families"] = schedule_rates.measure_families(cupy, cases, dtype, facts, step)
+    for kind, factor in schedule_rates.fit_families(details["families"]).items():
+        figures[f"families.{kind}"] = field_at(base, f"families.{kind}") * factor
+    return figures
+
+
+def remarks(figures: Mapping[str, Value], described: Mapping[str, Any], base: DeviceModel, scaled: bool) -> list[str]:
+    """Lines of the record's docstring."""
+    clocks = described.get("clocks") or {}
+    shown = ", ".join(f"{k} {v}" for k, v in clocks.items() if k != "name")
+    lines = [f"By `python -m benchmarks calibrate` on {described['date'][:10]}, commit {described['commit']}."]
+    lines += [f"{shown[0].upper()}{shown[1:]}."] if shown else []
+    how = f"times the fitted values of {base.name}" if scaled else "as they are"
+    lines += [f"Measured ({how}):", *(f"  {path}" for path in figures), f"All else is {base.name}'s."]
+    return lines
+
+
 def main(
-    *, cases: Sequence[Case], dtype: str, candidates: int, machine: bool = True, json_path: str | None = None
+    *,
+    cases: Sequence[Case],
+    dtype: str,
+    candidates: int,
+    machine: bool = True,
+    json_path: str | None = None,
+    record_path: str | None = None,
+    reference_path: str | None = None,
+    write: bool = True,
 ) -> int:
-    """Measure, print, and write JSON where asked; 1 when a case failed."""
+    """Measure, print, write the record and JSON where asked; 1 when a case failed."""
     import cupy
 
-    from benchmarks.run_gpu import copy_bandwidth
     from gett.runtime.device import device_facts
 
     facts = device_facts()
-    figures: dict[str, Any] = {
-        "device": facts.name,
-        "arch": facts.arch,
-        "dtype": dtype,
-        "environment": environment.describe() | {"clocks": environment.clocks()},
-    }
+    described = environment.describe() | {"clocks": environment.clocks()}
+    found: dict[str, Any] = {"device": facts.name, "arch": facts.arch, "dtype": dtype, "environment": described}
     if machine:
-        timer = GpuTimer(budget_us=60_000.0)
-        figures |= {
-            "copy_tbps": copy_bandwidth(timer) * 1e-12,
-            "runs_tbps": measure_runs(cupy, timer),
-            "l2_tbps": measure_l2(cupy, timer),
-            "launch_us": measure_launches(cupy, timer),
-        }
-        cupy.get_default_memory_pool().free_all_blocks()
-        figures["tensor"] = measure_tensor_rates(cupy, dtype, facts)
-        print("\n".join(machine_table(figures, facts)), flush=True)
-    figures["cases"] = compare_cases(cupy, cases, dtype, candidates, facts)
+        reference = json.loads(Path(reference_path).read_text(encoding="utf-8")) if reference_path else None
+        base = nearest(facts.planning)
+        if reference is not None:
+            base = next((m for m in measured() if m.name == reference["device"]), base)
+        figures = machine_figures(cupy, GpuTimer(budget_us=60_000.0), facts.arch)
+        print("\n".join(machine_table(figures, base)), flush=True)
+        details: dict[str, Any] = {}
+        more = schedule_figures(cupy, dtype, facts, base, details)
+        print("\n" + "\n".join(machine_table(more, base)), flush=True)
+        figures |= more
+        found |= {"figures": figures, "details": details}
+        if json_path:
+            write_text(json.dumps(found, indent=1) + "\n", json_path)
+        if write:
+            record = calibrated(base, figures, reference["figures"] if reference is not None else None)
+            plain = facts.planning
+            record = replace(
+                record, name=facts.name, arch=facts.arch, sm_count=facts.sm_count, clock_ghz=plain.clock_ghz
+            )
+            path = write_record(record, remarks(figures, described, base, reference is not None), record_path)
+            print(f"\nwrote {path}", flush=True)
+    found["cases"] = compare_cases(cupy, cases, dtype, candidates, facts) if cases else []
     if json_path:
-        write_text(json.dumps(figures, indent=1) + "\n", json_path)
-    print("\n" + "\n".join(case_table(figures["cases"])))
-    return 1 if any("error" in r for r in figures["cases"]) else 0
+        write_text(json.dumps(found, indent=1) + "\n", json_path)
+    print("\n" + "\n".join(case_table(found["cases"])))
+    return 1 if any("error" in r for r in found["cases"]) else 0

@@ -23,9 +23,10 @@ import gett.schedule.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
-from benchmarks import calibrate
+from benchmarks import calibrate, probes
 from benchmarks.cases import load_cases
 from gett.errors import OutOfMemoryError
+from gett.hw.device import nearest
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.measure import timer
@@ -33,7 +34,6 @@ from gett.runtime.executable import GpuExecutable
 from gett.tune.measure import EXACT, Bench, pattern, span_of
 from gett.tune.recall import build_remembered
 from gett.tune.store import schedule_store
-from layouts.access import COPY, run_bandwidth
 from tests.cases import AWKWARD, Layout
 from tests.cpu.tuning import FACTS, gemm_plan
 
@@ -259,18 +259,19 @@ def test_a_measured_executable_says_so(fake_gpu):
 
 
 def test_measuring_kernels_compile():
-    for text in (calibrate._KERNELS, timer.WAIT):
+    for text in (probes.KERNELS, timer.WAIT):
         assert gett.jit.compile_uncached(text, "sm_80").cubin
+    assert gett.jit.compile_uncached(probes.TMA_KERNEL, "sm_90").cubin
 
 
-@pytest.mark.parametrize("run", calibrate.RUNS)
+@pytest.mark.parametrize("run", probes.RUNS)
 def test_passes_visit_every_chunk_once_in_whole_runs(run):
-    per_pass, chunks = calibrate.run_passes(run, 1 << 16)
+    per_pass, chunks = probes.run_passes(run, 1 << 16)
     length = run // 16
 
     def scattered(i):  # as the kernel does
         number = i // length
-        return (number % per_pass * calibrate.PIECES + number // per_pass) * length + i % length
+        return (number % per_pass * probes.PIECES + number // per_pass) * length + i % length
 
     places = [scattered(i) for i in range(chunks)]
     assert sorted(places) == list(range(chunks))
@@ -315,12 +316,8 @@ def test_a_width_without_schedules_is_left_out(fake_gpu):
     assert gett.tune.tuner.compile_all(gemm_plan(), [], lambda text: None) == []
 
 
-def test_the_machine_is_shown_beside_the_model():
-    figures = {
-        "dtype": "float16", "copy_tbps": 4.4, "l2_tbps": 5.5, "runs_tbps": {"load": {64: 2.2}, "store": {16: 0.7}},
-        "launch_us": {"empty kernel": 1.7}, "tensor": {128: {"tflops": 600.0, "rows": 256, "us": 1.0}},
-    }  # fmt: skip
-    text = "\n".join(calibrate.machine_table(figures, FACTS))
-    for wanted in ("4.40", "5.50", "loads in runs of 64 B", "2.20", "0.70", "1.70", "tile 256 x 128", "600"):
+def test_the_machine_is_shown_beside_the_record():
+    figures = {"memory.copy_tbps": 4.4, "memory.load_tbps": [0.1, 0.2, 2.22, 0.4, 0.5], "wgmma.loop.peak_share": 0.77}
+    text = "\n".join(calibrate.machine_table(figures, nearest(FACTS.planning)))
+    for wanted in ("memory.copy_tbps", "4.4 ", "4.25", "memory.load_tbps, 64 B", "2.22", "2.7", "0.77", "0.86"):
         assert wanted in text
-    assert f"{run_bandwidth(16, store=True) * COPY:.2f}" in text

@@ -1,0 +1,134 @@
+"""From figures of a calibration to the record of a device, and to the Python file that holds it.
+
+Figures go by the path of a field, e.g. `"tma.row_clocks"`. With figures of a reference device, whose record was fitted,
+a field becomes the fitted value times the ratio of the two figures; without, it becomes the figure. Fields without a
+figure stay as they are. Owns the form of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gett.hw import measured
+from gett.hw.device import DeviceModel
+
+Value = float | Sequence[float]
+
+DIRECT = ("families.", "wgmma.loop.cluster_")
+"""Fields whose figures are factors of the model already, and never taken as ratios to a reference's."""
+
+
+def field_at(record: Any, path: str) -> Any:
+    """The value of a field."""
+    for name in path.split("."):
+        record = getattr(record, name)
+    return record
+
+
+def with_field(record: Any, path: str, value: Any) -> Any:
+    """The record with another value in one field."""
+    name, _, rest = path.partition(".")
+    return replace(record, **{name: with_field(getattr(record, name), rest, value) if rest else value})
+
+
+def calibrated(base: DeviceModel, figures: Mapping[str, Value], reference: Mapping[str, Value] | None) -> DeviceModel:
+    """The record of a device.
+
+    Args:
+        base: Where fields without a figure come from: the nearest device's, rescaled; with a reference the reference's.
+        figures: Measured on the device.
+        reference: Measured by the same means on the device that `base` was fitted on, None where there is none.
+    """
+    made = base
+    for path, figure in figures.items():
+        if reference is not None and not path.startswith(DIRECT):
+            if path not in reference:
+                continue
+            old = field_at(base, path)
+            figure = _product(old, figure, reference[path])
+        made = with_field(made, path, _rounded(figure))
+    return made
+
+
+def _product(old: Any, figure: Value, reference: Value) -> Value:
+    if isinstance(old, tuple):
+        assert isinstance(figure, Sequence)
+        assert isinstance(reference, Sequence)
+        return tuple(o * f / r for o, f, r in zip(old, figure, reference, strict=True))
+    assert not isinstance(figure, Sequence)
+    assert not isinstance(reference, Sequence)
+    return float(old * figure / reference)
+
+
+def _rounded(value: Value) -> Any:
+    """Three digits: measurements have no more."""
+    return tuple(float(f"{x:.3g}") for x in value) if isinstance(value, Sequence) else float(f"{value:.3g}")
+
+
+def source_text(record: DeviceModel, remarks: Sequence[str]) -> str:
+    """The Python file of a record.
+
+    Args:
+        record: The device.
+        remarks: Lines of the docstring: date, commit, clocks, what was measured.
+    """
+    names = {type(record).__name__}
+    rates: set[str] = set()
+    lines = _lines(record, names, rates)
+    listed = "".join(f"    {name},\n" for name in sorted(names, key=str.casefold))
+    imports = f"from gett.hw.device import (\n{listed})\n"
+    imports += f"from layouts.rates import {', '.join(sorted(rates))}\n" if rates else ""
+    doc = "\n".join([f'"""{record.name} as it was measured.', "", *remarks, '"""'])
+    return f"{doc}\n\n{imports}\nMODEL = {lines}\n"
+
+
+def _lines(value: Any, names: set[str], rates: set[str], indent: int = 0) -> str:
+    if not is_dataclass(value):
+        return _spelled(value)
+    kind = type(value)
+    (rates if kind.__module__.startswith("layouts") else names).add(kind.__name__)
+    inner = " " * (indent + 4)
+    body = "".join(
+        f"{inner}{f.name}={_lines(getattr(value, f.name), names, rates, indent + 4)},\n" for f in fields(value)
+    )
+    return f"{kind.__name__}(\n{body}{' ' * indent})"
+
+
+def _spelled(value: Any) -> str:
+    return '"' + value.replace('"', r"\"") + '"' if isinstance(value, str) else repr(value)
+
+
+def file_name(device: str) -> str:
+    """The module of a device: `"NVIDIA H100 80GB HBM3"` is `"h100_80gb_hbm3.py"`."""
+    words = re.findall(r"[a-z0-9]+", device.lower())
+    return "_".join(w for w in words if w != "nvidia") + ".py"
+
+
+def write_record(record: DeviceModel, remarks: Sequence[str], path: str | Path | None = None) -> Path:
+    """Write a record's file through a temporary one; a text that does not give the record back is never left there.
+
+    Args:
+        record: The device.
+        remarks: As in `source_text`.
+        path: The file; by default that of the device in `gett.hw.measured`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    target = Path(path) if path is not None else Path(measured.__path__[0]) / file_name(record.name)
+    text = source_text(record, remarks)
+    scope: dict[str, Any] = {}
+    exec(compile(text, str(target), "exec"), scope)
+    assert scope["MODEL"] == record
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target

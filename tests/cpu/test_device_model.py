@@ -1,0 +1,193 @@
+"""Records of measured devices: which one a GPU gets, and how `benchmarks calibrate` makes and writes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.device_record import calibrated, field_at, file_name, source_text, with_field, write_record
+from benchmarks.schedule_rates import cluster_pairs, fit_families, kind_of
+from gett.hw.archs import ARCHS, arch_facts
+from gett.hw.device import DeviceModel, measured, nearest
+from gett.ir.gemm import make_gemm_plan
+from gett.schedule.select import candidates
+from layouts.rates import RunRates, run_bandwidth, run_cost
+from tests.cases import Case
+
+H200 = next(m for m in measured() if m.name == "NVIDIA H200")
+PRODUCT = Case("", "mk,nk->mn", {"m": 8192, "n": 8192, "k": 4096})
+
+
+def records(record: Any) -> Iterator[Any]:
+    yield record
+    for f in fields(record):
+        if is_dataclass(getattr(record, f.name)):
+            yield from records(getattr(record, f.name))
+
+
+def numbers(record: Any) -> Iterator[float]:
+    for part in records(record):
+        for f in fields(part):
+            value = getattr(part, f.name)
+            flat = value if isinstance(value, tuple) else (value,)
+            yield from (y for x in flat for y in (x if isinstance(x, tuple) else (x,)) if isinstance(y, int | float))
+
+
+@pytest.mark.parametrize("model", measured(), ids=lambda m: m.name)
+def test_records_are_complete_and_small(model: DeviceModel) -> None:
+    assert model.arch in ARCHS
+    assert all(math.isfinite(x) and x >= 0 for x in numbers(model))
+    assert all(len(fields(part)) <= 12 for part in records(model))
+    memory = model.memory
+    assert list(memory.run_bytes) == sorted(memory.run_bytes)
+    for rates in (memory.load_tbps, memory.store_tbps, memory.bulk_load_tbps, memory.bulk_store_tbps):
+        assert len(rates) == len(memory.run_bytes)
+        assert min(rates) > 0
+        assert max(rates) <= 1.1 * memory.copy_tbps
+    for share in (model.wgmma.loop.peak_share, model.wgmma.rs.peak_share, model.multistage.rates.tensor_share):
+        assert 0.2 < share <= 1.1
+
+
+def test_a_measured_device_has_its_own_record() -> None:
+    facts = arch_facts("sm_90a").resized("NVIDIA H200", 132, 50 << 20, 1.83, 4.2)
+    assert nearest(facts) is H200
+
+
+def test_the_nominal_hopper_is_as_fast_as_the_one_measured() -> None:
+    assert replace(nearest(arch_facts("sm_90a")), name=H200.name) == H200
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_an_unknown_device_gets_rates_of_its_own(arch: str) -> None:
+    facts = arch_facts(arch).resized("some GPU", 100, 40 << 20, 1.5, 2.0)
+    model = nearest(facts)
+    assert (model.name, model.arch, model.sm_count, model.clock_ghz) == ("some GPU", arch, 100, 1.5)
+    assert model.memory.copy_tbps == pytest.approx(2.0)
+    assert model.l2.read_tbps == facts.l2_tbps
+    for run in (16, 48, 128, 4096):  # what is relative to copy speed stays
+        for store in (False, True):
+            assert run_cost(model.memory, run, store=store) == pytest.approx(run_cost(H200.memory, run, store=store))
+
+
+def test_records_of_the_same_architecture_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(H200, name="like in rates", arch="sm_80")
+    slow = replace(H200, name="slow", memory=H200.memory.scaled(0.5), wgmma=replace(
+        H200.wgmma, loop=replace(H200.wgmma.loop, peak_share=0.5)))  # fmt: skip
+    monkeypatch.setattr("gett.hw.device.measured", lambda: (other, slow, H200))
+    nearest.cache_clear()
+    try:
+        facts = arch_facts("sm_90a")
+        assert nearest(facts.resized("a", 132, 50 << 20, 1.83, 2.2)).wgmma.loop.peak_share == 0.5
+        assert nearest(facts.resized("b", 132, 50 << 20, 1.83, 4.0)).wgmma == H200.wgmma
+        assert nearest(facts.resized("c", 132, 50 << 20, 1.83, 4.0)).arch == "sm_90a"
+    finally:
+        nearest.cache_clear()
+
+
+def test_rates_between_the_measured_runs() -> None:
+    rates = RunRates(4.0, (16, 64, 256), (1.0, 2.0, 4.0), (1.0, 2.0, 3.0), (1.0,) * 3, (1.0,) * 3, 0.5)
+    assert rates.long_run == 256
+    for run, expected in ((8, 0.5), (16, 1.0), (32, 1.5), (64, 2.0), (128, 3.0), (256, 4.0), (1024, 4.0)):
+        assert rates.at(run, store=False, bulk=False) == pytest.approx(expected)
+    assert run_bandwidth(rates, 256) == 1.0
+    assert rates.scaled(2.0).at(64, store=True, bulk=False) == 4.0
+
+
+def test_figures_become_fields() -> None:
+    figures = {"tma.row_clocks": 3.14159, "memory.load_tbps": [1.0, 2.0, 2.5, 3.0, 3.5], "wgmma.loop.cluster_m": 1.07}
+    made = calibrated(H200, figures, None)
+    assert made.tma.row_clocks == 3.14
+    assert made.memory.load_tbps == (1.0, 2.0, 2.5, 3.0, 3.5)
+    assert with_field(with_field(with_field(
+        made, "tma.row_clocks", H200.tma.row_clocks), "memory.load_tbps", H200.memory.load_tbps),
+        "wgmma.loop.cluster_m", H200.wgmma.loop.cluster_m) == H200  # fmt: skip
+
+
+def test_figures_of_a_reference_scale_what_was_fitted() -> None:
+    reference = {"tma.row_clocks": 4.0, "memory.load_tbps": [2.0] * 5, "wgmma.loop.cluster_m": 1.5}
+    figures = {"tma.row_clocks": 5.0, "memory.load_tbps": [1.0] * 5, "wgmma.loop.cluster_m": 1.07, "l2.read_tbps": 9.0}
+    made = calibrated(H200, figures, reference)
+    assert made.tma.row_clocks == pytest.approx(H200.tma.row_clocks * 1.25)
+    assert made.memory.load_tbps == pytest.approx([x / 2 for x in H200.memory.load_tbps], rel=0.01)
+    assert made.wgmma.loop.cluster_m == 1.07  # a factor of the model already
+    assert made.l2 == H200.l2  # the reference does not say what the figure was there
+
+
+def test_a_record_is_written_and_read_back(tmp_path: Path) -> None:
+    record = with_field(replace(H200, name='NVIDIA "H1" 80GB'), "tma.row_clocks", 2.5)
+    assert file_name(record.name) == "h1_80gb.py"
+    path = write_record(record, ["By hand."], tmp_path / file_name(record.name))
+    spec = importlib.util.spec_from_file_location("written", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert record == module.MODEL
+    assert module.__doc__ == 'NVIDIA "H1" 80GB as it was measured.\n\nBy hand.\n'
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert max(map(len, source_text(record, []).splitlines())) <= 120
+
+
+def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.py"
+    path.write_text("old")
+
+    def refuse(*paths: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(OSError, match="no room"):
+        write_record(H200, [], path)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.py"]
+
+
+def test_factors_of_main_loops_are_those_that_explain_the_times() -> None:
+    truth = {"wgmma": 1.0, "multistage": 1.3, "gather": 0.8}
+    kinds = {"one": ("wgmma", "multistage"), "two": ("multistage", "gather"), "three": ("wgmma", "multistage")}
+    rows: list[dict[str, Any]] = [
+        {"case": case, "kind": kind, "estimate_us": 10.0, "measured_us": 10.0 * truth[kind] * case_factor}
+        for (case, pair), case_factor in zip(kinds.items(), (1.0, 2.0, 0.7), strict=True)
+        for kind in pair
+    ]
+    unlinked = {"case": "four", "kind": "wgmma_rs", "estimate_us": 1.0, "measured_us": 5.0}
+    found = fit_families([*rows, unlinked, {"case": "five", "error": "no room"}])
+    assert found == pytest.approx({"multistage": 1.3, "gather": 0.8})
+    assert fit_families([]) == {}
+
+
+def test_schedules_are_known_by_their_main_loops() -> None:
+    found = candidates(make_gemm_plan(PRODUCT.contraction("float16")), "sm_90a")
+    assert {kind_of(s) for s in found} == {"wgmma", "multistage"}
+    odd = Case("", "mk,nk->mn", {"m": 1023, "n": 1023, "k": 1023})
+    kinds = {kind_of(s) for s in candidates(make_gemm_plan(odd.contraction("float16")), "sm_90a")}
+    assert {"gather", "multistage_elements"} <= kinds
+
+
+def test_pairs_differ_in_their_cluster_alone() -> None:
+    from gett.schedule.sm90 import sm90_candidates
+
+    plan = make_gemm_plan(Case("", "km,kn->mn", {"m": 8192, "n": 8192, "k": 1024}).contraction("float16"))
+    pairs = cluster_pairs(sm90_candidates(plan, arch_facts("sm_90a"), 400))
+    assert pairs
+    for one, other in pairs:
+        assert one.roles is not None
+        assert other.roles is not None
+        assert one.roles.cluster != (1, 1) == other.roles.cluster
+        assert (one.block, one.box_m, one.box_n, one.box_k) == (other.block, other.box_m, other.box_n, other.box_k)
+
+
+def test_every_figure_names_a_field() -> None:
+    from benchmarks import calibrate
+
+    text = Path(calibrate.__file__).read_text()
+    paths = [p for p in __import__("re").findall(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"', text) if not p.startswith("sm_")]
+    assert len(paths) >= 15
+    for path in paths:
+        field_at(H200, path)
