@@ -10,9 +10,10 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from gett.codegen.index import Function, ParamTable
 from gett.codegen.render_common import element_strides
 from gett.codegen.render_stream import stream_index
+
+from gett.codegen.index import Function, ParamTable
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.records import Schedule
 from gett.schedule.stream_boxes import swizzled

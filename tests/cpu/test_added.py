@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from gett.codegen.stage_copies import store_pieces
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.codegen.stage_copies import store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, C, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from gett.codegen.stage_copies import copies, store_pieces
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.codegen.stage_copies import copies, store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources

@@ -15,7 +15,7 @@ from gett.api.planner import find_plan
 from gett.console.progress import progress
 from gett.errors import CompileError, MissingPackageError, PoorKernelError
 from gett.runtime.compiled import compile_best, compile_schedule, side_by_side
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from gett.tune.store import signature
 from tests.cpu.tuning import FACTS, GEMM, request
 

@@ -7,9 +7,9 @@ import random
 from functools import cache
 
 import pytest
+from gett.codegen.render_sm90 import stage_place
 
 from gett.codegen.index import Function
-from gett.codegen.render_sm90 import stage_place
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.realize import realize

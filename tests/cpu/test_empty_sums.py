@@ -14,7 +14,7 @@ from gett.codegen.render import render_kernel
 from gett.errors import GettError
 from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import compile_uncached
-from gett.schedule.select import select_schedule
+from gett.schedule.search.select import select_schedule
 from tests.cpu.helpers import Array
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",

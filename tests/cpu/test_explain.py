@@ -225,8 +225,8 @@ def test_a_network_of_hundreds_of_steps_is_told_in_totals_and_its_ten_costliest_
         s.gemm.extent_k * s.gemm.extent_m * s.gemm.extent_n for s in listed[:1]
     )
     if arch != "cpu":
-        times = [s.schedule.estimate_us for s in plan.steps if s.schedule is not None]
-        assert [s.schedule.estimate_us for s in listed if s.schedule] == sorted(times, reverse=True)[:10]
+        times = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
+        assert [s.schedule.forecast.us for s in listed if s.schedule] == sorted(times, reverse=True)[:10]
     assert "detail=True" in text
     whole = explain(plan, detail=True)
     assert whole.count("step 1") > 0

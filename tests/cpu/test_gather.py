@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from gett.codegen.render_common import strides_of
+from gett.codegen.render_gather import gather_index, gathered, reach
 
 from gett.codegen.index import ParamTable
 from gett.codegen.render import render_kernel
-from gett.codegen.render_common import strides_of
-from gett.codegen.render_gather import gather_index, gathered, reach
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
+from gett.codegen.render_sm90 import stage_place
+from gett.codegen.stage_copies import copies
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.codegen.render_sm90 import stage_place
-from gett.codegen.stage_copies import copies
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources

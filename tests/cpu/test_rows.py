@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gett.codegen.render_common import store_order
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.codegen.render_common import store_order
 from gett.codegen.tiles import d_unpack
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import D, GemmPlan, make_gemm_plan

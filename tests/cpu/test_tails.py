@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gett.codegen.stage_copies import LOOPED, copies, stage_copies
 
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
-from gett.codegen.stage_copies import LOOPED, copies, stage_copies
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources

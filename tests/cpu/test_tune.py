@@ -16,7 +16,7 @@ import gett.api.planner
 import gett.console.progress
 import gett.jit.compile
 import gett.runtime.executable
-import gett.schedule.select
+import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
@@ -24,7 +24,7 @@ from gett.api.plan_cache import PlanCache
 from gett.codegen.render import render_kernel
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
 from gett.network.steps import PlanRequest
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature
 from gett.tune.tuner import Trial, Tuning, measure, shortlist, steps_of, tune
@@ -38,7 +38,7 @@ def listed():
 
 def test_the_fastest_wins_and_is_remembered(fake_gpu, listed, monkeypatch):
     winner = listed[3]
-    bench = FakeBench(lambda s: 5.0 if s == winner else 10.0 + s.estimate_us)
+    bench = FakeBench(lambda s: 5.0 if s == winner else 10.0 + s.forecast.us)
     steps = []
     tuning = tune(gemm_plan(*PLAN), candidates=6, bench=lambda plan: bench, step=steps.append)
     assert tuning.best.schedule == winner
@@ -83,7 +83,7 @@ def test_kernels_that_spill_are_passed_over(fake_gpu, listed, monkeypatch):
         return real(source, arch, **options)
 
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
-    tuning = tune(gemm_plan(*PLAN), candidates=4, bench=lambda plan: FakeBench(lambda s: s.estimate_us))
+    tuning = tune(gemm_plan(*PLAN), candidates=4, bench=lambda plan: FakeBench(lambda s: s.forecast.us))
     assert len(texts) == 4
     assert tuning.trials[-1] == Trial(listed[0], None, "kernel 'x' compiles badly 12 bytes spilled")
     assert tuning.chosen.schedule == listed[1]
@@ -146,7 +146,7 @@ def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
     assert "the model's choice" in text
     for trial in tuning.trials:
         assert f"{trial.measured_us:.1f}" in text
-        assert f"{trial.schedule.estimate_us:.1f}" in text
+        assert f"{trial.schedule.forecast.us:.1f}" in text
 
 
 def test_optimize_autotune_measures_once(bench, monkeypatch):

@@ -11,8 +11,8 @@ from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.errors import ScheduleError
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.records import Schedule
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import Stale, decode, encode
 from gett.tune.store import Entry
 from tests.cases import AWKWARD, Layout, small_tccg, spread

@@ -19,7 +19,7 @@ import gett.api.autotune
 import gett.api.planner
 import gett.jit.compile
 import gett.runtime.executable
-import gett.schedule.select
+import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner

@@ -18,8 +18,8 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import build_executable
-from gett.schedule.records import Schedule
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.schedule import Schedule
 from tests.cases import ALIGNED, Case, Layout, round_to, spread, to_host
 
 # Rows of A and columns of B for `check_nans_stay`: one, or every other, so that every tile begins with one.
@@ -159,10 +159,10 @@ def describe(schedule: Schedule) -> str:
     """A schedule in one line, for messages."""
     ways = ", ".join(
         f"{w.vector} along {w.vector_group}{'' if w.asynchronous else ' through registers'}"
-        for w in (schedule.a, schedule.b)
+        for w in (schedule.multistage.a, schedule.multistage.b)
         if w is not None
     )
     return (
-        f"{schedule.family} {schedule.block} warps {schedule.warps} stages {schedule.num_stages} "
-        f"split {schedule.split_k}{' table' if schedule.k_table else ''}; {ways}; stores of {schedule.vector_d}"
+        f"{schedule.family} {schedule.tiling.block} warps {schedule.multistage.warps} stages {schedule.multistage.stages} "
+        f"split {schedule.split_k}{' table' if schedule.multistage.k_table else ''}; {ways}; stores of {schedule.epilogue.store.vector}"
     )
