@@ -56,11 +56,14 @@ class GatherSearch(WgmmaSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         super().__init__(plan, facts, swapped)
-        self.model = GatherModel(self.plan, facts)
         self.compute = 2 * self.boxes.compute
         self.transposes = len(self.leads) > 1
         self.cuts: dict[tuple[int, int], list[Box]] = {}
         self.loaders: dict[tuple[int, Box, Box], Tma | Gather | None] = {}
+
+    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> GatherModel:
+        """The cost model of a plan whose roles of A and B are assigned."""
+        return GatherModel(plan, facts)
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile and boxes in which an operand is gathered."""
@@ -170,7 +173,7 @@ class GatherSearch(WgmmaSearch):
         store = self.stores(plan, tile, staging, d)
         row = row_length(plan, tile.m.box, tile.n.box)
         if d is None and split[0] == 1 and store.vector == 1 and row:
-            epilogue = Epilogue(RowStore(row, staging.padded), self.source())
+            epilogue = Epilogue(RowStore(row, self.model.padded(tile)), self.source())
         else:
             epilogue = Epilogue(store, self.source())
         divided = self.smem(tile, (a, b), self.staged(tile, epilogue, split[0]))

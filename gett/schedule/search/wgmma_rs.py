@@ -42,9 +42,11 @@ BY_ROWS = ("scalar", "stsm", "vec_n")  # copies to the staged tile that take eac
 class WgmmaRSSearch(WgmmaSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        super().__init__(plan, facts, swapped)
-        self.model = WgmmaRSModel(self.plan, facts)
+    model: WgmmaRSModel
+
+    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> WgmmaRSModel:
+        """The cost model of a plan whose roles of A and B are assigned."""
+        return WgmmaRSModel(plan, facts)
 
     @property
     def units(self) -> tuple[int, int]:

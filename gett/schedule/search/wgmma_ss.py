@@ -12,7 +12,7 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma import CLUSTERS, WgmmaModel
+from gett.schedule.cost.wgmma import CLUSTERS
 from gett.schedule.lower import split_modes
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
 from gett.schedule.search.smem import Carved, carve, carve_stationary
@@ -50,7 +50,6 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         super().__init__(plan, facts, swapped)
-        self.model = WgmmaModel(self.plan, facts)
         self.small = small_operands(self.plan, self.size)
         self.tma_source = self.takes_tma_source()
 
@@ -80,23 +79,28 @@ class WgmmaSSSearch(WgmmaSearch):
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]) if not low else ():
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                             tile = WgmmaTile(groups, m_side, n_side, box_k, tma_source=self.tma_source)
-                            yield from (tile, *self.stationary(tile), *self.exchanging(tile), *self.sharing(tile))
+                            yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
         """Expected time of a tile."""
         return self.model.estimate(choice)
 
+    def least_us(self, choice: WgmmaTile) -> float:
+        """What products and distinct bytes take."""
+        return self.model.least_us(choice)
+
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
         return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
 
-    def sharing(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterator[WgmmaTile]:
         """The same tile in clusters. Sharing costs a little everywhere and relieves L2 alone."""
-        if tile.k.tiles < 8 or self.model.estimate(tile).bound != "L2":
+        plain = choice.blocks == 1 and not choice.stationary and choice.mma_m is None
+        if not plain or choice.k.tiles < 8 or estimate.bound != "L2":
             return
         for cluster in (c for c in CLUSTERS if c != (1, 1)):
-            if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
-                yield replace(tile, cluster=cluster)
+            if choice.m.box.tiles >= cluster[0] and choice.n.box.tiles >= cluster[1]:
+                yield replace(choice, cluster=cluster)
 
     def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile, where two blocks exchange halves of it."""
