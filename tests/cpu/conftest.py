@@ -16,7 +16,7 @@ import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
 from gett.api.plan_cache import plan_cache
-from tests.cpu.test_runtime import FakeDriver, FakeHost
+from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, FakeBench
 
 

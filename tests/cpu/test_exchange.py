@@ -18,9 +18,9 @@ from gett.arrays import kinds
 from gett.arrays import torch as torch_arrays
 from gett.cpu import NumpyExecutable
 from tests.cpu import test_arrays
+from tests.cpu.fake_driver import PARAMS, FakeDriver, FakeHost, addresses, build, launch, product_plan
 from tests.cpu.fake_torch import Region, make_torch, tensor
 from tests.cpu.test_arrays import GpuArray
-from tests.cpu.test_runtime import PARAMS, FakeDriver, FakeHost, addresses, build, launch, product_plan
 
 RNG = np.random.default_rng(5)
 ROOT = Path(__file__).parents[2]

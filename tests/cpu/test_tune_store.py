@@ -283,7 +283,7 @@ def test_another_architecture_is_not_looked_up(fake_gpu, monkeypatch):
 
 _SECOND = """
 import json, sys, time
-from tests.cpu.test_runtime import FakeDriver, FakeHost
+from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, matrix
 import gett.api.planner, gett.network.steps
 gone = [m for m in sys.modules if m.startswith(("gett.tune", "gett.runtime", "gett.jit", "gett.codegen", "gett.sched"))]
