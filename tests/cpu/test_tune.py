@@ -25,6 +25,7 @@ from gett.codegen.render import render_kernel
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
 from gett.network.steps import PlanRequest
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.mainloop import WgmmaSS
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature
 from gett.tune.tuner import Trial, Tuning, measure, shortlist, steps_of, tune
@@ -95,13 +96,13 @@ def test_kernels_that_spill_are_passed_over(fake_gpu, listed, monkeypatch):
     assert [t.note for t in none.trials] == ["no"] * 3
 
 
-def test_every_family_is_tried(listed):
-    families = dict.fromkeys(s.family for s in listed)
-    assert next(iter(families)) == "sm90"
-    assert len(families) > 1
+def test_every_main_loop_is_tried(listed):
+    loops = dict.fromkeys(type(s.mainloop) for s in listed)
+    assert next(iter(loops)) is WgmmaSS
+    assert len(loops) > 1
     short = shortlist(gemm_plan(*PLAN), FACTS, 4)
     assert len(short) == len(set(short)) == 4
-    assert {s.family for s in short} == set(families)
+    assert {type(s.mainloop) for s in short} == set(loops)
     assert short[:2] == listed[:2]
     assert shortlist(gemm_plan(*PLAN), FACTS, 1) == listed[:1]
     everything = shortlist(gemm_plan(*PLAN), FACTS, 1000)
@@ -142,7 +143,7 @@ def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
     assert gett.api.planner.find_plan(request(64, 64, 64)) is unrelated
     assert result.measured_us == tuning.best.measured_us
     text = repr(result)
-    assert text.count("sm90") >= 3
+    assert text.count("wgmma ss") >= 3
     assert "the model's choice" in text
     for trial in tuning.trials:
         assert f"{trial.measured_us:.1f}" in text

@@ -19,8 +19,10 @@ from gett.jit import compile_kernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import build_executable
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.mainloop import Multistage, Stream
 from gett.schedule.spec.schedule import Schedule
-from tests.cases import ALIGNED, Case, Layout, round_to, spread, to_host
+from tests.cases import ALIGNED, Case, Layout, round_to, to_host
+from tests.schedules import part_names, spread
 
 # Rows of A and columns of B for `check_nans_stay`: one, or every other, so that every tile begins with one.
 NANS = ((slice(17, 18), slice(16, 17)), (slice(0, None, 2), slice(0, None, 2)))
@@ -157,12 +159,13 @@ def check_nans_stay(cp: Any, problem: Problem, schedules: Iterable[Schedule], ro
 
 def describe(schedule: Schedule) -> str:
     """A schedule in one line, for messages."""
-    ways = ", ".join(
-        f"{w.vector} along {w.vector_group}{'' if w.asynchronous else ' through registers'}"
-        for w in (schedule.multistage.a, schedule.multistage.b)
-        if w is not None
-    )
+    loop = schedule.mainloop
+    pipeline = f" stages {loop.stages}" if not isinstance(loop, Stream) else ""
+    table = " table" if isinstance(loop, Multistage) and loop.k_table else ""
+    loads = ""
+    if isinstance(loop, Multistage):
+        loads = "; " + ", ".join(f"{x.vector} along {x.vector_group}" for x in (loop.a, loop.b))
     return (
-        f"{schedule.family} {schedule.tiling.block} warps {schedule.multistage.warps} stages {schedule.multistage.stages} "
-        f"split {schedule.split_k}{' table' if schedule.multistage.k_table else ''}; {ways}; stores of {schedule.epilogue.store.vector}"
+        f"{part_names(schedule)} {schedule.tiling.block}{pipeline} split {schedule.split_k}{table}{loads}; "
+        f"stores of {schedule.epilogue.store.vector}"
     )
