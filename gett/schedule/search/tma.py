@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gett.ir.gemm import A, C, D, GemmPlan
-from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, depth, up
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.loader import Multicast, Tma
+from gett.schedule.spec.wgmma_needs import up
+from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling, depth
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
@@ -209,13 +210,3 @@ def _divided(made: TmaMap, blocks: int) -> int | None:
     if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
         return None
     return outer
-
-
-def row_bytes(load: Tma, deep: int, size: int) -> int:
-    """Shared memory that `deep` k of one row of an operand take: K-major rows are whole atoms of the swizzle."""
-    return up(deep * size, load.map.span) if load.major == "k" else deep * size
-
-
-def valid_k(load: Tma, modes_k: int) -> int:
-    """K of an operand's tile that its copies write."""
-    return math.prod(load.map.tile[len(load.map.tile) - modes_k :])
