@@ -27,13 +27,12 @@ from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.wgmma_needs import REACH, gather_bytes, pipeline_smem, row_bytes, stage_bytes, up
+from gett.schedule.spec.wgmma_needs import GATHERING, REACH, gather_bytes, pipeline_smem, row_bytes, stage_bytes, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import swizzle_dividing
 
 WARPGROUPS = (Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True))
-PRODUCERS = 2  # warpgroups that gather
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 LEADS = (256, 128, 64, 32, 16, 8)  # cuts of an operand's unit-stride mode
 LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
@@ -180,7 +179,7 @@ class GatherSearch(WgmmaSearch):
             return
         stages, rings, smem = divided
         groups = tile.warpgroups
-        loop = WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, stages, PRODUCERS, rings)
+        loop = WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, stages, GATHERING, rings)
         m, n, k = tile.block
         mixed = isinstance(a, Tma) or isinstance(b, Tma)
         reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
@@ -194,7 +193,7 @@ class GatherSearch(WgmmaSearch):
         """Stages, k-tiles that gathered chunks wait in, and where all lies; None where too few fit."""
         sides, deep = (tile.m.box.size, tile.n.box.size), tile.k.size
         stage = stage_bytes("", sides, [row_bytes(x, deep, self.size) for x in loaders])
-        ring, tables = gather_bytes(loaders, sides, deep, self.size, 4 * PRODUCERS)
+        ring, tables = gather_bytes(loaders, sides, deep, self.size, 4 * GATHERING)
         fewest = 1 if self.transposes else 2  # transposed k-tiles are deep
         mixed = any(isinstance(x, Tma) for x in loaders)
         counts = range(4, fewest - 1, -1)

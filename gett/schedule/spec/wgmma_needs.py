@@ -12,12 +12,13 @@ from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import StagedTile, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import Wgmma, WgmmaRS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
 from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
 
 ARCHS = ("sm_90a",)
 """Architectures that have wgmma."""
@@ -43,6 +44,9 @@ RS_WIDEST_WITH_C, RS_WIDEST_SHARED_A = 224, 192
 RS_COPIES = 8
 """Most copies of a k-tile of A for registers: where blocks share A, each has a barrier."""
 
+GATHERING = 2
+"""Warpgroups that gather."""
+
 REACH = 1 << 30
 """Elements that the offsets of a gathered operand span."""
 
@@ -67,9 +71,14 @@ def multiplied(plan: GemmPlan) -> TensorType | None:
     return row.tensor if row.exact and row.tensor is not None and row.tensor.wgmma is not None else None
 
 
+def gathers(loop: Wgmma) -> bool:
+    """Whether an operand is gathered."""
+    return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
+
+
 def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
     """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
-    if isinstance(loop, WgmmaSS) and (isinstance(loop.a, Gather) or isinstance(loop.b, Gather)):
+    if gathers(loop):
         held = loop.mma_m * columns // 2
         return next((r for most, r in GATHER_REGISTERS.items() if held <= most), GATHER_REGISTERS[ACCUMULATORS])
     return THREAD_REGISTERS
@@ -97,6 +106,15 @@ def row_bytes(loader: WgmmaLoader, deep: int, size: int) -> int:
 def valid_k(load: Tma, modes_k: int) -> int:
     """K of an operand's tile that its copies write."""
     return math.prod(load.map.tile[len(load.map.tile) - modes_k :])
+
+
+def shared_dimension(made: TmaMap, blocks: int) -> int | None:
+    """The outermost tiled dimension of a box, if equal parts of it start where the swizzle's pattern does."""
+    outer = max((i for i, b in enumerate(made.box) if b > 1), default=0)
+    period = 8 * made.span if made.span > CHUNK else 8 * CHUNK
+    if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
+        return None
+    return outer
 
 
 def tile_rows(loader: WgmmaLoader, rows: int) -> int:
