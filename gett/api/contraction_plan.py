@@ -312,7 +312,7 @@ class ContractionPlan:
         """`run` where `out` may overlap what is read: the result is then formed in an array of its own and copied.
 
         That is not needed where the result is converted into `out` anyway, or where each element of `out` depends only
-        on what lay in its own place: `out` is `c`, one of the `epilogue_args` or an operand of an element-wise product.
+        on what lay in its own place: `out` is `c` itself, or an operand of an element-wise product.
 
         Raises:
             OutputError: `out` is read-only, or elements of it overlap.
@@ -323,8 +323,7 @@ class ContractionPlan:
                 return self.run_into(kind, device, operands, c, out, alpha, beta, extras)
         spec = check_out(out, kind, device)
         function = self._request.epilogue
-        # An argument may be read through several indices.
-        added = [(extras[x.argument], x.is_whole) for x in function.extras] if function is not None else []
+        added = [(extras[x.argument], False) for x in function.extras] if function is not None else []
         added += [] if c is None else [(c, True)]
         if self._through_copy or is_apart(kind, out, spec, operands, self._own_place, added):
             return self.run(kind, device, operands, c, out, alpha, beta, extras)
