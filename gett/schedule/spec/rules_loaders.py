@@ -41,7 +41,10 @@ def _majors(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
             majors = len(kind.wgmma.majors)
             return f"majors: wgmma reads {majors} major of {kind.name}, operand {x.name} is {x.loader.major}-major"
         if (x.k_unit if x.loader.major == "k" else x.free_unit) is None:
-            return f"majors: operand {x.name} is {x.loader.major}-major, its unit-stride mode lies in another group"
+            group = x.k if x.loader.major == "k" else x.free
+            return (
+                f"majors: operand {x.name} is {x.loader.major}-major, its {len(group)} modes there have no unit stride"
+            )
     return None
 
 
@@ -148,8 +151,8 @@ def _panel(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
         return None
     kept, group_m = stationary_operand(s), s.scheduler.group_m
     if kept != s.scheduler.tensor:
-        stays = f"operand {kept.upper()} stays" if kept else "0 operands stay"
-        return f"panel: tiles of a panel share rows of operand {s.scheduler.tensor.upper()}, but {stays}"
+        stays = f"1 operand stays, {kept.upper()}" if kept else "0 operands stay"
+        return f"panel: tiles of a panel share rows of {s.scheduler.tensor.upper()}, but {stays}"
     along = 1 if kept == "a" else s.tiling.m.tiles
     return None if group_m == along else f"panel: {group_m} tiles of M are visited together, not {along}"
 
