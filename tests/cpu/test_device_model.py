@@ -73,10 +73,10 @@ def test_the_nominal_hopper_is_as_fast_as_the_one_measured() -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_an_unknown_device_gets_rates_of_its_own(arch: str) -> None:
-    facts = arch_facts(arch).resized("some GPU", 100, 40 << 20, 1.5, 2.0)
+    facts = arch_facts(arch).resized("some GPU", 140, 40 << 20, 1.7, 5.0)  # more like an H200 than like an H100
     model = nearest(facts)
-    assert (model.name, model.arch, model.sm_count, model.clock_ghz) == ("some GPU", arch, 100, 1.5)
-    assert model.memory.copy_tbps == pytest.approx(2.0)
+    assert (model.name, model.arch, model.sm_count, model.clock_ghz) == ("some GPU", arch, 140, 1.7)
+    assert model.memory.copy_tbps == pytest.approx(5.0)
     assert model.l2.read_tbps == facts.l2_tbps
     for run in (16, 48, 128, 4096):  # what is relative to copy speed stays
         for store in (False, True):
@@ -200,6 +200,8 @@ def test_a_calibration_writes_the_record_of_its_device(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
     facts = replace(FACTS, name="NVIDIA H100 80GB HBM3", dram_tbps=2.96)
     monkeypatch.setattr("gett.runtime.device.device_facts", lambda: facts)
+    monkeypatch.setattr("gett.hw.device.measured", lambda: (H200,))
+    nearest.cache_clear()
     monkeypatch.setattr(calibrate, "GpuTimer", lambda budget_us: None)
     monkeypatch.setattr(calibrate, "machine_figures", lambda cupy, timer, arch: {"tma.row_clocks": 2.5})
     monkeypatch.setattr(calibrate, "load_cases", lambda: load_cases()[:2])

@@ -1,7 +1,7 @@
 """NVIDIA H100 80GB HBM3 as it was measured.
 
-By `python -m benchmarks calibrate` on 2026-11-22, commit 8d4080cbf9b3fdb12ae832920d8eb272e3331417+.
-Driver_version 580.159.04, clocks.sm 345 MHz, clocks.max.sm 1980 MHz, clocks.mem 2619 MHz, power.limit 700.00 W, power.draw 73.91 W, temperature.gpu 43.
+By `python -m benchmarks calibrate` on 2026-11-22, commit 8d4080c+.
+Driver 580.159.04; clocks.max.sm 1980 MHz, clocks.mem 2619 MHz, power.limit 700 W, temperature.gpu 43.
 Measured (times the fitted values of NVIDIA H200):
   memory.copy_tbps
   memory.load_tbps

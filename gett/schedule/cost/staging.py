@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from gett.ir.gemm import A, C, D, GemmPlan, itemsize
 from gett.schedule.cost.copies import CopyModel
-from gett.schedule.search.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
-from gett.schedule.search.store_tile import Exchanged, exchanged
-from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile
 from gett.schedule.spec.epilogue import StagedTile
+from gett.schedule.tile.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
+from gett.schedule.tile.store_tile import Exchanged, exchanged
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
 

@@ -15,7 +15,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import LAUNCH_US, Estimate, fastest, joined, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingModel
-from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box
 from layouts.modes import Strided

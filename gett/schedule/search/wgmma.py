@@ -15,28 +15,27 @@ from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.wgmma import WgmmaModel
 from gett.schedule.lower import split_modes, swap_ab
-from gett.schedule.search.smem import staging_bytes
 from gett.schedule.search.tma import c_map, d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
-from gett.schedule.search.wgmma_tile import WgmmaTile
 from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Wgmma
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.vectors import store_vector
+from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, staging_bytes
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="WgmmaSearch")
-TYPES = ("float16", "bfloat16")
 RASTER = 8  # rows of tiles that are visited together
 
 
 def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     """Whether a plan is a product of two operands that wgmma multiplies on this architecture."""
-    return plan.contraction.dtype in TYPES and facts.arch == "sm_90a" and plan.b is not None and bool(plan.k)
+    return multiplied(plan) is not None and facts.arch in ARCHS and plan.b is not None and bool(plan.k)
 
 
 class WgmmaSearch:

@@ -19,21 +19,20 @@ from gett.schedule.search.smem import Carved, carve, carve_stationary
 from gett.schedule.search.stationary import (
     one_panel_pace,
     small_operands,
-    stage_bytes,
-    stationary_bytes,
     with_stationary,
 )
-from gett.schedule.search.store_tile import store_tiles
-from gett.schedule.search.tma import OperandMaps, d_map, multicast, row_bytes
+from gett.schedule.search.tma import OperandMaps, d_map, multicast
 from gett.schedule.search.wgmma import RASTER, WgmmaSearch
 from gett.schedule.search.wgmma_boxes import widths
-from gett.schedule.search.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from gett.schedule.spec.epilogue import Epilogue, TmaStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster, TileScheduler
 from gett.schedule.spec.vectors import store_vector
+from gett.schedule.spec.wgmma_needs import row_bytes, stage_bytes, stationary_bytes
+from gett.schedule.tile.store_tile import store_tiles
+from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
