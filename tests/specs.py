@@ -179,9 +179,10 @@ def specs(family: str, facts: ArchFacts | None = None) -> tuple[Spec, ...]:
     return tuple(out)
 
 
-def kernel_specs(facts: ArchFacts | None = None, families: Iterable[str] = FAMILIES) -> tuple[Spec, ...]:
-    """The whole catalogue, or some families of it, clusters made by hand included."""
-    found = [spec for family in families for spec in specs(family, facts)]
+@cache
+def kernel_specs(facts: ArchFacts | None = None) -> tuple[Spec, ...]:
+    """The whole catalogue, clusters made by hand included."""
+    found = [spec for family in FAMILIES for spec in specs(family, facts)]
     return (*found, *by_hand(found))
 
 
@@ -222,7 +223,12 @@ def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
 
 
 def covering(found: Iterable[Spec], pairs: bool = True) -> list[Spec]:
-    """Few kernels that have every part that any of `found` has, and every pair of parts without their numbers."""
+    """Few kernels that have every part that any of `found` has, and every pair of parts without their numbers.
+
+    Args:
+        found: What to choose from.
+        pairs: Whether pairs count, or parts alone.
+    """
     every = list(found)
     left = {}
     for i, spec in enumerate(every):
