@@ -70,7 +70,12 @@ def schedules(problem: Problem, count: int) -> tuple[Schedule, ...]:
 
 
 def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
-    """Compile what the tests will load, on all processors; returns what failed, which the tests then raise again."""
+    """Compile what the tests of some problems will load; returns what failed, which the tests then raise again."""
+    return compile_all((p, s) for p in problems for s in schedules(p, count))
+
+
+def compile_all(jobs: Iterable[tuple[Problem, Schedule]]) -> list[str]:
+    """Compile kernels on all processors; returns what failed."""
 
     def compile_one(job: tuple[Problem, Schedule]) -> str | None:
         problem, schedule = job
@@ -81,7 +86,6 @@ def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
             return f"{problem}: {error}"
         return None
 
-    jobs = [(p, s) for p in problems for s in schedules(p, count)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [x for x in pool.map(compile_one, jobs) if x is not None]
 
@@ -166,6 +170,6 @@ def describe(schedule: Schedule) -> str:
     if isinstance(loop, Multistage):
         loads = "; " + ", ".join(f"{x.vector} along {x.vector_group}" for x in (loop.a, loop.b))
     return (
-        f"{part_names(schedule)} {schedule.tiling.block}{pipeline} split {schedule.split_k}{table}{loads}; "
-        f"stores of {schedule.epilogue.store.vector}"
+        f"{schedule.kind} {schedule.tiling.block} {part_names(schedule)}{pipeline} split {schedule.split_k}{table}"
+        f"{loads}; stores of {schedule.epilogue.store.vector}"
     )
