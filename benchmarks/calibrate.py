@@ -60,8 +60,8 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
     chosen, best = tuning.chosen, tuning.best
     trials = [
         {
-            "family": t.schedule.family, "block": list(t.schedule.block), "split_k": t.schedule.split_k,
-            "estimate_us": t.schedule.estimate_us, "bound": t.schedule.bound, "measured_us": t.measured_us,
+            "kind": t.schedule.kind, "block": list(t.schedule.tiling.block), "split_k": t.schedule.split_k,
+            "estimate_us": t.schedule.forecast.us, "bound": t.schedule.forecast.bound, "measured_us": t.measured_us,
             "note": t.note,
         }
         for t in tuning.trials
@@ -70,11 +70,11 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
         "case": name,
         "bytes": tuning.plan.bytes,
         "flops": tuning.plan.flops,
-        "estimate_us": chosen.schedule.estimate_us,
+        "estimate_us": chosen.schedule.forecast.us,
         "choice_us": chosen.measured_us,
         "best_us": best.measured_us,
         "ratio": best.measured_us / chosen.measured_us,
-        "best": f"{best.schedule.family} {' x '.join(map(str, best.schedule.block))}",
+        "best": f"{best.schedule.kind} {' x '.join(map(str, best.schedule.tiling.block))}",
         "trials": trials,
     }
 

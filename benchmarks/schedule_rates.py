@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.cases import Case
 
 GEMM = (8192, 8192, 4096)  # m, n (rounded to the tile's width), k of the tensor-rate measurement
+LISTED = 400  # schedules of which those of a width, and pairs, are taken
 PER_WIDTH = 3  # schedules measured for each width
 PER_KIND = 2  # schedules of each main loop measured for each case
 PAIRS = 4  # pairs of schedules for each shape of cluster and product
@@ -29,11 +30,30 @@ Step = Callable[[str], object]
 
 
 def kind_of(s: Any) -> str:
-    """The main loop of a schedule, by the names of `FamilyFactors`; `"wgmma"` for the one that is their measure."""
-    if s.family == "sm90":
-        gathered = s.roles.gather_a is not None or s.roles.gather_b is not None
-        return "gather" if gathered else "wgmma_rs" if s.roles.crossed is not None else "wgmma"
-    return "multistage_elements" if s.a.vector == s.b.vector == 1 else "multistage"
+    """The main loop of a schedule, by the names of `FamilyFactors`.
+
+    `"wgmma"` is the one that is their measure; `"stream"` has no factor.
+    """
+    from gett.schedule.spec.loader import Gather
+    from gett.schedule.spec.mainloop import Multistage, WgmmaRS, WgmmaSS
+
+    loop = s.mainloop
+    if isinstance(loop, Multistage):
+        return "multistage_elements" if loop.a.vector == loop.b.vector == 1 else "multistage"
+    if isinstance(loop, WgmmaRS):
+        return "wgmma_rs"
+    if not isinstance(loop, WgmmaSS):
+        return "stream"
+    return "gather" if isinstance(loop.a, Gather) or isinstance(loop.b, Gather) else "wgmma"
+
+
+def wgmma_schedules(plan: Any, facts: Any) -> list[Any]:
+    """Many schedules with both operands in shared memory, the most promising first."""
+    from gett.schedule.search.base import best_schedules
+    from gett.schedule.search.wgmma import both_roles
+    from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+
+    return best_schedules(both_roles(WgmmaSSSearch, plan, facts.planning), LISTED)
 
 
 def times(cupy: Any, plan: Any, schedules: Sequence[Any], l2_bytes: int) -> list[tuple[Any, float]]:
@@ -67,40 +87,40 @@ def product(subscripts: str, sizes: tuple[int, int, int], dtype: str, facts: Any
 
 def measure_tensor_rates(cupy: Any, dtype: str, facts: Any) -> dict[int, dict[str, float]]:
     """By width of the tile: TFLOP/s of the best of a few wgmma schedules for a large matrix product, and its rows."""
-    from gett.schedule.sm90 import sm90_candidates
-
     found: dict[int, dict[str, float]] = {}
     m, n, k = GEMM
     for width in (256, 192, 128, 96, 64, 32):
         plan = product("mk,nk->mn", (m, n // width * width, k), dtype, facts)
-        listed = [s for s in sm90_candidates(plan, facts.planning, 400) if s.block[1] == width][:PER_WIDTH]
+        listed = [s for s in wgmma_schedules(plan, facts) if s.tiling.block[1] == width][:PER_WIDTH]
         measured = times(cupy, plan, listed, 0)
         if measured:
             s, us = min(measured, key=lambda x: x[1])
-            found[width] = {"tflops": plan.flops / us * 1e-6, "rows": s.block[0], "us": us}
+            found[width] = {"tflops": plan.flops / us * 1e-6, "rows": s.tiling.block[0], "us": us}
     return found
 
 
 def measure_mma_sync(cupy: Any, dtype: str, facts: Any) -> float | None:
     """TFLOP/s of the best of a few mma.sync schedules for a large matrix product; None where none compiles."""
-    from gett.schedule.select import candidates
+    from gett.schedule.search.select import candidates
 
     plan = product("mk,nk->mn", GEMM, dtype, facts)
-    listed = [s for s in candidates(plan, facts.arch, facts.planning) if s.family == "sm80"][:PER_WIDTH]
+    listed = [s for s in candidates(plan, facts.arch, facts.planning) if kind_of(s) == "multistage"][:PER_WIDTH]
     measured = times(cupy, plan, listed, 0)
     return plan.flops / min(us for _, us in measured) * 1e-6 if measured else None
 
 
 def cluster_pairs(schedules: Iterable[Any]) -> list[tuple[Any, Any]]:
     """(with a cluster, without) of schedules that differ in nothing else that is chosen."""
+    from gett.schedule.spec.loader import Tma
+
     plain: dict[Any, Any] = {}
     clustered = []
     for s in schedules:
-        r = s.roles
-        if r is None or r.crossed is not None or r.trade is not None or r.resident or r.parts > 1:
+        loop = s.mainloop
+        if not (isinstance(loop.a, Tma) and isinstance(loop.b, Tma)) or s.tiling.mma_tiles > 1:
             continue
-        key = (s.block, s.box_m, s.box_n, s.box_k, s.exchanged, s.splits, r.consumers, r.m_blocks, r.ping_pong)
-        if r.cluster == (1, 1):
+        key = s.tiling, loop.warpgroups, loop.mma_m, loop.ping_pong
+        if s.cluster == (1, 1):
             plain.setdefault(key, s)
         else:
             clustered.append((key, s))
@@ -109,19 +129,17 @@ def cluster_pairs(schedules: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 def measure_clusters(cupy: Any, dtype: str, facts: Any, step: Step = lambda text: None) -> dict[str, list[float]]:
     """How much longer clusters take than estimated, against the same tile without: by axis, a ratio a pair."""
-    from gett.schedule.sm90 import sm90_candidates
-
     found: dict[str, list[float]] = {"cluster_m": [], "cluster_n": []}
     for subscripts, sizes in CLUSTER_GEMMS:
         plan = product(subscripts, sizes, dtype, facts)
-        pairs = cluster_pairs(sm90_candidates(plan, facts.planning, 400))
+        pairs = cluster_pairs(wgmma_schedules(plan, facts))
         for axis, cluster in (("cluster_m", (2, 1)), ("cluster_n", (1, 2))):
-            chosen = [p for p in pairs if p[0].roles.cluster == cluster][:PAIRS]
+            chosen = [p for p in pairs if p[0].cluster == cluster][:PAIRS]
             wanted = list(dict.fromkeys(s for p in chosen for s in p))
             us = dict(times(cupy, plan, wanted, 0))
             for one, other in chosen:
                 if one in us and other in us:
-                    found[axis].append(us[one] / us[other] / (one.estimate_us / other.estimate_us))
+                    found[axis].append(us[one] / us[other] / (one.forecast.us / other.forecast.us))
         step(subscripts)
     return found
 
@@ -131,7 +149,7 @@ def measure_families(
 ) -> list[dict[str, Any]]:
     """Of each case the best few schedules of each main loop: kind, estimate and time; a case that fails gives none."""
     import gett
-    from gett.schedule.select import candidates
+    from gett.schedule.search.select import candidates
 
     rows: list[dict[str, Any]] = []
     for case in cases:
@@ -139,7 +157,7 @@ def measure_families(
         try:
             pairs = [(shape, dtype) for shape in case.shapes[:2]]
             plan = gett.plan(case.einsum, *pairs, arch=facts.arch).steps[0].gemm
-            listed = [s for s in candidates(plan, facts.arch, facts.planning) if s.family in ("sm80", "sm90")]
+            listed = candidates(plan, facts.arch, facts.planning)
             kinds = {kind_of(s) for s in listed}
             if len(kinds) < 2:
                 continue
@@ -149,7 +167,7 @@ def measure_families(
             rows.append({"case": case.name, "error": f"{type(error).__name__}: {error}"[:300]})
             continue
         rows += [
-            {"case": case.name, "kind": kind_of(s), "estimate_us": s.estimate_us, "measured_us": us}
+            {"case": case.name, "kind": kind_of(s), "estimate_us": s.forecast.us, "measured_us": us}
             for s, us in measured
         ]
     return rows

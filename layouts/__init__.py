@@ -1,4 +1,4 @@
-"""The layout algebra: shapes and strides, fusing, boxes, swizzles, alignment, and what a tensor map can express.
+"""Layouts: how strided modes are fused, cut into boxes, laid out in shared memory, and moved by tensor maps.
 
 Knows neither einsum nor CUDA: extents, strides and bytes only. Imports nothing but the standard library.
 """
@@ -14,29 +14,13 @@ from layouts.access import (
     run_cost,
     sector_efficiency,
 )
-from layouts.box import Box, TileDim, boxes, flat_box
-from layouts.layout import (
-    Layout,
-    LayoutError,
-    column_major,
-    complement,
-    compose,
-    compose_modes,
-    concatenate,
-    left_inverse,
-    logical_divide,
-    logical_product,
-    right_inverse,
-    row_major,
-)
+from layouts.box import Box, TileDim
 from layouts.modes import Strided, can_fuse, fuse, unit_mode
-from layouts.swizzle import SmemLayout, choose_smem, conflicts, replays, swizzle_address, tma_swizzle
+from layouts.swizzle import SmemLayout, choose_smem, replays, swizzle_address, swizzle_dividing, swizzle_holding
 from layouts.tma import ModeMap, Refusal, TmaMap, tma_map
 
 __all__ = [
     "Box",
-    "Layout",
-    "LayoutError",
     "ModeMap",
     "Refusal",
     "SmemLayout",
@@ -44,31 +28,19 @@ __all__ = [
     "TileDim",
     "TmaMap",
     "alignment",
-    "boxes",
     "can_fuse",
     "choose_smem",
-    "column_major",
-    "complement",
-    "compose",
-    "compose_modes",
-    "concatenate",
-    "conflicts",
     "contiguous_run",
-    "flat_box",
     "fuse",
-    "left_inverse",
-    "logical_divide",
-    "logical_product",
     "max_vector",
     "replays",
-    "right_inverse",
-    "row_major",
     "run_alignment",
     "run_bandwidth",
     "run_cost",
     "sector_efficiency",
     "swizzle_address",
+    "swizzle_dividing",
+    "swizzle_holding",
     "tma_map",
-    "tma_swizzle",
     "unit_mode",
 ]

@@ -7,7 +7,7 @@ the code generator prints the same mapping that `Box.coordinates` evaluates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -161,89 +161,3 @@ class Box:
                 result[m] = x % self.extents[m]
                 x //= self.extents[m]
         return tuple(result)
-
-
-def flat_box(extents: Sequence[int], block: int) -> Box:
-    """The box that flattens the whole group and cuts it into tiles of `block` elements."""
-    if not extents:
-        return Box((), ())
-    return Box(tuple(extents), (TileDim(tuple(range(len(extents))), block),))
-
-
-def boxes(
-    extents: Sequence[int],
-    block: int,
-    *,
-    prefer: Sequence[int] | None = None,
-    threshold: float = 0.8,
-    multiple: int = 1,
-    tiled: int = 3,
-    limit: int = 32,
-) -> list[Box]:
-    """Ways to cut a group into tiles of at most `block` elements, the most efficient first, ending in the flat box.
-
-    Each mode is cut evenly (`ceil(extent / n)`), at powers of two or at multiples of `multiple`. The tile's index runs
-    through the modes in the order of `prefer`; of equally efficient boxes, the one with the longer cut along the
-    earlier mode comes first.
-
-    Args:
-        extents: Extent of each mode of the group.
-        block: Elements of a tile that the kernel computes, padding included.
-        prefer: All modes, the most wanted first (such as the unit-stride modes of the tensors). Default: as they come.
-        threshold: Least `Box.efficiency(block)`.
-        multiple: The cut along the first preferred mode is a multiple of it (a vector width), unless the mode is whole.
-        tiled: Most modes that are cut longer than 1.
-        limit: Most boxes returned, the flat one not counted.
-    """
-    order = tuple(range(len(extents))) if prefer is None else tuple(prefer)
-    if sorted(order) != list(range(len(extents))):
-        raise ValueError(f"prefer={order} is no order of {len(extents)} modes")
-    flat = flat_box(extents, block)
-    if len(extents) < 2 or 0 in extents:
-        return [flat]
-    cuts = [_cuts(extents[m], block, multiple if i == 0 else 1) for i, m in enumerate(order)]
-    found = []
-    for cut in _products([extents[m] for m in order], cuts, block, threshold, tiled):
-        dims = [TileDim((m,), t) for m, t in zip(order, cut, strict=True)]
-        box = Box(tuple(extents), tuple(d for d in dims if d.box > 1) + tuple(d for d in dims if d.box == 1))
-        found.append((-box.efficiency(block), tuple(-t for t in cut), box))
-    found.sort(key=lambda f: f[:2])
-    # A long cut of the first mode may be worth some padding, so none is dropped for want of efficiency alone.
-    leaders = {f[1][0]: f for f in reversed(found)}.values()
-    kept = sorted(leaders, key=lambda f: f[1])[:limit]
-    kept += [f for f in found if f not in kept][: limit - len(kept)]
-    return [f[2] for f in sorted(kept, key=lambda f: f[:2])] + [flat]
-
-
-def _cuts(extent: int, block: int, multiple: int) -> list[int]:
-    """Box extents worth trying along one mode, the longest first."""
-    longest = min(extent, block)
-    cuts = {-(-extent // n) for n in range(1, extent + 1)} | {1 << i for i in range(longest.bit_length())}
-    if multiple > 1:
-        cuts = {-(-t // multiple) * multiple for t in cuts} | {extent}
-    return sorted((t for t in cuts if t <= longest), reverse=True) or [1]
-
-
-def _products(
-    extents: list[int], cuts: list[list[int]], block: int, threshold: float, tiled: int
-) -> Iterator[tuple[int, ...]]:
-    """All choices of cuts whose tile fits the block and wastes less than `threshold` allows."""
-    # The most that `left` of the modes from i on can add to the product.
-    most = [
-        [math.prod(sorted(extents[i:], reverse=True)[:left]) for left in range(tiled + 1)] for i in range(len(extents))
-    ]
-
-    def walk(i: int, size: int, share: float, left: int) -> Iterator[tuple[int, ...]]:
-        if i == len(extents):
-            if share * size >= threshold * block:
-                yield ()
-            return
-        if share * min(size * most[i][left], block) < threshold * block:
-            return
-        for t in cuts[i] if left else (1,):
-            if size * t <= block:
-                kept = share * extents[i] / (t * -(-extents[i] // t))
-                for rest in walk(i + 1, size * t, kept, left - (t > 1)):
-                    yield (t, *rest)
-
-    return walk(0, 1, 1.0, tiled)

@@ -92,16 +92,6 @@ def replays(addresses: Iterable[int], width: int) -> list[int]:
     return served
 
 
-def conflicts(addresses: Iterable[int], width: int) -> int:
-    """Worst number of times that one phase of a warp's access is served: 1 means conflict-free.
-
-    Args:
-        addresses: Byte address of each lane, in lane order (`ldmatrix`: the eight row addresses of one matrix).
-        width: Bytes per lane: 1, 2, 4, 8 or 16. Lanes that read the same word share it.
-    """
-    return max(replays(addresses, width), default=1)
-
-
 def choose_smem(rows: int, row_bytes: int, patterns: Sequence[Pattern]) -> SmemLayout:
     """The layout of a tile that serves the given accesses best.
 
@@ -153,25 +143,6 @@ def _candidates(rows: int, row_bytes: int) -> Iterable[SmemLayout]:
                 yield SmemLayout(rows, row_bytes, dense, mask, shift)
     for padding in range(CHUNK, 129, CHUNK):
         yield SmemLayout(rows, row_bytes, dense + padding)
-
-
-def tma_swizzle(span: int, rows: int) -> SmemLayout:
-    """The image that TMA writes and wgmma reads under the swizzle of `span` bytes, for a slab of `rows` rows.
-
-    The slab starts at a multiple of 8 * `span` bytes. A row holds `span` bytes whatever the box's own run.
-
-    Args:
-        span: 128, 64 or 32; 16 for none.
-        rows: Rows of the slab.
-
-    Raises:
-        ValueError: There is no such swizzle.
-    """
-    if span == CHUNK:
-        return SmemLayout(rows, CHUNK, CHUNK)
-    if span not in SPANS:
-        raise ValueError(f"no hardware swizzle spans {span} bytes; there are {SPANS}, and 16 for none")
-    return SmemLayout(rows, span, span, span // CHUNK - 1, (128 // span).bit_length() - 1)
 
 
 def swizzle_address(span: int, address: int) -> int:

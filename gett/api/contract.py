@@ -13,12 +13,12 @@ import numpy as np
 
 from gett.api.checks import check_factors, check_out, resolve_addend
 from gett.api.einsum import plan_on_device
-from gett.api.epilogue import check_arguments, gather_call, trace_epilogue, without_gradients
+from gett.api.epilogue import check_arguments, gather_call, gradient_error, trace_epilogue
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.planner import resolve
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import NUMPY
-from gett.errors import DTypeError, OptionError, SubscriptsError
+from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.build import address_c
 from gett.ir.subscripts import Spec, operand_count, split_arguments
 from gett.network.path import freeze_optimize
@@ -89,8 +89,10 @@ def contract(
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
     fused = epilogue, check_arguments(epilogue, epilogue_args)
-    with without_gradients(epilogue):
+    try:
         return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision, *fused)
+    except GradientError as error:
+        raise gradient_error(error, epilogue) from None
 
 
 def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:

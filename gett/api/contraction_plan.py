@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from gett.api.checks import check_factors, check_fits, check_out, is_apart, resolve_addend
-from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, without_gradients
+from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, gradient_error
 from gett.api.executables import bind_steps, compile_steps
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
-from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
+from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
 from gett.network.path import AUTOTUNE
 from gett.network.running import run_steps
@@ -208,8 +208,10 @@ class ContractionPlan:
         """
         kind = self._fits(operands, out, alpha, beta) if c is None and epilogue_args is NO_ARGUMENTS else None
         if kind is None:
-            with without_gradients(self._request.epilogue):
+            try:
                 return self._check_and_run(operands, c, out, alpha, beta, epilogue_args)
+            except GradientError as error:
+                raise gradient_error(error, self._request.epilogue) from None
         home = self._request.device
         assert home is not None
         if out is not None and self.is_near(kind, operands, out):
@@ -266,32 +268,31 @@ class ContractionPlan:
 
     def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any, given: Any) -> Any:
         c, beta = resolve_addend(c, beta, out)
-        epilogue, args = self._request.epilogue, self._request.epilogue_args
-        extras: Sequence[Any] = check_arguments(epilogue, given)
-        loan = borrow(operands, c, out, None, self._request.casting, extras)
+        request = self._request
+        extras: Sequence[Any] = check_arguments(request.epilogue, given)
+        loan = borrow(operands, c, out, None, request.casting, extras)
         if loan is not None:
             options = {"c": loan.c, "out": loan.out, "alpha": alpha, "beta": beta, "epilogue_args": loan.extras}
             return loan.finish(self(*loan.operands, **options))
         kind, device, inputs, c, extras = gather_call(operands, c, extras)
-        planned = self._request.operands
-        if len(inputs) != len(planned):
-            raise ShapeError(f"the plan {self.subscripts} takes {len(planned)} operands, {len(inputs)} were given")
+        if len(inputs) != len(request.operands):
+            raise ShapeError(
+                f"the plan {self.subscripts} takes {len(request.operands)} operands, {len(inputs)} were given"
+            )
         if (self.arch == "cpu") is not (kind is NUMPY):
             raise DeviceError(f"the plan was made for {self.arch}, the operands are {kind.name} arrays")
-        for i, (want, array) in enumerate(zip(planned, inputs, strict=True)):
+        for i, (want, array) in enumerate(zip(request.operands, inputs, strict=True)):
             check_fits(f"operand {i}", want, kind.describe(array), ShapeError, kind is not NUMPY)
         specs = tuple(map(kind.describe, extras))
-        check_planned(epilogue, args, specs)
+        check_planned(request.epilogue_args, specs)
         if out is not None:
-            want = self._request.out or self._d
+            want = request.out or self._d
             check_fits("out", want, check_out(out, kind, device), OutputError, kind is not NUMPY)
         alpha, beta = check_factors(alpha, beta, self.dtype)
         c_spec = None if c is None or beta == 0 else kind.describe(c)
-        plan = self
-        planned_out = None if out is None else self._request.out
-        if (c_spec, planned_out, specs) != (self._request.c, self._request.out, args):
-            changed = replace(self._request, c=c_spec, out=planned_out, dtype=self.dtype, epilogue_args=specs)
-            plan = self._replan(changed)
+        plan, planned_out = self, None if out is None else request.out
+        if (c_spec, planned_out, specs) != (request.c, request.out, request.epilogue_args):
+            plan = self._replan(replace(request, c=c_spec, out=planned_out, dtype=self.dtype, epilogue_args=specs))
         c = None if c_spec is None else c
         if out is not None:
             return plan.run_into(kind, device, inputs, c, out, alpha, beta, extras)
@@ -311,7 +312,7 @@ class ContractionPlan:
         """`run` where `out` may overlap what is read: the result is then formed in an array of its own and copied.
 
         That is not needed where the result is converted into `out` anyway, or where each element of `out` depends only
-        on what lay in its own place: `out` is `c`, one of the `epilogue_args` or an operand of an element-wise product.
+        on what lay in its own place: `out` is `c` itself, or an operand of an element-wise product.
 
         Raises:
             OutputError: `out` is read-only, or elements of it overlap.
@@ -322,8 +323,7 @@ class ContractionPlan:
                 return self.run_into(kind, device, operands, c, out, alpha, beta, extras)
         spec = check_out(out, kind, device)
         function = self._request.epilogue
-        # An argument may be read through several indices.
-        added = [(extras[x.argument], x.is_whole) for x in function.extras] if function is not None else []
+        added = [(extras[x.argument], False) for x in function.extras] if function is not None else []
         added += [] if c is None else [(c, True)]
         if self._through_copy or is_apart(kind, out, spec, operands, self._own_place, added):
             return self.run(kind, device, operands, c, out, alpha, beta, extras)

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from gett.api.checks import check_holds, check_out
 from gett.api.contraction_plan import ContractionPlan
-from gett.api.epilogue import argument_names, check_arguments, trace_epilogue, without_gradients
+from gett.api.epilogue import argument_names, check_arguments, gradient_error, trace_epilogue
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
-from gett.errors import DTypeError, OptionError, ShapeError, SubscriptsError
+from gett.errors import DTypeError, GradientError, OptionError, ShapeError, SubscriptsError
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
 from gett.network.path import AUTOTUNE, freeze_optimize
@@ -282,10 +282,30 @@ def plan(
     """
     spec, found = split_arguments(subscripts, operands)
     arguments = check_arguments(epilogue, epilogue_args)
-    with without_gradients(epilogue):
+    try:
         loan = borrow(found, c, out, dtype, casting, arguments)
-    if loan is not None:  # the plan is one of the memory's layout, and calls come here again
-        found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
+        if loan is not None:  # the plan is one of the memory's layout, and calls come here again
+            found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
+        return _plan(spec, found, c, out, dtype, order, casting, optimize, precision, arch, epilogue, arguments)
+    except GradientError as error:
+        raise gradient_error(error, epilogue) from None
+
+
+def _plan(
+    spec: Spec,
+    found: Sequence[Any],
+    c: Any,
+    out: Any,
+    dtype: Any,
+    order: Any,
+    casting: Any,
+    optimize: Any,
+    precision: Any,
+    arch: Any,
+    epilogue: Any,
+    arguments: tuple[Any, ...],
+) -> ContractionPlan:
+    """`plan` of arguments that were told apart."""
     names = [f"operand {i}" for i in range(len(found))] + argument_names(arguments)
     given = {"c": c, "out": out}
     extra = [n for n, x in given.items() if x is not None]
@@ -293,8 +313,7 @@ def plan(
     pairs = [_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
     real = [x for x, p in zip(things, pairs, strict=True) if p is None]
     real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
-    with without_gradients(epilogue):
-        kind, device, arrays = gather(real, real_names)
+    kind, device, arrays = gather(real, real_names)
     if arch is not None:
         _check_arch(arch)
     if arch == "cpu" and kind is not NUMPY:

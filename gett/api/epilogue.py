@@ -5,8 +5,7 @@ Owns the checks of the two arguments, and how they are brought to arrays beside 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from gett.arrays.interop import gather
@@ -34,7 +33,7 @@ def check_arguments(epilogue: Any, arguments: Any) -> tuple[Any, ...]:
     return tuple(arguments)
 
 
-def check_planned(epilogue: Expression | None, planned: Sequence[TensorSpec], given: Sequence[TensorSpec]) -> None:
+def check_planned(planned: Sequence[TensorSpec], given: Sequence[TensorSpec]) -> None:
     """Refuse `epilogue_args` that a plan's epilogue was not traced for.
 
     Raises:
@@ -58,15 +57,9 @@ def trace_epilogue(epilogue: Any, arguments: Sequence[TensorSpec]) -> Expression
     return None if epilogue is None else trace(epilogue, [len(x.shape) for x in arguments])
 
 
-@contextmanager
-def without_gradients(epilogue: Any) -> Iterator[None]:
-    """Has a GradientError that arises within say that an epilogue has no derivative."""
-    try:
-        yield
-    except GradientError as error:
-        if epilogue is None:
-            raise
-        raise GradientError(f"{error}; epilogue= has no derivative") from error
+def gradient_error(error: GradientError, epilogue: Any) -> GradientError:
+    """The error of a call that may have an epilogue, which has no derivative either."""
+    return error if epilogue is None else GradientError(f"{error}; epilogue= has no derivative")
 
 
 def gather_call(
@@ -80,11 +73,20 @@ def gather_call(
     Raises:
         MixedArraysError, GradientError, DTypeError, OperandError: As `gather`; the text names the argument.
     """
-    names = [f"operand {i}" for i in range(len(operands))] + argument_names(arguments)
-    things = [*operands, *arguments]
-    kind, device, arrays = gather(things if c is None else [*things, c], names if c is None else [*names, "c"])
+    count = len(operands)
+    names = [f"operand {i}" for i in range(count)]
+    things = [*operands]
+    if arguments:
+        names += argument_names(arguments)
+        things += arguments
+    if c is not None:
+        names.append("c")
+        things.append(c)
+    kind, device, arrays = gather(things, names)
     c = None if c is None else arrays.pop()
-    return kind, device, arrays[: len(operands)], c, arrays[len(operands) :]
+    extras = arrays[count:]
+    del arrays[count:]
+    return kind, device, arrays, c, extras
 
 
 def argument_names(arguments: Sequence[Any]) -> list[str]:

@@ -21,11 +21,11 @@ from gett.codegen.wgmma_atom import wgmma_struct
 from gett.codegen.wgmma_traits import wgmma_traits
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import C, D, GemmPlan
-from gett.schedule.search.wgmma_tile import cluster_tiles
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
 from gett.schedule.spec.loader import Stationary, Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
 

@@ -10,12 +10,12 @@ import math
 from gett.codegen.common import cpp_bool, gemm_traits
 from gett.codegen.gather import gather_members, gathered
 from gett.ir.gemm import GemmPlan
-from gett.schedule.search.tma import valid_k
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.wgmma_needs import valid_k
 
 R2S_COPIES = {
     "scalar": "kR2SScalar",

@@ -169,7 +169,8 @@ class ElementWiseProgram:
                 if bv is not None:
                     part_b = bv[_index(self._dims_b, where)]
                 part_c = None if cv is None else cv[part]
-                self._form_piece(cuts, in_place, part_a, part_b, part_c, dv[part], alpha, beta, [x[part] for x in xs])
+                further = EpilogueProgram.parts(xs, part)
+                self._form_piece(cuts, in_place, part_a, part_b, part_c, dv[part], alpha, beta, further)
 
         parallel(cuts.d, work, self._threads)
 

@@ -91,7 +91,7 @@ class NumpyExecutable:
             a: The user's first operand, laid out as the contraction says.
             b: The user's second operand, None for a contraction of one.
             c: The added operand (not read where beta is 0), or None. It may be `d` itself.
-            d: The result, written in place.
+            d: The result, written in place. It shares no memory with `extras`.
             alpha: Factor of the product.
             beta: Factor of `c`.
             extras: What the epilogue reads, one array for each of the contraction's `extras`.
@@ -121,9 +121,7 @@ class NumpyExecutable:
         return found
 
     def _choose(self, with_c: bool, aligned: tuple[bool, bool, bool]) -> _Program:
-        """BLAS where a core pays, else element by element.
-
-        With C, a product never goes to D before C was read, with an epilogue not before that was applied.
+        """BLAS where a core pays, else element by element; with C, a product never goes to D before C was read.
 
         NumPy would copy a misaligned operand (A, B, D) as a whole before it went to BLAS.
         """
@@ -144,7 +142,7 @@ class NumpyExecutable:
         possible = (
             usable[0] and not groups.sum_a,
             usable[1] and not groups.sum_b,
-            usable[2] and not groups.spread and not with_c and contraction.epilogue is None,
+            usable[2] and not groups.spread and not with_c,
         )
         core = choose_core(groups, arithmetic, possible)
         every = (*groups.batch, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)

@@ -106,6 +106,9 @@ class PackedProgram:
             np.matmul(self._whole[0].of(a), self._whole[1].of(b), out=out)
             if alpha is not None:
                 np.multiply(out, alpha, out=out)
+            if self._epilogue is not None:
+                whole = self._view_d.of(d)
+                self._epilogue.store(whole, whole, self._epilogue.views(extras), self._move_threads)
             return
         views = (
             self._view_a.of(a),
@@ -156,13 +159,15 @@ class PackedProgram:
             if direct:
                 if alpha is not None:
                     np.multiply(out, alpha, out=out)
+                if self._epilogue is not None:
+                    self._epilogue.store(target, target, self._epilogue.parts(extras, part), self._move_threads)
                 continue
             added = None if c is None else c[part]
             # Splitting a dimension never copies, whichever of the two runs fastest.
             acc = out.reshape((*loop_shape, *m_shape, *n_shape))
             result = finish(self.arithmetic, acc, alpha, added, beta)
             if self._epilogue is not None:
-                self._epilogue.store(target, result, [x[part] for x in extras], self._move_threads)
+                self._epilogue.store(target, result, self._epilogue.parts(extras, part), self._move_threads)
             else:
                 move(target, np.broadcast_to(result, target.shape), self._move_threads)
 

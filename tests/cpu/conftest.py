@@ -54,7 +54,7 @@ def bench(fake_gpu, monkeypatch):
     def make(cupy, plan, l2_bytes):
         made.append(plan)
         assert l2_bytes == FACTS.l2_bytes
-        return FakeBench(lambda s: 100.0 - s.estimate_us)  # the model is as wrong as can be
+        return FakeBench(lambda s: 100.0 - s.forecast.us)  # the model is as wrong as can be
 
     monkeypatch.setattr(gett.tune.tuner, "Bench", make)
     monkeypatch.setattr(gett.tune.tuner, "require_cupy", lambda: None)

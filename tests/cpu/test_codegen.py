@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from gett.codegen.render_common import reduce_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gett.codegen.index import ParamTable
 from gett.codegen.params import ALPHA, BETA
 from gett.codegen.render import render_kernel, strides_of
-from gett.codegen.render_common import reduce_rows
 from gett.codegen.tiles import Strides, batch_index, d_order, d_unpack, group_index, k_box_index, k_table_index
 from gett.errors import DTypeError, ScheduleError
 from gett.ir.gemm import A, B, make_gemm_plan

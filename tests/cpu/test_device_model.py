@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
+import re
+import sys
+import types
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -11,14 +15,18 @@ from typing import Any
 
 import pytest
 
+from benchmarks import calibrate, schedule_rates
+from benchmarks.cases import load_cases
 from benchmarks.device_record import calibrated, field_at, file_name, source_text, with_field, write_record
-from benchmarks.schedule_rates import cluster_pairs, fit_families, kind_of
+from benchmarks.random_cases import random_cases
+from benchmarks.schedule_rates import cluster_pairs, fit_families, kind_of, wgmma_schedules
 from gett.hw.archs import ARCHS, arch_facts
 from gett.hw.device import DeviceModel, measured, nearest
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from layouts.rates import RunRates, run_bandwidth, run_cost
 from tests.cases import Case
+from tests.cpu.tuning import FACTS
 
 H200 = next(m for m in measured() if m.name == "NVIDIA H200")
 PRODUCT = Case("", "mk,nk->mn", {"m": 8192, "n": 8192, "k": 4096})
@@ -65,10 +73,10 @@ def test_the_nominal_hopper_is_as_fast_as_the_one_measured() -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_an_unknown_device_gets_rates_of_its_own(arch: str) -> None:
-    facts = arch_facts(arch).resized("some GPU", 100, 40 << 20, 1.5, 2.0)
+    facts = arch_facts(arch).resized("some GPU", 140, 40 << 20, 1.7, 5.0)  # more like an H200 than like an H100
     model = nearest(facts)
-    assert (model.name, model.arch, model.sm_count, model.clock_ghz) == ("some GPU", arch, 100, 1.5)
-    assert model.memory.copy_tbps == pytest.approx(2.0)
+    assert (model.name, model.arch, model.sm_count, model.clock_ghz) == ("some GPU", arch, 140, 1.7)
+    assert model.memory.copy_tbps == pytest.approx(5.0)
     assert model.l2.read_tbps == facts.l2_tbps
     for run in (16, 48, 128, 4096):  # what is relative to copy speed stays
         for store in (False, True):
@@ -171,23 +179,52 @@ def test_schedules_are_known_by_their_main_loops() -> None:
 
 
 def test_pairs_differ_in_their_cluster_alone() -> None:
-    from gett.schedule.sm90 import sm90_candidates
-
     plan = make_gemm_plan(Case("", "km,kn->mn", {"m": 8192, "n": 8192, "k": 1024}).contraction("float16"))
-    pairs = cluster_pairs(sm90_candidates(plan, arch_facts("sm_90a"), 400))
+    pairs = cluster_pairs(wgmma_schedules(plan, FACTS))
     assert pairs
     for one, other in pairs:
-        assert one.roles is not None
-        assert other.roles is not None
-        assert one.roles.cluster != (1, 1) == other.roles.cluster
-        assert (one.block, one.box_m, one.box_n, one.box_k) == (other.block, other.box_m, other.box_n, other.box_k)
+        assert one.cluster != (1, 1) == other.cluster
+        assert one.tiling == other.tiling
 
 
 def test_every_figure_names_a_field() -> None:
-    from benchmarks import calibrate
-
     text = Path(calibrate.__file__).read_text()
-    paths = [p for p in __import__("re").findall(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"', text) if not p.startswith("sm_")]
+    paths = [p for p in re.findall(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"', text) if not p.startswith("sm_")]
     assert len(paths) >= 15
     for path in paths:
         field_at(H200, path)
+
+
+def test_a_calibration_writes_the_record_of_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything but the clocks and the kernels: schedules are chosen, and take 1.1 times what the model expects."""
+    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
+    facts = replace(FACTS, name="NVIDIA H100 80GB HBM3", dram_tbps=2.96)
+    monkeypatch.setattr("gett.runtime.device.device_facts", lambda: facts)
+    monkeypatch.setattr("gett.hw.device.measured", lambda: (H200,))
+    nearest.cache_clear()
+    monkeypatch.setattr(calibrate, "GpuTimer", lambda budget_us: None)
+    monkeypatch.setattr(calibrate, "machine_figures", lambda cupy, timer, arch: {"tma.row_clocks": 2.5})
+    monkeypatch.setattr(calibrate, "load_cases", lambda: load_cases()[:2])
+    monkeypatch.setattr(calibrate, "random_cases", lambda: random_cases(6))
+    slow = {"multistage": 1.5}
+    monkeypatch.setattr(
+        schedule_rates,
+        "times",
+        lambda cupy, plan, schedules, l2: [(s, s.forecast.us * 1.1 * slow.get(kind_of(s), 1.0)) for s in schedules],
+    )
+    reference = tmp_path / "h200.json"
+    reference.write_text(json.dumps({"device": "NVIDIA H200", "figures": {"tma.row_clocks": 2.0}}))
+    for name, refers in (("plain", None), ("scaled", str(reference))):
+        path, figures = tmp_path / f"{name}.py", tmp_path / f"{name}.json"
+        paths = {"json_path": str(figures), "record_path": str(path), "reference_path": refers}
+        assert calibrate.main(cases=(), dtype="float16", candidates=2, **paths) == 0
+        scope: dict[str, Any] = {}
+        exec(path.read_text(), scope)
+        made = scope["MODEL"]
+        assert (made.name, made.arch, made.sm_count) == (facts.name, facts.arch, facts.sm_count)
+        assert made.tma.row_clocks == 2.5
+        assert made.families.multistage == pytest.approx(1.5 * H200.families.multistage, rel=0.01)
+        assert made.wgmma.loop.cluster_m == pytest.approx(H200.wgmma.loop.cluster_m, rel=0.01)
+        assert made.memory.copy_tbps == pytest.approx(4.25 if refers else 2.96)
+        assert "tma.row_clocks" in scope["__doc__"]
+        assert set(json.loads(figures.read_text())["figures"]) >= {"tma.row_clocks", "wgmma.loop.cluster_m"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.epilogue.evaluate import evaluate
+from gett.epilogue.evaluate import Evaluator
 from gett.epilogue.expression import Constant, Expression, Extra
 from gett.epilogue.operations import OPERATIONS
 from gett.epilogue.special import erf, round_bfloat16
@@ -49,7 +49,7 @@ def run(function: Any, d: Any, *args: Any) -> Any:
     for extra in expression.extras:
         index = tuple(np.newaxis if axis < 0 else slice(None) for axis in extra.axes)
         views.append(arrays[extra.argument][index])
-    return evaluate(expression, types, d, views)
+    return Evaluator(expression, types)(d, views)
 
 
 @pytest.mark.parametrize("dtype", ACCUMULATORS)

@@ -75,20 +75,20 @@ def test_truths() -> None:
     np.testing.assert_array_equal(found, ~(a @ b) ^ m)
 
 
-ROUTES = [
-    ("ij,jk->ik", (60, 90), (90, 80), "packed boxes"),
-    ("bij,bjk->bik", (6, 30, 40), (6, 40, 50), "packed boxes"),
-    ("ijef,aebf->ijab", (6, 5, 20, 21), (7, 20, 8, 21), "packed boxes"),
-    ("ij,jk->ik", (3, 4), (4, 5), "element-wise"),
-    ("ij,ij->ij", (30, 40), (30, 40), "element-wise"),
-    ("i,j->ij", (30,), (40,), "element-wise"),
-    ("ij,j->i", (300, 400), (400,), None),
+SHAPES = [
+    ("ij,jk->ik", (60, 90), (90, 80)),
+    ("bij,bjk->bik", (6, 30, 40), (6, 40, 50)),
+    ("ijef,aebf->ijab", (6, 5, 20, 21), (7, 20, 8, 21)),
+    ("ij,jk->ik", (3, 4), (4, 5)),
+    ("ij,ij->ij", (30, 40), (30, 40)),
+    ("i,j->ij", (30,), (40,)),
+    ("ij,j->i", (300, 400), (400,)),
 ]
 
 
-@pytest.mark.parametrize(("subscripts", "shape_a", "shape_b", "route"), ROUTES)
+@pytest.mark.parametrize(("subscripts", "shape_a", "shape_b"), SHAPES)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
-def test_every_route(subscripts: str, shape_a: Any, shape_b: Any, route: str | None, dtype: str) -> None:
+def test_every_shape(subscripts: str, shape_a: Any, shape_b: Any, dtype: str) -> None:
     a, b = integers(*shape_a, dtype=dtype), integers(*shape_b, dtype=dtype, seed=1)
     wide = "complex128" if np.dtype(dtype).kind == "c" else "float64"
     product = np.einsum(subscripts, a.astype(wide), b.astype(wide))
@@ -100,8 +100,6 @@ def test_every_route(subscripts: str, shape_a: Any, shape_b: Any, route: str | N
         return (d - x) * 2 + y
 
     plan = gett.plan(subscripts, a, b, epilogue=function, epilogue_args=(x, y))
-    if route is not None:
-        assert plan.steps[0].executable.route == route
     np.testing.assert_array_equal(plan(a, b, epilogue_args=(x, y)), function(product, x, y).astype(dtype))
     out = np.full(product.shape[::-1], 99, dtype).T
     found = gett.contract(
@@ -109,6 +107,29 @@ def test_every_route(subscripts: str, shape_a: Any, shape_b: Any, route: str | N
     )
     assert found is out
     np.testing.assert_array_equal(out, function(2 * product - c, x, y).astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("route", "subscripts", "shapes", "dtype"),
+    [
+        ("one BLAS call", "ij,jk->ik", ((60, 90), (90, 80)), "float64"),
+        ("batched BLAS", "bij,bjk->bik", ((6, 60, 90), (6, 90, 80)), "float64"),
+        ("packed boxes", "ij,jk->ik", ((60, 90), (90, 80)), "float16"),
+        ("packed boxes", "ijef,aebf->ijab", ((6, 5, 20, 21), (7, 20, 8, 21)), "float32"),
+        ("element-wise", "ij,ij->ij", ((30, 40), (30, 40)), "float64"),
+        ("sum", "ijk->ki", ((30, 40, 20),), "float32"),
+        ("permutation", "ijk->kij", ((30, 40, 50),), "float32"),
+    ],
+)
+def test_every_route(route: str, subscripts: str, shapes: Any, dtype: str) -> None:
+    operands = [integers(*shape, dtype=dtype, seed=i) for i, shape in enumerate(shapes)]
+    product = np.einsum(subscripts, *(x.astype(np.float64) for x in operands))
+    x = integers(*product.shape[1:], dtype=dtype, seed=9)
+    plan = gett.plan(subscripts, *operands, epilogue=lambda d, x: d * x - 1, epilogue_args=(x,))
+    assert plan.steps[0].executable.route == route
+    for alpha in (1, 2):
+        found = plan(*operands, alpha=alpha, epilogue_args=(x,))
+        np.testing.assert_array_equal(found, (alpha * product * x - 1).astype(dtype))
 
 
 @pytest.mark.parametrize("subscripts", ["ij->ji", "ijk->k", "ii->i", "ijk->", "ij->ij"])

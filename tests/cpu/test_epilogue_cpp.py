@@ -16,7 +16,7 @@ import pytest
 import gett
 from gett.codegen.types import cpp_type
 from gett.epilogue.cpp import print_functor
-from gett.epilogue.evaluate import evaluate
+from gett.epilogue.evaluate import Evaluator
 from gett.epilogue.expression import Expression
 from gett.epilogue.operations import OPERATIONS
 from gett.epilogue.traced import trace
@@ -133,7 +133,7 @@ def run_on_host(tmp: Path, cases: Sequence[Case]) -> list[Any]:
 
 def expected(case: Case) -> Any:
     with np.errstate(all="ignore"):
-        result = evaluate(case.expression, case.types, case.d, case.extras)
+        result = Evaluator(case.expression, case.types)(case.d, case.extras)
     return np.broadcast_to(result, case.d.shape)
 
 

@@ -48,12 +48,20 @@ INSIDE = {
         "autotune contract tensordot",
     ],
 }
+# The same for folders of a package, and modules beside them.
+FOLDERS = {"gett.schedule": ["spec lower", "tile", "cost", "search"]}
 LEVEL = {part: level for level, line in enumerate(LAYERS) for part in line.split()}
 LEVEL_INSIDE = {
     f"{package}.{module}": level
     for package, lines in INSIDE.items()
     for level, line in enumerate(lines)
     for module in line.split()
+}
+LEVEL_FOLDER = {
+    f"{package}.{folder}": level
+    for package, lines in FOLDERS.items()
+    for level, line in enumerate(lines)
+    for folder in line.split()
 }
 
 
@@ -104,6 +112,19 @@ def test_imports_inside_a_package_run_downward(module: str) -> None:
         if part_of(target) == part_of(module):
             place = f"{module}, line {getattr(node, 'lineno', 0)}"
             assert LEVEL_INSIDE[target] < LEVEL_INSIDE[module], f"{place}: may not import {target}"
+
+
+@pytest.mark.parametrize("folder", LEVEL_FOLDER)
+def test_imports_between_the_folders_of_a_package_run_downward(folder: str) -> None:
+    own = {m: p for m, p in MODULES.items() if m == folder or m.startswith(f"{folder}.")}
+    assert own
+    for module, path in own.items():
+        for node, target in imports(ast.parse(path.read_text())):
+            other = ".".join(target.split(".")[:3])
+            if part_of(target) == part_of(module) and other != folder:
+                place = f"{module}, line {getattr(node, 'lineno', 0)}"
+                assert other in LEVEL_FOLDER, f"{place}: {other} has no place in the order of imports"
+                assert LEVEL_FOLDER[other] <= LEVEL_FOLDER[folder], f"{place}: may not import {target}"
 
 
 @pytest.mark.parametrize("module", MODULES)

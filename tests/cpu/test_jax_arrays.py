@@ -85,6 +85,21 @@ def test_jax_in_jax_out(jax: Any) -> None:
             np.testing.assert_array_equal(result.host, expected)
 
 
+def test_epilogues_read_jax_arrays(jax: Any) -> None:
+    a, b, x = integers(3, 4), integers(4, 5), integers(5)
+    for things in ((JaxArray(a.copy()), JaxArray(b.copy()), JaxArray(x.copy())), (a, b, JaxArray(x.copy()))):
+        *operands, added = things
+        result = gett.contract("ij,jk", *operands, epilogue=lambda d, x: d * x, epilogue_args=(added,))
+        assert type(result) is JaxArray
+        np.testing.assert_array_equal(result.host, a @ b * x)
+    plan = gett.plan("ij,jk", a, b, epilogue=lambda d, x: d * x, epilogue_args=(JaxArray(x.copy()),))
+    result = plan(a, b, epilogue_args=(JaxArray(x.copy()),))
+    assert type(result) is JaxArray
+    np.testing.assert_array_equal(result.host, a @ b * x)
+    with pytest.raises(gett.DTypeError, match=r"epilogue_args\[0\] is a JAX tracer"):
+        gett.contract("ij,jk", a, b, epilogue=lambda d, x: d * x, epilogue_args=(DynamicJaxprTracer(),))
+
+
 def test_out_is_numpys_or_nobodys(jax: Any) -> None:
     a, out = integers(3, 3), np.zeros((3, 3), "f4")
     assert gett.einsum("ij,jk", JaxArray(a.copy()), a, out=out) is out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,19 +12,24 @@ from hypothesis import strategies as st
 
 from layouts import (
     Box,
-    Layout,
     Strided,
     TileDim,
     alignment,
-    boxes,
     contiguous_run,
-    flat_box,
     max_vector,
     run_bandwidth,
     run_cost,
     sector_efficiency,
     unit_mode,
 )
+
+
+def offsets(modes: Sequence[tuple[int, int]]) -> list[int]:
+    """Of all elements of modes of (extent, stride), the first mode fastest."""
+    found = [0]
+    for extent, stride in modes:
+        found = [o + i * stride for i in range(extent) for o in found]
+    return found
 
 
 def test_unit_mode() -> None:
@@ -40,7 +46,7 @@ def test_unit_mode() -> None:
 @given(st.integers(0, 64), st.lists(st.tuples(st.integers(1, 4), st.integers(-48, 48)), max_size=3))
 def test_alignment_divides_every_address(base: int, modes: list[tuple[int, int]]) -> None:
     found = alignment(base, [s for e, s in modes if e > 1])
-    addresses = {base + o for o in Layout(tuple(e for e, _ in modes), tuple(s for _, s in modes))}
+    addresses = {base + o for o in offsets(modes)}
     assert all(a % found == 0 for a in addresses)
     assert found == 256 or any(a % (2 * found) for a in addresses)
 
@@ -55,7 +61,7 @@ def test_max_vector(itemsize: int, run: int, others: list[tuple[int, int]], base
     """The result is aligned and straddles no row at any coordinate, and twice the result is not."""
 
     def legal(vector: int) -> bool:
-        rows = [base + o for o in Layout(tuple(e for e, _ in others), tuple(s for _, s in others))]
+        rows = [base + o for o in offsets(others)]
         starts = range(0, run, vector)
         width = vector * itemsize
         return width <= 16 and all(s + vector <= run and (r + s * itemsize) % width == 0 for r in rows for s in starts)
@@ -119,7 +125,7 @@ def test_contiguous_run_of_ragged_cuts_is_the_mean(inner: int, outer: int, block
     """Rows of `inner` elements with a gap, flattened and cut anywhere: the mean over a whole period of the cut."""
     block = min(block, inner * outer)
     period = math.lcm(inner, block)
-    box = flat_box((inner, max(outer, period // inner)), block)
+    box = Box((inner, max(outer, period // inner)), (TileDim((0, 1), block),))
     strides = (4, 4 * inner + 4)
     # Over a period the cut tiles are all full, so they hold `period` elements in as many runs as there are pieces.
     lengths = [r for t in range(period // block) for r in runs_of_tile(box, strides, 4, t)]
@@ -160,37 +166,6 @@ def test_run_cost_is_sane(run: int, store: bool, bulk: bool, align: int) -> None
     assert run_cost(whole, store=store, bulk=bulk) <= cost * 1.0001
     assert run_cost(whole + 32, store=store, bulk=bulk) <= run_cost(whole, store=store, bulk=bulk) * 1.0001
     assert run_cost(run, store=store, bulk=bulk, start_alignment=align) >= cost * 0.9999
-
-
-@given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    st.sampled_from((16, 64, 128, 168)),
-    st.sampled_from((1, 4, 8)),
-)
-def test_boxes(extents: list[int], block: int, multiple: int) -> None:
-    order = list(range(len(extents)))[::-1]
-    found = boxes(extents, block, prefer=order, multiple=multiple)
-    assert found[-1] == flat_box(extents, block)
-    assert len(set(found)) == len(found)
-    efficiencies = [b.efficiency(block) for b in found[:-1]]
-    assert efficiencies == sorted(efficiencies, reverse=True)
-    for box in found[:-1]:
-        assert box.size <= block
-        assert box.efficiency(block) >= 0.8 - 1e-9
-        cut = {d.modes[0]: d.box for d in box.dims}
-        first = order[0]
-        assert cut[first] % multiple == 0 or cut[first] in (1, extents[first])
-        ranks = [order.index(d.modes[0]) for d in box.dims if d.box > 1]
-        assert ranks == sorted(ranks)
-
-
-def test_boxes_finds_the_waste_free_ones() -> None:
-    found = boxes((72, 84), 168, prefer=(1, 0))
-    assert (found[0].dims, found[0].efficiency(168)) == ((TileDim((1,), 84), TileDim((0,), 2)), 1.0)
-    # 84 x 3 of 256 rows
-    padded = Box((84, 72), (TileDim((0,), 84), TileDim((1,), 3)))
-    assert padded in boxes((84, 72), 256)
-    assert padded.efficiency(256) == pytest.approx(84 * 3 / 256)
 
 
 @given(cut_tensors(flatten=True))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layouts import SmemLayout, choose_smem, conflicts, replays, swizzle_address, tma_swizzle
+from layouts import SmemLayout, choose_smem, replays, swizzle_address, swizzle_dividing, swizzle_holding
 from layouts.swizzle import Pattern
 
 
@@ -21,7 +21,6 @@ def test_replays_count_words_per_bank(width: int, numbers: list[int], aligned: b
         words = {b // 4 for a in addresses[start : start + per_phase] for b in range(a, a + width)}
         expected.append(max(Counter(w % 32 for w in words).values()))
     assert replays(addresses, width) == expected
-    assert conflicts(addresses, width) == max(expected)
 
 
 @given(st.integers(1, 40), st.integers(0, 3), st.sampled_from((0, 1, 3, 7)), st.integers(1, 4))
@@ -47,7 +46,7 @@ def fragment(lane: int) -> tuple[int, int]:
 
 def rank_of(layout: SmemLayout, pattern: Pattern) -> int:
     where, width, lanes = pattern
-    return conflicts([layout.address(*where(i)) for i in range(lanes)], width)
+    return max(replays([layout.address(*where(i)) for i in range(lanes)], width))
 
 
 @pytest.mark.parametrize("row_bytes", [16, 32, 48, 64, 80, 96, 128, 160, 256, 512])
@@ -84,24 +83,26 @@ def test_choose_smem_names_an_access_outside_the_tile() -> None:
 
 @pytest.mark.parametrize(("span", "bits"), [(128, 3), (64, 2), (32, 1), (16, 0)])
 def test_hardware_swizzles(span: int, bits: int) -> None:
-    """Bit 4 + i of the address is added (mod 2) to by bit 7 + i, for the first `bits` i; as layout and as function."""
+    """Bit 4 + i of the address is added (mod 2) to by bit 7 + i, for the first `bits` i;"""
 
     def expected(address: int) -> int:
         for i in range(bits):
             address ^= ((address >> (7 + i)) & 1) << (4 + i)
         return address
 
-    layout = tma_swizzle(span, 64)
-    for row in range(64):
-        for byte in range(span):
-            assert layout.address(row, byte) == swizzle_address(span, row * span + byte) == expected(row * span + byte)
+    for address in range(64 * span):
+        assert swizzle_address(span, address) == expected(address)
     # eight rows, the same chunk: what ldmatrix and wgmma read at once
-    assert span == 16 or all(conflicts([layout.address(r, c) for r in range(8)], 16) == 1 for c in range(0, span, 16))
+    for chunk in range(0, span, 16) if span > 16 else ():
+        assert max(replays([swizzle_address(span, row * span + chunk) for row in range(8)], 16)) == 1
 
 
-def test_unknown_spans_and_layouts() -> None:
-    with pytest.raises(ValueError, match="spans 256"):
-        tma_swizzle(256, 8)
+def test_swizzles_of_runs() -> None:
+    assert [swizzle_dividing(run) for run in (256, 192, 96, 48, 24)] == [128, 64, 32, 16, 0]
+    assert [swizzle_holding(run) for run in (16, 33, 96, 128, 129)] == [32, 64, 128, 128, 0]
+
+
+def test_unknown_layouts() -> None:
     with pytest.raises(ValueError, match="does not stay inside"):
         SmemLayout(8, 48, 48, 3)
     with pytest.raises(ValueError, match="not a shared-memory layout"):

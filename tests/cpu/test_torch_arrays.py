@@ -281,6 +281,33 @@ def test_mixed_kinds_are_named(torch: Any, monkeypatch: pytest.MonkeyPatch) -> N
         gett.einsum("ij,jk", elsewhere, elsewhere)
 
 
+def test_epilogues_of_tensors(torch: Any) -> None:
+    """What is checked before a plan is made."""
+    a, x = tensor(integers(2, 2)), tensor(integers(2))
+
+    def add(*given: Any) -> Any:
+        return gett.contract("ij,jk", a, a, epilogue=lambda d, x: d + x, epilogue_args=given)
+
+    with pytest.raises(gett.MixedArraysError, match=r"operand 0 is a PyTorch tensor, epilogue_args\[0\] is a numpy"):
+        add(x.values())
+    with pytest.raises(gett.MixedArraysError, match=r"operand 0 is on GPU 0, epilogue_args\[0\] on GPU 1"):
+        add(tensor(x.values(), device=1))
+    with pytest.raises(gett.MixedArraysError, match=r"epilogue_args\[0\] is a PyTorch tensor, operand 0 is a numpy"):
+        gett.contract("ij,jk", a.values(), a.values(), epilogue=lambda d, x: d + x, epilogue_args=(x,))
+    weight = Parameter(integers(2), "float32", requires_grad=True)
+    square = Parameter(integers(2, 2), "float32", requires_grad=True)
+    for call, name in (
+        (lambda: add(weight), r"epilogue_args\[0\]"),
+        (lambda: gett.contract("ij,jk", square, a, epilogue=gett.ops.relu), "operand 0"),
+        (lambda: gett.plan("ij,jk", a, square, epilogue=gett.ops.relu), "operand 1"),
+    ):
+        with pytest.raises(gett.GradientError, match=rf"{name} requires a gradient.*epilogue= has no derivative"):
+            call()
+    with pytest.raises(gett.GradientError, match=r"no_grad\(\)$"):
+        gett.contract("ij,jk", square, a)
+    assert not State.launches
+
+
 def test_gradients_are_refused_and_not_lost(torch: Any) -> None:
     a, w = tensor(integers(2, 2)), Parameter(integers(2, 2), "float32", requires_grad=True)
     plan = gett.plan("ij,jk", a, a)

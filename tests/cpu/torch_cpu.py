@@ -26,6 +26,7 @@ def check(torch: Any) -> None:
     _check_values(torch, integers)
     _check_out(torch, integers)
     _check_networks(torch, integers)
+    _check_epilogues(torch, integers)
     _check_refusals(torch, integers)
 
 
@@ -100,6 +101,45 @@ def _check_networks(torch: Any, integers: Any) -> None:
         for result in found:
             assert type(result) is torch.Tensor
             assert torch.equal(result, exact)
+
+
+def _check_epilogues(torch: Any, integers: Any) -> None:
+    def function(d: Any, x: Any, y: Any) -> Any:
+        return gett.ops.maximum(d - x, 0) * 2 + y[:, None]
+
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8):
+        a, b, x, y = (integers(*shape, dtype=dtype) for shape in ((3, 4), (4, 5), (5,), (3,)))
+        exact = (a.double() @ b.double() - x.double()).clamp(min=0) * 2 + y.double()[:, None]
+        result = gett.contract("ij,jk->ik", a, b, epilogue=function, epilogue_args=(x, y))
+        assert type(result) is torch.Tensor
+        assert result.dtype is dtype
+        assert torch.equal(result.double(), exact)
+        plan = gett.plan("ij,jk->ik", a, b, epilogue=function, epilogue_args=(x, y))
+        assert torch.equal(plan(a, b, epilogue_args=(x, y)), result)
+        out = x.expand(3, 5).clone()
+        overlapping = gett.contract("ij,jk->ik", a, b, out=out, epilogue=function, epilogue_args=(out, 0))
+        assert overlapping is out
+        assert torch.equal(out.double(), (a.double() @ b.double() - x.double()).clamp(min=0) * 2)
+    # bfloat16 arguments beside float32: they take no part in the promotion.
+    a, b, x = integers(3, 4), integers(4, 5), integers(5, dtype=torch.bfloat16)
+    result = gett.contract("ij,jk->ik", a, b, epilogue=lambda d, x: d + x, epilogue_args=(x,))
+    assert result.dtype is torch.float32
+    assert torch.equal(result, a @ b + x.float())
+    # One rounding at the end: the bias alone would be lost in bfloat16's sum.
+    a = torch.tensor([[256.0, 1.0]], dtype=torch.bfloat16)
+    result = gett.contract("ij,ij->i", a, torch.ones_like(a), epilogue=lambda d: d + 1)
+    assert result.item() == 258
+    weight = torch.nn.Parameter(integers(5))
+    for call in (
+        lambda: gett.contract("ij,jk->ik", integers(3, 4), b, epilogue=lambda d, x: d + x, epilogue_args=(weight,)),
+        lambda: gett.contract("k,k->k", weight, weight, epilogue=gett.ops.relu),
+        lambda: gett.plan("k,k->k", weight, weight, epilogue=gett.ops.relu),
+        lambda: gett.plan("k,k->k", b[0], b[0], epilogue=gett.ops.relu)(weight, weight),
+    ):
+        with pytest.raises(gett.GradientError, match=r"requires a gradient.*epilogue= has no derivative"):
+            call()
+    with pytest.raises(gett.MixedArraysError, match=r"epilogue_args\[0\] is a numpy\.ndarray"):
+        gett.contract("k,k->k", b[0], b[0], epilogue=lambda d, x: d + x, epilogue_args=(np.ones(5),))
 
 
 def _check_refusals(torch: Any, integers: Any) -> None:

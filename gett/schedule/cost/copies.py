@@ -9,7 +9,7 @@ import math
 
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import joined
-from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling
+from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode

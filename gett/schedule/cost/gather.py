@@ -13,8 +13,8 @@ from gett.schedule.cost.copies import L2_BYTES_PER_CLOCK
 from gett.schedule.cost.estimate import LAUNCH_US, Estimate, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import row_length
 from gett.schedule.cost.wgmma import FILL_US, SMEM_BYTES_PER_CLOCK, TENSOR_EFFICIENCY, WgmmaModel
-from gett.schedule.search.wgmma_tile import WgmmaTile
-from gett.schedule.spec.loader import Gather
+from gett.schedule.spec.wgmma_needs import chunk_bytes, pieces_of
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.swizzle import CHUNK
 
 # What a piece takes from L2 to its place; fitted to measured kernels with pieces that start anywhere.
@@ -24,27 +24,6 @@ ARRIVAL_CLOCKS, SHIFT_CLOCKS, TRANSPOSE_CLOCKS = 0.14, 0.31, 0.5
 STEP_CLOCKS, TILE_CLOCKS, STORE_CLOCKS = 420.0, 1500.0, 300.0  # of a k-tile, of a tile's offsets, of its end
 SHORT_K, SHORT_SUMS = 64, 1.25  # sums so short that nothing hides a tile's start and its stores, and what that costs
 ONE_STAGE = 1.25  # times as long where a k-tile's copies start only when the one before has left the ring
-
-
-def pieces_of(side: int, block_k: int, run: int) -> int:
-    """Pieces of an operand's k-tile."""
-    return side * block_k // run
-
-
-def chunk_bytes(run: int, size: int) -> int:
-    """Bytes of the aligned chunks that cover a piece wherever it starts."""
-    return run * size + CHUNK
-
-
-def warp_pieces(side: int, block_k: int, loader: Gather, warps: int) -> int:
-    """Pieces of a k-tile that each of the warps brings in."""
-    step = 8 if loader.transpose else 1
-    return -(-pieces_of(side, block_k, loader.run) // (step * warps)) * step
-
-
-def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
-    """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that part their banks."""
-    return (8 * (pieces // 8 | 1) if loader.transpose else pieces) * chunk_bytes(loader.run, size)
 
 
 class GatherModel(WgmmaModel):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from gett.ir.gemm import A, C, D, GemmPlan, itemsize
 from gett.schedule.cost.copies import CopyModel
-from gett.schedule.search.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
-from gett.schedule.search.store_tile import Exchanged, exchanged
-from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile
 from gett.schedule.spec.epilogue import StagedTile
+from gett.schedule.tile.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
+from gett.schedule.tile.store_tile import Exchanged, exchanged
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
 
@@ -27,17 +27,15 @@ SHORTEST_ROW, PASS_SLOTS, PASS_CLOCKS = 32, 95.0, 14.0
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The two ways of staging a tile of D, and the cheaper one.
+    """How a tile of D is staged for a tensor map, and whether that is cheaper than for vectors.
 
     Attributes:
-        dense: For a tensor map.
-        padded: For vectors.
+        dense: The tile as a tensor map takes it; of no meaning where none may.
         bulk: Whether the tensor map is cheaper.
-        clocks: What the cheaper one takes.
+        clocks: What the cheaper way takes.
     """
 
     dense: StagedTile
-    padded: StagedTile
     bulk: bool
     clocks: float
 
@@ -57,36 +55,63 @@ class StagingModel(CopyModel):
             self.stagings[key] = self._staging(tile)
         return self.stagings[key]
 
-    def _staging(self, tile: WgmmaTile) -> Staging:
+    def padded(self, tile: WgmmaTile) -> StagedTile:
+        """How a tile of D is staged where it leaves as vectors."""
+        return self._gapped(tile, False)
+
+    def _gapped(self, tile: WgmmaTile, dense: bool) -> StagedTile:
+        """The tile whose dimensions follow each other in D's order; `dense` for a tensor map."""
         order = _order(tile.m, tile.n)
         has_c = self.plan.contraction.c is not None
+        size = 4 if has_c and not (dense and tile.tma_source) else self.size_d  # with C added, accumulators are staged
+        vector = self._vector(self._lead(tile, order) * self.size_d)
+        return gapped_tile(extents_of(tile.m.box), extents_of(tile.n.box), tuple(order), size, vector, not dense)
+
+    def _vector(self, run: int) -> int:
+        """Elements of a store of a run of so many bytes."""
+        return max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= CHUNK)
+
+    def _staging(self, tile: WgmmaTile) -> Staging:
+        has_c = self.plan.contraction.c is not None
         tma_source = has_c and tile.tma_source and self.c_follows_d(tile)
-        size = 4 if has_c else self.size_d  # of what is staged where D leaves as vectors
-        run = self._lead(tile, order) * self.size_d
-        vector = max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= CHUNK)
-        boxes_m, boxes_n = extents_of(tile.m.box), extents_of(tile.n.box)
-        dense = gapped_tile(boxes_m, boxes_n, tuple(order), self.size_d if tma_source else size, vector, False)
-        padded = gapped_tile(boxes_m, boxes_n, tuple(order), size, vector, True)
+        run = self._lead(tile, _order(tile.m, tile.n)) * self.size_d
         elements = tile.m.box.size * tile.n.box.size
+        boxes_n = extents_of(tile.n.box)
         lead = next((b for b in boxes_n if b > 1), None)
 
-        def written(stage: StagedTile) -> float:
-            stores = elements / 32 / (2 if pairs(boxes_n, stage.n) else 1) * stage.conflicts
-            slots = elements / 32 * (2.0 if lead is not None and lead % 8 == 0 else 9.0)
+        def written(conflicts: float) -> float:
+            """Clocks of a tile each of whose stores of one row is served so often."""
+            stores, slots = (
+                elements / 32 * conflicts,
+                elements / 32 * (2.0 if lead is not None and lead % 8 == 0 else 9.0),
+            )
             # Rows of the padding leave warps idle while the others write.
             idle = tile.block[0] * tile.mma_tiles / tile.m.box.size
-            return (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
+            return STORE_CLOCKS + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
-        bulk_clocks = STORE_CLOCKS + written(dense)
-        plain_clocks = STORE_CLOCKS + written(padded) + self._vectors(elements, vector, has_c)
-        if (tma_source or not has_c) and self.size_d == SIZE:
-            boxed = boxed_tile(*self.dims(tile))
-            if boxed is not None and boxed[1] * tile.mma_tiles < bulk_clocks:
-                dense, bulk_clocks, run = boxed[0], boxed[1] * tile.mma_tiles, CHUNK
-        if tma_source:
-            bulk_clocks *= 2  # C is read as D is written
-        bulk = run % CHUNK == 0 and (tma_source or not has_c) and bulk_clocks <= plain_clocks
-        return Staging(dense, padded, bulk, bulk_clocks if bulk else plain_clocks)
+        def gapped(stage: StagedTile) -> float:
+            return written(stage.conflicts / (2 if pairs(boxes_n, stage.n) else 1))
+
+        vectors = self._vectors(elements, self._vector(run), has_c)
+        least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper
+        dense: StagedTile | None = None
+        bulk_clocks = math.inf
+        if tma_source or not has_c:
+            boxed = boxed_tile(*self.dims(tile)) if self.size_d == SIZE else None
+            if boxed is not None:
+                dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
+            if run % CHUNK == 0 and least < bulk_clocks:
+                other = self._gapped(tile, True)
+                if gapped(other) <= bulk_clocks:
+                    dense, bulk_clocks = other, gapped(other)
+            bulk_clocks *= 2 if tma_source else 1  # C is read as D is written
+        if dense is not None and bulk_clocks <= least + vectors:
+            return Staging(dense, True, bulk_clocks)
+        padded = self.padded(tile)
+        plain_clocks = gapped(padded) + vectors
+        if dense is not None and bulk_clocks <= plain_clocks:
+            return Staging(dense, True, bulk_clocks)
+        return Staging(padded, False, plain_clocks)
 
     def _vectors(self, elements: int, vector: int, has_c: bool) -> float:
         """Clocks of storing a tile in vectors of D."""

@@ -15,7 +15,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import LAUNCH_US, Estimate, fastest, joined, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingModel
-from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.access import contiguous_run, run_alignment, run_cost
 from layouts.box import Box
 from layouts.modes import Strided
@@ -170,6 +170,22 @@ class WgmmaModel(StagingModel):
         slowest = max(limits, key=lambda name: limits[name])
         step = EXCHANGE_STEP if tile.exchange else CLUSTERS[tile.cluster]
         return Loop(limits[slowest] * step, slowest, engine, panel)
+
+    def least_us(self, tile: WgmmaTile) -> float:
+        """What the products of a tile's blocks take, or the distinct bytes: a bound of the estimate."""
+        facts = self.facts
+        rows, bn, bk = tile.block
+        tiles = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+        waves = tiles / facts.sm_count
+        if tile.k.tiles < 8 or 2 * tiles > facts.sm_count:  # K is not sliced
+            waves = math.ceil(waves)
+        clocks = rows * bn * bk / self.lanes / TENSOR_EFFICIENCY * tile.k.tiles * tile.mma_tiles
+        return (LAUNCH_US + FILL_US + max(waves * clocks / (facts.clock_ghz * 1e3), self.copy_us)) * self.stays(tile)
+
+    @cached_property
+    def copy_us(self) -> float:
+        """Microseconds of the distinct bytes at copy speed."""
+        return sum(self.bytes.values()) / self.facts.dram_tbps * 1e-6
 
     def estimate(self, tile: WgmmaTile) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""

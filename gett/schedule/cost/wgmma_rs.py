@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gett.schedule.cost.estimate import LAUNCH_US, WORKSPACE_LIMIT, Estimate, fastest, split_us
 from gett.schedule.cost.wgmma import FILL_US, WgmmaModel
-from gett.schedule.search.wgmma_tile import WgmmaTile, cluster_tiles
+from gett.schedule.tile.wgmma_tile import WgmmaTile, cluster_tiles
 
 # The time that it takes blocks to keep step who share A, neighbours along N, or B, neighbours along M (measured).
 IN_STEP = {(1, 1): 1.0, (1, 2): 1.12, (2, 1): 1.21}

@@ -1,8 +1,9 @@
-"""The one skeleton of all searches: enumerate choices, estimate each, lower the best to schedules."""
+"""The one skeleton of all searches: enumerate choices, bound and estimate them, lower the best to schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
 
 from gett.schedule.cost.estimate import Estimate
@@ -17,28 +18,39 @@ class Search(Protocol[Choice]):
     def choices(self) -> Iterator[Choice]:
         """Tiles, boxes and loaders, before anything is worked out in full."""
 
+    def least_us(self, choice: Choice) -> float:
+        """A time that the estimate of a choice is not below; cheap to find."""
+
     def estimate(self, choice: Choice) -> Estimate:
         """Expected time of a choice."""
+
+    def variants(self, choice: Choice, estimate: Estimate) -> Iterable[Choice]:
+        """Further choices that the estimate of one makes worth trying."""
 
     def lower(self, choice: Choice, estimate: Estimate) -> Iterable[Schedule]:
         """The schedules of a choice: none where a rule of the hardware forbids it, several where details vary."""
 
 
 def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Schedule]:
-    """The most promising schedules of some searches, at most `limit`, best first.
+    """The most promising schedules of some searches, about `limit`, best first.
 
-    Choices are lowered in the order of their estimates; what lowering finds out may change the order once more.
+    Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates;
+    what lowering finds out may change the order once more. What is never among the best is never estimated.
     """
-    ranked = [
-        (estimate.us, i, search, choice, estimate)
-        for search in searches
-        for i, choice in enumerate(search.choices())
-        for estimate in (search.estimate(choice),)
-    ]
-    ranked.sort(key=lambda r: r[:2])
+    # Of equal times the choice that comes first in its search goes first, then the search.
+    queue: list[tuple[float, tuple[int, int, int], Choice, Estimate | None]] = []
+    for at, search in enumerate(searches):
+        queue += [(search.least_us(choice), (i, at, 0), choice, None) for i, choice in enumerate(search.choices())]
+    heapify(queue)
     found: dict[Schedule, None] = {}
-    for _, _, search, choice, estimate in ranked:
-        found.update(dict.fromkeys(search.lower(choice, estimate)))
-        if len(found) >= limit:
-            break
+    while queue and len(found) < limit:
+        _, key, choice, estimate = heappop(queue)
+        search = searches[key[1]]
+        if estimate is None:
+            estimate = search.estimate(choice)
+            heappush(queue, (estimate.us, key, choice, estimate))
+            for i, variant in enumerate(search.variants(choice, estimate), 1):
+                heappush(queue, (search.least_us(variant), (*key[:2], i), variant, None))
+        else:
+            found.update(dict.fromkeys(search.lower(choice, estimate)))
     return sorted(found, key=lambda s: s.forecast.us)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from layouts.access import LONG_RUN, contiguous_run, run_alignment, run_cost
 from layouts.box import Box, TileDim
@@ -82,6 +82,19 @@ def cut_group(
         compute: Weight of padding: the time that arithmetic takes, relative to the tensors' weights.
         one_ragged: Whether at most one dimension may be ragged (K, unless it is flattened).
     """
+    return list(_cut_group(tuple(extents), block, tuple(tensors), first, compute, one_ragged))
+
+
+# Searches that exchange the roles of A and B ask for the same boxes again.
+@lru_cache(maxsize=512)
+def _cut_group(
+    extents: tuple[int, ...],
+    block: int,
+    tensors: tuple[Weight, ...],
+    first: int | None,
+    compute: float,
+    one_ragged: bool,
+) -> list[Box]:
     if len(extents) <= 1:
         return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
     order = _nearest_first(extents, tensors, first)

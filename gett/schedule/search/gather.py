@@ -16,27 +16,25 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.gather import ONE_STAGE, GatherModel, ring_bytes, warp_pieces
+from gett.schedule.cost.gather import ONE_STAGE, GatherModel
 from gett.schedule.cost.staging import row_length
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
-from gett.schedule.search.smem import ALIGN, DEEP, barriers
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
-from gett.schedule.search.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, up
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.wgmma_needs import GATHERING, REACH, gather_bytes, pipeline_smem, row_bytes, stage_bytes, up
+from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import swizzle_dividing
 
 WARPGROUPS = (Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True))
-PRODUCERS = 2  # warpgroups that gather
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 LEADS = (256, 128, 64, 32, 16, 8)  # cuts of an operand's unit-stride mode
-REACH = 1 << 30  # elements that the kernel's offsets span
 LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
 TRANSPOSED = ((16, 8), (8, 16), (8, 8))  # of B's unit-stride mode and of A's in a tile, where they differ
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
@@ -56,11 +54,14 @@ class GatherSearch(WgmmaSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         super().__init__(plan, facts, swapped)
-        self.model = GatherModel(self.plan, facts)
         self.compute = 2 * self.boxes.compute
         self.transposes = len(self.leads) > 1
         self.cuts: dict[tuple[int, int], list[Box]] = {}
         self.loaders: dict[tuple[int, Box, Box], Tma | Gather | None] = {}
+
+    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> GatherModel:
+        """The cost model of a plan whose roles of A and B are assigned."""
+        return GatherModel(plan, facts)
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile and boxes in which an operand is gathered."""
@@ -170,7 +171,7 @@ class GatherSearch(WgmmaSearch):
         store = self.stores(plan, tile, staging, d)
         row = row_length(plan, tile.m.box, tile.n.box)
         if d is None and split[0] == 1 and store.vector == 1 and row:
-            epilogue = Epilogue(RowStore(row, staging.padded), self.source())
+            epilogue = Epilogue(RowStore(row, self.model.padded(tile)), self.source())
         else:
             epilogue = Epilogue(store, self.source())
         divided = self.smem(tile, (a, b), self.staged(tile, epilogue, split[0]))
@@ -178,7 +179,7 @@ class GatherSearch(WgmmaSearch):
             return
         stages, rings, smem = divided
         groups = tile.warpgroups
-        loop = WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, stages, PRODUCERS, rings)
+        loop = WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, stages, GATHERING, rings)
         m, n, k = tile.block
         mixed = isinstance(a, Tma) or isinstance(b, Tma)
         reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
@@ -190,29 +191,21 @@ class GatherSearch(WgmmaSearch):
         self, tile: WgmmaTile, loaders: tuple[Tma | Gather, ...], staging: int
     ) -> tuple[int, int, SmemPlan] | None:
         """Stages, k-tiles that gathered chunks wait in, and where all lies; None where too few fit."""
-        boxes = (tile.m.box, 64), (tile.n.box, 8)
-        stage = sum(up(up(b.size, grain) * tile.k.size * self.size, ALIGN) for b, grain in boxes)
-        warps = 4 * PRODUCERS
-        ring = tables = mixed = 0
-        for loader, (box, _) in zip(loaders, boxes, strict=True):
-            if isinstance(loader, Gather):
-                per = warp_pieces(box.size, tile.k.size, loader, warps)
-                ring += warps * ring_bytes(per, loader, self.size)
-                tables += 8 * per
-            else:
-                mixed = 1
-        fixed = ALIGN + staging + barriers(DEEP) + warps * up(tables, 16)
-        room = self.facts.smem_per_block - fixed
+        sides, deep = (tile.m.box.size, tile.n.box.size), tile.k.size
+        stage = stage_bytes("", sides, [row_bytes(x, deep, self.size) for x in loaders])
+        ring, tables = gather_bytes(loaders, sides, deep, self.size, 4 * GATHERING)
         fewest = 1 if self.transposes else 2  # transposed k-tiles are deep
+        mixed = any(isinstance(x, Tma) for x in loaders)
         counts = range(4, fewest - 1, -1)
-        fits = [(s, r) for s in counts for r in counts if s * stage + r * ring <= room and s >= fewest + mixed]
+        plans = {
+            (s, r): pipeline_smem(s, stage, staging, gather=(r * ring, tables))
+            for s in counts
+            for r in counts
+            if s >= fewest + mixed
+        }
+        fits = [x for x, plan in plans.items() if plan.size <= self.facts.smem_per_block]
         if not fits:
             return None
         # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.
         stages, rings = max(fits, key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]))
-        end = stages * stage
-        at = SmemPlan(
-            fixed + end + rings * ring, stage, staging=end, barriers=end + staging,
-            gather=end + staging + barriers(stages),
-        )  # fmt: skip
-        return stages, rings, at
+        return stages, rings, plans[stages, rings]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gett.schedule.search.wgmma_tile import STEP_K, depth
+from gett.schedule.tile.wgmma_tile import STEP_K, depth
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
 

@@ -86,6 +86,14 @@ class MultistageSearch:
             for tile in batched_tiles(self.plan):
                 yield from self._schedules(tile)
 
+    def least_us(self, choice: Schedule) -> float:
+        """Nothing is known before a choice is estimated."""
+        return 0.0
+
+    def variants(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
+        """All choices are enumerated."""
+        return ()
+
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""
         found = self.cost.estimate(choice)

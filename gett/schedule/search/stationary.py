@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.search.smem import ALIGN
-from gett.schedule.search.wgmma_tile import OperandTiling, WgmmaTile, up
+from gett.schedule.spec.wgmma_needs import stationary_bytes
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 
 MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy
@@ -24,7 +24,6 @@ ONE_PANELS, ONE_TILES, ONE_K, ONE_PADDED, ONE_OUTPUTS, ONE_MOST = 6, 4, 192, 1.0
 # and A in place of B.
 ONE_LEAST, ONE_ENOUGH, ONE_FEWER, ONE_SHORT, ONE_A = 64 * 1024, 96 * 1024, 0.25, 1.03, 1.02
 ONE_SHORT_K = 64  # k below which k-tiles are those
-GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
 
 
 def small_operands(plan: GemmPlan, size: int) -> tuple[str, ...]:
@@ -99,21 +98,3 @@ def one_panel_pace(tile: WgmmaTile, under_way: int) -> float | None:
     pace = 1.0 + ONE_FEWER * max(0.0, 1.0 - under_way / ONE_ENOUGH)
     pace *= ONE_SHORT if tile.block[2] < ONE_SHORT_K else 1.0
     return pace * (ONE_A if tile.stationary == "a" else 1.0)
-
-
-def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
-    """Shared memory for `tiles` k-tiles of operand `name`, whose rows take `deep` bytes of each.
-
-    They follow each other without the room that instructions want behind a tile: what lies there is the next one.
-    """
-    return (tiles - 1) * _tile_bytes(rows, 8, deep) + _tile_bytes(rows, GRAIN[name], deep)
-
-
-def stage_bytes(stationary: str, rows: tuple[int, int], deep: tuple[int, int]) -> int:
-    """Shared memory of one stage: the tiles of A and B, of `rows` rows of `deep` bytes, but for the one that stays."""
-    sides = zip("ab", rows, deep, strict=True)
-    return sum(_tile_bytes(count, GRAIN[name], width) for name, count, width in sides if name != stationary)
-
-
-def _tile_bytes(rows: int, grain: int, deep: int) -> int:
-    return up(up(rows, grain) * deep, ALIGN)

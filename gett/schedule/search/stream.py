@@ -67,6 +67,14 @@ class StreamSearch:
             reason = f"{'AB'[self.problem.big]} streamed along {'K' if sums.along_k else 'D'}'s modes, {how}"
             yield self._schedule(sum_block(sums), box_o, box_k, sums, sum_bytes(self.plan, sums), reason)
 
+    def least_us(self, choice: Schedule) -> float:
+        """Nothing is known before a choice is estimated."""
+        return 0.0
+
+    def variants(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
+        """All choices are enumerated."""
+        return ()
+
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time, with K split where few tiles leave multiprocessors idle."""
         t, split = choice.tiling, 1

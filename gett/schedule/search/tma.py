@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gett.ir.gemm import A, C, D, GemmPlan
-from gett.schedule.search.wgmma_tile import STEP_K, OperandTiling, depth, up
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.loader import Multicast, Tma
+from gett.schedule.spec.wgmma_needs import shared_dimension, up
+from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling, depth
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
@@ -199,23 +200,4 @@ def _staged_map(plan: GemmPlan, tensor: int, boxes: tuple[Box, Box], size: int, 
 
 def multicast(load: Tma, blocks: int) -> Tma:
     """The same copies where `blocks` blocks of a cluster need the same tiles."""
-    return load if blocks == 1 else replace(load, multicast=Multicast(blocks, _divided(load.map, blocks)))
-
-
-def _divided(made: TmaMap, blocks: int) -> int | None:
-    """The outermost tiled dimension, if equal parts of it start where the swizzle's pattern does."""
-    outer = max((i for i, b in enumerate(made.box) if b > 1), default=0)
-    period = 8 * made.span if made.span > CHUNK else 8 * CHUNK
-    if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
-        return None
-    return outer
-
-
-def row_bytes(load: Tma, deep: int, size: int) -> int:
-    """Shared memory that `deep` k of one row of an operand take: K-major rows are whole atoms of the swizzle."""
-    return up(deep * size, load.map.span) if load.major == "k" else deep * size
-
-
-def valid_k(load: Tma, modes_k: int) -> int:
-    """K of an operand's tile that its copies write."""
-    return math.prod(load.map.tile[len(load.map.tile) - modes_k :])
+    return load if blocks == 1 else replace(load, multicast=Multicast(blocks, shared_dimension(load.map, blocks)))

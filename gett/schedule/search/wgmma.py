@@ -5,7 +5,7 @@ Owns how D's store and C's source follow from a tile, and how the parts become a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,29 +13,29 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
+from gett.schedule.cost.wgmma import WgmmaModel
 from gett.schedule.lower import split_modes, swap_ab
-from gett.schedule.search.smem import staging_bytes
 from gett.schedule.search.tma import c_map, d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
-from gett.schedule.search.wgmma_tile import WgmmaTile
 from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Wgmma
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.vectors import store_vector
+from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, staging_bytes
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="WgmmaSearch")
-TYPES = ("float16", "bfloat16")
 RASTER = 8  # rows of tiles that are visited together
 
 
 def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     """Whether a plan is a product of two operands that wgmma multiplies on this architecture."""
-    return plan.contraction.dtype in TYPES and facts.arch == "sm_90a" and plan.b is not None and bool(plan.k)
+    return multiplied(plan) is not None and facts.arch in ARCHS and plan.b is not None and bool(plan.k)
 
 
 class WgmmaSearch:
@@ -54,6 +54,19 @@ class WgmmaSearch:
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.boxes = WgmmaBoxes(plan, facts)
+        self.model = self.make_model(plan, facts)
+
+    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> WgmmaModel:
+        """The cost model of a plan whose roles of A and B are assigned."""
+        return WgmmaModel(plan, facts)
+
+    def least_us(self, choice: WgmmaTile) -> float:
+        """Nothing is known before a choice is estimated."""
+        return 0.0
+
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
+        """All choices are enumerated."""
+        return ()
 
     @property
     def has_units(self) -> bool:
@@ -81,7 +94,7 @@ class WgmmaSearch:
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
         """How D leaves: by the tensor map `d`, else as vectors."""
         vector = store_vector(plan, tile.m.box, tile.n.box)
-        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, staging.padded)
+        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, self.model.padded(tile))
 
     def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
         """The tensor map that stores the tile, None where there is none or vectors are cheaper."""

@@ -10,8 +10,9 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
-from gett.schedule.search.wgmma_tile import OperandTiling, up
 from gett.schedule.spec.tiling import Split
+from gett.schedule.spec.wgmma_needs import up
+from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding

@@ -13,15 +13,15 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_rs import PER_WARPGROUP, WgmmaRSModel
-from gett.schedule.search.smem import ALIGN
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
-from gett.schedule.search.wgmma_tile import Warpgroups, WgmmaTile, up
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.wgmma_needs import RS_COPIES, RS_WIDEST_SHARED_A, RS_WIDEST_WITH_C, rs_smem, up
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = Warpgroups(WgmmaRS.warpgroups, WgmmaRS.mma_m, WgmmaRS.ping_pong)
@@ -30,21 +30,20 @@ GROUPS = Warpgroups(WgmmaRS.warpgroups, WgmmaRS.mma_m, WgmmaRS.ping_pong)
 ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
 # Of k1 and k2, and who shares.
 SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
-PIECES = 8  # most copies of a tile of A
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLABS = 16  # most slabs of B under way
-WIDEST_WITH_C, WIDEST_SHARED_A = 224, 192  # columns; wider tiles run out of registers
 DEEPER, DEEPER_SPLIT = 1.001, 0.98  # of the time with more slabs under way, and with slices of K
-BARRIERS = {ALONE: 32, SHARED_B: 32, SHARED_A: 128}  # bytes of the barriers of A and of staging
 BY_ROWS = ("scalar", "stsm", "vec_n")  # copies to the staged tile that take each row for itself
 
 
 class WgmmaRSSearch(WgmmaSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        super().__init__(plan, facts, swapped)
-        self.model = WgmmaRSModel(self.plan, facts)
+    model: WgmmaRSModel
+
+    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> WgmmaRSModel:
+        """The cost model of a plan whose roles of A and B are assigned."""
+        return WgmmaRSModel(plan, facts)
 
     @property
     def units(self) -> tuple[int, int]:
@@ -56,7 +55,7 @@ class WgmmaRSSearch(WgmmaSearch):
         """Every combination of tile, boxes and who shares."""
         if len(self.leads) < 2:
             return
-        widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
+        widest = WIDTHS[0] if self.plan.contraction.c is None else RS_WIDEST_WITH_C
         for depth, width, cluster in SHAPES:
             box_k = self.k_box(depth, width)
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
@@ -65,7 +64,7 @@ class WgmmaRSSearch(WgmmaSearch):
                         tile = WgmmaTile(GROUPS, m_side, n_side, box_k, cluster)
                         if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
                             continue
-                        if cluster == SHARED_A and n > WIDEST_SHARED_A:
+                        if cluster == SHARED_A and n > RS_WIDEST_SHARED_A:
                             continue
                         yield tile
 
@@ -99,9 +98,13 @@ class WgmmaRSSearch(WgmmaSearch):
         split = slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
         staging = self.model.staging(tile)
         epilogue = Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split[0])), self.source())
-        first = up(max(rows * deep * self.size, self.staged(tile, epilogue, split[0])), ALIGN)
-        slab = up(columns * width * self.size, ALIGN)
-        most = (self.facts.smem_per_block - ALIGN - first - BARRIERS[tile.cluster]) // (slab + 16)
+        bytes_a, staging_bytes = rows * deep * self.size, self.staged(tile, epilogue, split[0])
+
+        def smem(slabs: int, per_warpgroup: bool) -> SmemPlan:
+            return rs_smem(slabs, columns * width * self.size, bytes_a, staging_bytes, tile.cluster, per_warpgroup)
+
+        capacity = self.facts.smem_per_block
+        most = max((n for n in range(1, SLABS + 1) if smem(n, False).size <= capacity), default=0)
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
         slabs = min(SLABS if split[0] == 1 else depth // 4, most)
         parts = self.can_part(tile, a, epilogue, split[0])
@@ -111,17 +114,14 @@ class WgmmaRSSearch(WgmmaSearch):
         text += "A through registers" + ("" if tile.blocks == 1 else ", an operand shared by two blocks")
         for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}):
             for per_warpgroup in (True,) if shares_a else (False, True) if parts else (False,):
-                extra = 16 if per_warpgroup and not shares_a else 0
-                end = first + stages * slab
-                size = ALIGN + end + 16 * stages + BARRIERS[tile.cluster] + extra
-                if size > self.facts.smem_per_block:
+                plan_smem = smem(stages, per_warpgroup)
+                if plan_smem.size > capacity:
                     continue
                 us = estimate.us * (PER_WARPGROUP if per_warpgroup and not shares_a else 1.0)
                 if stages > slabs:
                     us *= DEEPER_SPLIT if split[0] > 1 else DEEPER
                 loop = WgmmaRS(a, b, *self.units, per_warpgroup, stages)
-                smem = SmemPlan(size, slab, first, barriers=end)
-                yield self.schedule(tile, loop, epilogue, smem, Forecast(us, estimate.bound, text), split)
+                yield self.schedule(tile, loop, epilogue, plan_smem, Forecast(us, estimate.bound, text), split)
 
     def can_part(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
@@ -186,7 +186,7 @@ def _in_pieces(load: Tma | None) -> Tma | None:
     slowest = max(i for i, b in enumerate(made.box) if b > 1)
     if slowest < 2:  # k1 and k2 alone: a single row
         return load
-    pieces = max(d for d in range(1, PIECES + 1) if made.box[slowest] % d == 0)
+    pieces = max(d for d in range(1, RS_COPIES + 1) if made.box[slowest] % d == 0)
     part = tuple(b // pieces if i == slowest else b for i, b in enumerate(made.box))
     piece = replace(made, box=part)
     return replace(load, map=piece, repeats=((slowest, part[slowest], pieces),), pitch=piece.slab_bytes)

@@ -12,28 +12,27 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma import CLUSTERS, WgmmaModel
+from gett.schedule.cost.wgmma import CLUSTERS
 from gett.schedule.lower import split_modes
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
 from gett.schedule.search.smem import Carved, carve, carve_stationary
 from gett.schedule.search.stationary import (
     one_panel_pace,
     small_operands,
-    stage_bytes,
-    stationary_bytes,
     with_stationary,
 )
-from gett.schedule.search.store_tile import store_tiles
-from gett.schedule.search.tma import OperandMaps, d_map, multicast, row_bytes
+from gett.schedule.search.tma import OperandMaps, d_map, multicast
 from gett.schedule.search.wgmma import RASTER, WgmmaSearch
 from gett.schedule.search.wgmma_boxes import widths
-from gett.schedule.search.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from gett.schedule.spec.epilogue import Epilogue, TmaStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster, TileScheduler
 from gett.schedule.spec.vectors import store_vector
+from gett.schedule.spec.wgmma_needs import row_bytes, stage_bytes, stationary_bytes
+from gett.schedule.tile.store_tile import store_tiles
+from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
@@ -50,7 +49,6 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         super().__init__(plan, facts, swapped)
-        self.model = WgmmaModel(self.plan, facts)
         self.small = small_operands(self.plan, self.size)
         self.tma_source = self.takes_tma_source()
 
@@ -80,23 +78,28 @@ class WgmmaSSSearch(WgmmaSearch):
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]) if not low else ():
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                             tile = WgmmaTile(groups, m_side, n_side, box_k, tma_source=self.tma_source)
-                            yield from (tile, *self.stationary(tile), *self.exchanging(tile), *self.sharing(tile))
+                            yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
         """Expected time of a tile."""
         return self.model.estimate(choice)
 
+    def least_us(self, choice: WgmmaTile) -> float:
+        """What products and distinct bytes take."""
+        return self.model.least_us(choice)
+
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
         return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
 
-    def sharing(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterator[WgmmaTile]:
         """The same tile in clusters. Sharing costs a little everywhere and relieves L2 alone."""
-        if tile.k.tiles < 8 or self.model.estimate(tile).bound != "L2":
+        plain = choice.blocks == 1 and not choice.stationary and choice.mma_m is None
+        if not plain or choice.k.tiles < 8 or estimate.bound != "L2":
             return
         for cluster in (c for c in CLUSTERS if c != (1, 1)):
-            if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
-                yield replace(tile, cluster=cluster)
+            if choice.m.box.tiles >= cluster[0] and choice.n.box.tiles >= cluster[1]:
+                yield replace(choice, cluster=cluster)
 
     def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile, where two blocks exchange halves of it."""

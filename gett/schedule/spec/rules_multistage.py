@@ -12,13 +12,13 @@ from gett.schedule.spec.epilogue import VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import (
     MMA_STEP_K,
-    accumulator_bytes,
     multistage_registers,
     multistage_smem,
     thread_accesses,
     warp_step,
 )
 from gett.schedule.spec.rule import Rule
+from gett.schedule.spec.rules_common import BOXES, EXTENTS, GRID, GROUPS, SHARED_MEMORY, THREADS, WORKSPACE
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, store_vector, tiled_dims, widest_vector
@@ -28,16 +28,6 @@ REGISTER_LIMIT = 252
 
 ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
-
-
-def _smem(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if s.smem.size <= facts.smem_per_block:
-        return None
-    return f"shared memory: {s.smem.size} bytes needed, {facts.arch} gives a block {facts.smem_per_block}"
-
-
-def _threads(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    return None if s.threads <= 1024 else f"threads: more than 1024 in a block, {s.threads}"
 
 
 def _accesses(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
@@ -54,31 +44,6 @@ def _registers(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     return (
         f"registers: about {count} a thread, the limit is {REGISTER_LIMIT} of 255" if count > REGISTER_LIMIT else None
     )
-
-
-def _boxes_fit(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    t = s.tiling
-    for name, box, block in zip("mnk", (t.m, t.n, t.k), t.block, strict=True):
-        if box.size > block:
-            return f"box_{name} of {box.size} elements does not fit block_{name} = {block}"
-    return None
-
-
-def _extents(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for name, box in zip("MNK", (s.tiling.m, s.tiling.n, s.tiling.k), strict=True):
-        if box.volume >= 2**31:
-            return f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
-    return None
-
-
-def _groups(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    t = s.tiling
-    boxes = {"m": t.m, "n": t.n, "k": t.k, **({"l": t.l} if t.l is not None else {})}
-    for name, box in boxes.items():
-        extents = tuple(x.extent for x in getattr(plan, name))
-        if box.extents != extents:
-            return f"box_{name} is for extents {box.extents}, group {name.upper()} has {extents}"
-    return None
 
 
 def _parts(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
@@ -146,13 +111,6 @@ def _split(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     return None
 
 
-def _workspace(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    m, n, _ = s.tiling.block
-    tiles = s.tiling.tiles(plan.extent_l) * m * n * accumulator_bytes(plan.contraction.dtype)
-    needed = s.split_k * tiles if s.split_k > 1 else 0
-    return f"workspace: {s.workspace_bytes} bytes, partial sums take {needed}" if s.workspace_bytes < needed else None
-
-
 def _batches(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     groups, batches = s.multistage.batch_warps, s.tiling.batches
     if s.tiling.l is not None and not s.multistage.tensor_cores:
@@ -160,11 +118,6 @@ def _batches(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     if groups < 1 or batches % groups:
         return f"batches: {batches} in a block are not shared evenly by {groups} groups of warps"
     return None
-
-
-def _grid(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    blocks = s.tiling.tiles(plan.extent_l) * s.split_k
-    return None if blocks < 2**31 else f"grid: {blocks} blocks, the limit is 2**31 - 1"
 
 
 def _operands(s: Schedule, plan: GemmPlan) -> list[tuple[str, int, CpAsync | RegisterStaged, int, list[TiledDim]]]:
@@ -231,17 +184,17 @@ def _store(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
 
 
 LIMITS = (
-    Rule("shared memory", "A block asks for no more shared memory than the GPU gives it.", _smem),
-    Rule("threads", "A block has at most 1024 threads.", _threads),
+    SHARED_MEMORY,
+    THREADS,
     Rule("accesses", f"A thread loads a k-tile of an operand in at most {ACCESS_LIMIT} accesses.", _accesses),
     Rule("registers", f"A thread needs about {REGISTER_LIMIT} registers at most.", _registers),
-    Rule("boxes", "Each box fits its block.", _boxes_fit),
-    Rule("extents", "The extents of a group multiply to less than 2**31.", _extents),
+    BOXES,
+    EXTENTS,
 )
 """What a search runs into."""
 
 RULES = (
-    Rule("groups", "Each box belongs to the extents of its group.", _groups),
+    GROUPS,
     Rule("parts", "The main loop goes with one tile a block, one MMA tile and a store of vectors.", _parts),
     Rule("source", "C is read where there is one.", _source),
     Rule("tensor cores", "Tensor cores multiply types that they form exact enough products of.", _tensor_cores),
@@ -251,8 +204,8 @@ RULES = (
     Rule("stages", "The pipeline has two stages or more.", _stages),
     Rule("k table", "Offsets along K come from a table where K is flattened, and only there.", _k_table),
     Rule("split", "No slice of K is empty; a block of several batches takes all of K.", _split),
-    Rule("workspace", "The workspace holds the partial sums.", _workspace),
-    Rule("grid", "The grid has less than 2**31 blocks.", _grid),
+    WORKSPACE,
+    GRID,
     *LIMITS,
     Rule("vectors", "Strides and alignment allow the vectors of A and B.", _vectors),
     Rule("walks", "A walk takes each tiled dimension once, the one that vectors lie along first.", _walks),

@@ -9,16 +9,11 @@ import math
 from dataclasses import dataclass
 
 from gett.schedule.spec.tiling import Split, Tiling
+from gett.schedule.spec.wgmma_needs import ACCUMULATORS, up
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 
 STEP_K = 16  # k of one wgmma on 16-bit types
-ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
-
-
-def up(value: int, step: int) -> int:
-    """The next multiple of `step`."""
-    return -(-value // step) * step
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gett.ir.gemm import D, GemmPlan
-from gett.schedule.search.wgmma_tile import OperandTiling
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile
+from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from layouts.swizzle import CHUNK
 

@@ -1,0 +1,69 @@
+"""Whether a GPU can run a plan by a schedule: the rules of its main loop, asked in order.
+
+A schedule that is legal computes the right result; one that is not would not compile, would not start, or would be
+wrong. What it takes is the cost models'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gett.errors import ScheduleError
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import GemmPlan
+from gett.schedule.lower import lower_plan, swap_ab
+from gett.schedule.spec import rules_multistage
+from gett.schedule.spec.mainloop import Mainloop, Multistage, WgmmaRS, WgmmaSS
+from gett.schedule.spec.rule import Rule
+from gett.schedule.spec.rules_common import SPLITS
+from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
+from gett.schedule.spec.schedule import Schedule
+
+RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
+    Multistage: rules_multistage.RULES,
+    WgmmaSS: SS_RULES,
+    WgmmaRS: RS_ALL_RULES,
+}
+"""The rules of each main loop, for the lowered plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a schedule cannot be run.
+
+    Attributes:
+        rule: The rule that it breaks.
+        reason: How, with the numbers.
+    """
+
+    rule: Rule
+    reason: str
+
+
+def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
+    """The first rule that a schedule breaks, None where a GPU can run a plan by it.
+
+    Args:
+        schedule: What is checked.
+        plan: The plan as it was made, not lowered.
+        facts: Of the GPU.
+    """
+    swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
+    if reason := SPLITS.broken(schedule, swapped, facts):
+        return Refusal(SPLITS, reason)
+    lowered = lower_plan(plan, schedule.tiling)
+    for rule in RULES[type(schedule.mainloop)]:
+        if reason := rule.broken(schedule, lowered, facts):
+            return Refusal(rule, reason)
+    return None
+
+
+def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None:
+    """Do nothing where a GPU can run a plan by a schedule.
+
+    Raises:
+        ScheduleError: A rule forbids it; the text says which and how it is broken.
+    """
+    refusal = can_implement(schedule, plan, facts)
+    if refusal is not None:
+        raise ScheduleError(f"{refusal.reason} (rule {refusal.rule.name!r}: {refusal.rule.sentence})")

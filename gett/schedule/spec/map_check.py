@@ -1,0 +1,56 @@
+"""Whether a tensor map is one that the hardware has for a tensor: it is made anew from its tile, order and swizzle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gett.ir.contraction import Operand
+from gett.ir.gemm import itemsize
+from layouts.modes import Strided
+from layouts.tma import Refusal, TmaMap, tma_map
+
+
+def wrong_map(
+    name: str,
+    made: TmaMap,
+    operand: Operand,
+    tensor: int,
+    modes: Sequence[Strided],
+    box: Sequence[int] | None = None,
+) -> str | None:
+    """What is wrong with the map of a tensor, None where nothing is.
+
+    Args:
+        name: Of the tensor, for the text.
+        made: The map.
+        operand: The tensor.
+        tensor: Position of its strides.
+        modes: Its modes, as the map has them.
+        box: What the map's box would be where one copy brought the whole tile; its own by default.
+    """
+    size = itemsize(operand.dtype)
+    if len(made.modes) != len(modes) or sorted(made.order) != list(range(len(modes))):
+        return f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
+    if made.itemsize != size:
+        return f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
+    if made.base_offset:
+        return f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
+    whole = replace(made, box=tuple(box)) if box is not None else made
+    reason = ""
+    for row in (0, whole.box[0]):
+        found = tma_map(
+            [s.extent for s in modes],
+            [s.strides[tensor] for s in modes],
+            size,
+            made.tile,
+            order=made.order,
+            unit=made.order[0],
+            base_alignment=operand.alignment,
+            span=made.span,
+            row=row,
+        )
+        if found == whole:
+            return None
+        reason = reason or (found.reason if isinstance(found, Refusal) else f"a tile of {made.tile} needs {found}")
+    return f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"

@@ -1,0 +1,121 @@
+"""Schedules of the Hopper main loops as their searches find them, one of every kind, for tests of rules and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from gett.hw.archs import ArchFacts, arch_facts
+from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.wgmma import WgmmaSearch, both_roles, wgmma_takes
+from gett.schedule.search.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.epilogue import RowStore, TmaStore
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_operand import stationary_operand
+from tests import odd, parted, resident, traded
+from tests.cases import DENSE, Case
+from tests.resident import few
+
+FACTS = arch_facts("sm_90a")
+SEARCHES: tuple[type[WgmmaSearch], ...] = (WgmmaSSSearch, WgmmaRSSearch, GatherSearch)
+SQUARE = Case("square", "ik,jk->ij", {"i": 4096, "j": 4096, "k": 4096})
+UNITS = Case("crossed", "mkl,nlk->mn", {"m": 512, "n": 512, "k": 64, "l": 64})
+
+Where = Callable[[Schedule], bool]
+Found = tuple[Schedule, GemmPlan, ArchFacts]
+
+
+def schedules(plan: GemmPlan, facts: ArchFacts, limit: int) -> Iterator[Schedule]:
+    """The most promising schedules of every Hopper search."""
+    if wgmma_takes(plan, facts):
+        for search in SEARCHES:
+            yield from best_schedules(both_roles(search, plan, facts), limit)
+
+
+@lru_cache
+def _searched(case: Case, search: type[WgmmaSearch], sm_count: int, added: bool) -> tuple[GemmPlan, list[Schedule]]:
+    plan = make_gemm_plan(case.contraction("float16", with_c=DENSE if added else None))
+    return plan, best_schedules(both_roles(search, plan, few(FACTS, sm_count)), 60)
+
+
+def first(
+    case: Case,
+    where: Where = lambda s: True,
+    *,
+    search: type[WgmmaSearch] = WgmmaSSSearch,
+    sms: int = 132,
+    c: bool = False,
+) -> Found:
+    """The first schedule of a case that is as asked for, with its plan and its GPU."""
+    plan, made = _searched(case, search, sms, c)
+    return next(s for s in made if where(s)), plan, few(FACTS, sms)
+
+
+def store_of(s: Schedule) -> TmaStore:
+    """The store by tensor map."""
+    assert isinstance(s.epilogue.store, TmaStore)
+    return s.epilogue.store
+
+
+def with_store(s: Schedule, **changes: object) -> Schedule:
+    """The same schedule with another store by tensor map."""
+    return replace(s, epilogue=replace(s.epilogue, store=replace(store_of(s), **changes)))
+
+
+def plain() -> Found:
+    """Both operands and D by tensor map, blocks by themselves."""
+    return first(SQUARE, lambda s: isinstance(s.epilogue.store, TmaStore) and s.cluster == (1, 1))
+
+
+def vectors() -> Found:
+    """D in vectors."""
+    return first(resident.CASES[0], lambda s: not isinstance(s.epilogue.store, TmaStore), sms=2)
+
+
+def stationary() -> Found:
+    """An operand that stays whole."""
+    return first(resident.CASES[0], lambda s: bool(stationary_operand(s)), sms=2)
+
+
+def one_panel() -> Found:
+    """Blocks that keep to a panel each."""
+    return first(resident.ONE_LINES[0], lambda s: bool(stationary_operand(s)), sms=3)
+
+
+def mma_tiles() -> Found:
+    """Several MMA tiles a tile of D."""
+    return first(parted.CASES[0], lambda s: s.tiling.mma_tiles > 1, sms=2)
+
+
+def exchanging() -> Found:
+    """Two blocks that exchange halves."""
+    return first(traded.CASES[0], lambda s: getattr(s.epilogue.store, "exchange", None) is not None, sms=16)
+
+
+def added() -> Found:
+    """C by tensor map."""
+    return first(SQUARE, c=True)
+
+
+def gathered() -> Found:
+    """Both operands gathered, D row by row."""
+    return first(odd.ROWS[0], lambda s: isinstance(s.epilogue.store, RowStore), search=GatherSearch)
+
+
+def transposed() -> Found:
+    """A gathered and transposed."""
+    return first(odd.TURNED[2], search=GatherSearch)
+
+
+def registers() -> Found:
+    """A in registers."""
+    return first(UNITS, lambda s: s.cluster == (1, 1), search=WgmmaRSSearch)
+
+
+def shared_registers() -> Found:
+    """A in registers, shared by two blocks."""
+    return first(UNITS, lambda s: s.cluster == (1, 2), search=WgmmaRSSearch)
