@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gett.hw.dtypes import data_type
+import numpy as np
+
+from gett.hw.dtypes import DTYPES
 from gett.ir.contraction import Contraction, Operand
 from layouts.modes import Strided, fuse
 
@@ -83,7 +85,8 @@ class GemmPlan:
     def flops(self) -> int:
         """Real floating-point operations: 2 per product, 8 for complex; 1 per element that one operand's sums take."""
         per = 2 if self.b is not None else int(self.extent_k > 1)
-        return self.contraction.volume * per * (data_type(self.contraction.dtype).real_products if per == 2 else 1)
+        kind = DTYPES.get(self.contraction.dtype)
+        return self.contraction.volume * per * (kind.real_products if kind is not None and per == 2 else 1)
 
     @property
     def bytes(self) -> int:
@@ -109,8 +112,8 @@ class GemmPlan:
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element."""
-    return data_type(dtype).bytes
+    """Bytes of one element; NumPy's own types, which kernels lack, included."""
+    return DTYPES[dtype].bytes if dtype in DTYPES else np.dtype(dtype).itemsize
 
 
 def classify(contraction: Contraction) -> dict[str, list[Strided]]:
