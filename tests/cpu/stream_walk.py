@@ -1,4 +1,4 @@
-"""Follows the bandwidth-bound kernels access by access in Python: which elements each thread reads, stages, sums and stores.
+"""Follows bandwidth-bound kernels access by access: which elements each thread reads, stages, sums and stores.
 
 Uses the generated index functions as the kernels do, and checks every vector on the way: its
 elements lie together, its address is a multiple of its size, and it is valid as a whole. Knows no values.

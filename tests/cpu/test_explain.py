@@ -20,7 +20,7 @@ from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Split, Tiling
-from layouts.box import Box, TileDim, flat_box
+from layouts.box import Box, TileDim
 from layouts.swizzle import SmemLayout
 from layouts.tma import TmaMap, tma_map
 
@@ -41,11 +41,16 @@ def gemm(subscripts: str, dtype: str = "float32", **extents: int) -> GemmPlan:
     return make_gemm_plan(contraction)
 
 
+def flat_box(*extents: int) -> Box:
+    """All modes walked as one, 16 elements at a time."""
+    return Box(extents, (TileDim(tuple(range(len(extents))), 16),))
+
+
 def schedule(plan: GemmPlan, *, split_k: int = 1) -> Schedule:
     a = CpAsync("k", 4, SmemLayout(64, 64, 64))
     b = RegisterStaged("k", 1, "mn", SmemLayout(64, 64, 64), ())
     box_m = Box(tuple(s.extent for s in plan.m), tuple(TileDim((i,), 6) for i in range(len(plan.m))))
-    box_n, box_k = (flat_box([s.extent for s in g], 16) for g in (plan.n, plan.k))
+    box_n, box_k = (flat_box(*(s.extent for s in g)) for g in (plan.n, plan.k))
     return Schedule(
         "sm_90a", Tiling((64, 16, 16), box_m, box_n, box_k), Multistage(a, b, True, 3, (2, 4), k_table=True),
         Epilogue(VectorStore(2)), OneTile(split_k=split_k), SmemPlan(3 << 14), 1 << 20,
@@ -159,7 +164,7 @@ def test_exchanged_roles_and_cut_modes_are_told() -> None:
     plan = gemm("ab,bc->ac", a=10, b=32, c=16)
     other = replace(plan, m=plan.n, n=plan.m)
     made = schedule(other)
-    tiling = replace(made.tiling, swap_ab=True, splits=(Split("k", 0, 8),), k=flat_box([8, 4], 16))
+    tiling = replace(made.tiling, swap_ab=True, splits=(Split("k", 0, 8),), k=flat_box(8, 4))
     changed = replace(made, tiling=tiling)
     text = explain_gemm(plan, changed)
     assert "A and B change roles once more" in text
