@@ -29,11 +29,11 @@ from gett.schedule.spec.wgmma_needs import wgmma_smem
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap, tma_map
-from tests import alone, clusters, odd, parted, resident, tails, traded
+from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu import hopper_schedules as hopper
 from tests.cpu.hopper_schedules import FACTS, Found, schedules, store_of, with_store
-from tests.resident import few
+from tests.specs import few
 
 GROUPED = Case("two-k", "ilk,ljk->ij", {"i": 1024, "j": 1024, "l": 8, "k": 64})
 SQUARE_K = Box.of_cuts((64, 64), {0: 32, 1: 32})
@@ -447,8 +447,9 @@ def test_an_operand_that_stays_must_fit() -> None:
 
 
 # Everything that kernels are tested with, on few multiprocessors too, so that blocks make one tile, or many.
-FEATURES = (*alone.CASES, *parted.CASES, *resident.CASES, *resident.LINES, *resident.ONE_LINES, *tails.CASES)
-FEATURES += (*traded.CASES, *clusters.CASES, *odd.TURNED, *odd.ROWS)
+FEATURES = (*spec_cases.REUSE, *spec_cases.MMA_TILES, *spec_cases.STATIONARY, *spec_cases.EACH_PANEL)
+FEATURES += (*spec_cases.ONE_PANEL, *spec_cases.K_RESIDUE, *spec_cases.EXCHANGE, *spec_cases.TMA)
+FEATURES += (*spec_cases.GATHER_TRANSPOSE, *spec_cases.ROW_STORE)
 
 
 def bench() -> Iterator[Case]:
