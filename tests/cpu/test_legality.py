@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -242,6 +244,12 @@ def turned(s: Schedule) -> Schedule:
     return staged(s, copy=R2SCopy(kind, 8))
 
 
+def without_run(s: Schedule) -> Schedule:
+    assert isinstance(s.wgmma.b, Stationary)
+    assert s.wgmma.b.load.run
+    return loop(s, b=replace(s.wgmma.b, load=replace(s.wgmma.b.load, run=0)))
+
+
 def misplaced(s: Schedule) -> Schedule:
     return replace(s, smem=replace(s.smem, barriers=s.smem.barriers + 128))
 
@@ -323,13 +331,17 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, map=longer(s.wgmma.a.map)))),
         changed(hopper.plain, lambda s: loop(s, b=replace(s.wgmma.b, map=replace(s.wgmma.b.map, base_offset=16)))),
     ],
-    "copies": [half_of_a],
+    "copies": [half_of_a, changed(hopper.stationary, without_run)],
     "K residue": [gathered_residue],
     "cluster": [
         changed(hopper.plain, lambda s: raster(s, cluster=(3, 3))),
         changed(hopper.stationary, lambda s: raster(s, cluster=(1, 2))),
     ],
-    "multicast": [changed(hopper.plain, lambda s: raster(s, cluster=(2, 1)))],
+    "multicast": [
+        changed(hopper.plain, lambda s: raster(s, cluster=(2, 1))),
+        changed(hopper.clustered, lambda s: raster(s, cluster=(1, 1))),
+        changed(hopper.clustered, lambda s: raster(s, cluster=s.cluster[::-1])),
+    ],
     "stationary": [
         two_stay,
         changed(one_stays, lambda s: loop(s, a=replace(s.wgmma.a, k_tiles=s.tiling.k.tiles + 1))),
@@ -394,7 +406,10 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.registers, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
     "RS maps": [changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map))))],
-    "RS copies": [changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, pitch=128)))],
+    "RS copies": [
+        changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, pitch=128))),
+        changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, run=1))),
+    ],
     "zeros": [folded_end],
     "A's copies": [many_copies],
     "per warpgroup": [padded_rows],
@@ -424,6 +439,7 @@ def test_a_schedule_that_breaks_a_rule_is_refused_by_it(name: str) -> None:
 
 
 BASES = (hopper.plain, hopper.vectors, hopper.stationary, hopper.one_panel, hopper.mma_tiles, hopper.exchanging)
+BASES += (hopper.clustered, hopper.residue, hopper.mixed, hopper.unsliced)
 BASES += (hopper.added, hopper.gathered, hopper.transposed, hopper.registers, hopper.shared_registers)
 
 
@@ -446,6 +462,68 @@ def test_an_operand_that_stays_must_fit() -> None:
     assert str(facts.smem_per_block) in refusal.reason
 
 
+def row_store_for_a_map() -> Found:
+    s, plan, facts = hopper.plain()
+    return replace(s, epilogue=Epilogue(RowStore(s.tiling.n.size, store_of(s).stage))), plan, facts
+
+
+# Schedules that compile, start, and would be wrong or hang.
+WRONG: dict[str, tuple[Callable[[], Found], str]] = {
+    "a block of one tile on 4096^3": (CASES["reuse"][0], "reuse"),
+    "gather with a cluster": (CASES["gather"][0], "gather"),
+    "a panel scheduler and nothing stationary": (panel_of_none, "panel"),
+    "rows from a tile that is staged for a map": (row_store_for_a_map, "copy kind"),
+    "ping-pong of three warpgroups": (CASES["ping-pong"][0], "ping-pong"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_schedules_that_compile_are_refused(what: str) -> None:
+    make, rule = WRONG[what]
+    refusal = can_implement(*make())
+    assert refusal is not None
+    assert refusal.rule.name == rule
+
+
+def test_numbers_changed_at_random_are_refused_or_legal_but_never_an_error() -> None:
+    rng = random.Random(7)
+    legal = 0
+    for base in BASES:
+        s, plan, facts = base()
+        for _ in range(60):
+            made = shaken(s, rng)
+            if made is not None:
+                legal += can_implement(made, plan, facts) is None
+    assert legal < len(BASES) * 60 / 2
+
+
+def shaken(x: Any, rng: random.Random) -> Any:
+    """A record with one number somewhere in it changed, None where a record refuses to be made."""
+    names = [f.name for f in fields(x) if f.name != "forecast"]
+    for name in rng.sample(names, len(names)):
+        value = getattr(x, name)
+        if isinstance(value, tuple) and value:
+            i = rng.randrange(len(value))
+            part = changed_number(value[i], rng)
+            new = None if part is None else (*value[:i], part, *value[i + 1 :])
+        else:
+            new = changed_number(value, rng)
+        if new is not None:
+            try:
+                return replace(x, **{name: new})
+            except ValueError:
+                return None
+    return None
+
+
+def changed_number(value: Any, rng: random.Random) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return rng.choice([value + 1, max(0, value - 1), 2 * value, value // 2, 0])
+    return shaken(value, rng) if is_dataclass(value) else None
+
+
 # Everything that kernels are tested with, on few multiprocessors too, so that blocks make one tile, or many.
 FEATURES = (*alone.CASES, *parted.CASES, *resident.CASES, *resident.LINES, *resident.ONE_LINES, *tails.CASES)
 FEATURES += (*traded.CASES, *clusters.CASES, *odd.TURNED, *odd.ROWS)
@@ -459,13 +537,15 @@ def bench() -> Iterator[Case]:
         yield Case(x.name, x.einsum, dict(x.extents))
 
 
-def refused(cases: tuple[Case, ...], counts: tuple[int, ...], limit: int) -> tuple[int, list[tuple[Case, str]]]:
+def refused(
+    cases: tuple[Case, ...], counts: tuple[int, ...], limit: int, dtypes: tuple[str, ...] = ("float16",)
+) -> tuple[int, list[tuple[Case, str]]]:
     """How many schedules there are, and those that are refused."""
     total, found = 0, []
     for case in cases:
-        for dtype, c in (("float16", None), ("float16", DENSE), ("bfloat16", None)):
+        for dtype, c in itertools.product(dtypes, (None, DENSE)):
             plan = make_gemm_plan(case.contraction(dtype, with_c=c))
-            for facts in (few(FACTS, n) for n in counts[: 1 if dtype == "bfloat16" else None]):
+            for facts in (few(FACTS, n) for n in counts):
                 for s in schedules(plan, facts, limit):
                     total += 1
                     if (refusal := can_implement(s, plan, facts)) is not None:
@@ -475,7 +555,7 @@ def refused(cases: tuple[Case, ...], counts: tuple[int, ...], limit: int) -> tup
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_searches_find_legal_schedules_of_every_kind(part: int) -> None:
-    total, found = refused(FEATURES[part::4], (2, 16, 132), 16)
+    total, found = refused(FEATURES[part::4], (2, 16, 132), 8, ("float16", "bfloat16")[: 2 if part == 0 else 1])
     assert total > 500
     assert not found
 
@@ -483,6 +563,6 @@ def test_the_searches_find_legal_schedules_of_every_kind(part: int) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_the_searches_find_legal_schedules_of_real_cases(part: int) -> None:
     cases = (*AWKWARD, *small_tccg(), *bench())
-    total, found = refused(cases[part::4], (132,), 6)
-    assert total > 500
+    total, found = refused(cases[part::4], (132,), 4)
+    assert total > 200
     assert not found
