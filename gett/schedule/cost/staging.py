@@ -52,6 +52,10 @@ class StagingModel(CopyModel):
             self.stagings[key] = self._staging(tile)
         return self.stagings[key]
 
+    def least_tail(self, tile: WgmmaTile) -> float:
+        """What staging and storing a tile takes at least, in clocks: one write of each row without bank conflicts."""
+        return tile.block[0] * tile.n.box.size / 64
+
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""
         return self._gapped(tile, False)

@@ -22,6 +22,9 @@ from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import run_cost
 
+ROUNDED = 1.0 - 1e-9
+"""A bound is not above what it bounds, however the sums are rounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -31,13 +34,11 @@ class Traffic:
         dram_us: Microseconds that it takes.
         late_us: Microseconds by which slow stores come late where blocks have one tile.
         store_clocks: Clocks of the copy engine for a tile of D, and of C.
-        dims: Factor for the dimensions that tiles have.
     """
 
     dram_us: float
     late_us: float
     store_clocks: float
-    dims: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class WgmmaModel(StagingModel):
         super().__init__(plan, nearest(facts))
         self.facts = facts
         self.lanes = facts.tensor_lanes[plan.contraction.dtype]
-        self.costs: dict[tuple[int, Box, Box, int], float] = {}
+        self.costs: dict[tuple[int, Box, Box, bool, int], float] = {}
+        self.least_traffics: dict[tuple[Box, Box, Box, Box, bool], float] = {}
         self.traffics: dict[tuple[Box, Box, Box, Box, bool, bool, int], Traffic] = {}
 
     @cached_property
@@ -88,7 +90,7 @@ class WgmmaModel(StagingModel):
         row: int = 0,
     ) -> float:
         """Relative cost of a tensor's bytes under its boxes, moved in rows of `row` bytes if that is not 0."""
-        key = (tensor, first.box, second, row)
+        key = (tensor, first.box, second, bulk, row)
         if key not in self.costs:
             strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
             box = joined(first.box, second)
@@ -130,7 +132,7 @@ class WgmmaModel(StagingModel):
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d + source) / tbps * 1e-6
         stored = m.box.size * n.size * self.size_d / row_stored * device.tma.stored_row_clocks if row_stored else 0.0
         stored *= 2 if C in of else 1  # rows of C come in as D's go out
-        return Traffic(dram, late, stored, 1.0 + device.wgmma.loop.dim_share * (len(m.box.tiled) + len(n.tiled)))
+        return Traffic(dram, late, stored)
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes, by the unit that takes longest."""
@@ -157,60 +159,84 @@ class WgmmaModel(StagingModel):
         return Loop(limits[slowest] * step, slowest, engine, panel)
 
     def least_us(self, tile: WgmmaTile) -> float:
-        """What the products of a tile's blocks take, or the distinct bytes: a bound of the estimate."""
+        """A bound of the estimate that does not ask how D is staged."""
         facts, launches = self.facts, self.device.launches
-        rows, bn, bk = tile.block
-        tiles = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
-        waves = tiles / facts.sm_count
-        if tile.k.tiles < 8 or 2 * tiles > facts.sm_count:  # K is not sliced
-            waves = math.ceil(waves)
-        clocks = rows * bn * bk / self.lanes / self.device.wgmma.loop.peak_share * tile.k.tiles * tile.mma_tiles
-        return (
-            launches.launch_us + launches.fill_us + max(waves * clocks / (facts.clock_ghz * 1e3), self.copy_us)
-        ) * self.stays(tile)
+        k_tiles, parts, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
+        loop = self.loop(tile, tiles)
+        looped, waves, memory = k_tiles * parts * loop.clocks, tiles / at_once, self.least_dram_us(tile)
+        clocks = engine = k_tiles * parts * loop.engine_clocks
+        if wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]:
+            clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
+            waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
+        busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
+        us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
+        return us * self.factor(tile, tiles) * ROUNDED
 
-    @cached_property
-    def copy_us(self) -> float:
-        """Microseconds of the distinct bytes at copy speed."""
-        return sum(self.bytes.values()) / self.device.memory.copy_tbps * 1e-6
+    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
+        """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between."""
+        rates = self.device.wgmma.loop
+        if tile.warpgroups.ping_pong:
+            clocks = max(looped, (looped + tail + rates.latency_clocks) / 2)
+        else:
+            clocks = looped + tail + rates.cooperative_clocks * tile.mma_tiles
+        return clocks + loop.panel_clocks + (rates.cluster_clocks if tile.blocks > 1 else 0.0)
+
+    def least_dram_us(self, tile: WgmmaTile) -> float:
+        """What a tile's loads take of device memory, and its stores in the longest rows that D has."""
+        key = (tile.m.box, tile.n.box, tile.k, tile.a.box, tile.exchange)
+        if key not in self.least_traffics:
+            k, of, share = self.plan.k, self.bytes, self.device.l2.read_line_share
+            us = 0.0
+            for tensor, first, side in ((A, tile.m, tile.a), (B, tile.n, tile.n)):
+                lines = 1.0 + share * (self.lines(tensor, side, tile.k, k) - 1.0)
+                us += of[tensor] * self.cost(tensor, first, tile.k, k) * lines
+            stored = 1.0
+            if not tile.exchange:
+                stored = min(self.cost(D, tile.m, tile.n.box, tile.n.modes, bulk) for bulk in (True, False))
+            us += of[D] * stored + of.get(C, 0)
+            self.least_traffics[key] = us / self.device.memory.copy_tbps * 1e-6
+        return self.least_traffics[key]
+
+    def grid(self, tile: WgmmaTile) -> tuple[int, int]:
+        """Tiles of D, those included that a cluster's blocks run along for, and how many are made at a time."""
+        tiles = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, tile.cluster) * self.plan.extent_l * tile.blocks
+        at_once = self.facts.sm_count // tile.blocks * tile.blocks
+        if tile.panel == "one":  # as many for each panel
+            panels = (tile.m if tile.stationary == "a" else tile.n).box.tiles
+            at_once = self.facts.sm_count // panels * panels
+        return tiles, at_once
+
+    def factor(self, tile: WgmmaTile, tiles: int) -> float:
+        """Factor on the time for padding, what stays, dimensions, and products too short to overlap."""
+        rates, plan = self.device.wgmma.loop, self.plan
+        rows, bn, bk = tile.block
+        outputs = plan.extent_m * plan.extent_n * plan.extent_l
+        factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / outputs - 1.0)
+        factor *= self.stays(tile) * (1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled)))
+        short = tile.warpgroups.ping_pong and tile.k.tiles * bk <= 32 and tile.panel != "each"
+        return factor * (rates.short_ping_pong if short else 1.0)
 
     def estimate(self, tile: WgmmaTile) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""
         return fastest(self._estimates(tile))
 
     def _estimates(self, tile: WgmmaTile) -> Iterator[Estimate]:
-        facts, plan, device = self.facts, self.plan, self.device
+        facts, device = self.facts, self.device
         rates, launches = device.wgmma.loop, device.launches
         rows, bn, bk = tile.block
         staging = self.staging(tile)
         traffic = self.traffic(tile, staging)
-        k_tiles, parts, wide = tile.k.tiles, tile.mma_tiles, tile.blocks
-        ping_pong = tile.warpgroups.ping_pong
-        # Blocks that no tile is left for run along with their cluster.
-        tiles = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, tile.cluster) * plan.extent_l * wide
-        at_once = facts.sm_count // wide * wide
-        if tile.panel == "one":  # as many for each panel
-            panels = (tile.m if tile.stationary == "a" else tile.n).box.tiles
-            at_once = facts.sm_count // panels * panels
+        k_tiles, parts = tile.k.tiles, tile.mma_tiles
+        tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
-        factor = 1.0 + rates.padded_share * (
-            tiles * rows * parts * bn / (plan.extent_m * plan.extent_n * plan.extent_l) - 1.0
-        )
-        factor *= self.stays(tile) * traffic.dims
-        if ping_pong and k_tiles * bk <= 32 and tile.panel != "each":
-            factor *= rates.short_ping_pong
+        factor = self.factor(tile, tiles)
         for split in wgmma_splits(k_tiles, tiles, facts.sm_count):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split) * parts
             tail = staging.clocks if split == 1 else rows * bn / 32.0
             looped = steps * loop.clocks
-            work = (
-                max(looped, (looped + tail + rates.latency_clocks) / 2)
-                if ping_pong
-                else looped + tail + rates.cooperative_clocks * parts
-            )
-            work += loop.panel_clocks + (rates.cluster_clocks if wide > 1 else 0.0)
+            work = self.work(tile, loop, looped, tail)
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)

@@ -79,25 +79,33 @@ class WgmmaSSSearch(WgmmaSearch):
         return self.model.estimate(choice)
 
     def least_us(self, choice: WgmmaTile) -> float:
-        """What products and distinct bytes take."""
-        return self.model.least_us(choice)
+        """A bound of the estimates of a tile and of its variants."""
+        least = self.model.least_us(choice)
+        if any(True for _ in self.clusters(choice)) and self.model.loop(choice, self.tiles(choice)).slowest == "L2":
+            return min(least, *(self.model.least_us(other) for other in self.clusters(choice)))
+        return least
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
         return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
 
-    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterator[WgmmaTile]:
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
         """The same tile in clusters. Sharing costs a little everywhere and relieves L2 alone."""
-        plain = choice.blocks == 1 and not choice.stationary and choice.mma_m is None
-        if not plain or choice.k.tiles < 8 or estimate.bound != "L2":
+        return self.clusters(choice) if estimate.bound == "L2" else ()
+
+    def clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """The same tile in clusters that share one operand."""
+        if tile.blocks > 1 or tile.stationary or tile.mma_m is not None or tile.k.tiles < 8:
             return
         for cluster in ((2, 1), (1, 2)):
-            if choice.m.box.tiles >= cluster[0] and choice.n.box.tiles >= cluster[1]:
-                yield replace(choice, cluster=cluster)
+            if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
+                yield replace(tile, cluster=cluster)
 
     def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile, where two blocks exchange halves of it."""
         if tile.warpgroups.ping_pong or self.plan.contraction.c is not None or tile.k.tiles < 2:
+            return
+        if not any(self.one_tile(replace(tile, cluster=cluster)) for cluster in ((2, 1), (1, 2))):
             return
         found = self.model.exchanged(tile)
         if found is not None:
