@@ -166,16 +166,22 @@ def few(facts: ArchFacts, count: int) -> ArchFacts:
 
 
 @cache
-def specs(family: str, facts: ArchFacts | None = None) -> tuple[Spec, ...]:
-    """The kernels of a family for a GPU, an H200 by default: one schedule a case and combination of parts."""
+def specs(family: str, facts: ArchFacts | None = None, dtype: str = "") -> tuple[Spec, ...]:
+    """The kernels of a family: of each case one schedule of every combination of parts.
+
+    Args:
+        family: One of `FAMILIES`.
+        facts: Of the GPU, an H200 by default.
+        dtype: Of the operands, the family's own by default.
+    """
     chosen, facts = FAMILIES[family], facts or arch_facts("sm_90a")
     out = []
     for case, c in chosen.cases:
-        for dtype in chosen.dtypes:
-            plan = make_gemm_plan(case.contraction(dtype, with_c=c))
+        for kind in (dtype,) if dtype else chosen.dtypes:
+            plan = make_gemm_plan(case.contraction(kind, with_c=c))
             found = [s for n in chosen.sm_counts for s in chosen.find(plan, few(facts, n), chosen.limit)]
             kept = one_of_each(filter(chosen.keeps, found))
-            out += [Spec(family, case, dtype, c, plan, s, i) for i, s in enumerate(kept)]
+            out += [Spec(family, case, kind, c, plan, s, i) for i, s in enumerate(kept)]
     return tuple(out)
 
 
