@@ -36,6 +36,10 @@ class RunRates:
     cut_store_tbps: float
     cut_run_bytes: int = 48
 
+    def __hash__(self) -> int:
+        """One field tells records apart: to hash all of them would take as long as what is looked up by them."""
+        return hash(self.copy_tbps)
+
     @property
     def long_run(self) -> int:
         """Bytes of a run beyond which longer ones cost no less."""

@@ -10,15 +10,17 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.mma_tiles import is_matrix_product
 from gett.schedule.search.wgmma import WgmmaSearch, both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore
+from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_operand import stationary_operand
-from tests import odd, parted, resident, traded
-from tests.cases import DENSE, Case
-from tests.resident import few
+from tests import spec_cases
+from tests.cases import DENSE, Case, Layout
+from tests.specs import few
 
 FACTS = arch_facts("sm_90a")
 SEARCHES: tuple[type[WgmmaSearch], ...] = (WgmmaSSSearch, WgmmaRSSearch, GatherSearch)
@@ -31,7 +33,7 @@ Found = tuple[Schedule, GemmPlan, ArchFacts]
 
 def schedules(plan: GemmPlan, facts: ArchFacts, limit: int) -> Iterator[Schedule]:
     """The most promising schedules of every Hopper search."""
-    if wgmma_takes(plan, facts):
+    if is_matrix_product(plan) and wgmma_takes(plan, facts):
         for search in SEARCHES:
             yield from best_schedules(both_roles(search, plan, facts), limit)
 
@@ -73,27 +75,49 @@ def plain() -> Found:
 
 def vectors() -> Found:
     """D in vectors."""
-    return first(resident.CASES[0], lambda s: not isinstance(s.epilogue.store, TmaStore), sms=2)
+    return first(spec_cases.STATIONARY[0], lambda s: not isinstance(s.epilogue.store, TmaStore), sms=2)
 
 
 def stationary() -> Found:
     """An operand that stays whole."""
-    return first(resident.CASES[0], lambda s: bool(stationary_operand(s)), sms=2)
+    return first(spec_cases.STATIONARY[0], lambda s: bool(stationary_operand(s)), sms=2)
 
 
 def one_panel() -> Found:
     """Blocks that keep to a panel each."""
-    return first(resident.ONE_LINES[0], lambda s: bool(stationary_operand(s)), sms=3)
+    return first(spec_cases.ONE_PANEL[0], lambda s: bool(stationary_operand(s)), sms=3)
+
+
+def clustered() -> Found:
+    """Blocks that share operands."""
+    return first(spec_cases.REUSE[0], lambda s: s.cluster != (1, 1), sms=6)
+
+
+def residue() -> Found:
+    """K-tiles that are no multiple of an instruction's k."""
+    return first(spec_cases.K_RESIDUE[0], lambda s: s.tiling.k.size < s.tiling.block[2], sms=2)
+
+
+def mixed() -> Found:
+    """One operand gathered, the other by tensor map."""
+    case = Case("mixed", "ik,kj->ij", {"i": 301, "j": 512, "k": 192}, a=Layout((), (1, 1), 1))
+    return first(case, lambda s: isinstance(s.wgmma.a, Tma) or isinstance(s.wgmma.b, Tma), search=GatherSearch)
+
+
+def unsliced() -> Found:
+    """A in registers, all of K in a block."""
+    case = Case("crossed-wide", "mkl,nlk->mn", {"m": 2048, "n": 2048, "k": 64, "l": 64})
+    return first(case, lambda s: s.split_k == 1, search=WgmmaRSSearch)
 
 
 def mma_tiles() -> Found:
     """Several MMA tiles a tile of D."""
-    return first(parted.CASES[0], lambda s: s.tiling.mma_tiles > 1, sms=2)
+    return first(spec_cases.MMA_TILES[0], lambda s: s.tiling.mma_tiles > 1, sms=2)
 
 
 def exchanging() -> Found:
     """Two blocks that exchange halves."""
-    return first(traded.CASES[0], lambda s: getattr(s.epilogue.store, "exchange", None) is not None, sms=16)
+    return first(spec_cases.EXCHANGE[0], lambda s: getattr(s.epilogue.store, "exchange", None) is not None, sms=16)
 
 
 def added() -> Found:
@@ -103,12 +127,12 @@ def added() -> Found:
 
 def gathered() -> Found:
     """Both operands gathered, D row by row."""
-    return first(odd.ROWS[0], lambda s: isinstance(s.epilogue.store, RowStore), search=GatherSearch)
+    return first(spec_cases.ROW_STORE[0], lambda s: isinstance(s.epilogue.store, RowStore), search=GatherSearch)
 
 
 def transposed() -> Found:
     """A gathered and transposed."""
-    return first(odd.TURNED[2], search=GatherSearch)
+    return first(spec_cases.GATHER_TRANSPOSE[2], search=GatherSearch)
 
 
 def registers() -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import math
@@ -96,6 +97,32 @@ def test_records_of_the_same_architecture_come_first(monkeypatch: pytest.MonkeyP
         assert nearest(facts.resized("c", 132, 50 << 20, 1.83, 4.0)).arch == "sm_90a"
     finally:
         nearest.cache_clear()
+
+
+def test_estimates_follow_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, plan = arch_facts("sm_90a"), make_gemm_plan(PRODUCT.contraction("float16"))
+    before = candidates(plan, "sm_90a")[0]
+    loop = replace(H200.wgmma.loop, peak_share=H200.wgmma.loop.peak_share / 2)
+    slow = replace(H200, wgmma=replace(H200.wgmma, loop=loop))
+    monkeypatch.setattr("gett.hw.device.measured", lambda: (slow,))
+    nearest.cache_clear()
+    try:
+        assert nearest(facts).wgmma.loop == loop
+        after = {s.kind: s for s in reversed(candidates(plan, "sm_90a"))}
+    finally:
+        nearest.cache_clear()
+    assert before.forecast.bound == "tensor cores"
+    assert after[before.kind].forecast.us > 1.5 * before.forecast.us
+
+
+def test_each_field_of_a_record_is_read() -> None:
+    """A field that no cost model and no search reads would be measured for nothing."""
+    root = Path(__file__).parents[2]
+    files = [*(root / "gett/schedule/cost").glob("*.py"), *(root / "gett/schedule/search").glob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in (*files, root / "layouts/rates.py")]
+    read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names = {f.name for part in records(H200) for f in fields(part)}
+    assert names - read == {"name", "arch", "sm_count", "clock_ghz"} - read
 
 
 def test_rates_between_the_measured_runs() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import joined
 from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling
@@ -15,21 +16,15 @@ from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing
 
-L2_BYTES_PER_CLOCK = 46.0  # what one multiprocessor draws, rows of 128 or 64 bytes
-ROW_CLOCKS = 2.0  # a row of 32 or 16 bytes takes the copy engine at least that
-MEMORY_ROW_CLOCKS = 2.4  # and any row that comes from memory, for as many as can be under way
-SHORT_GAIN = 0.7  # of what sharing gains where rows are longer
-L2_LINE, RUN_END_BYTES = 128, 80  # bytes of L2's lines, and of what the two ends of a run cost
-COPY_ISSUE_CLOCKS = 24.0  # the thread that issues copies needs about that long for each (instructions counted)
-PART_ROWS = 1.6  # what a row of 48, 80 or 112 bytes, which cuts a sector, takes of the time of a whole one
-CUT_ROWS = 6.0  # a row that ends in zeros takes as long as so many more
+L2_LINE = 128
+"""Bytes of a line of L2."""
 
 
 class CopyModel:
     """Clocks and lines of one plan's copies; worked out once for what tiles have in common."""
 
-    def __init__(self, plan: GemmPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
+        self.plan, self.device = plan, device
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
         self.known_lines: dict[tuple[int, Box, Box], float] = {}
@@ -54,7 +49,7 @@ class CopyModel:
             if run >= L2_LINE:
                 starts = range(0, L2_LINE, math.gcd(run, L2_LINE))
                 touched = sum(-(-(at + run) // L2_LINE) for at in starts) / len(starts) * L2_LINE / run
-                touched += RUN_END_BYTES / run if tensor == D else 0.0
+                touched += self.device.l2.run_end_bytes / run if tensor == D else 0.0
             self.known_lines[key] = touched
         return self.known_lines[key]
 
@@ -71,15 +66,13 @@ class CopyModel:
         key = (tensor, side.box, side.run, box_k, shared, reads)
         if key not in self.known_clocks:
             rows, row = self.rows(tensor, side, box_k)
+            tma = self.device.tma
             if row >= 64:
-                drawn = rows * row / L2_BYTES_PER_CLOCK / shared
+                drawn = rows * row / self.device.l2.tma_bytes_per_clock / shared
             else:  # short rows cost as much as longer ones, and those that others send cost as well
-                drawn = rows * ROW_CLOCKS / (1 + (shared - 1) * SHORT_GAIN)
-            engine = drawn
-            if box_k.size % STEP_K and self.k_unit[tensor] is None:  # a copy for each atom
-                engine = max(engine, rows / box_k.size / shared * COPY_ISSUE_CLOCKS)
+                drawn = rows * tma.row_clocks / (1 + (shared - 1) * tma.multicast_gain)
             # Rows out of memory take longer; so do the rows of padding, which bring nothing.
-            engine += min(1.0, shared / reads) * max(0.0, rows / shared * MEMORY_ROW_CLOCKS - engine)
+            engine = drawn + min(1.0, shared / reads) * max(0.0, rows / shared * tma.memory_row_clocks - drawn)
             self.known_clocks[key] = drawn, engine
         return self.known_clocks[key]
 
@@ -94,8 +87,10 @@ class CopyModel:
             cut = next((d.box for d in box_k.dims if d.modes[0] == k_unit), 1)
             extent = self.plan.k[k_unit].extent
             if box_k.size % STEP_K:  # one row holds a tile's k, and only they are moved
-                return side.box.size * (PART_ROWS if cut * self.size > CHUNK else 1.0), cut * self.size
-            late += CUT_ROWS / -(-extent // cut) if extent % cut else 0.0
+                return side.box.size * (
+                    self.device.tma.cut_row_factor if cut * self.size > CHUNK else 1.0
+                ), cut * self.size
+            late += self.device.tma.past_end_rows / -(-extent // cut) if extent % cut else 0.0
         elif side.run:
             return side.box.size // side.run * box_k.size, side.run * self.size
         else:

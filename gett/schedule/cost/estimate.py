@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gett.hw.archs import ArchFacts
+from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from layouts.access import contiguous_run, run_alignment, run_cost
+from layouts.access import contiguous_run, run_alignment
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
-
-LAUNCH_US = 2.5
+from layouts.rates import RunRates, run_cost
 
 WORKSPACE_LIMIT = 64 << 20
 """Most bytes of partial sums that split-K may ask for."""
@@ -32,14 +31,14 @@ def fastest(estimates: Iterable[Estimate]) -> Estimate:
     return min(estimates, key=lambda e: e.us)
 
 
-def traffic_us(plan: GemmPlan, facts: ArchFacts) -> dict[int, float]:
+def traffic_us(plan: GemmPlan, device: DeviceModel) -> dict[int, float]:
     """Microseconds that A, B and D each take of device memory at copy speed."""
     c = plan.contraction
     volumes = {A: (plan.l, plan.m, plan.k), B: (plan.l, plan.n, plan.k), D: (plan.l, plan.m, plan.n)}
     return {
         t: math.prod(s.extent for g in groups for s in g)
         * itemsize(c.d.dtype if t == D else c.dtype)
-        / facts.dram_tbps
+        / device.memory.copy_tbps
         * 1e-6
         for t, groups in volumes.items()
     }
@@ -52,11 +51,11 @@ def joined(first: Box, second: Box) -> Box:
     return Box(first.extents + second.extents, first.dims + dims)
 
 
-def traffic_cost(modes: tuple[Strided, ...], box: Box, tensor: int, size: int, store: bool) -> float:
+def traffic_cost(memory: RunRates, modes: tuple[Strided, ...], box: Box, tensor: int, size: int, store: bool) -> float:
     """Relative cost of a tensor's bytes under a box over all its tiled modes."""
     strides = tuple(s.strides[tensor] for s in modes)
     run = contiguous_run(box, strides, size)
-    return run_cost(run, store=store, start_alignment=run_alignment(box, strides, run))
+    return run_cost(memory, run, store=store, start_alignment=run_alignment(box, strides, run))
 
 
 def even_splits(wishes: Iterable[int], k_tiles: int) -> list[int]:
@@ -71,15 +70,15 @@ def wgmma_splits(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
     return even_splits((min(t // tiles, k_tiles // 4) for t in (sm_count // 2, sm_count, 2 * sm_count)), k_tiles)
 
 
-def split_us(blocks: int, outputs: int, facts: ArchFacts) -> float:
+def split_us(blocks: int, outputs: int, device: DeviceModel) -> float:
     """Microseconds that adding up slices takes: another launch, and partial sums through L2.
 
     Args:
         blocks: Tiles of all slices.
         outputs: Elements of a tile.
-        facts: Of the GPU.
+        device: The GPU.
     """
-    return LAUNCH_US + 2.0 * blocks * outputs * 4 / facts.l2_tbps * 1e-6
+    return device.launches.launch_us + 2.0 * blocks * outputs * 4 / device.l2.read_tbps * 1e-6
 
 
 def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int) -> tuple[int, int]:

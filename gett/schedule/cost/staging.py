@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gett.hw.device import DeviceModel, StoreClocks
 from gett.ir.gemm import A, C, D, GemmPlan, itemsize
 from gett.schedule.cost.copies import CopyModel
 from gett.schedule.spec.epilogue import StagedTile
@@ -17,12 +18,8 @@ from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
 
-VECTOR_SLOTS, ELEMENT_SLOTS = 80.0, 34.0  # instructions of a warp for one store, look-ups included
-SOURCE_SLOTS = 8.0  # and for each element of C that is added there (counted, not measured)
-STORE_CLOCKS = 250.0  # of a tile's store, whatever it holds
-# Rows of D that leave one by one: fewer elements are stored faster alone; instructions of a warp for one pass over the
-# rows that its lanes share, and clocks of shared memory and the way to L2 for such a pass.
-SHORTEST_ROW, PASS_SLOTS, PASS_CLOCKS = 32, 95.0, 14.0
+SHORTEST_ROW = 32
+"""Elements of D's rows that leave one by one; shorter ones are stored faster element by element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +40,8 @@ class Staging:
 class StagingModel(CopyModel):
     """Stagings of one plan's tiles, worked out once per pair of boxes."""
 
-    def __init__(self, plan: GemmPlan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
+        super().__init__(plan, device)
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
@@ -54,6 +51,10 @@ class StagingModel(CopyModel):
         if key not in self.stagings:
             self.stagings[key] = self._staging(tile)
         return self.stagings[key]
+
+    def least_tail(self, tile: WgmmaTile) -> float:
+        """What staging and storing a tile takes at least, in clocks: one write of each row without bank conflicts."""
+        return tile.block[0] * tile.n.box.size / 64
 
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""
@@ -87,17 +88,17 @@ class StagingModel(CopyModel):
             )
             # Rows of the padding leave warps idle while the others write.
             idle = tile.block[0] * tile.mma_tiles / tile.m.box.size
-            return STORE_CLOCKS + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
+            return self.device.stores.tile_clocks + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         def gapped(stage: StagedTile) -> float:
             return written(stage.conflicts / (2 if pairs(boxes_n, stage.n) else 1))
 
-        vectors = self._vectors(elements, self._vector(run), has_c)
+        vectors = self._vectors(elements, self._vector(run))
         least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper
         dense: StagedTile | None = None
         bulk_clocks = math.inf
         if tma_source or not has_c:
-            boxed = boxed_tile(*self.dims(tile)) if self.size_d == SIZE else None
+            boxed = boxed_tile(*self.dims(tile), self.device.stores.tma_setup_clocks) if self.size_d == SIZE else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
             if run % CHUNK == 0 and least < bulk_clocks:
@@ -113,16 +114,17 @@ class StagingModel(CopyModel):
             return Staging(dense, True, bulk_clocks)
         return Staging(padded, False, plain_clocks)
 
-    def _vectors(self, elements: int, vector: int, has_c: bool) -> float:
+    def _vectors(self, elements: int, vector: int) -> float:
         """Clocks of storing a tile in vectors of D."""
-        slots = (VECTOR_SLOTS if vector > 1 else ELEMENT_SLOTS) + (SOURCE_SLOTS * vector if has_c else 0.0)
+        stores = self.device.stores
+        slots = stores.vector_slots if vector > 1 else stores.element_slots
         return elements / vector / 32 * (slots / 4 + 4 * vector * self.size_d / 16)
 
     def row_staging(self, tile: WgmmaTile, row: int) -> float:
         """Clocks of a tile whose rows of `row` elements leave one by one, instead of element by element."""
         elements = tile.m.box.size * tile.n.box.size
-        clocks = self.staging(tile).clocks - elements / 32 * (ELEMENT_SLOTS / 4 + 4 * self.size_d / 16)
-        return max(clocks + _row_clocks(elements, row), STORE_CLOCKS)
+        clocks = self.staging(tile).clocks - self._vectors(elements, 1)
+        return max(clocks + _row_clocks(self.device.stores, elements, row), self.device.stores.tile_clocks)
 
     def exchanged(self, tile: WgmmaTile) -> Exchanged | None:
         """How two blocks may exchange halves of the tile."""
@@ -209,9 +211,9 @@ def row_length(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
     return 0
 
 
-def _row_clocks(elements: int, row: int) -> float:
+def _row_clocks(stores: StoreClocks, elements: int, row: int) -> float:
     """What storing a tile row by row takes of a multiprocessor."""
     chunks = row // 16 * 2
     lanes = 8 if chunks <= 8 else 16 if chunks <= 16 else 32
     passes = elements / row * lanes / 32 * -(-chunks // lanes)
-    return passes * (PASS_SLOTS / 4 + PASS_CLOCKS)
+    return passes * (stores.row_pass_slots / 4 + stores.row_pass_clocks)

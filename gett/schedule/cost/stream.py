@@ -5,45 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gett.hw.archs import ArchFacts
+from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.estimate import WORKSPACE_LIMIT, Estimate
 from gett.schedule.spec.stream_views import TensorView
 from gett.schedule.spec.tiling import Tiling
-from layouts.access import contiguous_run, run_cost
+from layouts.access import contiguous_run
 from layouts.box import Box
+from layouts.rates import run_cost
 
-STREAM_LAUNCH_US = 3.0
-SUM_WORKSPACE = 32 << 20  # most bytes of partial sums
-SPLIT_BLOCKS = 8  # of a multiprocessor, that a split of K aims at
-LEAST_SLICE = 128 << 10  # bytes that a block of a split reads at least: a second launch costs 2 us
+SPLIT_BLOCKS = 8
+"""Blocks of a multiprocessor that a split of K aims at."""
+
+LEAST_SLICE = 128 << 10
+"""Bytes that a block of a split reads at least: a second launch takes as long as these."""
 
 
 def stream_estimate(
-    plan: GemmPlan, facts: ArchFacts, tiling: Tiling, tensors: Mapping[int, TensorView], split: int
+    plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensors: Mapping[int, TensorView], split: int
 ) -> Estimate:
     """The time of all bytes at the rates of their runs.
 
     Args:
         plan: What is run.
-        facts: Of the GPU.
+        device: The GPU.
         tiling: Boxes of D's modes and of K.
         tensors: Each tensor's view of D's modes.
         split: Slices of K.
     """
     us = 0.0
     if all(tiling.m.extents):
-        us = sum(x.bytes * _cost(plan, tiling, t, x) for t, x in tensors.items()) / facts.dram_tbps * 1e-6
-    return Estimate(us + STREAM_LAUNCH_US * (2 if split > 1 else 1), "DRAM", split)
+        us = (
+            sum(x.bytes * _cost(plan, device, tiling, t, x) for t, x in tensors.items())
+            / device.memory.copy_tbps
+            * 1e-6
+        )
+    return Estimate(us + device.launches.launch_us * (2 if split > 1 else 1), "DRAM", split)
 
 
-def _cost(plan: GemmPlan, tiling: Tiling, tensor: int, view: TensorView) -> float:
+def _cost(plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensor: int, view: TensorView) -> float:
     """Relative cost of a tensor's traffic: by its longest run in either group."""
     if view.bytes == 0:
         return 1.0
     runs = [contiguous_run(tiling.m, view.strides, view.size)]
     if plan.extent_k > 1 and tensor in (A, B):
         runs.append(contiguous_run(tiling.k, [s.strides[tensor] for s in plan.k], view.size))
-    return run_cost(max(runs), store=view.store)
+    return run_cost(device.memory, max(runs), store=view.store)
 
 
 def sum_slices(facts: ArchFacts, box_o: Box, box_k: Box, read: int, partial_bytes: int) -> int:
@@ -58,7 +65,7 @@ def sum_slices(facts: ArchFacts, box_o: Box, box_k: Box, read: int, partial_byte
     """
     steps, tiles = box_k.tiles, max(1, box_o.tiles)
     blocks = facts.sm_count * SPLIT_BLOCKS
-    split = min(blocks // tiles, steps // 2, SUM_WORKSPACE // (tiles * partial_bytes))
+    split = min(blocks // tiles, steps // 2, WORKSPACE_LIMIT // (tiles * partial_bytes))
     if split < 2 or tiles * 2 > blocks or read // tiles < 2 * LEAST_SLICE:
         return 1
     return -(-steps // -(-steps // split))

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from layouts.access import LONG_RUN, contiguous_run, run_alignment, run_cost
+from layouts.access import contiguous_run, run_alignment
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
+from layouts.rates import RunRates, run_cost
 
 CUT_MODES = 4  # modes that get a cut of their own; the rest of a group is walked tile by tile
 KEPT = 3  # boxes handed to the cost model
@@ -48,12 +49,11 @@ class Weight:
         """Position of the unit-stride mode, None where it lies in another group."""
         return next((i for i, s in enumerate(self.all_strides) if s == self.itemsize), None)
 
-    @cached_property
-    def least(self) -> float:
+    def least(self, memory: RunRates) -> float:
         """What `cost` is at least, whatever the box."""
-        return 1.0 if self.unit is None else run_cost(LONG_RUN, store=self.store)
+        return 1.0 if self.unit is None else run_cost(memory, memory.long_run, store=self.store)
 
-    def cost(self, box: Box) -> float:
+    def cost(self, memory: RunRates, box: Box) -> float:
         """Relative cost of this tensor's traffic under `box`; 1 where its unit stride lies elsewhere."""
         if self.unit is None:
             return 1.0
@@ -61,7 +61,7 @@ class Weight:
         pieces = tuple(TileDim((count + i,), _piece(e)) for i, (_, e) in enumerate(self.partners))
         both = Box((*box.extents, *(e for _, e in self.partners)), (*box.dims, *pieces))
         run = contiguous_run(both, self.all_strides, self.itemsize)
-        return run_cost(run, store=self.store, start_alignment=run_alignment(both, self.all_strides, run))
+        return run_cost(memory, run, store=self.store, start_alignment=run_alignment(both, self.all_strides, run))
 
 
 def partner_modes(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:
@@ -70,11 +70,18 @@ def partner_modes(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int
 
 
 def cut_group(
-    extents: Sequence[int], block: int, tensors: Sequence[Weight], first: int | None, compute: float, one_ragged: bool
+    memory: RunRates,
+    extents: Sequence[int],
+    block: int,
+    tensors: Sequence[Weight],
+    first: int | None,
+    compute: float,
+    one_ragged: bool,
 ) -> list[Box]:
     """The best boxes of at most `block` elements, best first.
 
     Args:
+        memory: Rates of device memory.
         extents: Of the group's modes.
         block: Elements of the tile.
         tensors: Those that have the group.
@@ -82,12 +89,13 @@ def cut_group(
         compute: Weight of padding: the time that arithmetic takes, relative to the tensors' weights.
         one_ragged: Whether at most one dimension may be ragged (K, unless it is flattened).
     """
-    return list(_cut_group(tuple(extents), block, tuple(tensors), first, compute, one_ragged))
+    return list(_cut_group(memory, tuple(extents), block, tuple(tensors), first, compute, one_ragged))
 
 
 # Searches that exchange the roles of A and B ask for the same boxes again.
 @lru_cache(maxsize=512)
 def _cut_group(
+    memory: RunRates,
     extents: tuple[int, ...],
     block: int,
     tensors: tuple[Weight, ...],
@@ -111,22 +119,24 @@ def _cut_group(
         flat = Box(tuple(extents), (TileDim(tuple(growth), min(block, math.prod(extents))),))
         # Every index is decoded, which costs time that the runs do not show.
         tried[flat] = 1.1 if one_ragged else 1.0, 1.02
-    return _best(tried, block, tensors, compute)
+    return _best(memory, tried, block, tensors, compute)
 
 
-def _best(tried: dict[Box, tuple[float, float]], block: int, tensors: Sequence[Weight], compute: float) -> list[Box]:
+def _best(
+    memory: RunRates, tried: dict[Box, tuple[float, float]], block: int, tensors: Sequence[Weight], compute: float
+) -> list[Box]:
     """The cheapest boxes; what runs cost is worked out only where padding alone does not rule a box out."""
 
     def score(box: Box, costs: Iterable[float]) -> float:
         arithmetic, whole = tried[box]
         return (compute * arithmetic / box.efficiency(block) + sum(costs)) * whole
 
-    least = [t.weight * t.least for t in tensors]
+    least = [t.weight * t.least(memory) for t in tensors]
     best: list[tuple[float, int, Box]] = []  # of equal scores the box that was tried first wins
     for bound, i, box in sorted((score(box, least), i, box) for i, box in enumerate(tried)):
         if len(best) == KEPT and bound > best[-1][0]:
             break
-        best = sorted([*best, (score(box, (t.weight * t.cost(box) for t in tensors)), i, box)])[:KEPT]
+        best = sorted([*best, (score(box, (t.weight * t.cost(memory, box) for t in tensors)), i, box)])[:KEPT]
     return [box for _, _, box in best]
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.gather import ONE_STAGE, GatherModel
+from gett.schedule.cost.gather import GatherModel
 from gett.schedule.cost.staging import row_length
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
@@ -105,7 +105,9 @@ class GatherSearch(WgmmaSearch):
 
         def cut(chosen: Sequence[int], room: int) -> list[Box]:
             weights = [replace(w, strides=tuple(w.strides[i] for i in chosen)) for w in self.boxes.weights(tensor)]
-            return cut_group([modes[i].extent for i in chosen], room, weights, None, self.compute, False)
+            return cut_group(
+                self.boxes.memory, [modes[i].extent for i in chosen], room, weights, None, self.compute, False
+            )
 
         found: list[Box] = []
         if unit is None:
@@ -184,7 +186,7 @@ class GatherSearch(WgmmaSearch):
         mixed = isinstance(a, Tma) or isinstance(b, Tma)
         reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
         reason += (", A transposed" if tile.transposed else "") + (", ping-pong" if groups.ping_pong else "")
-        forecast = Forecast(estimate.us * (ONE_STAGE if rings == 1 else 1.0), estimate.bound, reason)
+        forecast = Forecast(estimate.us, estimate.bound, reason)
         yield self.schedule(tile, loop, epilogue, smem, forecast, split)
 
     def smem(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
@@ -55,7 +56,8 @@ class MultistageSearch:
         self.tensor_cores = uses_tensor_cores(plan)
         self.size = itemsize(c.dtype)
         self.accumulator = accumulator_bytes(c.dtype)
-        self.time = traffic_us(plan, facts)
+        self.device = nearest(facts)
+        self.time = traffic_us(plan, self.device)
         if self.tensor_cores:
             rate = facts.tensor_tflops["tf32" if c.dtype == "float32" else c.dtype] * facts.mma_sync_share
         else:
@@ -99,7 +101,8 @@ class MultistageSearch:
         found = self.cost.estimate(choice)
         if self.beside_wgmma:
             single = choice.multistage.a.vector == choice.multistage.b.vector == 1
-            return replace(found, us=found.us * (1.35 if single else 1.1))
+            families = self.device.families
+            return replace(found, us=found.us * (families.multistage_elements if single else families.multistage))
         return found
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
@@ -184,7 +187,9 @@ class MultistageSearch:
             units = [unit_mode(modes, t, self._itemsize(t)) for t in tensors]
             first = {"l": None, "k": units[1] if units[0] is None else units[0]}.get(group, units[0])
             extents = tuple(s.extent for s in modes)
-            self._boxes[group, block] = cut_group(extents, block, weights, first, self.compute, group == "k")
+            self._boxes[group, block] = cut_group(
+                self.device.memory, extents, block, weights, first, self.compute, group == "k"
+            )
         return self._boxes[group, block]
 
     def _group(self, group: str) -> tuple[tuple[Strided, ...], tuple[int, ...]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.stream import stream_estimate, sum_slices
@@ -53,7 +54,7 @@ class StreamSearch:
     def choices(self) -> Iterator[Schedule]:
         """The schedule without a split."""
         if self.problem is None:
-            box, loop = map_loop(self.extents, self.tensors, self.facts)
+            box, loop = map_loop(self.extents, self.tensors, self.facts, nearest(self.facts).memory)
             staged = staged_bytes(box, loop, self.tensors)
             cut = " x ".join(str(c) for _, c in cut_modes(box)) or "1"
             names = "".join(n for n, x in (("A", loop.a), ("B", loop.b), ("C", loop.c)) if x is not None and x.staged)
@@ -81,7 +82,7 @@ class StreamSearch:
         if self.problem is not None:
             read = self.problem.sums[self.problem.big].bytes
             split = sum_slices(self.facts, t.m, t.k, read, t.block[0] * self.accumulator)
-        return stream_estimate(self.plan, self.facts, t, self.tensors, split)
+        return stream_estimate(self.plan, nearest(self.facts), t, self.tensors, split)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule with its split, none where it breaks a limit."""

@@ -20,14 +20,17 @@ from gett.schedule.search.stream_boxes import (
 )
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap
 from gett.schedule.spec.stream_views import TensorView, cut_modes, is_splat, vector_along
-from layouts.access import contiguous_run, run_cost
+from layouts.access import contiguous_run
 from layouts.box import Box
+from layouts.rates import RunRates, run_cost
 
 TILE_BYTES = 16384  # of the widest tensor: four 16-byte accesses a thread
 LEAST_TILE = 1024  # elements; smaller tiles are all overhead
 
 
-def map_loop(extents: tuple[int, ...], tensors: Mapping[int, TensorView], facts: ArchFacts) -> tuple[Box, StreamMap]:
+def map_loop(
+    extents: tuple[int, ...], tensors: Mapping[int, TensorView], facts: ArchFacts, memory: RunRates
+) -> tuple[Box, StreamMap]:
     """The box of D's modes, and how tensors are read."""
     d = tensors[D]
     widest = max(t.size for t in tensors.values())
@@ -35,14 +38,14 @@ def map_loop(extents: tuple[int, ...], tensors: Mapping[int, TensorView], facts:
     if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
         even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
         tile = min(max(even, LEAST_TILE), tile)
-    box = _box(extents, tensors, tile)
+    box = _box(extents, tensors, tile, memory)
     vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
     loads = {t: _load(box, extents, x, vector) for t, x in tensors.items() if t != D}
     unroll = min(4, -(-box.size // (vector * THREADS)))
     return box, StreamMap(loads[A], loads.get(B), loads.get(C), THREADS, vector, unroll, walk_in_order(box, d))
 
 
-def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int) -> Box:
+def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int, memory: RunRates) -> Box:
     """The cheapest of the boxes that give D and each operand runs of several lengths."""
     d, modes = tensors[D], range(len(extents))
     inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
@@ -53,7 +56,8 @@ def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: in
             runs = [(d, run_d), *((x, run) for x in transposed)]
             box = cut_box(extents, runs, (d, *transposed), volume, d.order(modes))
             time = sum(
-                x.bytes * run_cost(contiguous_run(box, x.strides, x.size), store=x.store) for x in tensors.values()
+                x.bytes * run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
+                for x in tensors.values()
             )
             # Ragged and small tiles leave lanes idle, which costs less than bytes do.
             time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))

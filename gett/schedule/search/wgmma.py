@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
@@ -49,6 +50,7 @@ class WgmmaSearch:
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         self.plan, self.facts, self.swapped = swap_ab(plan) if swapped else plan, facts, swapped
+        self.device = nearest(facts)
         plan = self.plan
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}

@@ -7,6 +7,7 @@ cost model's.
 from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
@@ -24,9 +25,10 @@ class WgmmaBoxes:
     """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size."""
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
-        self.plan = plan
+        device = nearest(facts)
+        self.plan, self.memory = plan, device.memory
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
-        self.time = traffic_us(plan, facts)
+        self.time = traffic_us(plan, device)
         self.compute = plan.flops / facts.tensor_tflops[plan.contraction.dtype] * 1e-6
         self.known: dict[tuple[int, int], list[OperandTiling]] = {}
 
@@ -48,7 +50,7 @@ class WgmmaBoxes:
             modes = self.side(tensor)
             extents = tuple(s.extent for s in modes)
             found = []
-            for box in cut_group(extents, block, self.weights(tensor), unit, self.compute, False):
+            for box in cut_group(self.memory, extents, block, self.weights(tensor), unit, self.compute, False):
                 if box.flattens:
                     continue
                 if unit is not None:

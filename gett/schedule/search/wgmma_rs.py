@@ -12,7 +12,7 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_rs import PER_WARPGROUP, WgmmaRSModel
+from gett.schedule.cost.wgmma_rs import WgmmaRSModel
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue
@@ -117,7 +117,7 @@ class WgmmaRSSearch(WgmmaSearch):
                 plan_smem = smem(stages, per_warpgroup)
                 if plan_smem.size > capacity:
                     continue
-                us = estimate.us * (PER_WARPGROUP if per_warpgroup and not shares_a else 1.0)
+                us = estimate.us * (self.device.wgmma.rs.per_warpgroup if per_warpgroup and not shares_a else 1.0)
                 if stages > slabs:
                     us *= DEEPER_SPLIT if split[0] > 1 else DEEPER
                 loop = WgmmaRS(a, b, *self.units, per_warpgroup, stages)

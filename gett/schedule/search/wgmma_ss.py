@@ -12,7 +12,6 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma import CLUSTERS
 from gett.schedule.lower import split_modes
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
 from gett.schedule.search.smem import Carved, carve, carve_stationary
@@ -37,11 +36,6 @@ from layouts.box import Box
 from layouts.tma import TmaMap
 
 SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
-# Bytes of loads under way beyond which more gain nothing, where memory limits and elsewhere; the share of the time that
-# none at all would cost; the share that a first k-tile of 64 takes.
-DRAM_IN_FLIGHT, L2_IN_FLIGHT, IN_FLIGHT_SHARE, START_SHARE = 96 * 1024, 120 * 1024, 0.2, 0.02
-TWO_STAGES = 1.2  # what only two stages cost
-LONG_ROW = 64  # bytes of D's rows below which several MMA tiles a store tile gain nothing
 
 
 class WgmmaSSSearch(WgmmaSearch):
@@ -85,25 +79,33 @@ class WgmmaSSSearch(WgmmaSearch):
         return self.model.estimate(choice)
 
     def least_us(self, choice: WgmmaTile) -> float:
-        """What products and distinct bytes take."""
-        return self.model.least_us(choice)
+        """A bound of the estimates of a tile and of its variants."""
+        least = self.model.least_us(choice)
+        if any(True for _ in self.clusters(choice)) and self.model.loop(choice, self.tiles(choice)).slowest == "L2":
+            return min(least, *(self.model.least_us(other) for other in self.clusters(choice)))
+        return least
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
         return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
 
-    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterator[WgmmaTile]:
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
         """The same tile in clusters. Sharing costs a little everywhere and relieves L2 alone."""
-        plain = choice.blocks == 1 and not choice.stationary and choice.mma_m is None
-        if not plain or choice.k.tiles < 8 or estimate.bound != "L2":
+        return self.clusters(choice) if estimate.bound == "L2" else ()
+
+    def clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """The same tile in clusters that share one operand."""
+        if tile.blocks > 1 or tile.stationary or tile.mma_m is not None or tile.k.tiles < 8:
             return
-        for cluster in (c for c in CLUSTERS if c != (1, 1)):
-            if choice.m.box.tiles >= cluster[0] and choice.n.box.tiles >= cluster[1]:
-                yield replace(choice, cluster=cluster)
+        for cluster in ((2, 1), (1, 2)):
+            if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
+                yield replace(tile, cluster=cluster)
 
     def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile, where two blocks exchange halves of it."""
         if tile.warpgroups.ping_pong or self.plan.contraction.c is not None or tile.k.tiles < 2:
+            return
+        if not any(self.one_tile(replace(tile, cluster=cluster)) for cluster in ((2, 1), (1, 2))):
             return
         found = self.model.exchanged(tile)
         if found is not None:
@@ -125,7 +127,7 @@ class WgmmaSSSearch(WgmmaSearch):
             for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts.sm_count):
                 tile = WgmmaTile(groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
                 staging = self.model.staging(tile)
-                if staging.bulk and staging.dense.row * self.size_d >= LONG_ROW:
+                if staging.bulk:
                     yield tile
 
     def stationary(self, tile: WgmmaTile) -> list[WgmmaTile]:
@@ -221,15 +223,20 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, carved: Carved) -> float:
         """How stages show: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
+        rates = self.device.wgmma.in_flight
         stage, deep, by_dram = carved.plan.stage, tile.block[2], estimate.bound == "DRAM"
-        enough = DRAM_IN_FLIGHT if by_dram else L2_IN_FLIGHT
-        missing = IN_FLIGHT_SHARE * max(0.0, 1.0 - (carved.stages - 1) * stage / enough)
-        few = 1.0 if carved.stages >= 3 or (by_dram and stage >= DRAM_IN_FLIGHT) else TWO_STAGES
+        enough = rates.dram_bytes if by_dram else rates.l2_bytes
+        missing = rates.none_share * max(0.0, 1.0 - (carved.stages - 1) * stage / enough)
+        few = 1.0 if carved.stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
         if by_dram:
             return few * ((1.01 if deep >= 128 else 1.0) + missing / 2)
         long = {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
         if self.hurried(self.tiles(tile)):
-            return few * (1.0 + missing + START_SHARE * deep / 64) * (long if deep * tile.k.tiles >= SHORT_K else 1.0)
+            return (
+                few
+                * (1.0 + missing + rates.start_share * deep / 64)
+                * (long if deep * tile.k.tiles >= SHORT_K else 1.0)
+            )
         return few * long
 
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:

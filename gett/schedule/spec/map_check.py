@@ -8,6 +8,7 @@ from dataclasses import replace
 from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
 from layouts.modes import Strided
+from layouts.swizzle import CHUNK, SPANS
 from layouts.tma import Refusal, TmaMap, tma_map
 
 
@@ -30,10 +31,12 @@ def wrong_map(
         box: What the map's box would be where one copy brought the whole tile; its own by default.
     """
     size = itemsize(operand.dtype)
-    if len(made.modes) != len(modes) or sorted(made.order) != list(range(len(modes))):
+    if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
         return f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
     if made.itemsize != size:
         return f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
+    if made.span not in (CHUNK, *SPANS):
+        return f"map of {name}: no hardware swizzle spans {made.span} bytes"
     if made.base_offset:
         return f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
     whole = replace(made, box=tuple(box)) if box is not None else made

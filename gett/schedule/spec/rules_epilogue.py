@@ -77,6 +77,8 @@ def _stage(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
             return f"staging: {len(steps)} steps for {len(box.dims)} dimensions of box_{group}"
     if stage.swizzle_bytes not in (CHUNK, *SPANS):
         return f"staging: no hardware swizzle spans {stage.swizzle_bytes} bytes"
+    if stage.cut is not None and stage.cut[2] < 1:
+        return f"staging: rows that hold {stage.cut[2]} elements of dimension {stage.cut[:2]}"
     m, n = staged_places(stage, "m", t.m), staged_places(stage, "n", t.n)
     if m.min() < 0 or n.min() < 0 or m.max() + n.max() >= stage.elements:
         return f"staging: elements at {m.max() + n.max()}, the tile has room for {stage.elements}"

@@ -42,9 +42,7 @@ def _majors(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
             return f"majors: wgmma reads {majors} major of {kind.name}, operand {x.name} is {x.loader.major}-major"
         if (x.k_unit if x.loader.major == "k" else x.free_unit) is None:
             group = x.k if x.loader.major == "k" else x.free
-            return (
-                f"majors: operand {x.name} is {x.loader.major}-major, its {len(group)} modes there have no unit stride"
-            )
+            return f"majors: operand {x.name} is {x.loader.major}-major, but {len(group)} modes have no unit stride"
     return None
 
 
@@ -68,6 +66,8 @@ def _tiles(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
             return f"copies: {load.copies} of {load.map.box} are not the {shape[0]} x {shape[1]} of operand {x.name}"
         if load.run and (load.run > load.map.span // size or shape[0] % load.run):
             return f"copies: {load.run} rows an atom of {load.map.span} bytes, operand {x.name} has {shape[0]}"
+        if load.major == "mn" and not load.run and shape[0] * size % load.map.span:
+            return f"copies: {shape[0]} rows of operand {x.name} do not fill atoms of {load.map.span} bytes"
         atom = (load.run, load.map.span // size) if load.run else (0, 0)
         wanted = wgmma_places(load.major, load.map.span, shape, tile_rows(load, shape[0]), deep, size, atom)
         misplaced = np.count_nonzero(wanted != np.broadcast_to(found, shape[0] * shape[1]).reshape(shape[::-1]).T)

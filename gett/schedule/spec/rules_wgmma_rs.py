@@ -102,6 +102,8 @@ def _maps(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
 def _copies(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     size = itemsize(plan.contraction.dtype)
     for x, load, unit, other, _, _ in _parts(s, plan):
+        if load.run:
+            return f"RS copies: {load.run} rows an atom of operand {x.name}, atoms are full"
         dims = [unit, other, *x.free_dims]
         count = math.prod(n for _, n in dims)
         found = copied_places(load, coordinates(dims))

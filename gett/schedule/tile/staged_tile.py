@@ -26,7 +26,6 @@ SIZE = 2  # bytes of D's elements that stmatrix and packed pairs take; others ar
 MAX_ROW = 256  # elements of a copy's first dimension
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
-SETUP_CLOCKS = 200.0  # barriers, fences and the issue of the copy
 
 Cut = tuple[str, int, int, int]
 
@@ -155,13 +154,16 @@ class Accumulators:
 
 
 @lru_cache(maxsize=4096)
-def boxed_tile(dims: tuple[DimD, ...], held: Accumulators, counts: tuple[int, int]) -> tuple[StagedTile, float] | None:
+def boxed_tile(
+    dims: tuple[DimD, ...], held: Accumulators, counts: tuple[int, int], setup_clocks: float
+) -> tuple[StagedTile, float] | None:
     """The cheapest staging for copies by tensor map and its clocks for one tile, or None where D has no such rows.
 
     Args:
         dims: Tiled dimensions of D by their step.
         held: The accumulators.
         counts: Dimensions of the boxes of M and N.
+        setup_clocks: Of a tile's store, whatever it holds.
     """
     if not dims or dims[0].step != 1:
         return None
@@ -177,7 +179,7 @@ def boxed_tile(dims: tuple[DimD, ...], held: Accumulators, counts: tuple[int, in
             steps, cut = _steps(dims[:inner], order, row)
             at = _Places(steps, cut, swizzle_bytes)
             served = _served(at, held, copy)
-            clocks = _clocks(served, held, copy)
+            clocks = setup_clocks + _clocks(served, held, copy)
             if best is None or clocks < best[1] * 0.999:
                 by = {d.key: step for d, step in steps.items()}
                 tile = StagedTile(
@@ -318,7 +320,7 @@ def _clocks(served: float, held: Accumulators, copy: R2SCopy) -> float:
     elements = held.rows * (-(-held.box_n // 8) * 8)
     stores = elements * SIZE / 128 * served
     slots = elements / 32 * (1.1 if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector) / 4
-    return SETUP_CLOCKS + max(stores, slots) + 0.3 * min(stores, slots)
+    return max(stores, slots) + 0.3 * min(stores, slots)
 
 
 def extents_of(box: Box) -> tuple[int, ...]:
