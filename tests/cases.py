@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from gett.ir.contraction import Contraction, Operand
-from gett.schedule.records import Schedule
 
 TCCG = Path(__file__).parent.parent / "benchmarks" / "data" / "tccg.json"
 
@@ -279,20 +278,3 @@ TILED = tuple(c for c in AWKWARD if c.name not in STREAMS)
 def by_name(name: str) -> Case:
     """One of the awkward cases."""
     return next(c for c in AWKWARD if c.name == name)
-
-
-def spread(candidates: Iterable[Schedule], count: int) -> list[Schedule]:
-    """The first schedule and the next that differ from all before in tile, in access or in pipeline."""
-    kept: list[Schedule] = []
-    seen: list[set[Any]] = [set(), set(), set()]
-    rest = []
-    for s in candidates:
-        ways = () if s.b is None else tuple((w.major, w.vector, w.asynchronous, w.vector_group) for w in (s.a, s.b))
-        marks = ((s.block, s.warps, s.batches), (s.k_table, s.split_k > 1, s.batch is not None), ways)
-        if all(m in old for m, old in zip(marks, seen, strict=True)):
-            rest.append(s)
-            continue
-        kept.append(s)
-        for m, old in zip(marks, seen, strict=True):
-            old.add(m)
-    return (kept + rest)[:count]

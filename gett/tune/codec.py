@@ -101,7 +101,7 @@ def _union(hint: Any) -> Callable[[Any], Any]:
         if data is None and optional:
             return None
         name = data.get(TYPE) if data.__class__ is dict else None
-        if name not in readers:
+        if name.__class__ is not str or name not in readers:
             raise Stale(f"{name!r} is none of {', '.join(readers)}")
         return readers[name](data)
 

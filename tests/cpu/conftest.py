@@ -11,12 +11,12 @@ import gett.api.autotune
 import gett.api.planner
 import gett.jit.compile
 import gett.runtime.executable
-import gett.schedule.select
+import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
 from gett.api.plan_cache import plan_cache
-from tests.cpu.test_runtime import FakeDriver, FakeHost
+from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, FakeBench
 
 

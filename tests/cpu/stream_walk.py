@@ -1,6 +1,6 @@
-"""Follows the `stream` kernels access by access in Python: which elements each thread reads, stages, sums and stores.
+"""Follows bandwidth-bound kernels access by access: which elements each thread reads, stages, sums and stores.
 
-Uses the generated index functions as `stream_map.cuh` and `stream_sum.cuh` do, and checks every vector on the way: its
+Uses the generated index functions as the kernels do, and checks every vector on the way: its
 elements lie together, its address is a multiple of its size, and it is valid as a whole. Knows no values.
 """
 
@@ -10,13 +10,14 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from gett.codegen.common import element_strides
 from gett.codegen.index import Function, ParamTable
-from gett.codegen.render_common import element_strides
-from gett.codegen.render_stream import stream_index
+from gett.codegen.stream import stream_index
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.records import Schedule
-from gett.schedule.stream_boxes import swizzled
-from gett.schedule.stream_records import Way, output_modes
+from gett.schedule.search.stream_boxes import swizzled
+from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamSum
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.stream_views import output_modes
 
 Offsets = tuple[int, ...]
 TENSOR = {"a": A, "b": B, "c": C, "d": D}
@@ -32,19 +33,19 @@ class StreamWalk:
     """
 
     def __init__(self, plan: GemmPlan, schedule: Schedule, addresses: Mapping[str, int]) -> None:
-        assert schedule.stream is not None
-        self.plan, self.schedule, self.stream, self.addresses = plan, schedule, schedule.stream, addresses
+        assert isinstance(schedule.mainloop, StreamMap | StreamSum)
+        self.plan, self.schedule, self.loop, self.addresses = plan, schedule, schedule.mainloop, addresses
         self.index = stream_index(plan, schedule, ParamTable())
         c = plan.contraction
         operands = {"a": plan.a, "b": plan.b, "c": c.c, "d": c.d}
         self.sizes = {name: itemsize(o.dtype) for name, o in operands.items() if o is not None}
-        ways = {"a": self.stream.a, "b": self.stream.b, "c": self.stream.c}
-        self.ways: dict[str, Way] = {name: way for name, way in ways.items() if way is not None}
+        loads = {"a": self.loop.a, "b": self.loop.b, "c": self.loop.c}
+        self.loads: dict[str, StreamLoad] = {name: x for name, x in loads.items() if x is not None}
 
     def definition(self) -> dict[int, Counter[Offsets]]:
         """By D's offset: how often each tuple of operand offsets (a, b) is a product of that element; C's is last."""
         modes = output_modes(self.plan)
-        names = [n for n in "abc" if n in self.ways]
+        names = [n for n in "abc" if n in self.loads]
         out: dict[int, Counter[Offsets]] = {}
         for at in itertools.product(*(range(s.extent) for s in modes)):
             of = {n: _dot(at, element_strides(self.plan, modes, TENSOR[n])) for n in (*names, "d")}
@@ -57,19 +58,19 @@ class StreamWalk:
 
     def walk(self) -> dict[int, Counter[Offsets]]:
         """The same, from the kernel's accesses."""
-        return self._sums() if self.stream.sums else self._map()
+        return self._sums() if isinstance(self.loop, StreamSum) else self._map()
 
     def _map(self) -> dict[int, Counter[Offsets]]:
         stored: dict[int, Counter[Offsets]] = {}
-        v, size = self.stream.vector, self.schedule.box_m.size
-        for tile in range(self.schedule.box_m.tiles):
+        v, size = self.loop.vector, self.schedule.tiling.m.size
+        for tile in range(self.schedule.tiling.m.tiles):
             t = self._tile("o", tile)
-            images = {n: self._stage(n, w, t) for n, w in self.ways.items() if w.staged}
+            images = {n: self._stage(n, w, t) for n, w in self.loads.items() if w.staged}
             for first in range(0, size, v):
                 if not self._ok("o", t, first):
                     continue
                 read = {n: images[n][first : first + v] if w.staged else self._read(n, w, t, first, self._o(n, t))
-                        for n, w in self.ways.items()}  # fmt: skip
+                        for n, w in self.loads.items()}  # fmt: skip
                 d = [t["d"] + self._o("d", t)(first + j) for j in range(v)]
                 self._check_vector("d", d)
                 for j in range(v):
@@ -78,64 +79,65 @@ class StreamWalk:
                     stored[d[j]] = Counter([tuple(read[n][j] for n in read)])
         return stored
 
-    def _stage(self, name: str, way: Way, t: dict[str, int]) -> list[int]:
+    def _stage(self, name: str, load: StreamLoad, t: dict[str, int]) -> list[int]:
         """The tile's image in shared memory: the tensor's offset at each tile index, -1 where nothing was written."""
-        box = self.schedule.box_m
+        box = self.schedule.tiling.m
         image = [-1] * box.size
         places: dict[int, int] = {}
-        for i in range(0, box.size, way.width):
+        for i in range(0, box.size, load.width):
             local = self._walk(name, i)
             if not self._ok("o", t, local):
                 continue
-            to = [self._walk(name, i + j) for j in range(way.width)]
+            to = [self._walk(name, i + j) for j in range(load.width)]
             offsets = [t[name] + self._o(name, t)(x) for x in to]
             self._check_vector(name, offsets)
             for x, offset in zip(to, offsets, strict=True):
                 assert image[x] < 0
                 image[x] = offset
-                at = swizzled(x * self.sizes[name], way.mask, way.shift)
+                at = swizzled(x * self.sizes[name], load.mask, load.shift)
                 assert places.setdefault(at, x) == x
                 assert at < -(-box.size * self.sizes[name] // 128) * 128
         # What a thread reads as one vector must be one in the image, too.
-        v = self.stream.vector
+        v = self.loop.vector
         for first in range(0, box.size, v):
-            at = [swizzled((first + j) * self.sizes[name], way.mask, way.shift) for j in range(v)]
+            at = [swizzled((first + j) * self.sizes[name], load.mask, load.shift) for j in range(v)]
             assert at == [at[0] + j * self.sizes[name] for j in range(v)]
         return image
 
     def _sums(self) -> dict[int, Counter[Offsets]]:
-        s, schedule = self.stream, self.schedule
+        s, schedule, tiling = self.loop, self.schedule, self.schedule.tiling
+        assert isinstance(s, StreamSum)
         owners = s.threads // s.lanes_k
         vo, vk = (1, s.vector) if s.along_k else (s.vector, 1)
-        assert owners * s.rows * vo == schedule.block[0]
-        assert s.lanes_k * s.unroll * vk == schedule.block[2]
-        tiles_k = schedule.box_k.tiles if self.plan.extent_k else 0
+        assert owners * s.rows * vo == tiling.block[0]
+        assert s.lanes_k * s.unroll * vk == tiling.block[2]
+        tiles_k = tiling.k.tiles if self.plan.extent_k else 0
         per_slice = -(-tiles_k // schedule.split_k)
         covered = [k for i in range(schedule.split_k) for k in range(tiles_k)[i * per_slice : (i + 1) * per_slice]]
         assert covered == list(range(tiles_k))
         assert tiles_k == 0 or per_slice * (schedule.split_k - 1) < tiles_k
         stored: dict[int, Counter[Offsets]] = {}
-        for tile in range(schedule.box_m.tiles):
+        for tile in range(tiling.m.tiles):
             t = self._tile("o", tile)
             sums: dict[int, Counter[Offsets]] = {}
-            for first in range(0, schedule.block[0], vo):
+            for first in range(0, tiling.block[0], vo):
                 if self._ok("o", t, first):
                     for j in range(vo):
                         assert self._ok("o", t, first + j)
                         sums[first + j] = Counter()
             for kt in range(tiles_k):
                 tk = self._tile("k", kt)
-                for k in range(0, schedule.block[2], vk):
+                for k in range(0, tiling.block[2], vk):
                     if self._ok("k", tk, k):
-                        for first in range(0, schedule.block[0], vo):
+                        for first in range(0, tiling.block[0], vo):
                             if first in sums:
                                 self._add(sums, t, first, tk, k)
-            for i in range(schedule.box_m.size):
+            for i in range(tiling.m.size):
                 local = self._walk("d", i)
                 if self._ok("o", t, local):
                     d = t["d"] + self._o("d", t)(local)
                     assert d not in stored
-                    c = (t["c"] + self._o("c", t)(local),) if "c" in self.ways else ()
+                    c = (t["c"] + self._o("c", t)(local),) if "c" in self.loads else ()
                     stored[d] = Counter({(*x, *c): n for x, n in sums.pop(local).items()})
             assert not sums
         return stored
@@ -144,19 +146,20 @@ class StreamWalk:
         self, sums: dict[int, Counter[Offsets]], t: dict[str, int], first: int, tk: dict[str, int], k: int
     ) -> None:
         """One thread's products of one vector."""
-        s = self.stream
+        s = self.loop
+        assert isinstance(s, StreamSum)
         read = []
-        for name, way in self.ways.items():
+        for name, load in self.loads.items():
             if name == "c":
                 continue
-            row = t[name] + (0 if way.shared else self._o(name, t)(first))
+            row = t[name] + (0 if load.shared else self._o(name, t)(first))
             at = tk[name] + self._call(self._function("k", f"k_{name}"), tk, k)
             definition = [
                 t[name] + self._o(name, t)(first + (0 if s.along_k else j))
                 + tk[name] + self._call(self._function("k", f"k_{name}"), tk, k + (j if s.along_k else 0))
                 for j in range(s.vector)
             ]  # fmt: skip
-            got = self._read_at(name, way, row + at)
+            got = self._read_at(name, load, row + at)
             assert got == definition
             read.append(got)
         for j in range(s.vector):
@@ -164,22 +167,24 @@ class StreamWalk:
                 assert self._ok("k", tk, k + j)
             sums[first + (0 if s.along_k else j)][tuple(x[j] for x in read)] += 1
 
-    def _read(self, name: str, way: Way, t: dict[str, int], first: int, offset: Callable[[int], int]) -> list[int]:
-        got = self._read_at(name, way, t[name] + offset(first))
-        assert got == [t[name] + offset(first + j) for j in range(self.stream.vector)]
+    def _read(
+        self, name: str, load: StreamLoad, t: dict[str, int], first: int, offset: Callable[[int], int]
+    ) -> list[int]:
+        got = self._read_at(name, load, t[name] + offset(first))
+        assert got == [t[name] + offset(first + j) for j in range(self.loop.vector)]
         return got
 
-    def _read_at(self, name: str, way: Way, at: int) -> list[int]:
+    def _read_at(self, name: str, load: StreamLoad, at: int) -> list[int]:
         """Offsets that one `read` of stream.cuh touches, starting at offset `at`."""
-        v = self.stream.vector
+        v = self.loop.vector
         if v == 1:
             return [at]
-        if way.splat:
+        if load.splat:
             return [at] * v
-        step = 1 if way.width == v else self.index.steps[name].evaluate()[""]
+        step = 1 if load.width == v else self.index.steps[name].evaluate()[""]
         out = []
-        for j in range(0, v, way.width):
-            part = [at + j * step + i for i in range(way.width)]
+        for j in range(0, v, load.width):
+            part = [at + j * step + i for i in range(load.width)]
             self._check_vector(name, part)
             out += part
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 
@@ -17,8 +18,12 @@ from gett.baselines.cutensor import ALGORITHMS, load_cutensor
 from gett.baselines.rivals import ON_GPU
 from gett.baselines.ttgt import Ttgt, choose_orders
 from gett.errors import MissingPackageError, OutputError, ShapeError, SubscriptsError
+from gett.ir.gemm import make_gemm_plan
 from gett.measure.timer import choose_repetitions, sets_to_rotate, summarise
 from gett.measure.verify import rounded, widened
+from gett.schedule.search.select import select_schedule
+from gett.tune.codec import encode
+from tests.cases import by_name
 
 FP16, FP32 = ELEMENT_TYPES["float16"], ELEMENT_TYPES["float32"]
 CASES = load_cases()
@@ -348,19 +353,17 @@ def test_chart_is_a_picture_with_something_in_it(tmp_path):
 
 
 def test_what_a_plan_says_is_plain_data():
-    class Fancy:
-        family, block, split_k = "sm80", (128, 256, 64), 2
+    made = select_schedule(make_gemm_plan(by_name("k-only-in-a").contraction("float16")), "sm_80")
 
     class Step:
-        schedule = Fancy()
+        schedule = made
 
     class Plan:
         workspace_bytes, steps = 64, (Step(),)
 
-    assert run_gpu._describe_plan(Plan()) == {
-        "workspace_bytes": 64,
-        "schedule": {"family": "sm80", "block": (128, 256, 64), "split_k": 2},
-    }
+    found = run_gpu._describe_plan(Plan())
+    assert found == {"workspace_bytes": 64, "schedule": encode(made)}
+    assert json.loads(json.dumps(found)) == found
     assert run_gpu._describe_plan(object()) == {"workspace_bytes": None}
 
 

@@ -292,14 +292,14 @@ def test_json_is_one_line_that_says_what_the_plan_says(capsys: pytest.CaptureFix
     plan = gett.plan("αij,jk,kl->lαi", *pairs, arch="sm_90a")
     for name in ("subscripts", "arch", "flops", "bytes", "intermediate_bytes", "workspace_bytes"):
         assert found[name] == getattr(plan, name)
-    assert found["estimate_us"] == sum(s.schedule.estimate_us for s in plan.steps if s.schedule is not None) > 0
+    assert found["estimate_us"] == sum(s.schedule.forecast.us for s in plan.steps if s.schedule is not None) > 0
     assert found["path"] == [list(group) for group in plan.path_info.path]
     assert len(found["steps"]) == len(plan.steps) == 2
     for got, step in zip(found["steps"], plan.steps, strict=True):
         assert (got["flops"], got["bytes"], got["class"]) == (step.gemm.flops, step.gemm.bytes, step.gemm.shape_class())
         assert step.schedule is not None
-        assert got["schedule"]["family"] == step.schedule.family
-        assert tuple(got["schedule"]["block"]) == step.schedule.block
+        assert got["schedule"]["mainloop"]["type"] == type(step.schedule.mainloop).__name__
+        assert tuple(got["schedule"]["tiling"]["block"]) == step.schedule.tiling.block
         for group in "lmnk":
             modes = getattr(step.gemm, group)
             assert [m["extent"] for m in got["groups"][group]] == [m.extent for m in modes]

@@ -12,7 +12,7 @@ from gett.codegen.render import render_kernel
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel
 from gett.jit.elf import code_bytes
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from tests.cases import Case, tccg
 
 INSTRUCTION = 16  # bytes

@@ -9,20 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from gett.codegen.render_common import reduce_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gett.codegen.common import reduce_rows, strides_of
 from gett.codegen.index import ParamTable
 from gett.codegen.params import ALPHA, BETA
-from gett.codegen.render import render_kernel, strides_of
+from gett.codegen.render import render_kernel
 from gett.codegen.tiles import Strides, batch_index, d_order, d_unpack, group_index, k_box_index, k_table_index
 from gett.errors import DTypeError, ScheduleError
 from gett.ir.gemm import A, B, make_gemm_plan
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.loader import RegisterStaged
 from layouts.box import Box, TileDim
-from tests.cases import TILED, Case, Layout, small_tccg, spread
+from tests.cases import TILED, Case, Layout, small_tccg
 from tests.cpu.cpp import CppParams, run_cpp
+from tests.schedules import multistage_candidates, spread
 
 STRIDE = st.integers(-1000, 1000) | st.sampled_from((0, 1, 2**33, -(2**35)))
 
@@ -178,21 +180,20 @@ def test_a_kernel_uses_the_slots_that_it_packs(name: str, case: Case, dtype: str
         functions = set(re.findall(r"static GETT_DEVICE \S+(?: long)? (\w+)\(", text))
         wanted = {f"m_{x}" for x in ("tile", "ok", "a", "d", "c")} | {f"n_{x}" for x in ("tile", "ok", "b", "d", "c")}
         wanted |= {"l_tile", "idx2crd_d"}
-        wanted |= {"k_entry"} if schedule.k_table else {"k_tile", "k_a", "k_b", "k_ok", "k_coord"}
-        assert schedule.a is not None
-        assert schedule.b is not None
-        if schedule.batch is not None:
+        wanted |= {"k_entry"} if schedule.multistage.k_table else {"k_tile", "k_a", "k_b", "k_ok", "k_coord"}
+        if schedule.tiling.l is not None:
             wanted |= {f"l_{x}" for x in ("ok", "a", "b", "d", "c")}
-        wanted |= {f"idx2crd_{x}" for x, w in (("a", schedule.a), ("b", schedule.b)) if not w.asynchronous}
+        loaders = {"a": schedule.multistage.a, "b": schedule.multistage.b}
+        wanted |= {f"idx2crd_{name}" for name, x in loaders.items() if isinstance(x, RegisterStaged)}
         assert functions == wanted
         assert kernel.source.entries == ("gett_tiled", "gett_reduce")[: 1 + (schedule.split_k > 1)]
         assert text.count("__global__") == len(kernel.source.entries) == len(kernel.launches)
         named = re.findall(r"int (tiles_m|tiles_n|group_m|split_k|k_tiles|k_tiles_per_slice|extent_k);", text)
         launch = kernel.launches[0]
         values = dict(zip(named, struct.unpack_from(f"<{len(named)}i", launch.params, 80), strict=True))
-        assert values["extent_k"] == plan.extent_k == schedule.box_k.volume
-        assert (values["tiles_m"], values["tiles_n"]) == (schedule.box_m.tiles, schedule.box_n.tiles)
-        batches = plan.extent_l if schedule.batch is None else schedule.batch.box.tiles
+        assert values["extent_k"] == plan.extent_k == schedule.tiling.k.volume
+        assert (values["tiles_m"], values["tiles_n"]) == (schedule.tiling.m.tiles, schedule.tiling.n.tiles)
+        batches = plan.extent_l if schedule.tiling.l is None else schedule.tiling.l.tiles
         tiles = values["tiles_m"] * values["tiles_n"] * batches
         assert launch.grid == (tiles * values["split_k"], 1, 1)
         assert launch.block == (schedule.threads, 1, 1)
@@ -253,11 +254,11 @@ def test_the_launch_that_adds_slices_shares_them_and_overlaps() -> None:
     case = Case("", "ij,kj->ik", {"i": 64, "j": 1 << 18, "k": 64})
     for arch, overlaps in (("sm_80", False), ("sm_90a", True)):
         plan = make_gemm_plan(case.contraction("float16"))
-        schedule = next(s for s in candidates(plan, arch) if s.family == "sm80" and s.split_k >= 32)
+        schedule = next(s for s in multistage_candidates(plan, arch) if s.split_k >= 32)
         first, second = render_kernel(plan, schedule).launches
         assert (first.overlaps, second.overlaps) == (False, overlaps)
-        vectors = schedule.box_m.size * schedule.box_n.size // schedule.vector_d
-        tiles = schedule.box_m.tiles * schedule.box_n.tiles
+        vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
+        tiles = schedule.tiling.m.tiles * schedule.tiling.n.tiles
         rows = reduce_rows(schedule.split_k, tiles * vectors)
         assert rows > 1
         assert second.grid == (tiles, -(-vectors * rows // second.block[0]), 1)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,12 @@ from gett.hw.archs import arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel, resources
-from gett.schedule.records import Schedule
-from gett.schedule.select import candidates
-from gett.schedule.space import REGISTER_LIMIT, register_estimate
-from tests.cases import TILED, Case, Layout, by_name, reduced, spread, tccg
+from gett.schedule.spec.loader import RegisterStaged
+from gett.schedule.spec.multistage_needs import multistage_registers
+from gett.schedule.spec.rules_multistage import REGISTER_LIMIT
+from gett.schedule.spec.schedule import Schedule
+from tests.cases import TILED, Case, Layout, by_name, reduced, tccg
+from tests.schedules import multistage_candidates, spread
 
 TABLED = ("primes", "crossed-units-primes")  # K may be flattened in these
 REGISTERS = 255  # of a thread, on every architecture
@@ -39,16 +40,16 @@ class Job:
     arch: str
     schedule: Schedule
     source: KernelSource
-    with_c: bool
+    itemsize: int
 
 
 def job(case: Case, dtype: str, arch: str, *, rank: int = 0, with_c: bool = False, precision: str = "ieee",
         table: bool = False) -> Job:  # fmt: skip
     plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None, precision=precision))
-    found = [s for s in candidates(plan, arch) if s.family in ("sm80", "simt") and s.k_table >= table]
+    found = [s for s in multistage_candidates(plan, arch) if s.multistage.k_table >= table]
     schedule = spread(found, rank + 1)[min(rank, len(found) - 1)]
     name = f"{case.name} {dtype} {arch} {precision} #{rank}{' table' if table else ''}{' c' if with_c else ''}"
-    return Job(name, arch, schedule, render_kernel(plan, schedule).source, with_c)
+    return Job(name, arch, schedule, render_kernel(plan, schedule).source, data_type(dtype).bytes)
 
 
 def jobs() -> list[Job]:
@@ -100,7 +101,7 @@ def test_kernels_compile_without_spills(j: Job, compiled: dict[str, bytes | Comp
         raise cubin
     found = resources(cubin)
     assert set(found) == set(j.source.entries)
-    threads = 32 * math.prod(j.schedule.warps)
+    threads = j.schedule.threads
     facts = arch_facts(j.arch)
     for entry in found.values():
         assert entry.local_bytes == 0
@@ -108,7 +109,7 @@ def test_kernels_compile_without_spills(j: Job, compiled: dict[str, bytes | Comp
     main = found["gett_tiled"]
     # What the register file is handed out in; a block that does not fit could not be launched.
     assert -(-main.registers // 8) * 8 * threads <= facts.regs_per_sm
-    assert main.shared_bytes + j.schedule.smem_bytes <= facts.smem_per_block
+    assert main.shared_bytes + j.schedule.smem.size <= facts.smem_per_block
 
 
 def test_the_selection_meets_every_kind_of_kernel() -> None:
@@ -118,9 +119,10 @@ def test_the_selection_meets_every_kind_of_kernel() -> None:
         "kCpAsync = false", "kMajorK = false", "kVecK = true", "WarpMma", "SimtMma",
     ):  # fmt: skip
         assert {j.arch for j, text in texts if what in text} == {"sm_80", "sm_90a"}, what
-    ways = [w for j in JOBS for w in (j.schedule.a, j.schedule.b) if w is not None]
-    assert any(w.walk and w.vector > 1 for w in ways)
-    assert any(w.vector == 1 and not w.asynchronous for w in ways)
+    loaders = [x for j in JOBS for x in (j.schedule.multistage.a, j.schedule.multistage.b)]
+    staged = [x for x in loaders if isinstance(x, RegisterStaged)]
+    assert any(x.walk and x.vector > 1 for x in staged)
+    assert any(x.vector == 1 for x in staged)
     elements = {line.removeprefix("  typedef ").removesuffix(" Element;") for _, text in texts
                 for line in text.splitlines() if line.endswith(" Element;")}  # fmt: skip
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8", "int32", "int64", "bool")
@@ -158,7 +160,7 @@ def test_shared_memory_is_what_the_schedule_reserves() -> None:
     sources = {}
     for i, case in enumerate(TILED[::2]):
         plan = make_gemm_plan(case.contraction(("float16", "complex64", "int8")[i % 3], with_c=Layout()))
-        whole = [s for s in candidates(plan, "sm_80") if s.split_k == 1]
+        whole = [s for s in multistage_candidates(plan, "sm_80") if s.split_k == 1]
         for s in whole[:1]:
             text = render_kernel(plan, s).source.text
             sources[text + '\nstatic_assert(Kernel::kSmemBytes == Traits::kSmemBytes, "shared memory");\n'] = s
@@ -173,7 +175,8 @@ def test_the_estimate_of_registers_is_not_blind(compiled: dict[str, bytes | Comp
     for j in JOBS:
         cubin = compiled[j.name]
         if isinstance(cubin, bytes):
-            pairs.append((register_estimate(j.schedule), resources(cubin)["gett_tiled"].registers))
+            estimate = multistage_registers(j.schedule.tiling, j.schedule.multistage, j.itemsize)
+            pairs.append((estimate, resources(cubin)["gett_tiled"].registers))
     heavy = [used for estimate, used in pairs if estimate > 0.8 * REGISTER_LIMIT]
     light = [used for estimate, used in pairs if estimate < 0.5 * REGISTER_LIMIT]
     assert len(heavy) > 10

@@ -15,7 +15,7 @@ from gett.api.planner import find_plan
 from gett.console.progress import progress
 from gett.errors import CompileError, MissingPackageError, PoorKernelError
 from gett.runtime.compiled import compile_best, compile_schedule, side_by_side
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from gett.tune.store import signature
 from tests.cpu.tuning import FACTS, GEMM, request
 
@@ -42,7 +42,7 @@ def test_a_plan_for_an_architecture_shows_the_schedule_that_runs(first_is_poor):
     listed = candidates(plan.steps[0].gemm, "sm_90a")
     text = str(plan)
     assert plan.steps[0].schedule == listed[1]
-    assert listed[1].reason in text
+    assert listed[1].forecast.reason in text
     assert str(plan) == text
     assert len(first_is_poor) == 1
 
@@ -69,7 +69,7 @@ def test_without_a_compiler_the_text_shows_the_first_choice(monkeypatch):
 
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", missing)
     plan = gett.plan(GEMM, PAIR, PAIR, arch="sm_90a")
-    assert candidates(plan.steps[0].gemm, "sm_90a")[0].reason in str(plan)
+    assert candidates(plan.steps[0].gemm, "sm_90a")[0].forecast.reason in str(plan)
     with pytest.raises(MissingPackageError, match="no NVRTC"):
         plan.compile()
 

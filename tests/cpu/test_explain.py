@@ -13,8 +13,14 @@ from gett.api.explain import explain, explain_gemm, explain_path
 from gett.console.formatting import format_bytes, format_quantity, format_table
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.schedule.records import Access, BulkMove, Schedule, Split, StageSteps, WarpRoles
-from layouts.box import Box, TileDim, flat_box
+from gett.schedule.spec.epilogue import Epilogue, StagedTile, TmaStore, VectorStore
+from gett.schedule.spec.loader import CpAsync, Multicast, RegisterStaged, Stationary, Tma
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSS
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.tiling import Split, Tiling
+from layouts.box import Box, TileDim
 from layouts.swizzle import SmemLayout
 from layouts.tma import TmaMap, tma_map
 
@@ -35,14 +41,20 @@ def gemm(subscripts: str, dtype: str = "float32", **extents: int) -> GemmPlan:
     return make_gemm_plan(contraction)
 
 
+def flat_box(*extents: int) -> Box:
+    """All modes walked as one, 16 elements at a time."""
+    return Box(extents, (TileDim(tuple(range(len(extents))), 16),))
+
+
 def schedule(plan: GemmPlan, *, split_k: int = 1) -> Schedule:
-    access = Access("k", 4, True, "k", SmemLayout(64, 64, 64))
-    turned = Access("k", 1, False, "mn", SmemLayout(64, 64, 64))
+    a = CpAsync("k", 4, SmemLayout(64, 64, 64))
+    b = RegisterStaged("k", 1, "mn", SmemLayout(64, 64, 64), ())
     box_m = Box(tuple(s.extent for s in plan.m), tuple(TileDim((i,), 6) for i in range(len(plan.m))))
-    box_n, box_k = (flat_box([s.extent for s in g], 16) for g in (plan.n, plan.k))
+    box_n, box_k = (flat_box(*(s.extent for s in g)) for g in (plan.n, plan.k))
     return Schedule(
-        "sm80", "sm_90a", (64, 16, 16), (2, 4), 3, box_m, box_n, box_k, True, access, turned, 2, split_k=split_k,
-        smem_bytes=3 << 14, workspace_bytes=1 << 20, estimate_us=12.5, bound="DRAM", reason="longest runs",
+        "sm_90a", Tiling((64, 16, 16), box_m, box_n, box_k), Multistage(a, b, True, 3, (2, 4), k_table=True),
+        Epilogue(VectorStore(2)), OneTile(split_k=split_k), SmemPlan(3 << 14), 1 << 20,
+        Forecast(12.5, "DRAM", "longest runs"),
     )  # fmt: skip
 
 
@@ -110,7 +122,7 @@ def test_labels_of_any_length_are_spelled() -> None:
 def test_a_schedule_is_told_in_full() -> None:
     plan = gemm("iajk,jkb->iba", i=12, a=10, j=4, k=8, b=16)
     text = explain_gemm(plan, schedule(plan, split_k=4))
-    assert "sm80 for sm_90a: tile 64 x 16 x 16, 2 x 4 warps, 3 stages, 48 KiB shared memory" in text
+    assert "mma.sync for sm_90a: tile 64 x 16 x 16, 2 x 4 warps, 3 stages, 48 KiB shared memory" in text
     names = [plan.contraction.names[s.labels[0]] for s in plan.m]
     assert [r[:2] for r in rows(text, "M")] == [[n, str(s.extent)] for n, s in zip(names, plan.m, strict=True)]
     for name, mode in zip(names, plan.m, strict=True):
@@ -127,21 +139,33 @@ def test_a_hopper_schedule_tells_its_warps_and_tensor_maps() -> None:
     plan = gemm("ab,bc->ac", a=128, b=64, c=64)
     move = tma_map((128, 64), (256, 4), 4, (64, 32))
     assert isinstance(move, TmaMap)
-    roles = WarpRoles(2, 1, True, BulkMove("k", move), BulkMove("mn", move), None, StageSteps((1,), (128,), 8192, 1))
-    text = explain_gemm(plan, replace(schedule(plan), family="sm90", a=None, b=None, roles=roles))
-    assert "sm90 for sm_90a: tile 64 x 16 x 16, 1 producer and 2 consumer warpgroups in ping-pong, 3 stages" in text
+    loop = WgmmaSS(Tma("k", move), Tma("mn", move), 2, 1, True, 3)
+    hopper = replace(schedule(plan), mainloop=loop, scheduler=PersistentRaster(132))
+    text = explain_gemm(plan, hopper)
+    assert "wgmma ss for sm_90a: tile 64 x 16 x 16, 1 producer and 2 consumer warpgroups in ping-pong, 3 stages" in text
     box = " x ".join(map(str, move.box))
     assert f"load A    by tensor map, k-major, box {box}, " in text
     assert "load B    by tensor map, mn-major, " in text
     assert "store D   2 elements (8 B) at a time" in text
-    stored = explain_gemm(plan, replace(schedule(plan), roles=replace(roles, d=move)))
+    store = TmaStore(move, StagedTile((1,), (128,), 8192))
+    stored = explain_gemm(plan, replace(hopper, epilogue=Epilogue(store)))
     assert f"store D   by tensor map, box {box}, " in stored
+    shared = replace(loop, a=replace(loop.a, multicast=Multicast(2, None)))
+    clusters = replace(hopper, mainloop=shared, scheduler=PersistentRaster(132, cluster=(1, 2)))
+    assert "clusters of 1 x 2 blocks" in explain_gemm(plan, clusters)
+    assert f"swizzle over {move.span} bytes, shared by 2 blocks" in explain_gemm(plan, clusters)
+    stays = replace(hopper, mainloop=replace(loop, b=Stationary(Tma("mn", move), 4)))
+    assert "stationary: whole, once a block" in explain_gemm(plan, stays)
+    panel = replace(stays, scheduler=PersistentPanel(132, "b", True, 1))
+    assert "stationary: once for the block's one panel" in explain_gemm(plan, panel)
 
 
 def test_exchanged_roles_and_cut_modes_are_told() -> None:
     plan = gemm("ab,bc->ac", a=10, b=32, c=16)
     other = replace(plan, m=plan.n, n=plan.m)
-    changed = replace(schedule(other), exchanged=True, splits=(Split("k", 0, 8),), box_k=flat_box([8, 4], 16))
+    made = schedule(other)
+    tiling = replace(made.tiling, swap_ab=True, splits=(Split("k", 0, 8),), k=flat_box(8, 4))
+    changed = replace(made, tiling=tiling)
     text = explain_gemm(plan, changed)
     assert "A and B change roles once more" in text
     assert "a mode of K is cut in two, the inner part 8 long" in text
@@ -155,13 +179,14 @@ def test_a_streamed_plan_tells_only_outputs_and_k_apart(subscripts: str, group: 
     text = str(plan)
     scheduled = plan.steps[0].schedule
     assert scheduled is not None
-    assert scheduled.stream is not None
-    assert f"stream for sm_90a: {scheduled.stream.threads} threads" in text
+    loop = scheduled.mainloop
+    assert isinstance(loop, Stream)
+    assert f"{scheduled.kind} for sm_90a: {loop.threads} threads" in text
     assert f"box {group} " in text
     assert "box N " not in text
-    through = "through shared memory" if scheduled.stream.a.staged else "straight into registers"
-    assert f"{scheduled.stream.a.width * 4} B) at a time, {through}" in text
-    assert ("share each sum" in text) == (group == "K")
+    through = "through shared memory" if loop.a.staged else "straight into registers"
+    assert f"{loop.a.width * 4} B) at a time, {through}" in text
+    assert ("share each sum" in text) == isinstance(loop, StreamSum) == (group == "K")
 
 
 def test_useful_share_counts_padding_in_box_and_tile() -> None:
@@ -225,8 +250,8 @@ def test_a_network_of_hundreds_of_steps_is_told_in_totals_and_its_ten_costliest_
         s.gemm.extent_k * s.gemm.extent_m * s.gemm.extent_n for s in listed[:1]
     )
     if arch != "cpu":
-        times = [s.schedule.estimate_us for s in plan.steps if s.schedule is not None]
-        assert [s.schedule.estimate_us for s in listed if s.schedule] == sorted(times, reverse=True)[:10]
+        times = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
+        assert [s.schedule.forecast.us for s in listed if s.schedule] == sorted(times, reverse=True)[:10]
     assert "detail=True" in text
     whole = explain(plan, detail=True)
     assert whole.count("step 1") > 0
@@ -248,8 +273,8 @@ def test_a_plan_for_a_gpu_names_its_kernel_without_one(arch: str) -> None:
     scheduled = plan.steps[0].schedule
     assert scheduled is not None
     text = str(plan)
-    m, n, k = scheduled.block
-    assert f"{scheduled.family} for {arch}: tile {m} x {n} x {k}" in text
+    m, n, k = scheduled.tiling.block
+    assert f"{scheduled.kind} for {arch}: tile {m} x {n} x {k}" in text
     assert "split-K" in text
 
 

@@ -1,27 +1,37 @@
-"""The general door of the Hopper family: candidates where tensor maps refuse, the index along K, compiled kernels."""
+"""Gathered operands: schedules where tensor maps refuse, the index along K, and where pieces are put on the way."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
-
-from gett.codegen.index import ParamTable
-from gett.codegen.render import render_kernel
 from gett.codegen.render_common import strides_of
 from gett.codegen.render_gather import gather_index, gathered, reach
+
+from gett.codegen.common import strides_of
+from gett.codegen.gather import gather_index, gathered, reach
+from gett.codegen.index import ParamTable
+from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
-from gett.jit import compile_kernel, resources
-from gett.schedule.gather import gather_candidates
-from gett.schedule.realize import realize
-from gett.schedule.records import Gather, Schedule
-from gett.schedule.select import select_schedule
-from gett.tune.codec import decode, encode
+from gett.schedule.lower import lower_plan
+from gett.schedule.search.gather import TRANSPOSED
+from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.loader import Gather, Tma
+from gett.schedule.spec.schedule import Schedule
+from layouts.box import Box
+from layouts.modes import Strided
 from tests.cases import Case
+from tests.cpu.host_cuda import generated, includes, run_host
+from tests.cpu.smem_places import read_at
+from tests.spec_cases import GATHER_TRANSPOSE
+from tests.specs import gather_schedules, specs
 
 FACTS = arch_facts("sm_90a")
-CASES = (
+LARGE = (
     Case("k-mn", "ik,kj->ij", {"i": 2047, "j": 1949, "k": 1031}),
     Case("mn-mn", "ki,kj->ij", {"i": 2047, "j": 1949, "k": 515}),
     Case("k-k", "ik,jk->ij", {"i": 1001, "j": 777, "k": 1999}),
@@ -30,62 +40,66 @@ CASES = (
     Case("split", "lki,kjl->ji", {"i": 95, "j": 91, "k": 251, "l": 97}),
     Case("two-ragged", "imk,jmk->ij", {"i": 301, "j": 305, "k": 23, "m": 15}),
 )
+PLAIN = (
+    Case("plain-k", "ik,jk->ij", {"i": 101, "j": 77, "k": 199}),
+    Case("plain-mn", "ki,kj->ij", {"i": 147, "j": 149, "k": 51}),
+    Case("plain-few", "ik,jk->ij", {"i": 331, "j": 23, "k": 199}),
+    Case("plain-short", "lki,kjl->ji", {"i": 25, "j": 335, "k": 51, "l": 11}),
+)
+TILES = 0x40000
+PROGRAM = (Path(__file__).parent / "host" / "gather_tiles.cpp").read_text(encoding="utf-8")
+ANSWER = np.dtype([("careful", np.int32, 2), ("tiles", np.uint8, (2, TILES))])
 
 
-def plan_of(case: Case, dtype: str = "float16") -> GemmPlan:
-    return make_gemm_plan(case.contraction(dtype))
+def of(case: Case, limit: int = 8) -> tuple[GemmPlan, list[Schedule]]:
+    plan = make_gemm_plan(case.contraction("float16"))
+    found = gather_schedules(plan, FACTS, limit)
+    assert found, f"nothing for {case}"
+    return plan, found
 
 
-def found(case: Case) -> list[Schedule]:
-    out = gather_candidates(plan_of(case), FACTS)
-    assert out, f"nothing for {case}"
-    return out
+@pytest.mark.parametrize("case", LARGE[:3], ids=repr)
+def test_odd_strides_are_gathered(case: Case) -> None:
+    chosen = select_schedule(make_gemm_plan(case.contraction("float16")), "sm_90a")
+    assert chosen.kind == "wgmma ss"
+    assert gathered(chosen.wgmma)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name in ("k-mn", "mn-mn", "k-k")], ids=repr)
-def test_odd_strides_go_through_the_general_door(case: Case) -> None:
-    chosen = select_schedule(plan_of(case), "sm_90a")
-    assert chosen.family == "sm90"
-    assert chosen.roles is not None
-    assert gathered(chosen.roles)
-
-
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("case", LARGE, ids=repr)
 def test_candidates_keep_the_rules(case: Case) -> None:
-    for s in found(case):
-        assert s.roles is not None
-        assert gathered(s.roles)
-        assert s.smem_bytes <= FACTS.smem_per_block
-        assert s.block[2] == s.box_k.size
-        assert s.block[2] % 16 == 0
-        real = realize(plan_of(case), s)
-        for name, tensor, box, modes in (("a", A, s.box_m, real.m), ("b", B, s.box_n, real.n)):
-            way = s.roles.way(name)
-            assert way.major == ("k" if any(x.strides[tensor] == 2 for x in real.k) else "mn")
-            if isinstance(way, Gather):
-                inner, group = (s.box_k, real.k) if way.major == "k" else (box, modes)
+    plan, found = of(case)
+    for s in found:
+        t = s.tiling
+        assert gathered(s.wgmma)
+        assert s.smem.size <= FACTS.smem_per_block
+        assert t.block[2] == t.k.size
+        assert t.block[2] % 16 == 0
+        real = lower_plan(plan, t)
+        for loader, tensor, box, modes in ((s.wgmma.a, A, t.m, real.m), (s.wgmma.b, B, t.n, real.n)):
+            assert loader.major == ("k" if any(x.strides[tensor] == 2 for x in real.k) else "mn")
+            if isinstance(loader, Gather):
+                inner, group = (t.k, real.k) if loader.major == "k" else (box, modes)
                 lead = inner.dims[0]
                 assert [group[m].strides[tensor] for m in lead.modes] == [2]
-                assert lead.box % way.run == 0
-                assert way.run % 8 == 0
-                assert (inner.size * 2) % way.span == 0
+                assert lead.box % loader.run == 0
+                assert loader.run % 8 == 0
+                assert (inner.size * 2) % loader.swizzle_bytes == 0
 
 
 def test_an_aligned_operand_keeps_its_tensor_map() -> None:
-    case = next(c for c in CASES if c.name == "one-aligned")
-    ways = {type(found(case)[0].roles.way(x)).__name__ for x in "ab"}  # type: ignore[union-attr]
-    assert ways == {"BulkMove", "Gather"}
+    _, found = of(next(c for c in LARGE if c.name == "one-aligned"))
+    assert {type(found[0].wgmma.a), type(found[0].wgmma.b)} == {Tma, Gather}
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("case", LARGE, ids=repr)
 def test_the_index_along_k_is_the_box(case: Case) -> None:
-    for s in found(case)[:3]:
-        assert s.roles is not None
-        real = realize(plan_of(case), s)
-        tensors = strides_of(real, real.k, gathered(s.roles))
-        _, functions = gather_index(real, s, tensors, ParamTable())
+    plan, found = of(case)
+    for s in found[:3]:
+        real = lower_plan(plan, s.tiling)
+        tensors = strides_of(real, real.k, gathered(s.wgmma))
+        box = s.tiling.k
+        _, functions = gather_index(box, tensors, ParamTable())
         by = {f.name: f for f in functions}
-        box = s.box_k
         for tile in (0, box.tiles // 2, box.tiles - 1):
             k = by["k_tile"].evaluate(tile=tile)
             env = {f"k.{name}": value for name, value in k.items()}
@@ -103,36 +117,103 @@ def test_the_index_along_k_is_the_box(case: Case) -> None:
                         assert offset == sum(x * st for x, st in zip(at, t.values, strict=True))
                         along = next((m for m, st in enumerate(t.values) if st == 1), None)
                         if along is not None:
-                            assert room >= min(box.size, 1)
                             assert at[along] + room <= real.k[along].extent or room >= 1 << 20
             assert bool(by["k_whole"].evaluate(**env)[""]) == (inside == box.size)
 
 
 def test_reach_ends_behind_the_last_element() -> None:
-    plan = plan_of(CASES[0])
+    plan, _ = of(LARGE[0])
     assert {reach(plan, A), reach(plan, B)} == {2047 * 1031, 1031 * 1949}
 
 
-@pytest.mark.parametrize("change", [(-1, 1), (1, 1 << 20)], ids=["backwards", "too far"])
-def test_the_door_is_closed_to_what_it_cannot_address(change: tuple[int, int]) -> None:
-    from dataclasses import replace
-
-    plan = plan_of(CASES[0])
-    sign, far = change
+@pytest.mark.parametrize(("sign", "far"), [(-1, 1), (1, 1 << 20)], ids=["backwards", "too far"])
+def test_what_offsets_cannot_address_is_not_gathered(sign: int, far: int) -> None:
+    plan, _ = of(LARGE[0])
     bent = tuple(replace(s, strides=(sign * far * s.strides[0], *s.strides[1:])) for s in plan.m)
-    assert not gather_candidates(replace(plan, m=bent), FACTS)
+    assert not gather_schedules(replace(plan, m=bent), FACTS)
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
-def test_schedules_survive_json(case: Case) -> None:
-    for s in found(case):
-        assert decode(Schedule, json.loads(json.dumps(encode(s)))) == s
+def transposed(s: Schedule) -> tuple[int, int]:
+    """Elements of B's unit mode and of A's in a tile; (0, 0) where nothing is transposed."""
+    a = s.wgmma.a
+    return (a.transpose, a.run) if isinstance(a, Gather) and a.transpose else (0, 0)
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
-def test_kernels_compile_without_spills(case: Case) -> None:
-    plan = plan_of(case)
-    for s in found(case)[:1]:
+def kinds(found: Iterable[Schedule]) -> list[Schedule]:
+    """One schedule for each shape of K's box and assignment of roles."""
+    out: dict[tuple[object, ...], Schedule] = {}
+    for s in found:
+        out.setdefault((transposed(s), s.tiling.block[2], s.tiling.swap_ab), s)
+    return list(out.values())
+
+
+QUICK = ("transposed-third", "plain-mn")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in (*GATHER_TRANSPOSE, *PLAIN)],
+    ids=repr,
+)
+def test_k_tiles_lie_as_wgmma_reads_them(case: Case, tmp_path: Path) -> None:
+    """The kernel's own code brings k-tiles in on the host, and wgmma's places hold what they should."""
+    plan, found = of(case, 40)
+    rng = np.random.default_rng(1)
+    for s in kinds(found):
+        t, real = s.tiling, lower_plan(plan, s.tiling)
         kernel = render_kernel(plan, s)
-        for entry in resources(compile_kernel(kernel.source, kernel.arch)).values():
-            assert entry.local_bytes == 0
+        headers = includes("core/index", "loader/gather_transpose", "ptx/tma", "scheduler/persistent")
+        body = headers + generated(kernel) + PROGRAM.replace("TILES", str(TILES))
+        groups = (real.l, real.m, real.n, real.k)
+        sizes = {x: 1 + sum(m.strides[x] * (m.extent - 1) for g in groups for m in g) // 2 for x in (A, B)}
+        data = {x: rng.integers(1, 1 << 16, sizes[x], dtype=np.uint16) for x in (A, B)}
+        last = (t.m.tiles - 1, t.n.tiles - 1, real.extent_l - 1)
+        jobs = [(0, 0, 0, 0), (*last, 0), (*last, t.k.tiles - 1)]
+        jobs += [(*last, k) for k in range(t.k.tiles) if ragged(t.k, k)][:3]
+        sent = kernel.launches[0].params + data[A].tobytes() + data[B].tobytes()
+        got = run_host(tmp_path, body, sent + np.array(jobs, np.int32).tobytes())
+        for (m, n, l, k), answer in zip(jobs, np.frombuffer(got, ANSWER), strict=True):
+            at_l = flat(tuple(x.extent for x in real.l), l)
+            for x, loader, side, tile, group in (
+                (A, s.wgmma.a, t.m, m, real.m),
+                (B, s.wgmma.b, t.n, n, real.n),
+            ):
+                shown, careful = answer["tiles"][x], answer["careful"][x]
+                assert isinstance(loader, Gather)
+                wrong = furthest = 0
+                for row in range(side.size):
+                    for depth in range(t.k.size):
+                        at, at_k = side.coordinates(tile, row), t.k.coordinates(k, depth)
+                        if at is None:
+                            continue  # a row that nobody stores
+                        wanted = 0
+                        if at_k is not None:
+                            where = (dot(at, group, x) + dot(at_k, real.k, x) + dot(at_l, real.l, x)) // 2
+                            wanted, furthest = int(data[x][where]), max(furthest, where)
+                        byte = read_at(loader, side.size, t.k.size, row, depth)
+                        wrong += int(shown[byte]) + 256 * int(shown[byte + 1]) != wanted
+                assert not wrong, (t.block, t.k, loader, wrong)
+                if k == 0 and furthest + loader.run + 8 <= sizes[x]:
+                    assert not careful, "padding counts as the tensor's end"
+
+
+def dot(at: Iterable[int], modes: tuple[Strided, ...], t: int) -> int:
+    return sum(x * mode.strides[t] for x, mode in zip(at, modes, strict=True))
+
+
+def flat(extents: tuple[int, ...], index: int) -> list[int]:
+    out = []
+    for e in extents:
+        out.append(index % e)
+        index //= e
+    return out
+
+
+def ragged(box: Box, tile: int) -> bool:
+    return any(box.coordinates(tile, x) is None for x in range(box.size))
+
+
+def test_every_shape_is_transposed_where_the_units_differ_and_nowhere_else() -> None:
+    shapes = {transposed(spec.schedule) for spec in specs("gather_transpose")}
+    assert shapes == set(TRANSPOSED)
+    assert {transposed(spec.schedule) for spec in specs("gather")} == {(0, 0)}

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import gett
-from tests.cpu.test_exchange import Capsule, View, cupy, integers
+from tests.cpu.foreign_arrays import Capsule, View, integers, logging_cupy
 
-__all__ = ["cupy"]  # the stand-in for CuPy, a fixture
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    yield from logging_cupy(monkeypatch)
 
 
 class JaxArray:

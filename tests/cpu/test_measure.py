@@ -16,7 +16,7 @@ from gett.cli.problem import parse_problem
 from gett.cli.rivals import GPU_RIVALS, find_rivals
 from gett.measure.timer import EventTimer
 from gett.measure.verify import poison, verify
-from tests.cpu.test_tune_measure import HostCupy
+from tests.cpu.host_cupy import HostCupy
 
 
 class Work:

@@ -15,10 +15,12 @@ from gett.ir.gemm import make_gemm_plan
 from gett.jit import resources
 from gett.jit.compile import OPTIONS, SPARING, compile_uncached
 from gett.jit.ptxas import find_faults
-from gett.schedule.records import Schedule
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.loader import RegisterStaged
+from gett.schedule.spec.schedule import Schedule
 from tests.cases import TILED, Case, Layout, tccg
 from tests.cpu.host_cuda import generated, includes, run_host
+from tests.schedules import multistage_candidates
 
 
 def of(subscripts: str, **extents: int) -> Case:
@@ -98,8 +100,8 @@ int main() {
 
 def walks(schedule: Schedule) -> str:
     """The operands that go through registers."""
-    ways = (("a", schedule.a), ("b", schedule.b))
-    return "".join(name for name, way in ways if way is not None and not way.asynchronous)
+    loaders = {"a": schedule.multistage.a, "b": schedule.multistage.b}
+    return "".join(name for name, x in loaders.items() if isinstance(x, RegisterStaged))
 
 
 def walked() -> list[tuple[Case, Schedule]]:
@@ -109,12 +111,13 @@ def walked() -> list[tuple[Case, Schedule]]:
         plan = make_gemm_plan(case.contraction("float16"))
         if any(s.strides[t] < 0 for g in (plan.l, plan.m, plan.n, plan.k) for s in g for t in (0, 1)):
             continue
-        for s in candidates(plan, "sm_80"):
-            if s.family != "sm80" or s.k_table or not walks(s) or plan.bytes > 1 << 20:
+        for s in multistage_candidates(plan, "sm_80"):
+            if not s.multistage.tensor_cores or s.multistage.k_table or not walks(s) or plan.bytes > 1 << 20:
                 continue
-            ragged = any(d.box > 1 and not s.box_k.divides(i) for i, d in enumerate(s.box_k.dims))
-            kinds = tuple((w.vector, w.major == w.vector_group) for w in (s.a, s.b) if w and not w.asynchronous)
-            found.setdefault((ragged, s.batches > 1, kinds[0][0] > 1, kinds[0][1]), (case, s))
+            ragged = any(d.box > 1 and not s.tiling.k.divides(i) for i, d in enumerate(s.tiling.k.dims))
+            loader = next(x for x in (s.multistage.a, s.multistage.b) if isinstance(x, RegisterStaged))
+            kind = (ragged, s.tiling.batches > 1, loader.vector > 1, loader.major == loader.vector_group)
+            found.setdefault(kind, (case, s))
     return list(found.values())
 
 
@@ -122,7 +125,7 @@ def test_a_sparing_walk_stores_what_the_other_stores(tmp_path: Path) -> None:
     headers = includes("core/batched", "loader/register")
     cases = walked()
     assert len(cases) >= 4
-    assert any(s.batches > 1 for _, s in cases)
+    assert any(s.tiling.batches > 1 for _, s in cases)
     for number, (case, schedule) in enumerate(cases):
         kernel = render_kernel(make_gemm_plan(case.contraction("float16")), schedule)
         calls = "".join(f"run<{str(name == 'a').lower()}>(p);" for name in walks(schedule))

@@ -1,4 +1,4 @@
-"""The `stream` family without a GPU: schedules, every access of its kernels, compilation for two architectures."""
+"""Bandwidth-bound plans without a GPU: schedules, every access of its kernels, compilation for two architectures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import contraction_of
-from stream_walk import StreamWalk
 
 from gett.codegen.render import render_kernel
 from gett.errors import ScheduleError
@@ -16,10 +14,13 @@ from gett.hw.archs import arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit.compile import compile_uncached
-from gett.schedule import stream_sums
-from gett.schedule.stream import stream_schedule
-from gett.schedule.stream_boxes import swizzled, walk_index
+from gett.schedule.cost import stream as stream_cost
+from gett.schedule.search.select import select_schedule
+from gett.schedule.search.stream_boxes import swizzled, walk_index
+from gett.schedule.spec.mainloop import StreamMap, StreamSum
 from layouts.swizzle import conflicts
+from tests.cpu.helpers import contraction_of
+from tests.cpu.stream_walk import StreamWalk
 
 FACTS = arch_facts("sm_90a")
 
@@ -107,14 +108,14 @@ def test_every_product_is_formed_once_from_whole_vectors(
     subscripts: str, shapes: list[tuple[int, ...]], dtype: str, layouts: str, with_c: bool
 ) -> None:
     plan, addresses = plan_for(subscripts, shapes, dtype, layouts, with_c)
-    walk = StreamWalk(plan, stream_schedule(plan, FACTS), addresses)
+    walk = StreamWalk(plan, select_schedule(plan, "sm_90a"), addresses)
     assert walk.walk() == walk.definition()
 
 
 def test_a_split_of_k_covers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_sums, "LEAST_SLICE", 1)
+    monkeypatch.setattr(stream_cost, "LEAST_SLICE", 1)
     plan, addresses = plan_for("ij,j->i", [(3, 9001), (9001,)], "float32")
-    schedule = stream_schedule(plan, FACTS)
+    schedule = select_schedule(plan, "sm_90a")
     assert schedule.split_k > 1
     walk = StreamWalk(plan, schedule, addresses)
     assert walk.walk() == walk.definition()
@@ -126,8 +127,8 @@ def test_broadcast_to_modes_that_only_d_has(dtype: str, splat: bool) -> None:
     a, d = array((6, 32), dtype), array((6, 32, 12), dtype)
     plan = make_gemm_plan(contraction_of("ab->abc", a, None, None, d))
     addresses = {"a": a.ctypes.data, "d": d.ctypes.data}
-    walk = StreamWalk(plan, stream_schedule(plan, FACTS), addresses)
-    assert walk.ways["a"].splat == splat
+    walk = StreamWalk(plan, select_schedule(plan, "sm_90a"), addresses)
+    assert walk.loads["a"].splat == splat
     assert walk.walk() == walk.definition()
 
 
@@ -157,15 +158,15 @@ def large(subscripts: str, dtype: str, **extents: int) -> GemmPlan:
      ("float32", (4224, 3000)), ("int8", (8192, 4096))],
 )  # fmt: skip
 def test_transposition_moves_16_bytes_at_a_time_without_bank_conflicts(dtype: str, extents: tuple[int, int]) -> None:
-    schedule = stream_schedule(large("ab->ba", dtype, a=extents[0], b=extents[1]), FACTS)
-    size, s = np.dtype(dtype).itemsize, schedule.stream
-    assert s is not None
+    schedule = select_schedule(large("ab->ba", dtype, a=extents[0], b=extents[1]), "sm_90a")
+    size, s = np.dtype(dtype).itemsize, schedule.mainloop
+    assert isinstance(s, StreamMap)
     assert s.a.staged
     assert s.a.width * size == 16
     assert s.vector * size == 16
-    assert all(d.box * size >= 64 for d in schedule.box_m.dims if d.box > 1)
+    assert all(d.box * size >= 64 for d in schedule.tiling.m.dims if d.box > 1)
     for j in range(s.a.width):
-        lanes = [walk_index(schedule.box_m, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
+        lanes = [walk_index(schedule.tiling.m, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
         assert conflicts([swizzled(x, s.a.mask, s.a.shift) for x in lanes], size) <= (1 if extents[0] != 4224 else 2)
     assert conflicts([swizzled(lane * 16, s.a.mask, s.a.shift) for lane in range(32)], 16) == 1
 
@@ -187,38 +188,37 @@ def test_sums_stream_the_large_operand_in_its_own_order(
     subscripts: str, extents: dict[str, int], along_k: bool, width: int
 ) -> None:
     plan = large(subscripts, "float16", **extents)
-    schedule = stream_schedule(plan, FACTS)
-    s = schedule.stream
-    assert s is not None
+    schedule = select_schedule(plan, "sm_90a")
+    s = schedule.mainloop
+    assert isinstance(s, StreamSum)
     assert s.along_k == along_k
-    ways = [w for w in (s.a, s.b) if w is not None]
-    assert max(w.width for w in ways) == s.vector == width
-    blocks = schedule.box_m.tiles * schedule.split_k
+    assert max(x.width for x in (s.a, s.b) if x is not None) == s.vector == width
+    blocks = schedule.tiling.m.tiles * schedule.split_k
     assert blocks >= 2 * FACTS.sm_count
     assert schedule.workspace_bytes <= 32 << 20
-    assert schedule.estimate_us >= plan.bytes / FACTS.dram_tbps * 1e-6
+    assert schedule.forecast.us >= plan.bytes / FACTS.dram_tbps * 1e-6
 
 
 def test_results_beyond_31_bits() -> None:
     plan = large("i,j->ij", "float32", i=70_000, j=70_000)
-    schedule = stream_schedule(plan, FACTS)
-    assert schedule.box_m.volume > 2**32
-    last = schedule.box_m.tiles - 1
+    schedule = select_schedule(plan, "sm_90a")
+    assert schedule.tiling.m.volume > 2**32
+    last = schedule.tiling.m.tiles - 1
     walk = StreamWalk(plan, schedule, dict.fromkeys("abd", 0))
     at = walk._tile("o", last)["d"]
-    assert at == 70_000 * schedule.box_m.origin(last)[1] + schedule.box_m.origin(last)[0]
+    assert at == 70_000 * schedule.tiling.m.origin(last)[1] + schedule.tiling.m.origin(last)[0]
     assert at > 2**32
     with pytest.raises(ScheduleError, match=r"2\*\*31"):
-        stream_schedule(large("i,j->ij", "int8", i=2**31 - 1, j=2**31 - 1), FACTS)
+        select_schedule(large("i,j->ij", "int8", i=2**31 - 1, j=2**31 - 1), "sm_90a")
 
 
 def test_empty_sums_and_empty_results() -> None:
     plan, _ = plan_for("ij->i", [(5, 0)], "float32")
-    kernel = render_kernel(plan, stream_schedule(plan, FACTS))
+    kernel = render_kernel(plan, select_schedule(plan, "sm_90a"))
     assert kernel.launches[0].grid[0] == 1
     compile_uncached(kernel.source.text, "sm_90a")
     plan, _ = plan_for("ij->i", [(0, 5)], "float32")
-    kernel = render_kernel(plan, stream_schedule(plan, FACTS))
+    kernel = render_kernel(plan, select_schedule(plan, "sm_90a"))
     assert kernel.launches[0].grid[0] == 0
     compile_uncached(kernel.source.text, "sm_90a")
 
@@ -227,7 +227,7 @@ def test_strides_of_parts_of_elements_are_refused() -> None:
     a = np.zeros(40, np.dtype([("x", "i1"), ("y", "f4")]))["y"]
     plan = make_gemm_plan(contraction_of("i->i", a))
     with pytest.raises(ScheduleError, match=r"operand A: its stride of 5 bytes"):
-        render_kernel(plan, stream_schedule(plan, FACTS))
+        render_kernel(plan, select_schedule(plan, "sm_90a"))
 
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "int8", "uint8", "int16",
@@ -254,7 +254,7 @@ def test_kernels_of_every_dtype_compile_without_spills(dtype: str) -> None:
         with_c = Contraction(c.names, c.extents, c.a, c.b, c.d, c.d, c.dtype)
         arch = "sm_80" if i % 2 else "sm_90a"
         plan = make_gemm_plan(with_c)
-        kernel = render_kernel(plan, stream_schedule(plan, arch_facts(arch)))
+        kernel = render_kernel(plan, select_schedule(plan, arch))
         assert compile_uncached(kernel.source.text, arch).cubin
 
 
@@ -263,7 +263,7 @@ def test_other_types_of_c_and_d_are_converted() -> None:
     for subscripts, shape in (("ab->ba", (40, 24)), ("ab->b", (40,))):
         added = c[:, 0] if len(shape) == 1 else c
         plan = make_gemm_plan(contraction_of(subscripts, a, None, added, array(shape, "float32")))
-        kernel = render_kernel(plan, stream_schedule(plan, FACTS))
+        kernel = render_kernel(plan, select_schedule(plan, "sm_90a"))
         assert "const double* c;" in kernel.source.text
         assert "float* d;" in kernel.source.text
         compile_uncached(kernel.source.text, "sm_90a")

@@ -13,8 +13,8 @@ import gett
 from gett.api import executables
 from gett.arrays import torch as torch_arrays
 from gett.ir.tensors import BFLOAT16, TensorSpec, parse_dtype, promote, result_type
+from tests.cpu.fake_cupy import GpuArray
 from tests.cpu.fake_torch import AddressExecutable, Dtype, Parameter, State, Tensor, decode, encode, make_torch, tensor
-from tests.cpu.test_arrays import GpuArray
 
 RNG = np.random.default_rng(5)
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "int32", "bool")

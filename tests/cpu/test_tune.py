@@ -16,7 +16,7 @@ import gett.api.planner
 import gett.console.progress
 import gett.jit.compile
 import gett.runtime.executable
-import gett.schedule.select
+import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
@@ -24,7 +24,8 @@ from gett.api.plan_cache import PlanCache
 from gett.codegen.render import render_kernel
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
 from gett.network.steps import PlanRequest
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.mainloop import WgmmaSS
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature
 from gett.tune.tuner import Trial, Tuning, measure, shortlist, steps_of, tune
@@ -38,7 +39,7 @@ def listed():
 
 def test_the_fastest_wins_and_is_remembered(fake_gpu, listed, monkeypatch):
     winner = listed[3]
-    bench = FakeBench(lambda s: 5.0 if s == winner else 10.0 + s.estimate_us)
+    bench = FakeBench(lambda s: 5.0 if s == winner else 10.0 + s.forecast.us)
     steps = []
     tuning = tune(gemm_plan(*PLAN), candidates=6, bench=lambda plan: bench, step=steps.append)
     assert tuning.best.schedule == winner
@@ -83,7 +84,7 @@ def test_kernels_that_spill_are_passed_over(fake_gpu, listed, monkeypatch):
         return real(source, arch, **options)
 
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
-    tuning = tune(gemm_plan(*PLAN), candidates=4, bench=lambda plan: FakeBench(lambda s: s.estimate_us))
+    tuning = tune(gemm_plan(*PLAN), candidates=4, bench=lambda plan: FakeBench(lambda s: s.forecast.us))
     assert len(texts) == 4
     assert tuning.trials[-1] == Trial(listed[0], None, "kernel 'x' compiles badly 12 bytes spilled")
     assert tuning.chosen.schedule == listed[1]
@@ -95,13 +96,13 @@ def test_kernels_that_spill_are_passed_over(fake_gpu, listed, monkeypatch):
     assert [t.note for t in none.trials] == ["no"] * 3
 
 
-def test_every_family_is_tried(listed):
-    families = dict.fromkeys(s.family for s in listed)
-    assert next(iter(families)) == "sm90"
-    assert len(families) > 1
+def test_every_main_loop_is_tried(listed):
+    loops = dict.fromkeys(type(s.mainloop) for s in listed)
+    assert next(iter(loops)) is WgmmaSS
+    assert len(loops) > 1
     short = shortlist(gemm_plan(*PLAN), FACTS, 4)
     assert len(short) == len(set(short)) == 4
-    assert {s.family for s in short} == set(families)
+    assert {type(s.mainloop) for s in short} == set(loops)
     assert short[:2] == listed[:2]
     assert shortlist(gemm_plan(*PLAN), FACTS, 1) == listed[:1]
     everything = shortlist(gemm_plan(*PLAN), FACTS, 1000)
@@ -142,11 +143,11 @@ def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
     assert gett.api.planner.find_plan(request(64, 64, 64)) is unrelated
     assert result.measured_us == tuning.best.measured_us
     text = repr(result)
-    assert text.count("sm90") >= 3
+    assert text.count("wgmma ss") >= 3
     assert "the model's choice" in text
     for trial in tuning.trials:
         assert f"{trial.measured_us:.1f}" in text
-        assert f"{trial.schedule.estimate_us:.1f}" in text
+        assert f"{trial.schedule.forecast.us:.1f}" in text
 
 
 def test_optimize_autotune_measures_once(bench, monkeypatch):

@@ -11,14 +11,16 @@ from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.errors import ScheduleError
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.records import Schedule
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import Stale, decode, encode
 from gett.tune.store import Entry
-from tests.cases import AWKWARD, Layout, small_tccg, spread
+from tests.cases import AWKWARD, Layout, small_tccg
 from tests.cpu.helpers import contraction_of
 from tests.cpu.strategies import Case, contractions
 from tests.cpu.tuning import gemm_plan
+from tests.schedules import spread
 
 
 def through_json(kind, record):
@@ -31,11 +33,11 @@ def all_fields(record):
 
 @pytest.mark.parametrize("case", [*small_tccg(1 << 16)[::4], *AWKWARD[::3]], ids=repr)
 def test_schedules_and_kernels_survive_json(case):
-    families = set()
+    kinds = set()
     for dtype, arch in (("float16", "sm_90a"), ("float32", "sm_80"), ("complex64", "sm_90a")):
         plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if arch == "sm_80" else None))
         for schedule in spread(candidates(plan, arch), 3):
-            families.add(schedule.family)
+            kinds.add(schedule.kind)
             found = through_json(Schedule, schedule)
             assert found == schedule
             assert hash(found) == hash(schedule)
@@ -44,7 +46,7 @@ def test_schedules_and_kernels_survive_json(case):
             assert through_json(Kernel, kernel) == kernel
             entry = Entry(schedule, kernel, b"\0\xff" * 16, 1.5, 3)
             assert through_json(Entry, entry) == entry
-    assert families
+    assert kinds
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -81,7 +83,7 @@ def changed(data, path, value):
 
 def test_any_value_of_another_type_is_stale():
     schedule = candidates(gemm_plan(256, 256, 256, "float16"), "sm_90a")[0]
-    assert schedule.roles is not None
+    assert isinstance(schedule.mainloop, WgmmaSS)
     data = encode(schedule)
     paths = list(leaves(data))
     assert len(paths) > 100
@@ -90,9 +92,9 @@ def test_any_value_of_another_type_is_stale():
             decode(Schedule, changed(data, path, {"no": "record"}))
     for wrong in (True, 1.5, "1", [1], None):
         with pytest.raises(Stale):
-            decode(Schedule, changed(data, ("split_k",), wrong))
+            decode(Schedule, changed(data, ("scheduler", "split_k"), wrong))
     with pytest.raises(Stale):
-        decode(Schedule, changed(data, ("estimate_us",), 1))
+        decode(Schedule, changed(data, ("forecast", "us"), 1))
 
 
 def test_other_fields_and_impossible_records_are_stale():
@@ -100,12 +102,16 @@ def test_other_fields_and_impossible_records_are_stale():
     with pytest.raises(Stale, match="no Schedule"):
         decode(Schedule, data | {"colour": 1})
     with pytest.raises(Stale, match="no Schedule"):
-        decode(Schedule, {k: v for k, v in data.items() if k != "family"})
+        decode(Schedule, {k: v for k, v in data.items() if k != "mainloop"})
     with pytest.raises(Stale):
-        decode(Schedule, data | {"block": [1, 2]})
-    box = {"extents": [4], "dims": []}  # a box that leaves a mode out
+        decode(Schedule, changed(data, ("tiling", "block"), [1, 2]))
+    box = {"type": "Box", "extents": [4], "dims": []}  # a box that leaves a mode out
     with pytest.raises(Stale, match="do not cover"):
-        decode(Schedule, data | {"box_m": box})
+        decode(Schedule, changed(data, ("tiling", "m"), box))
+    other = encode(candidates(gemm_plan(dtype="float16"), "sm_90a")[0])
+    for name in ("Multistage", "Wgmma", "Box", 1, None):  # a part is read as the record that its type names
+        with pytest.raises(Stale):
+            decode(Schedule, changed(other, ("mainloop", "type"), name))
     with pytest.raises(Stale):
         decode(bytes, "zz")
     with pytest.raises(TypeError, match="no form"):

@@ -13,7 +13,7 @@ import gett.api.autotune
 import gett.api.planner
 import gett.jit.compile
 import gett.runtime.executable
-import gett.schedule.select
+import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
@@ -23,7 +23,7 @@ from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.steps import PlanRequest
 from gett.runtime.device import DeviceFacts
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from gett.tune.store import Entry
 from tests.cpu.helpers import contraction_of
 
@@ -68,7 +68,11 @@ def forbid(monkeypatch, *names):
         monkeypatch.setattr(sys.modules[module], function, refuse)
 
 
-SEARCH = ("gett.schedule.select.candidates", "gett.codegen.render.render_kernel", "gett.jit.compile.compile_kernel")
+SEARCH = (
+    "gett.schedule.search.select.candidates",
+    "gett.codegen.render.render_kernel",
+    "gett.jit.compile.compile_kernel",
+)
 
 
 def entry_of(plan, measured_us=None, position=0):

@@ -1,6 +1,6 @@
 """Walks the accesses of a tiled kernel one by one: what each vector reads, where it lands, what is stored.
 
-Follows `load.cuh`, `walk.cuh` and `epilogue.cuh` in Python, on the index functions of a schedule, and checks every
+Follows the loaders and the epilogue in Python, on the index functions of a schedule, and checks every
 access against `Box.coordinates` and the plan's strides. Knows no values, only element numbers.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gett.codegen.common import store_order, strides_of
 from gett.codegen.index import ParamTable
-from gett.codegen.render import strides_of
-from gett.codegen.render_common import store_order
-from gett.codegen.render_tiled import flattened_k, unpack_d, walk_function
+from gett.codegen.multistage import flattened_k, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.records import Access, Schedule
+from gett.schedule.spec.loader import CpAsync, RegisterStaged
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -32,19 +33,19 @@ class Walk:
     def __init__(self, plan: GemmPlan, schedule: Schedule) -> None:
         self.plan, self.schedule = plan, schedule
         table = ParamTable()
-        block_m, block_n, block_k = schedule.block
-        self.m = group_index("m", schedule.box_m, block_m, strides_of(plan, plan.m, {"a": A, "d": D}), table)
-        self.n = group_index("n", schedule.box_n, block_n, strides_of(plan, plan.n, {"b": B, "d": D}), table)
+        block_m, block_n, block_k = schedule.tiling.block
+        self.m = group_index("m", schedule.tiling.m, block_m, strides_of(plan, plan.m, {"a": A, "d": D}), table)
+        self.n = group_index("n", schedule.tiling.n, block_n, strides_of(plan, plan.n, {"b": B, "d": D}), table)
         self.l: GroupIndex | None = None
-        if schedule.batch is not None:
+        if schedule.tiling.l is not None:
             strides = strides_of(plan, plan.l, {"a": A, "b": B, "d": D})
-            self.l = group_index("l", schedule.batch.box, schedule.batches, strides, table)
-        modes = flattened_k(plan, schedule) if schedule.k_table else plan.k
+            self.l = group_index("l", schedule.tiling.l, schedule.tiling.batches, strides, table)
+        modes = flattened_k(plan, schedule.tiling) if schedule.multistage.k_table else plan.k
         both = strides_of(plan, modes, {"a": A, "b": B})
-        if schedule.k_table:
+        if schedule.multistage.k_table:
             self.k = k_table_index([s.extent for s in modes], both, table)[1]
         else:
-            self.k = k_box_index(schedule.box_k, block_k, both, table)[1]
+            self.k = k_box_index(schedule.tiling.k, block_k, both, table)[1]
 
     def along(self, group: str, tensor: str, tile: int) -> list[int | None]:
         """Offset of every index of a tile of M or N, from the functions; None where they say that it is padding."""
@@ -53,7 +54,7 @@ class Walk:
         origin = index.tile.evaluate(tile=tile)
         env = {f"t.{name}": x for name, x in origin.items()}
         f = next(f for f in index.offsets if f.name == f"{group}_{tensor}")
-        block = self.schedule.batches if group == "l" else self.schedule.block[0 if group == "m" else 1]
+        block = self.schedule.tiling.batches if group == "l" else self.schedule.tiling.block[0 if group == "m" else 1]
         return [
             origin[tensor] + f.evaluate(local=i, **env)[""] if index.ok.evaluate(local=i, **env)[""] else None
             for i in range(block)
@@ -62,19 +63,19 @@ class Walk:
     def tall(self, group: str, tensor: str, tile: int, tile_l: int) -> list[int | None]:
         """Offsets of every row of a tile that holds several batches, one above the other."""
         rows = self.along(group, tensor, tile)
-        if self.schedule.batch is None:
+        if self.schedule.tiling.l is None:
             return rows
         batches = self.along("l", tensor, tile_l)
         number = {"a": A, "b": B, "d": D}[tensor]
         size = itemsize(self.plan.contraction.dtype if tensor != "d" else self.plan.contraction.d.dtype)
-        box = self.schedule.batch.box
+        box = self.schedule.tiling.l
         assert batches == [element_offset(box, tile_l, i, self.plan.l, number, size) for i in range(box.size)]
         return [None if x is None or y is None else x + y for x in batches for y in rows]
 
     def along_k(self, tensor: str, tile: int) -> list[int | None]:
         """Offset of every index of a tile of K."""
-        block = self.schedule.block[2]
-        if self.schedule.k_table:
+        block = self.schedule.tiling.block[2]
+        if self.schedule.multistage.k_table:
             extent = self.plan.extent_k
             at = range(tile * block, tile * block + block)
             return [self.k[0].evaluate(k=k)[tensor] if k < extent else None for k in at]
@@ -91,20 +92,19 @@ class Walk:
     def check_loads(self, tensor: str, tile_mn: int, tile_k: int, tile_l: int = 0) -> int:
         """Check each access of one operand for one k-tile; returns how many there are."""
         s, plan = self.schedule, self.plan
-        group, modes, box = ("m", plan.m, s.box_m) if tensor == "a" else ("n", plan.n, s.box_n)
-        access = s.a if tensor == "a" else s.b
+        group, modes, box = ("m", plan.m, s.tiling.m) if tensor == "a" else ("n", plan.n, s.tiling.n)
+        loader = s.multistage.a if tensor == "a" else s.multistage.b
         operand = plan.a if tensor == "a" else plan.b
-        assert access is not None
         assert operand is not None
         size, number = itemsize(operand.dtype), A if tensor == "a" else B
-        block_mn, block_k = s.block[0 if tensor == "a" else 1], s.block[2]
+        block_mn, block_k = s.tiling.block[0 if tensor == "a" else 1], s.tiling.block[2]
         mns, ks = self.along(group, tensor, tile_mn), self.along_k(tensor, tile_k)
         assert mns == [element_offset(box, tile_mn, i, modes, number, size) for i in range(block_mn)]
-        assert ks == [element_offset(s.box_k, tile_k, i, plan.k, number, size) for i in range(block_k)]
+        assert ks == [element_offset(s.tiling.k, tile_k, i, plan.k, number, size) for i in range(block_k)]
 
         mns = self.tall(group, tensor, tile_mn, tile_l)
         landed: set[tuple[int, int]] = set()
-        accesses = self._accesses(access, s, box, block_mn)
+        accesses = self._accesses(loader, s.tiling, box, block_mn)
         for elements in accesses:
             offsets = []
             for mn, k in elements:
@@ -112,31 +112,33 @@ class Walk:
                 landed.add((mn, k))
                 at_mn, at_k = mns[mn], ks[k]
                 offsets.append(None if at_mn is None or at_k is None else at_mn + at_k)
-            self._check_vector(offsets, access.vector * size, operand.alignment, size)
-            rows = [e if access.major == "k" else e[::-1] for e in elements]
-            at = [access.smem.address(row, column * size) for row, column in rows]
-            assert all(x >= 0 and x + size <= access.smem.bytes and x % size == 0 for x in at)
-            if access.asynchronous:
-                assert [x - at[0] for x in at] == [i * size for i in range(access.vector)]
-                assert at[0] % (access.vector * size) == 0
-                assert access.vector * size in (4, 8, 16)
+            self._check_vector(offsets, loader.vector * size, operand.alignment, size)
+            rows = [e if loader.major == "k" else e[::-1] for e in elements]
+            at = [loader.smem.address(row, column * size) for row, column in rows]
+            assert all(x >= 0 and x + size <= loader.smem.bytes and x % size == 0 for x in at)
+            if isinstance(loader, CpAsync):
+                assert [x - at[0] for x in at] == [i * size for i in range(loader.vector)]
+                assert at[0] % (loader.vector * size) == 0
+                assert loader.vector * size in (4, 8, 16)
         # What no access writes is zeroed beforehand, and so must be padding.
-        for mn in range(block_mn * s.batches):
+        for mn in range(block_mn * s.tiling.batches):
             for k in range(block_k):
                 assert (mn, k) in landed or mns[mn] is None or ks[k] is None
         return len(accesses)
 
     @staticmethod
-    def _accesses(access: Access, s: Schedule, box_mn: Box, block_mn: int) -> list[list[tuple[int, int]]]:
+    def _accesses(
+        loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, block_mn: int
+    ) -> list[list[tuple[int, int]]]:
         """The (mn, k) of the elements of each access, as the loaders number them."""
-        vec, along_k = access.vector, access.vector_group == "k"
-        if not access.asynchronous:
-            (walk,) = walk_function(access, s, box_mn, block_mn, "a")
-            total = box_mn.size * s.box_k.size * s.batches
+        vec, along_k = loader.vector, loader.vector_group == "k"
+        if isinstance(loader, RegisterStaged):
+            (walk,) = walk_function(loader, tiling, box_mn, block_mn, "a")
+            total = box_mn.size * tiling.k.size * tiling.batches
             assert total % vec == 0
             at = [walk.evaluate(i=i) for i in range(total)]
             return [[(x["m"], x["n"]) for x in at[i : i + vec]] for i in range(0, total, vec)]
-        rows, block_k = block_mn * s.batches, s.block[2]
+        rows, block_k = block_mn * tiling.batches, tiling.block[2]
         length, across = (block_k, rows) if along_k else (rows, block_k)
         assert length % vec == 0
         lines = [range(a, a + vec) for a in range(0, length, vec)]
@@ -156,31 +158,31 @@ class Walk:
         s, plan = self.schedule, self.plan
         size = itemsize(plan.contraction.d.dtype)
         rows, columns = self.along("m", "d", tile_m), self.along("n", "d", tile_n)
-        assert rows == [element_offset(s.box_m, tile_m, i, plan.m, D, size) for i in range(s.block[0])]
-        assert columns == [element_offset(s.box_n, tile_n, i, plan.n, D, size) for i in range(s.block[1])]
+        assert rows == [element_offset(s.tiling.m, tile_m, i, plan.m, D, size) for i in range(s.tiling.block[0])]
+        assert columns == [element_offset(s.tiling.n, tile_n, i, plan.n, D, size) for i in range(s.tiling.block[1])]
         rows = self.tall("m", "d", tile_m, tile_l)
         order = store_order(plan, s)
-        unpack = unpack_d(s, order)
-        total = s.box_m.size * s.box_n.size * s.batches
-        assert total % s.vector_d == 0
+        unpack = unpack_d(s.tiling, order)
+        total = s.tiling.m.size * s.tiling.n.size * s.tiling.batches
+        assert total % s.epilogue.store.vector == 0
         step = {"m": 0, "n": 0}
         if order:
             group, i = order[0]
             if group == "l":
-                assert s.batch is not None
-                step["m"] = s.block[0] * math.prod(d.box for d in s.batch.box.dims[:i])
+                assert s.tiling.l is not None
+                step["m"] = s.tiling.block[0] * math.prod(d.box for d in s.tiling.l.dims[:i])
             else:
-                step[group] = math.prod(d.box for d in (s.box_m if group == "m" else s.box_n).dims[:i])
+                step[group] = math.prod(d.box for d in (s.tiling.m if group == "m" else s.tiling.n).dims[:i])
         stored: set[tuple[int, int]] = set()
-        for i in range(0, total, s.vector_d):
+        for i in range(0, total, s.epilogue.store.vector):
             at = unpack.evaluate(i=i)
-            places = [(at["m"] + j * step["m"], at["n"] + j * step["n"]) for j in range(s.vector_d)]
+            places = [(at["m"] + j * step["m"], at["n"] + j * step["n"]) for j in range(s.epilogue.store.vector)]
             offsets = []
             for m, n in places:
                 row, column = rows[m], columns[n]
                 offsets.append(None if row is None or column is None else row + column)
-            self._check_vector(offsets, s.vector_d * size, plan.contraction.d.alignment, size)
+            self._check_vector(offsets, s.epilogue.store.vector * size, plan.contraction.d.alignment, size)
             stored.update(places)
-        every = {(m, n) for m in range(s.box_m.size) for n in range(s.box_n.size)}
-        assert stored == {(s.block[0] * x + m, n) for x in range(s.batches) for m, n in every}
-        return total // s.vector_d
+        every = {(m, n) for m in range(s.tiling.m.size) for n in range(s.tiling.n.size)}
+        assert stored == {(s.tiling.block[0] * x + m, n) for x in range(s.tiling.batches) for m, n in every}
+        return total // s.epilogue.store.vector

@@ -18,9 +18,11 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import build_executable
-from gett.schedule.records import Schedule
-from gett.schedule.select import candidates
-from tests.cases import ALIGNED, Case, Layout, round_to, spread, to_host
+from gett.schedule.search.select import candidates
+from gett.schedule.spec.mainloop import Multistage, Stream
+from gett.schedule.spec.schedule import Schedule
+from tests.cases import ALIGNED, Case, Layout, round_to, to_host
+from tests.schedules import part_names, spread
 
 # Rows of A and columns of B for `check_nans_stay`: one, or every other, so that every tile begins with one.
 NANS = ((slice(17, 18), slice(16, 17)), (slice(0, None, 2), slice(0, None, 2)))
@@ -68,7 +70,12 @@ def schedules(problem: Problem, count: int) -> tuple[Schedule, ...]:
 
 
 def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
-    """Compile what the tests will load, on all processors; returns what failed, which the tests then raise again."""
+    """Compile what the tests of some problems will load; returns what failed, which the tests then raise again."""
+    return compile_all((p, s) for p in problems for s in schedules(p, count))
+
+
+def compile_all(jobs: Iterable[tuple[Problem, Schedule]]) -> list[str]:
+    """Compile kernels on all processors; returns what failed."""
 
     def compile_one(job: tuple[Problem, Schedule]) -> str | None:
         problem, schedule = job
@@ -79,7 +86,6 @@ def compile_ahead(problems: Iterable[Problem], count: int) -> list[str]:
             return f"{problem}: {error}"
         return None
 
-    jobs = [(p, s) for p in problems for s in schedules(p, count)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [x for x in pool.map(compile_one, jobs) if x is not None]
 
@@ -157,12 +163,13 @@ def check_nans_stay(cp: Any, problem: Problem, schedules: Iterable[Schedule], ro
 
 def describe(schedule: Schedule) -> str:
     """A schedule in one line, for messages."""
-    ways = ", ".join(
-        f"{w.vector} along {w.vector_group}{'' if w.asynchronous else ' through registers'}"
-        for w in (schedule.a, schedule.b)
-        if w is not None
-    )
+    loop = schedule.mainloop
+    pipeline = f" stages {loop.stages}" if not isinstance(loop, Stream) else ""
+    table = " table" if isinstance(loop, Multistage) and loop.k_table else ""
+    loads = ""
+    if isinstance(loop, Multistage):
+        loads = "; " + ", ".join(f"{x.vector} along {x.vector_group}" for x in (loop.a, loop.b))
     return (
-        f"{schedule.family} {schedule.block} warps {schedule.warps} stages {schedule.num_stages} "
-        f"split {schedule.split_k}{' table' if schedule.k_table else ''}; {ways}; stores of {schedule.vector_d}"
+        f"{schedule.kind} {schedule.tiling.block} {part_names(schedule)}{pipeline} split {schedule.split_k}{table}"
+        f"{loads}; stores of {schedule.epilogue.store.vector}"
     )

@@ -10,8 +10,8 @@ import pytest
 
 import gett
 from gett.runtime.executable import build_executable
-from gett.schedule.select import candidates
-from gett.schedule.space import WORKSPACE_LIMIT
+from gett.schedule.cost.estimate import WORKSPACE_LIMIT
+from gett.schedule.search.select import candidates
 from tests.cases import AWKWARD, DENSE, Case, Layout, by_name, small_tccg, to_host
 from tests.gpu.support import (
     Problem,
@@ -233,14 +233,14 @@ def test_out_in_any_strides(cupy: Any) -> None:
         assert int((memory == 7).sum()) == memory.size - wanted.size + int((wanted == 7).sum())
 
 
-def test_forced_families_agree(cupy: Any) -> None:
-    """Every family that the architecture offers for a product, not only the one that the model prefers."""
+def test_all_main_loops_agree(cupy: Any) -> None:
+    """Every main loop that the architecture offers for a product, not only the one that the model prefers."""
     case = Case("square", "ikj,jl->kli", {"i": 24, "k": 16, "j": 128, "l": 96})
     for dtype in ("float16", "float32", "float64"):
         problem = Problem(case, dtype)
         firsts = {}
         for s in candidates(gemm_plan(problem), device_facts().arch):
-            firsts.setdefault(s.family, s)
+            firsts.setdefault(s.kind, s)
         assert firsts
         for s in firsts.values():
             run_case(cupy, problem, s)

@@ -1,4 +1,4 @@
-"""The `stream` family on a GPU, exactly: small integers, poisoned results, awkward strides, repeatable bits."""
+"""Bandwidth-bound kernels on a GPU, exactly: small integers, poisoned results, awkward strides, repeatable bits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable, build_executable
-from gett.schedule import stream_sums
-from gett.schedule.stream import stream_schedule
+from gett.schedule.cost import stream as stream_cost
+from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.mainloop import Stream
 
 DTYPES = ("float16", "float32", "float64", "complex64", "complex128", "int8", "uint16", "int32", "int64", "bool")
 
@@ -124,12 +125,12 @@ def make_plan(subscripts: str, operands: list[Any], c: Any, d: Any) -> GemmPlan:
 
 
 def build(plan: GemmPlan) -> GpuExecutable:
-    schedule = stream_schedule(plan, device_facts().planning)
+    schedule = select_schedule(plan, device_facts().arch, device_facts().planning)
     try:
         return build_executable(plan, schedule=schedule)
     except PoorKernelError:  # as a user would meet it: the selection takes it all the same, having no other
         made = build_executable(plan)
-        assert made.schedule.family == "stream"
+        assert isinstance(made.schedule.mainloop, Stream)
         return made
 
 
@@ -198,7 +199,7 @@ def test_alpha_beta_and_c(
 def test_split_sums(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, case: tuple[str, list[tuple[int, ...]], str], dtype: str
 ) -> None:
-    monkeypatch.setattr(stream_sums, "LEAST_SLICE", 1)
+    monkeypatch.setattr(stream_cost, "LEAST_SLICE", 1)
     run(cupy, *case, dtype, alpha=1, beta=1)
 
 

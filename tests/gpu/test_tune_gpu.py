@@ -17,7 +17,7 @@ from gett.api.plan_cache import plan_cache
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts, require_cupy
 from gett.runtime.executable import load_executable
-from gett.schedule.select import candidates
+from gett.schedule.search.select import candidates
 from gett.tune import tuner
 from gett.tune.measure import Bench
 from gett.tune.recall import build_remembered
@@ -133,7 +133,7 @@ start = time.perf_counter()
 d = gett.einsum("mk,kn->mn", a, a)
 cupy.cuda.get_current_stream().synchronize()
 took = time.perf_counter() - start
-late = [m for m in ("gett.schedule.select", "gett.codegen.render", "gett.jit.nvrtc") if m in sys.modules]
+late = [m for m in ("gett.schedule.search.select", "gett.codegen.render", "gett.jit.nvrtc") if m in sys.modules]
 print(json.dumps([took, late, bool((d == 64).all())]))
 """
 

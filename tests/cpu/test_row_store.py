@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import math
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-from gett.api.explain import explain_gemm
-from gett.codegen.render import render_kernel
 from gett.codegen.render_common import store_order
+
+from gett.codegen.common import store_order
+from gett.codegen.render import render_kernel
 from gett.codegen.tiles import d_unpack
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import D, GemmPlan, make_gemm_plan
-from gett.jit import compile_kernel, resources
-from gett.schedule.gather import gather_candidates
-from gett.schedule.realize import realize
-from gett.schedule.records import Schedule
-from gett.schedule.rows import SHORTEST, row_length
-from gett.tune.codec import decode, encode
+from gett.ir.gemm import D, make_gemm_plan
+from gett.schedule.cost.staging import SHORTEST_ROW, row_length
+from gett.schedule.lower import lower_plan
+from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorStore
+from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box, TileDim
 from tests.cases import DENSE, Case
 from tests.cpu.host_cuda import generated, includes, run_host
-from tests.odd import ROWS
+from tests.specs import FAMILIES, Spec, gather_schedules, specs
 
-CASES = (
-    *ROWS,
-    Case("rows-turned", "lnim,kmjn->lkji", {"i": 71, "j": 41, "k": 29, "l": 27, "m": 41, "n": 55}),
-)
+CASES = [case for case, _ in FAMILIES["row_store"].cases]
 PROGRAM = """
 using namespace gett;
 int main() {
@@ -54,36 +47,40 @@ int main() {
 """
 
 
-def of(case: Case, dtype: str = "float16") -> tuple[GemmPlan, list[Schedule]]:
-    plan = make_gemm_plan(case.contraction(dtype))
-    found = gather_candidates(plan, arch_facts("sm_90a"), 40)
-    return plan, [s for s in found if s.roles is not None and s.roles.rows]
+def store_of(s: Schedule) -> RowStore:
+    assert isinstance(s.epilogue.store, RowStore)
+    return s.epilogue.store
 
 
-def kinds(found: list[Schedule], most: int) -> list[Schedule]:
-    out: dict[tuple[object, ...], Schedule] = {}
-    for s in found:
-        assert s.roles is not None
-        out.setdefault((s.roles.rows, s.exchanged), s)
-    return list(out.values())[:most]
+def kinds(found: Iterable[Spec]) -> list[Spec]:
+    """One kernel for each length of rows and assignment of roles, three at most."""
+    out: dict[tuple[object, ...], Spec] = {}
+    for spec in found:
+        out.setdefault((store_of(spec.schedule).run, spec.schedule.tiling.swap_ab), spec)
+    return list(out.values())[:3]
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+def of(case: Case) -> list[Spec]:
+    return kinds(spec for spec in specs("row_store") if spec.case is case)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=() if c.name == "rows-flat" else pytest.mark.slow) for c in CASES], ids=repr
+)
 def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, tmp_path: Path) -> None:
-    plan, found = of(case)
-    assert found
+    assert of(case)
     rng = np.random.default_rng(2)
-    for s in kinds(found, 3):
-        assert s.roles is not None
-        real = realize(plan, s)
-        kernel = render_kernel(plan, s)
-        program = PROGRAM.replace("STAGED", str(s.roles.stage.elements))
+    for spec in of(case):
+        s, store, t = spec.schedule, store_of(spec.schedule), spec.schedule.tiling
+        real = lower_plan(spec.plan, t)
+        kernel = render_kernel(spec.plan, s)
+        program = PROGRAM.replace("STAGED", str(store.stage.elements))
         body = includes("epilogue/row", "ptx/tma", "scheduler/persistent") + generated(kernel) + program
         size = 1 + sum(x.strides[D] * (x.extent - 1) for g in (real.l, real.m, real.n) for x in g) // 2
-        staged = rng.integers(1, 1 << 16, s.roles.stage.elements, dtype=np.uint16)
-        threads = 128 * (1 if s.roles.ping_pong else s.roles.consumers)
-        last = (s.box_m.tiles - 1, s.box_n.tiles - 1, real.extent_l - 1)
-        unpack = d_unpack(s.box_m, s.box_n, store_order(real, s), {"m": s.roles.stage.m, "n": s.roles.stage.n})
+        staged = rng.integers(1, 1 << 16, store.stage.elements, dtype=np.uint16)
+        threads = 128 * (1 if s.wgmma.ping_pong else s.wgmma.warpgroups)
+        last = (t.m.tiles - 1, t.n.tiles - 1, real.extent_l - 1)
+        unpack = d_unpack(t.m, t.n, store_order(real, s), {"m": store.stage.m, "n": store.stage.n})
         for tile, start in ((last, 0), ((0, 0, 0), 3), (last, 6)):
             head = np.array([*tile, threads, size, start], np.int32)
             sent = kernel.launches[0].params + head.tobytes() + staged.tobytes()
@@ -92,9 +89,9 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, tmp_path
             at_l, rest = 0, tile[2]
             for x in real.l:
                 at_l, rest = at_l + rest % x.extent * x.strides[D], rest // x.extent
-            for i in range(s.box_m.size * s.box_n.size):
+            for i in range(t.m.size * t.n.size):
                 place = unpack.evaluate(i=i)
-                m, n = s.box_m.coordinates(tile[0], place["m"]), s.box_n.coordinates(tile[1], place["n"])
+                m, n = t.m.coordinates(tile[0], place["m"]), t.n.coordinates(tile[1], place["n"])
                 if m is None or n is None:
                     continue
                 where = at_l + sum(x * g.strides[D] for at, group in ((m, real.m), (n, real.n))
@@ -105,19 +102,18 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, tmp_path
 
 
 def test_rows_of_all_lengths_are_tried() -> None:
-    lengths = {s.roles.rows for case in CASES for s in kinds(of(case)[1], 3) if s.roles is not None}
-    for low, high in ((SHORTEST, 71), (72, 135), (136, 256)):  # eight, sixteen and all lanes of a warp a row
+    lengths = {store_of(spec.schedule).run for case in CASES for spec in of(case)}
+    for low, high in ((SHORTEST_ROW, 71), (72, 135), (136, 256)):  # eight, sixteen and all lanes of a warp a row
         assert any(low <= x <= high for x in lengths), sorted(lengths)
 
 
 def test_rows_join_where_tiles_take_them_whole() -> None:
     joined = {
-        case.name: {"kRowsContiguousD = true" in render_kernel(plan, s).source.text for s in kinds(found, 3)}
+        case.name: {"kRowsContiguousD = true" in render_kernel(x.plan, x.schedule).source.text for x in of(case)}
         for case in CASES
-        for plan, found in [of(case)]
     }
-    assert True in joined["rows-whole"]
-    assert True in joined["rows-short"]
+    assert joined["rows-whole"] >= {True}
+    assert joined["rows-short"] >= {True}
     assert joined["rows-n"] == {False}
 
 
@@ -134,33 +130,16 @@ def test_a_row_is_what_lies_together_in_d() -> None:
     assert row_length(added, m, Box((35,), (TileDim((0,), 32),))) == 0
 
 
-def test_the_older_way_stays_among_the_candidates() -> None:
+def test_rows_are_stored_wherever_a_tile_has_them() -> None:
+    """Where neither a tensor map nor wide vectors can, and no slices of K are summed."""
+    stores = set()
     for case in CASES:
         plan = make_gemm_plan(case.contraction("float16"))
-        found = gather_candidates(plan, arch_facts("sm_90a"))
-        assert {bool(s.roles.rows) for s in found if s.roles is not None} == {True, False}
-
-
-def test_the_explanation_says_how_d_is_stored() -> None:
-    plan, found = of(CASES[0])
-    assert found[0].roles is not None
-    assert f"rows of {found[0].roles.rows} elements" in explain_gemm(plan, found[0])
-
-
-def test_schedules_survive_json() -> None:
-    for s in of(CASES[0])[1]:
-        assert decode(Schedule, json.loads(json.dumps(encode(s)))) == s
-
-
-def test_rows_compile_without_spills() -> None:
-    jobs = {}
-    for case, dtype in ((CASES[0], "float16"), (CASES[1], "bfloat16"), (CASES[2], "float16"), (CASES[5], "float16")):
-        plan, found = of(case, dtype)
-        for s in found:
-            assert s.roles is not None
-            wide = s.roles.m_blocks * s.block[1] // 2 > 96
-            jobs.setdefault((case.name, wide, s.roles.ping_pong), render_kernel(plan, s))
-    assert len({key[1:] for key in jobs}) >= 3
-    with ThreadPoolExecutor(2) as pool:
-        for entries in pool.map(lambda k: resources(compile_kernel(k.source, "sm_90a")), jobs.values()):
-            assert math.fsum(entry.local_bytes for entry in entries.values()) == 0
+        for s in gather_schedules(plan, arch_facts("sm_90a"), 40):
+            store = s.epilogue.store
+            row = row_length(lower_plan(plan, s.tiling), s.tiling.m, s.tiling.n)
+            by_rows = bool(row) and s.split_k == 1 and not isinstance(store, TmaStore) and store.vector == 1
+            assert isinstance(store, RowStore) == by_rows
+            assert not by_rows or store_of(s).run == row
+            stores.add(type(store))
+    assert stores >= {RowStore, VectorStore}

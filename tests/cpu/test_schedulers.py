@@ -1,0 +1,71 @@
+"""Tile schedulers: how many blocks there are, how clusters cover the tiles, and which clusters the search takes."""
+
+from __future__ import annotations
+
+import math
+
+from gett.api.explain import explain_gemm
+from gett.codegen.render import render_kernel
+from gett.hw.archs import arch_facts
+from gett.ir.gemm import make_gemm_plan
+from gett.schedule.search.wgmma_tile import cluster_tiles
+from gett.schedule.spec.loader import Stationary, Tma
+from gett.schedule.spec.scheduler import OneTile
+from tests.cases import Case
+from tests.specs import CLUSTERS, by_hand, clustered, covering, kernel_specs, specs, ss_schedules
+
+FACTS = arch_facts("sm_90a")
+# Rows of 32 bytes: a block alone is bound by its way to L2.
+SHORT_RUNS = Case("short-runs", "abcde,fdbg->agfec", {"a": 7, "b": 256, "c": 64, "d": 5, "e": 16, "f": 84, "g": 32})
+
+
+def test_clusters_cover_all_tiles() -> None:
+    assert cluster_tiles(5, 3, (1, 1)) == 15
+    assert cluster_tiles(5, 3, (2, 1)) == 9
+    assert cluster_tiles(5, 3, (1, 2)) == 10
+    assert cluster_tiles(5, 3, (2, 2)) == 6
+
+
+def test_the_grid_is_whole_clusters_and_no_more_than_there_is_work() -> None:
+    for spec in covering([s for s in kernel_specs() if "persistent" in s.parts]):
+        s, t = spec.schedule, spec.schedule.tiling
+        size = math.prod(s.cluster)
+        grid = render_kernel(spec.plan, s).launches[0].grid
+        assert not isinstance(s.scheduler, OneTile)
+        walks = cluster_tiles(t.m.tiles, t.n.tiles, s.cluster) * spec.plan.extent_l * s.split_k
+        assert grid == (min(walks, s.scheduler.blocks // size) * size, 1, 1)
+
+
+def test_text_of_a_cluster_shares_what_tensor_maps_bring() -> None:
+    """Blocks that are neighbours along N share A, along M B; what stays each fetches for itself."""
+    for spec in by_hand([*specs("tma"), *specs("stationary")]):
+        s = spec.schedule
+        text = render_kernel(spec.plan, s).source.text
+        assert f"__cluster_dims__({math.prod(s.cluster)}, 1, 1)" in text
+        blocks = [x.blocks if isinstance(x, Tma) else 1 for x in (s.wgmma.a, s.wgmma.b)]
+        stays = [isinstance(x, Stationary) for x in (s.wgmma.a, s.wgmma.b)]
+        assert blocks == [1 if stay else n for stay, n in zip(stays, reversed(s.cluster), strict=True)]
+        assert ("gett::tma_load_multicast(" in text) == (max(blocks) > 1)
+
+
+def test_without_a_cluster_nothing_is_shared() -> None:
+    spec = specs("tma")[0]
+    text = render_kernel(spec.plan, clustered(spec.schedule, (1, 1))).source.text
+    assert "tma_load_multicast" not in text
+    assert "__cluster_dims__" not in text
+    for shape in CLUSTERS:
+        assert clustered(clustered(spec.schedule, shape), (1, 1)) == clustered(spec.schedule, (1, 1))
+
+
+def test_the_search_shares_where_l2_is_short() -> None:
+    plan = make_gemm_plan(SHORT_RUNS.contraction("float16"))
+    best = ss_schedules(plan, FACTS)[0]
+    assert best.cluster != (1, 1)
+    text = explain_gemm(plan, best)
+    assert "clusters of {} x {} blocks".format(*best.cluster) in text
+    assert ", shared by 2 blocks" in text
+
+
+def test_the_search_leaves_matrices_alone() -> None:
+    case = Case("matrices", "mk,kn->mn", {"m": 4096, "k": 4096, "n": 4096})
+    assert ss_schedules(make_gemm_plan(case.contraction("float16")), FACTS)[0].cluster == (1, 1)

@@ -1,0 +1,155 @@
+"""Copies by tensor map: every element of a tile arrives once, where wgmma reads it, however blocks share the tile."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from gett.codegen.tma_copies import LOOPED, copies, stage_copies, store_pieces
+from gett.hw.archs import arch_facts
+from gett.ir.gemm import make_gemm_plan
+from gett.schedule.search.tma import valid_k
+from gett.schedule.spec.epilogue import TmaStore
+from gett.schedule.spec.loader import Tma, tma_of
+from gett.schedule.spec.schedule import Schedule
+from layouts.box import Box
+from tests.cases import tccg
+from tests.cpu.smem_places import coordinates, mma_box, places, read_at
+from tests.spec_parts import has_k_residue
+from tests.specs import CLUSTERS, can_cluster, clustered, specs, ss_schedules
+
+FACTS = arch_facts("sm_90a")
+
+
+@cache
+def found() -> tuple[Schedule, ...]:
+    """A schedule of every combination of parts that the catalogue and the benchmark's contractions offer."""
+    out: dict[frozenset[str], Schedule] = {}
+    for family in ("tma", "staged", "k_residue", "stationary", "mma_tiles"):
+        for spec in specs(family):
+            out.setdefault(spec.parts, spec.schedule)
+    every = list(out.values())
+    for case in tccg():
+        every += ss_schedules(make_gemm_plan(case.contraction("float16")), FACTS, 4)[:4]
+    return tuple(every)
+
+
+def loads(schedule: Schedule) -> Iterator[tuple[Tma, Box]]:
+    """The copies of A and B, with the boxes of their rows."""
+    for loader, box in ((schedule.wgmma.a, mma_box(schedule)), (schedule.wgmma.b, schedule.tiling.n)):
+        load = tma_of(loader)
+        assert load is not None
+        yield load, box
+
+
+def in_all_clusters() -> Iterator[Schedule]:
+    for schedule in found():
+        yield schedule
+        if can_cluster(schedule):
+            yield from (clustered(schedule, shape) for shape in CLUSTERS)
+
+
+def test_every_element_arrives_once_where_it_is_read() -> None:
+    rng = random.Random(3)
+    ways = set()
+    for schedule in in_all_clusters():
+        box_k, deep = schedule.tiling.k, schedule.tiling.block[2]
+        for load, rows in loads(schedule):
+            ways.add((load.blocks > 1, load.divided is None, load.copies > 1, bool(load.repeats)))
+            fixed = len(load.map.modes) - len(rows.extents) - len(box_k.extents)
+            for _ in range(6):
+                row, k = rng.randrange(rows.size), rng.randrange(box_k.size)
+                at = load.map.coordinates([0] * fixed + coordinates(rows, row) + coordinates(box_k, k))
+                wanted = read_at(load, rows.size, deep, row, k)
+                for tile_k in (0, 1):
+                    assert places(load, at, tile_k) == [wanted], (load, row, k)
+    assert {w[:2] for w in ways} == {(False, True), (True, True), (True, False)}
+    assert {w[2:] for w in ways} >= {(False, False), (True, False), (True, True)}
+
+
+def test_shares_of_a_cluster_are_the_whole_and_the_barrier_counts_them() -> None:
+    for schedule in in_all_clusters():
+        tiling = schedule.tiling
+        for load, rows in loads(schedule):
+            shares = load.blocks if load.divided is not None else 1
+            assert math.prod(load.box) * shares * 2 == load.map.transaction_bytes
+            deep = valid_k(load, len(tiling.k.extents)) if has_k_residue(schedule) else tiling.k.size
+            assert load.bytes == 2 * rows.size * deep
+
+
+def run_copies(lines: list[str], part: int, tile_k: int) -> list[tuple[int, tuple[int, ...]]]:
+    """(place, coordinates) of each copy that block `part` issues by the generated statements, all tiles at 0."""
+    issued: list[tuple[int, tuple[int, ...]]] = []
+    text, depth = [], 0
+    for line in "\n".join(lines).split("\n"):
+        if line.startswith("#pragma"):
+            continue
+        head = re.fullmatch(r"\s*for \(int (\w+) = 0; \1 < (\d+); \+\+\1\)", line)
+        test = re.fullmatch(r"\s*if \(int\(multicast_b.part\) == (.*)\)", line)
+        if head or test:
+            text.append("    " * depth + (f"for {head[1]} in range({head[2]}):" if head else f"if part == {test[1]}:"))
+            depth += 1
+            continue
+        load = r"\s*gett::tma_load(?:_multicast)?"
+        call = re.fullmatch(load + r"\((.*), &p\.map_b, bar, (?:multicast_b\.mask, )?(.*)\);", line)
+        assert call is not None, line
+        to, coords = (re.sub(r"\b[tk]\.b\d", "0", x).replace("int(multicast_b.part)", "part") for x in call.groups())
+        text.append("    " * depth + f"issued.append(({to}, ({coords},)))")
+        depth = 0
+    exec("\n".join(text), {"issued": issued, "b": 0, "part": part, "tile_k": tile_k})
+    return issued
+
+
+def test_the_generated_statements_issue_the_copies() -> None:
+    """Many copies are a loop."""
+    loops = set()
+    tried = {load for schedule in in_all_clusters() for load, _ in loads(schedule)}
+    for load in tried:
+        lines = stage_copies("b", load)
+        looped = any("for (int" in x for x in lines)
+        loops.add((looped, load.blocks > 1))
+        assert looped == (load.copies > LOOPED and bool(load.repeats) and load.divided is None)
+        for part, tile_k in ((0, 0), (1, 0), (0, 1)) if load.blocks > 1 else ((0, 3),):
+            wanted = []
+            for c in copies(load):
+                first, start = list(c.first), c.start
+                if load.divided is not None:
+                    first[load.divided] += part * c.part_step
+                    start += part * c.part_bytes
+                elif load.blocks > 1 and part != (tile_k % load.blocks if c.whose is None else c.whose):
+                    continue
+                wanted.append((start, tuple(first)))
+            assert run_copies(lines, part, tile_k) == wanted
+    assert loops == {(x, y) for x in (False, True) for y in (False, True)}
+
+
+def test_pieces_of_a_staged_tile_are_the_tile() -> None:
+    """Together they cover the box once, in the order in which it lies in shared memory."""
+    counts = set()
+    for schedule in found():
+        store = schedule.epilogue.store
+        if not isinstance(store, TmaStore):
+            continue
+        made = store.map
+        box, pieces = store_pieces(made)
+        counts.add(len(pieces) > made.slabs)
+        at = 0
+        covered = set()
+        for start, first in pieces:
+            assert start == at
+            assert start % (8 * max(made.span, 16)) == 0
+            at += made.pitch * math.prod(box[1:])
+            corners = [range(f, f + b) for f, b in zip(first[1:], box[1:], strict=True)]
+            for x in itertools.product(*corners):
+                covered.add((first[0], *x))
+        assert at == made.slab_bytes * made.slabs
+        assert len(covered) == made.slabs * math.prod(made.box[1:])
+        if len(pieces) > made.slabs:
+            # Pieces follow each other as the rows of the whole box do.
+            firsts = [p[1:] for _, p in pieces[: len(pieces) // made.slabs]]
+            assert firsts == sorted(firsts, key=lambda p: tuple(reversed(p)))
+    assert counts == {False, True}

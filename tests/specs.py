@@ -1,0 +1,244 @@
+"""The catalogue of kernels: named plans and schedules that cover every part of a kernel and the pairs of parts.
+
+A family has small contractions and keeps, of what a search finds for them on a GPU of few multiprocessors, one schedule
+for each combination of parts. Clusters are also made by hand, of shapes that no search tries. Tests on CPUs and on GPUs
+take their schedules from here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+
+from gett.hw.archs import ArchFacts, arch_facts
+from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import is_stream
+from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.tma import multicast
+from gett.schedule.search.wgmma import both_roles
+from gett.schedule.search.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
+from gett.schedule.spec.loader import Gather, Stationary, Tma
+from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+from tests import spec_cases as cases
+from tests.cases import Case, Layout
+from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of
+
+Found = Callable[[GemmPlan, ArchFacts, int], list[Schedule]]
+CLUSTERS = ((2, 1), (1, 2), (2, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A kernel.
+
+    Attributes:
+        family: Why it is in the catalogue.
+        case: What is contracted.
+        dtype: Of all operands.
+        c: Layout of the added operand, or None.
+        plan: The case's plan.
+        schedule: How it is run.
+        number: Of the case's schedules in the family.
+    """
+
+    family: str
+    case: Case
+    dtype: str
+    c: Layout | None
+    plan: GemmPlan
+    schedule: Schedule
+    number: int = 0
+
+    def __repr__(self) -> str:
+        return f"{self.family}-{self.case.name}-{self.number}"
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The parts that the kernel is made of."""
+        return parts_of(self.schedule)
+
+
+def ss_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of wgmma with both operands in shared memory, by tensor map."""
+    return best_schedules(both_roles(WgmmaSSSearch, plan, facts), limit)
+
+
+def rs_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of wgmma with A in registers."""
+    return best_schedules(both_roles(WgmmaRSSearch, plan, facts), limit)
+
+
+def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
+    """Schedules of wgmma with a gathered operand."""
+    return best_schedules(both_roles(GatherSearch, plan, facts), limit)
+
+
+def general_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 64) -> list[Schedule]:
+    """Schedules that need no Hopper: multistage, or bandwidth-bound where no matrix product is."""
+    if is_stream(plan):
+        return best_schedules([StreamSearch(plan, facts)], limit)
+    return best_schedules([MultistageSearch(plan, facts)], limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Schedules that share a part.
+
+    Attributes:
+        cases: Contractions, with C's layout where there is a C.
+        keeps: Whether a schedule has the part.
+        sm_counts: Multiprocessors of the GPUs that are searched for; 0 for as many as it has.
+        limit: Schedules that a search gives.
+        find: The search.
+        dtypes: Of the operands.
+    """
+
+    cases: tuple[tuple[Case, Layout | None], ...]
+    keeps: Callable[[Schedule], bool]
+    sm_counts: tuple[int, ...] = (0,)
+    limit: int = 40
+    find: Found = ss_schedules
+    dtypes: tuple[str, ...] = ("float16",)
+
+
+def _is_stationary(s: Schedule, panel: bool | None) -> bool:
+    """Whether an operand stays: whole (`panel` None), or for one panel or for each."""
+    if not (isinstance(s.wgmma.a, Stationary) or isinstance(s.wgmma.b, Stationary)):
+        return False
+    scheduler = s.scheduler
+    return panel is (scheduler.one_panel if isinstance(scheduler, PersistentPanel) else None)
+
+
+def reuses_smem(s: Schedule) -> bool:
+    """Whether D is staged where the stages were."""
+    return isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.reuse_mainloop_smem
+
+
+def exchanges(s: Schedule) -> bool:
+    """Whether blocks exchange halves of their tiles."""
+    return isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.exchange is not None
+
+
+def _alone(found: Iterable[Case]) -> tuple[tuple[Case, Layout | None], ...]:
+    return tuple((case, None) for case in found)
+
+
+FAMILIES: dict[str, Family] = {
+    "tma": Family(_alone(cases.TMA), lambda s: True, limit=24),
+    "staged": Family(_alone(cases.STAGED), lambda s: isinstance(s.epilogue.store, TmaStore), limit=12),
+    "k_residue": Family(_alone(cases.K_RESIDUE), has_k_residue, limit=60),
+    "stationary": Family(_alone(cases.STATIONARY), lambda s: _is_stationary(s, None), (2,)),
+    "each_panel": Family(_alone(cases.EACH_PANEL), lambda s: _is_stationary(s, False), (3,), 60),
+    "one_panel": Family(_alone(cases.ONE_PANEL), lambda s: _is_stationary(s, True), (4,), 60),
+    "mma_tiles": Family(_alone(cases.MMA_TILES), lambda s: s.tiling.mma_tiles > 1, (2,), 60),
+    "reuse": Family(_alone(cases.REUSE), reuses_smem, (2, 3, 4, 6), 24),
+    "exchange": Family(_alone(cases.EXCHANGE), exchanges, (8, 16, 32, 132), 60),
+    "tma_source": Family(cases.TMA_SOURCE, lambda s: isinstance(s.epilogue.source, TmaSource), (2,)),
+    "vector_source": Family(cases.VECTOR_SOURCE, lambda s: isinstance(s.epilogue.source, VectorSource), limit=12),
+    "wgmma_rs": Family(_alone(cases.WGMMA_RS), lambda s: True, limit=400, find=rs_schedules),
+    "wgmma_rs_source": Family(((cases.RS_RAGGED, Layout()), (cases.RS_MANY, Layout())), lambda s: True, (0,), 400,
+                              rs_schedules, ("bfloat16",)),
+    "gather": Family(_alone(cases.GATHER), lambda s: True, limit=24, find=gather_schedules),
+    "gather_transpose": Family(_alone(cases.GATHER_TRANSPOSE), lambda s: True, find=gather_schedules),
+    "gather_source": Family(((cases.GATHER[0], Layout()), (cases.GATHER_TRANSPOSE[0], Layout())), lambda s: True,
+                            find=gather_schedules, dtypes=("bfloat16",)),
+    "row_store": Family(_alone(cases.ROW_STORE), lambda s: isinstance(s.epilogue.store, RowStore),
+                        find=gather_schedules),
+    "multistage": Family(_alone(cases.MULTISTAGE), lambda s: True, limit=64, find=general_schedules,
+                         dtypes=("float16", "float32")),
+    "multistage_source": Family(((cases.MULTISTAGE[2], Layout()),), lambda s: True, (0,), 8, general_schedules),
+    "stream": Family(_alone(cases.STREAM), lambda s: True, find=general_schedules, dtypes=("float32",)),
+}  # fmt: skip
+
+
+def few(facts: ArchFacts, count: int) -> ArchFacts:
+    """The GPU with `count` multiprocessors, on which small contractions give every block many tiles."""
+    return replace(facts, sm_count=count) if count else facts
+
+
+@cache
+def specs(family: str, facts: ArchFacts | None = None) -> tuple[Spec, ...]:
+    """The kernels of a family for a GPU, an H200 by default: one schedule a case and combination of parts."""
+    chosen, facts = FAMILIES[family], facts or arch_facts("sm_90a")
+    out = []
+    for case, c in chosen.cases:
+        for dtype in chosen.dtypes:
+            plan = make_gemm_plan(case.contraction(dtype, with_c=c))
+            found = [s for n in chosen.sm_counts for s in chosen.find(plan, few(facts, n), chosen.limit)]
+            kept = one_of_each(filter(chosen.keeps, found))
+            out += [Spec(family, case, dtype, c, plan, s, i) for i, s in enumerate(kept)]
+    return tuple(out)
+
+
+@cache
+def kernel_specs(facts: ArchFacts | None = None) -> tuple[Spec, ...]:
+    """The whole catalogue, clusters made by hand included."""
+    found = [spec for family in FAMILIES for spec in specs(family, facts)]
+    return (*found, *by_hand(found))
+
+
+def by_hand(found: Iterable[Spec]) -> list[Spec]:
+    """Schedules that no search gives: one of each combination of parts, in each shape of cluster."""
+    firsts: dict[frozenset[str], Spec] = {}
+    for spec in found:
+        if can_cluster(spec.schedule):
+            firsts.setdefault(frozenset(map(coarse, spec.parts)), spec)
+    return [
+        replace(spec, family=f"{spec.family}-{m}x{n}", schedule=clustered(spec.schedule, (m, n)))
+        for spec in firsts.values()
+        for m, n in CLUSTERS
+    ]
+
+
+def can_cluster(s: Schedule) -> bool:
+    """Whether blocks of any cluster may share operands: tensor maps move both, no panel and no exchange is there."""
+    if not isinstance(s.mainloop, WgmmaSS) or not isinstance(s.scheduler, PersistentRaster):
+        return False
+    gathers = isinstance(s.mainloop.a, Gather) or isinstance(s.mainloop.b, Gather)
+    return not (gathers or exchanges(s) or reuses_smem(s))
+
+
+def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
+    """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before.
+
+    An operand that stays is fetched once, by each block for itself.
+    """
+    loop, scheduler = s.mainloop, s.scheduler
+    assert isinstance(loop, WgmmaSS)
+    assert isinstance(scheduler, PersistentRaster)
+    a, b = (
+        multicast(replace(x, multicast=None), blocks) if isinstance(x, Tma) else x
+        for x, blocks in ((loop.a, cluster[1]), (loop.b, cluster[0]))
+    )
+    return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=replace(scheduler, cluster=cluster))
+
+
+def covering(found: Iterable[Spec], pairs: bool = True) -> list[Spec]:
+    """Few kernels that have every part that any of `found` has, and every pair of parts without their numbers.
+
+    Args:
+        found: What to choose from.
+        pairs: Whether pairs count, or parts alone.
+    """
+    every = list(found)
+    left = {}
+    for i, spec in enumerate(every):
+        parts = {coarse(x) for x in spec.parts} if pairs else ()
+        left[i] = {*((x, x) for x in spec.parts), *itertools.combinations(sorted(parts), 2)}
+    missing = set().union(*left.values())
+    out: list[Spec] = []
+    while missing:
+        best = max(left, key=lambda i: len(left[i]))
+        out.append(every[best])
+        missing -= left.pop(best)
+        left = {i: rest for i, had in left.items() if (rest := had & missing)}
+    return out
