@@ -12,9 +12,9 @@ from gett.api.explain import explain_gemm
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
-from gett.schedule.search.store_tile import exchanged
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile, TmaStore
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.tile.store_tile import exchanged
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap
 from tests.cases import Case

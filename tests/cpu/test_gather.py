@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gett.codegen.render_common import strides_of
-from gett.codegen.render_gather import gather_index, gathered, reach
 
 from gett.codegen.common import strides_of
 from gett.codegen.gather import gather_index, gathered, reach

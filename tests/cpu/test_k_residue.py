@@ -15,10 +15,10 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.k_boxes import residue_boxes
-from gett.schedule.search.tma import row_bytes, valid_k
-from gett.schedule.search.wgmma_tile import STEP_K
 from gett.schedule.spec.loader import Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_needs import row_bytes, valid_k
+from gett.schedule.tile.wgmma_tile import STEP_K
 from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gett.codegen.render_common import store_order
 
 from gett.codegen.common import store_order
 from gett.codegen.render import render_kernel

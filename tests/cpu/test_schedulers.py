@@ -8,9 +8,9 @@ from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.search.wgmma_tile import cluster_tiles
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.cases import Case
 from tests.specs import CLUSTERS, by_hand, clustered, covering, kernel_specs, specs, ss_schedules
 

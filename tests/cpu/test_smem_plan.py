@@ -11,8 +11,8 @@ from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.smem import DEEP, DEEPEST, carve, carve_stationary
-from gett.schedule.search.wgmma_tile import cluster_tiles
 from gett.schedule.spec.epilogue import TmaStore
+from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.specs import FAMILIES, few, reuses_smem, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")

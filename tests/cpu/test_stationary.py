@@ -11,10 +11,10 @@ from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.stationary import MOST, stationary_bytes
-from gett.schedule.search.tma import row_bytes
 from gett.schedule.spec.loader import Stationary, Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.wgmma_needs import row_bytes
 from layouts.box import Box
 from tests.cases import Case
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at

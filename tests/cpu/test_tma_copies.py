@@ -12,10 +12,10 @@ from functools import cache
 from gett.codegen.tma_copies import LOOPED, copies, stage_copies, store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.search.tma import valid_k
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_needs import valid_k
 from layouts.box import Box
 from tests.cases import tccg
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at
