@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gett
@@ -64,13 +67,16 @@ def _found(parts: list[str]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", ["README.md"])
-def test_examples_run(name: str) -> None:
-    scope: dict[str, object] = {}
-    blocks = re.findall(r"^```python\n(.*?)^```", text_of(name), re.MULTILINE | re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, name, "exec"), scope)
+def test_examples_run() -> None:
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text_of("README.md"), re.MULTILINE | re.DOTALL):
+        exec(compile(block, "README.md", "exec"), scope)
+    assert np.allclose(scope["r"], np.einsum("ijef,aebf->ijab", scope["t"], scope["v"], optimize=True))
+    shifted = scope["x"] @ scope["w"] + scope["bias"]
+    assert np.allclose(scope["y"], shifted / 2 * (1 + np.vectorize(math.erf)(shifted / math.sqrt(2))))
+    i, a = scope["occupied"], scope["virtual"]
+    energies = i[:, None, None, None] + i[None, None, :, None] - a[None, :, None, None] - a
+    assert np.allclose(scope["amplitudes"], np.einsum("Qia,Qjb->iajb", scope["q"], scope["q"]) / energies)
 
 
 # --- the worked contraction of docs/architecture.md
