@@ -158,9 +158,9 @@ def _segments(modes: Sequence[int], extents: Sequence[int], strides: Sequence[in
 
 
 def _mean_run(box: int, extent: int) -> int:
-    """Mean piece of a line cut at all multiples of `box` and of `extent`."""
-    line = math.lcm(box, extent)
-    return line // (line // box + line // extent - 1)
+    """Mean run of a mode that is cut at all multiples of `box` and of `extent`."""
+    period = math.lcm(box, extent)
+    return period // (period // box + period // extent - 1)
 
 
 def _sectors(run_bytes: int, start_alignment: int) -> tuple[float, float]:
