@@ -1,4 +1,4 @@
-"""What the general door of the Hopper family needs beyond tensor maps: offsets along K and the traits of its pieces.
+"""What gathered operands need beyond tensor maps: offsets along K and the traits of their pieces.
 
 Owns the K side of the index (`gett/kernels/loader/gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
 number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `valid_k_a` says how many
