@@ -49,7 +49,7 @@ def chunk_bytes(run: int) -> int:
 
 
 def warp_pieces(side: int, block_k: int, way: Gather, warps: int) -> int:
-    """Pieces of a k-tile that each of the warps brings in, as `kernels/sm90_pieces.cuh` has them."""
+    """Pieces of a k-tile that each of the warps brings in, as `kernels/loader/gather_pieces.cuh` has them."""
     step = 8 if way.wide else 1
     return -(-pieces_of(side, block_k, way.run) // (step * warps)) * step
 

@@ -1,6 +1,6 @@
 """Schedules for crossed units: A's rows run along one contracted mode (k1), B's along another (k2).
 
-A tile's A goes through registers (`kernels/sm90_crossed.cuh`), 64 rows a warpgroup; k1 and k2 come in runs of 16 or 32.
+A tile's A goes through registers (`kernels/mainloop/wgmma_rs.cuh`), 64 rows a warpgroup; k1 and k2 in runs of 16 or 32.
 What limits it is L2, which looks up rows, and a row of 64 bytes takes no longer than one of 32. Two blocks that need
 the same operand may therefore share it: each fetches half of it for both.
 """

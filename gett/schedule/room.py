@@ -1,6 +1,6 @@
 """How a Hopper block's shared memory is divided: stages, what stays, the staged tile of D, barriers.
 
-Knows bytes only; `kernels/sm90.cuh` lays the same parts out and asserts that they fit.
+Knows bytes only; `kernels/mainloop/shared_storage.cuh` lays the same parts out and asserts that they fit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of D in a tile: what an epilogue that stores row by row can take at once.
 
-Knows boxes and D's strides; how rows are stored is `kernels/sm90_rows.cuh`'s.
+Knows boxes and D's strides; how rows are stored is `kernels/epilogue/row.cuh`'s.
 """
 
 from __future__ import annotations

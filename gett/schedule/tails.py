@@ -1,8 +1,9 @@
 """Depths of K that are no multiple of 16: tiles of which the copies fill only what exists, beside zeros that stay.
 
 wgmma takes 16 k at a time. A k-tile of 24, 36 or 84 has room for 32, 48 or 96; the missing k are zeros in both
-operands, written once when a block starts (`kernels/sm90_tail.cuh`), and no copy touches them again: every fill of a
-stage is the same box at the same place. So the copy engine moves no rows of padding and no rows that end in padding.
+operands, written once when a block starts (`kernels/loader/k_residue.cuh`), and no copy touches them again: each fill
+of a stage is the same box at the same place. So the copy engine moves no rows of padding and no rows that end in
+padding.
 
 A schedule has such a tail where the size of its `box_k` is below its block's depth. Knows boxes and tensor maps; what a
 tail is worth is the cost model's.

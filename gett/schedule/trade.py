@@ -1,4 +1,4 @@
-"""Tiles of D whose rows are short because an operand's rows are long: two blocks trade halves (`sm90_trade.cuh`).
+"""Tiles of D whose rows are short because an operand's rows are long: two blocks trade halves (`dsmem_exchange.cuh`).
 
 An operand's unit mode and D's are two modes of one group, and a tile has room for 16 elements of the one and 8 of the
 other. D's rows of 16 bytes then write half a sector each, which takes four times as long as whole ones. Of two tiles

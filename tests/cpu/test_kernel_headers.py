@@ -57,6 +57,13 @@ def test_instructions_stand_in_ptx(name: str) -> None:
     assert not re.findall(r'asm(?: volatile)?\(\s*"[^"]', HEADERS[name])
 
 
+def test_alpha_and_beta_stand_in_one_header() -> None:
+    """Every element of D goes through `LinearCombination`."""
+    assert [name for name, text in HEADERS.items() if re.search(r"\b(alpha|beta)\b", re.sub(r"//.*", "", text))] == [
+        "gett/epilogue/linear_combination.cuh"
+    ]
+
+
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_compiles_alone(name: str) -> None:
     compile_uncached(f'#include "{name}"\nextern "C" __global__ void k() {{}}\n', "sm_90a")

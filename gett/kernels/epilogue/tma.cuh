@@ -187,7 +187,7 @@ template <class Traits, class Index> struct Epilogue {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int j = 0; j < kN / 2; ++j) acc[i][j] = multiply(op.p_.alpha, acc[i][j]);
+      for (int j = 0; j < kN / 2; ++j) acc[i][j] = op.scale(acc[i][j]);
   }
 
   // Visits the accumulators with their places in the staged tile, `rows` rows further on. Padding is left out.

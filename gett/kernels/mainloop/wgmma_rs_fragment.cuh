@@ -1,6 +1,7 @@
 // Fragments of A that come from registers in wgmma (RS): what a warpgroup holds of a k-tile at a time, out of
 // [row][k2][k1] in shared memory. Knows places and registers, no pipeline.
 #pragma once
+#include "gett/core/fragment.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/shared.cuh"
 
@@ -22,8 +23,8 @@ template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragment
   uint32 part_[kForwardA ? 2 : 1][4][2][2];
 
   GETT_DEVICE WgmmaRSFragments(int group, int lane) {
-    const int g = (lane & 31) >> 2, t = lane & 3, odd_row = g & 1;
-    const uint32 row = group * kGroupBytes + ((lane >> 5) * 16 + g) * kRowBytes;
+    const int t = lane & 3, odd_row = (lane >> 2) & 1;
+    const uint32 row = group * kGroupBytes + Fragment::row(lane) * kRowBytes;
     even_ = HardwareSwizzle<kSwizzleBytes>::apply(row + (2 * t + odd_row) * kSwizzleBytes);
     low_ = odd_row ? 0x1054 : 0x5410;
     high_ = odd_row ? 0x3276 : 0x7632;
