@@ -14,10 +14,9 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
-from gett.schedule.cost.estimate import Estimate, fastest, joined, split_us, wgmma_splits
+from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingModel
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
-from layouts.access import contiguous_run, run_alignment
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import run_cost
@@ -92,10 +91,7 @@ class WgmmaModel(StagingModel):
         """Relative cost of a tensor's bytes under its boxes, moved in rows of `row` bytes if that is not 0."""
         key = (tensor, first.box, second, bulk, row)
         if key not in self.costs:
-            strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
-            box = joined(first.box, second)
-            run = contiguous_run(box, strides, self.item(tensor))
-            start = run_alignment(box, strides, run)
+            run, start = self.run(tensor, first, second, modes)
             if row and row < run and (row % 32 or row < 64):
                 # Sectors that rows cut are made whole in L2 by the next row, at a price.
                 run = row // 32 * 32 if row >= 32 else row

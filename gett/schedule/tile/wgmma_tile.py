@@ -18,7 +18,7 @@ STEP_K = 16  # k of one wgmma on 16-bit types
 
 @dataclass(frozen=True, slots=True)
 class Warpgroups:
-    """Who multiplies a tile: warpgroups, blocks of 64 rows of each, and whether each has a tile of its own."""
+    """Who multiplies a tile: warpgroups, MMA atoms of 64 rows of each, and whether each has a tile of its own."""
 
     count: int
     mma_m: int
