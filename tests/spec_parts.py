@@ -53,7 +53,9 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield "one MMA block" if loop.mma_m == 1 else f"several MMA blocks, {loop.mma_m}"
         if loop.stages == 1:
             yield "one stage"
-    elif isinstance(loop, StreamSum):
+    if isinstance(loop, WgmmaSS | WgmmaRS) and loop.mma_m * s.tiling.block[1] // 2 > 96:
+        yield "more than 96 accumulators"
+    if isinstance(loop, StreamSum):
         yield "sums along K" if loop.along_k else "sums along outputs"
     for name in "ab":
         loader = getattr(loop, name)

@@ -24,7 +24,7 @@ from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
-from gett.schedule.spec.loader import Gather, Stationary, Tma
+from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
@@ -166,16 +166,22 @@ def few(facts: ArchFacts, count: int) -> ArchFacts:
 
 
 @cache
-def specs(family: str, facts: ArchFacts | None = None) -> tuple[Spec, ...]:
-    """The kernels of a family for a GPU, an H200 by default: one schedule a case and combination of parts."""
+def specs(family: str, facts: ArchFacts | None = None, dtype: str = "") -> tuple[Spec, ...]:
+    """The kernels of a family: of each case one schedule of every combination of parts.
+
+    Args:
+        family: One of `FAMILIES`.
+        facts: Of the GPU, an H200 by default.
+        dtype: Of the operands, the family's own by default.
+    """
     chosen, facts = FAMILIES[family], facts or arch_facts("sm_90a")
     out = []
     for case, c in chosen.cases:
-        for dtype in chosen.dtypes:
-            plan = make_gemm_plan(case.contraction(dtype, with_c=c))
+        for kind in (dtype,) if dtype else chosen.dtypes:
+            plan = make_gemm_plan(case.contraction(kind, with_c=c))
             found = [s for n in chosen.sm_counts for s in chosen.find(plan, few(facts, n), chosen.limit)]
             kept = one_of_each(filter(chosen.keeps, found))
-            out += [Spec(family, case, dtype, c, plan, s, i) for i, s in enumerate(kept)]
+            out += [Spec(family, case, kind, c, plan, s, i) for i, s in enumerate(kept)]
     return tuple(out)
 
 
@@ -200,26 +206,23 @@ def by_hand(found: Iterable[Spec]) -> list[Spec]:
 
 
 def can_cluster(s: Schedule) -> bool:
-    """Whether blocks of any cluster may share operands: tensor maps move both, no panel and no exchange is there."""
+    """Whether blocks of any cluster may share operands: both come by tensor map, for every tile."""
     if not isinstance(s.mainloop, WgmmaSS) or not isinstance(s.scheduler, PersistentRaster):
         return False
-    gathers = isinstance(s.mainloop.a, Gather) or isinstance(s.mainloop.b, Gather)
-    return not (gathers or exchanges(s) or reuses_smem(s))
+    by_map = isinstance(s.mainloop.a, Tma) and isinstance(s.mainloop.b, Tma)
+    return by_map and not exchanges(s) and not reuses_smem(s)
 
 
 def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
-    """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before.
-
-    An operand that stays is fetched once, by each block for itself.
-    """
+    """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before."""
     loop, scheduler = s.mainloop, s.scheduler
     assert isinstance(loop, WgmmaSS)
     assert isinstance(scheduler, PersistentRaster)
-    a, b = (
-        multicast(replace(x, multicast=None), blocks) if isinstance(x, Tma) else x
-        for x, blocks in ((loop.a, cluster[1]), (loop.b, cluster[0]))
-    )
-    return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=replace(scheduler, cluster=cluster))
+    assert isinstance(loop.a, Tma)
+    assert isinstance(loop.b, Tma)
+    a, b = (multicast(replace(x, multicast=None), blocks) for x, blocks in ((loop.a, cluster[1]), (loop.b, cluster[0])))
+    scheduler = replace(scheduler, cluster=cluster, blocks=max(scheduler.blocks, cluster[0] * cluster[1]))
+    return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=scheduler)
 
 
 def covering(found: Iterable[Spec], pairs: bool = True) -> list[Spec]:

@@ -18,9 +18,9 @@ from gett.schedule.spec.epilogue import RowStore, TmaStore
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_operand import stationary_operand
-from tests import alone, odd, parted, resident, tails, traded
+from tests import spec_cases
 from tests.cases import DENSE, Case, Layout
-from tests.resident import few
+from tests.specs import few
 
 FACTS = arch_facts("sm_90a")
 SEARCHES: tuple[type[WgmmaSearch], ...] = (WgmmaSSSearch, WgmmaRSSearch, GatherSearch)
@@ -75,27 +75,27 @@ def plain() -> Found:
 
 def vectors() -> Found:
     """D in vectors."""
-    return first(resident.CASES[0], lambda s: not isinstance(s.epilogue.store, TmaStore), sms=2)
+    return first(spec_cases.STATIONARY[0], lambda s: not isinstance(s.epilogue.store, TmaStore), sms=2)
 
 
 def stationary() -> Found:
     """An operand that stays whole."""
-    return first(resident.CASES[0], lambda s: bool(stationary_operand(s)), sms=2)
+    return first(spec_cases.STATIONARY[0], lambda s: bool(stationary_operand(s)), sms=2)
 
 
 def one_panel() -> Found:
     """Blocks that keep to a panel each."""
-    return first(resident.ONE_LINES[0], lambda s: bool(stationary_operand(s)), sms=3)
+    return first(spec_cases.ONE_PANEL[0], lambda s: bool(stationary_operand(s)), sms=3)
 
 
 def clustered() -> Found:
     """Blocks that share operands."""
-    return first(alone.CASES[0], lambda s: s.cluster != (1, 1), sms=6)
+    return first(spec_cases.REUSE[0], lambda s: s.cluster != (1, 1), sms=6)
 
 
 def residue() -> Found:
     """K-tiles that are no multiple of an instruction's k."""
-    return first(tails.CASES[0], lambda s: s.tiling.k.size < s.tiling.block[2], sms=2)
+    return first(spec_cases.K_RESIDUE[0], lambda s: s.tiling.k.size < s.tiling.block[2], sms=2)
 
 
 def mixed() -> Found:
@@ -112,12 +112,12 @@ def unsliced() -> Found:
 
 def mma_tiles() -> Found:
     """Several MMA tiles a tile of D."""
-    return first(parted.CASES[0], lambda s: s.tiling.mma_tiles > 1, sms=2)
+    return first(spec_cases.MMA_TILES[0], lambda s: s.tiling.mma_tiles > 1, sms=2)
 
 
 def exchanging() -> Found:
     """Two blocks that exchange halves."""
-    return first(traded.CASES[0], lambda s: getattr(s.epilogue.store, "exchange", None) is not None, sms=16)
+    return first(spec_cases.EXCHANGE[0], lambda s: getattr(s.epilogue.store, "exchange", None) is not None, sms=16)
 
 
 def added() -> Found:
@@ -127,12 +127,12 @@ def added() -> Found:
 
 def gathered() -> Found:
     """Both operands gathered, D row by row."""
-    return first(odd.ROWS[0], lambda s: isinstance(s.epilogue.store, RowStore), search=GatherSearch)
+    return first(spec_cases.ROW_STORE[0], lambda s: isinstance(s.epilogue.store, RowStore), search=GatherSearch)
 
 
 def transposed() -> Found:
     """A gathered and transposed."""
-    return first(odd.TURNED[2], search=GatherSearch)
+    return first(spec_cases.GATHER_TRANSPOSE[2], search=GatherSearch)
 
 
 def registers() -> Found:

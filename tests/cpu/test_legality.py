@@ -29,12 +29,12 @@ from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.wgmma_needs import wgmma_smem
-from tests import alone, clusters, odd, parted, resident, tails, traded
+from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu import hopper_schedules as hopper
 from tests.cpu.broken_schedules import CASES, loop, panel_of_none
 from tests.cpu.hopper_schedules import FACTS, Found, schedules, store_of
-from tests.resident import few
+from tests.specs import few
 
 NAMES = list(dict.fromkeys(r.name for r in (SPLITS, *SS_RULES, *RS_ALL_RULES)))
 
@@ -150,8 +150,9 @@ def changed_number(value: Any, rng: random.Random) -> Any:
 
 
 # Everything that kernels are tested with, on few multiprocessors too, so that blocks make one tile, or many.
-FEATURES = (*alone.CASES, *parted.CASES, *resident.CASES, *resident.LINES, *resident.ONE_LINES, *tails.CASES)
-FEATURES += (*traded.CASES, *clusters.CASES, *odd.TURNED, *odd.ROWS)
+FEATURES = (*spec_cases.REUSE, *spec_cases.MMA_TILES, *spec_cases.STATIONARY, *spec_cases.EACH_PANEL)
+FEATURES += (*spec_cases.ONE_PANEL, *spec_cases.K_RESIDUE, *spec_cases.EXCHANGE, *spec_cases.TMA)
+FEATURES += (*spec_cases.GATHER_TRANSPOSE, *spec_cases.ROW_STORE)
 
 
 def bench() -> Iterator[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,16 +11,17 @@ import pytest
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.search.stationary import MOST, stationary_bytes
-from gett.schedule.spec.loader import Stationary, Tma, tma_of
+from gett.jit import compile_kernel
+from gett.schedule.search.stationary import MOST
+from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.wgmma_needs import row_bytes
+from gett.schedule.spec.wgmma_needs import row_bytes, stationary_bytes
 from layouts.box import Box
 from tests.cases import Case
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at
 from tests.spec_parts import has_k_residue
-from tests.specs import FAMILIES, Spec, by_hand, few, specs, ss_schedules
+from tests.specs import FAMILIES, Spec, few, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 SCOPES = ("stationary", "each_panel", "one_panel")
@@ -208,12 +210,14 @@ def test_the_model_takes_one_panel_where_it_was_measured_faster() -> None:
             assert (isinstance(best, PersistentPanel) and best.one_panel) == wanted
 
 
-def test_blocks_of_a_cluster_fetch_what_stays_for_themselves() -> None:
-    made = by_hand(specs("stationary"))
-    assert made
-    for spec in made:
-        name, load, _ = kept(spec.schedule)
-        other = tma_of(spec.schedule.wgmma.b if name == "a" else spec.schedule.wgmma.a)
-        assert other is not None
-        assert load.blocks == 1
-        assert other.blocks == spec.schedule.cluster[0 if name == "a" else 1]
+@pytest.mark.parametrize("family", SCOPES)
+def test_the_kernel_agrees_on_the_layout(family: str) -> None:
+    """With both operands that may stay."""
+    for spec in {kept(spec.schedule)[0]: spec for spec in found(family)}.values():
+        name, load, box = kept(spec.schedule)
+        tiling, source = spec.schedule.tiling, render_kernel(spec.plan, spec.schedule).source
+        rows, deep = load.rows(box.size), row_bytes(load, tiling.block[2], 2)
+        pitch = stationary_bytes(name, rows, deep, 2) - stationary_bytes(name, rows, deep, 1)
+        whole = stationary_bytes(name, rows, deep, tiling.k.tiles * (2 if family == "each_panel" else 1))
+        check = f'static_assert(Kernel::kStationaryPitch == {pitch} && Kernel::kStationaryBytes == {whole}, "layout");'
+        compile_kernel(replace(source, text=f"{source.text}{check}\n"), "sm_90a")

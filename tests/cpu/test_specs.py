@@ -1,0 +1,126 @@
+"""The catalogue of kernels: it has every part and the pairs of parts; each kernel is legal, and kept as it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gett.api.explain import explain_gemm
+from gett.hw.archs import arch_facts
+from gett.schedule.spec import epilogue, loader, mainloop, scheduler
+from gett.schedule.spec.legality import RULES, can_implement
+from gett.schedule.spec.schedule import Schedule
+from gett.tune.codec import decode, encode
+from tests.spec_parts import parts_of
+from tests.specs import FAMILIES, Spec, by_hand, covering, kernel_specs, specs
+
+FACTS = arch_facts("sm_90a")
+# Records by the parts that they are for.
+RECORDS = (
+    *(loader.CpAsync, loader.RegisterStaged, loader.Tma, loader.Multicast, loader.Stationary, loader.Gather),
+    *(mainloop.Multistage, mainloop.WgmmaSS, mainloop.WgmmaRS, mainloop.StreamMap, mainloop.StreamSum),
+    *(epilogue.VectorStore, epilogue.RowStore, epilogue.TmaStore, epilogue.DsmemExchange),
+    *(epilogue.VectorSource, epilogue.TmaSource),
+    *(scheduler.OneTile, scheduler.PersistentRaster, scheduler.PersistentPanel),
+)
+# Pairs of parts that meet in one kernel, and no two of which a change of the cost model may drive out.
+PAIRS = (
+    ("ping-pong", "TmaSource"),
+    ("ping-pong", "K residue"),
+    ("a: stationary", "TmaSource"),
+    ("b: stationary", "K residue"),
+    ("several MMA tiles, 2", "TmaSource"),
+    ("several MMA tiles, 2", "b: stationary"),
+    ("several MMA tiles, 2", "cluster 1 x 2"),
+    ("K residue", "a: atoms with rows to spare"),
+    ("K residue", "a: multicast in turns"),
+    ("R2S stsm", "cluster 2 x 2"),
+    ("split-K", "cluster 2 x 2"),
+    ("split-K", "A per warpgroup"),
+    ("RowStore", "a: transposing gather, 8 x 16"),
+    ("VectorSource", "a: transposing gather, 8 x 16"),
+    ("K table", "VectorStore"),
+)
+
+
+def records(value: object) -> set[type]:
+    """Types of all records inside a record."""
+    fields = getattr(value, "__dataclass_fields__", {})
+    inside = (records(getattr(value, name)) for name in fields)
+    return {type(value)}.union(*inside)
+
+
+def test_every_record_is_in_the_catalogue() -> None:
+    found = set().union(*(records(spec.schedule) for spec in covering(kernel_specs(), pairs=False)))
+    assert found >= set(RECORDS)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" with ".join)
+def test_these_parts_meet(pair: tuple[str, str]) -> None:
+    assert any(spec.parts >= set(pair) for spec in kernel_specs())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_case_of_a_family_has_its_part(family: str) -> None:
+    assert {spec.case for spec in specs(family)} == {case for case, _ in FAMILIES[family].cases}
+
+
+def test_few_kernels_cover_all_parts_and_pairs() -> None:
+    every = kernel_specs()
+    parts, pairs = covering(every, pairs=False), covering(every)
+    wanted = frozenset().union(*(spec.parts for spec in every))
+    for few in (parts, pairs):
+        assert frozenset().union(*(spec.parts for spec in few)) == wanted
+    assert len(parts) < len(pairs) < 150
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kernel_is_legal(family: str) -> None:
+    found = specs(family)
+    for spec in (*found, *by_hand(found)):
+        if type(spec.schedule.mainloop) not in RULES:
+            pytest.skip("no rules of this main loop yet")
+        refusal = can_implement(spec.schedule, spec.plan, FACTS)
+        assert refusal is None, (spec, refusal)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_schedules_survive_json(family: str) -> None:
+    for spec in firsts(family):
+        kept = decode(Schedule, json.loads(json.dumps(encode(spec.schedule))))
+        assert kept == spec.schedule
+        assert parts_of(kept) == spec.parts
+
+
+def firsts(family: str) -> list[Spec]:
+    """One kernel of every combination of parts."""
+    return list({spec.parts: spec for spec in specs(family)}.values())
+
+
+# A part, and what the explanation says of it.
+WORDS = {
+    "a: stationary": "stationary: whole, once a block",
+    "one panel of a": "stationary: once for the block's one panel",
+    "each panel of b": "stationary: once for each panel",
+    "several MMA tiles, 6": "6 MMA tiles of",
+    "staged in the stages": "a block makes one tile of D, staged where the stages were",
+    "DSMEM exchange": "two blocks of a cluster exchange halves of their tiles",
+    "TmaSource": "load C    by tensor map to where D is staged, box",
+    "a: transposing gather, 8 x 16": "8 of them side by side transposed",
+    "rows, 16 lanes each": "in aligned chunks of 16 bytes and single elements",
+    "a: multicast in turns": "shared by 2 blocks",
+    "ping-pong": "2 consumer warpgroups in ping-pong",
+    "K residue": "24 of 32 in the tile",
+}
+
+
+@pytest.mark.parametrize("part", WORDS)
+def test_the_explanation_names_the_part(part: str) -> None:
+    panel = {"a: stationary": {"one panel of a", "each panel of a"}}.get(part, set())
+    having = [spec for spec in kernel_specs() if part in spec.parts and not panel & spec.parts]
+    texts = (explain_gemm(spec.plan, spec.schedule) for spec in having)
+    assert any(WORDS[part] in text for text in texts)
+    without = next(spec for spec in kernel_specs() if part not in spec.parts and "wgmma ss" in spec.parts)
+    if part not in ("a: multicast in turns", "K residue"):
+        assert WORDS[part] not in explain_gemm(without.plan, without.schedule)
