@@ -80,11 +80,12 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the estimates of a tile and of its variants."""
-        least = self.model.least_us(choice)
-        clusters = [*self.clusters(choice)]
-        if clusters and self.model.loop(choice, self.tiles(choice)).slowest == "L2":
-            return min(least, *(self.model.least_us(other) for other in clusters))
-        return least
+        if choice.blocks > 1:
+            return self.model.least_us(choice)
+        loop = self.model.loop(choice, self.tiles(choice))
+        least = self.model.least_us(choice, loop)
+        variants = self.clusters(choice) if loop.slowest == "L2" else ()
+        return min([least, *map(self.model.least_us, variants)])
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
