@@ -12,6 +12,7 @@ from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
@@ -63,7 +64,7 @@ class WgmmaModel(StagingModel):
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
         self.facts = facts
-        self.lanes = facts.tensor_lanes[plan.contraction.dtype]
+        self.lanes = facts.tensor_lanes[tensor_type(plan.contraction.dtype).name]
         self.costs: dict[tuple[int, Box, Box, bool, int], float] = {}
         self.least_traffics: dict[tuple[Box, Box, Box, Box, bool], float] = {}
         self.traffics: dict[tuple[Box, Box, Box, Box, bool, bool, int], Traffic] = {}
@@ -239,7 +240,7 @@ class WgmmaModel(StagingModel):
             us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
             us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
             us += traffic.late_us if waves == 1 and split == 1 and parts == 1 else 0.0
-            us *= factor * (1.0 + (rates.shallow_share * (steps // parts) if bk == 16 else 0.0))
+            us *= factor * (1.0 + (rates.shallow_share * (steps // parts) if bk == tile.atom.k else 0.0))
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
             yield Estimate(us, bound, split)
 

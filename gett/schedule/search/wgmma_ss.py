@@ -54,8 +54,8 @@ class WgmmaSSSearch(WgmmaSearch):
         lead = next(iter(self.leads), None)
         extents = tuple(s.extent for s in plan.k)
         least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
-        best, shallow = k_boxes(extents, lead, self.size, not self.hurried(least))
-        all_k = (*best, *residue_boxes(extents, lead, self.size), *shallow)
+        best, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
+        all_k = (*best, *residue_boxes(extents, lead, self.size, self.atom.k), *shallow)
         widths_n = widths(plan.extent_n)
         sides_m = (side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A]))
         sides_n = (side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B]))
@@ -71,7 +71,7 @@ class WgmmaSSSearch(WgmmaSearch):
                         yield from (tile, *self.stationary(tile))
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]) if not low else ():
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            tile = WgmmaTile(groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                            tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
                             yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
@@ -124,7 +124,7 @@ class WgmmaSSSearch(WgmmaSearch):
         for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
             sizes = self.size, self.size_d
             for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts.sm_count):
-                tile = WgmmaTile(groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
+                tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
                 staging = self.model.staging(tile)
                 if staging.bulk:
                     yield tile

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gett.hw.dtypes import MmaAtom
 from gett.schedule.spec.tiling import Split, Tiling
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, up
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
-
-STEP_K = 16  # k of one wgmma on 16-bit types
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,7 @@ class WgmmaTile:
     """A tile and its boxes.
 
     Attributes:
+        atom: The instruction.
         warpgroups: Who multiplies it.
         m, n, k: Its boxes.
         cluster: Blocks along M and N that share operands.
@@ -83,6 +83,7 @@ class WgmmaTile:
         transposed: Whether gathered pieces of A are transposed.
     """
 
+    atom: MmaAtom
     warpgroups: Warpgroups
     m: OperandTiling
     n: OperandTiling
@@ -99,7 +100,7 @@ class WgmmaTile:
     @property
     def block(self) -> tuple[int, int, int]:
         """Rows, columns and depth of what the tensor cores multiply."""
-        return self.warpgroups.rows, up(self.n.box.size, 8), depth(self.k)
+        return self.warpgroups.rows, up(self.n.box.size, self.atom.n), up(self.k.size, self.atom.k)
 
     @property
     def a(self) -> OperandTiling:
@@ -120,11 +121,6 @@ class WgmmaTile:
         """The record of a schedule."""
         splits = tuple(side.split for side in (self.m, self.n) if side.split is not None)
         return Tiling(self.block, self.m.box, self.n.box, self.k, None, self.mma_tiles, splits, swap_ab)
-
-
-def depth(box_k: Box) -> int:
-    """Depth of the tile that holds a box of K."""
-    return up(box_k.size, STEP_K)
 
 
 def cluster_tiles(tiles_m: int, tiles_n: int, cluster: tuple[int, int]) -> int:
