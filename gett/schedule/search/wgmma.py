@@ -136,6 +136,12 @@ class WgmmaSearch:
         """Rows of tiles, or of clusters, that are visited together."""
         return max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
 
+    def persistent(self, tile: WgmmaTile, group_m: int, split: int) -> PersistentRaster:
+        """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
+        order, blocks = self.device.l2.cluster_order, self.facts.sm_count
+        ordered = tile.blocks == 2 and blocks == 2 * len(order)
+        return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
+
     def schedule(
         self,
         tile: WgmmaTile,
@@ -148,7 +154,7 @@ class WgmmaSearch:
     ) -> Schedule:
         """The record; the scheduler is a persistent raster unless one is given."""
         if scheduler is None:
-            scheduler = PersistentRaster(self.facts.sm_count, self.raster(tile), split[0], tile.cluster)
+            scheduler = self.persistent(tile, self.raster(tile), split[0])
         tiling = tile.tiling(self.swapped)
         return Schedule(self.facts.arch, tiling, mainloop, epilogue, scheduler, smem, split[1], forecast)
 

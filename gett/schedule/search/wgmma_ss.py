@@ -27,7 +27,7 @@ from gett.schedule.spec.epilogue import Epilogue, TmaStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster, TileScheduler
+from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.spec.vectors import store_vector
 from gett.schedule.spec.wgmma_needs import row_bytes, stage_bytes, stationary_bytes
 from gett.schedule.tile.store_tile import store_tiles
@@ -248,7 +248,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.block[1] / tile.block[0])))
-        return PersistentRaster(blocks, self.raster(tile, rows), split, tile.cluster)
+        return self.persistent(tile, self.raster(tile, rows), split)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
