@@ -40,7 +40,7 @@ def make_job(case: Case, dtype: str, precision: str | None, facts: ArchFacts) ->
 
 
 def compile_case(job: Job) -> str:
-    """Compile what a call would compile; the name of the family that was chosen.
+    """Compile what a call would compile; the name of the main loop that was chosen.
 
     Raises:
         GettError: The case cannot be planned or no kernel of it compiles well.

@@ -6,10 +6,13 @@ Knows extents, byte strides and boxes; neither einsum nor CUDA.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from layouts.box import Box
+
+BoxStrides = tuple[Box, Sequence[int]]
+"""A box, and the byte stride of each of its modes in a tensor."""
 
 SECTOR = 32  # bytes: what memory moves at least
 COPY = 4.25  # TB/s of a plain copy, read plus written, the measure of the tables below
@@ -70,28 +73,45 @@ def contiguous_run(box: Box, strides: Sequence[int], itemsize: int) -> int:
         strides: Byte stride of each mode of the box in this tensor; 0 where it does not vary.
         itemsize: Bytes of an element.
     """
+    return run_of_boxes(((box, strides),), itemsize)
+
+
+def run_of_boxes(boxes: Iterable[BoxStrides], itemsize: int) -> int:
+    """`contiguous_run` of a tensor whose modes lie in several groups, each with its box."""
     # (stride, elements taken, whether they are the whole mode); the direction of a walk does not matter to memory
     parts: list[tuple[int, int, bool]] = []
-    for i, dim in enumerate(box.dims):
-        left = min(dim.box, box.dim_extent(i))
-        segments = _segments(dim.modes, box.extents, strides)
-        for j, (stride, extent) in enumerate(segments):
-            if left % extent == 0 or extent % left == 0 or (left < extent and j == len(segments) - 1):
-                taken, whole = min(left, extent), left >= extent
-            else:
-                taken, whole = _mean_run(left, extent), False
-            left = left // extent if whole else 1
-            if stride:
-                parts.append((abs(stride), taken, whole))
-    run = 1
-    while True:
-        step = next((p for p in parts if p[0] == run * itemsize), None)
+    for box, strides in boxes:
+        for i, dim in box.tiled:
+            if len(dim.modes) > 1:
+                parts += _flattened_parts(box, i, strides)
+            elif stride := strides[dim.modes[0]]:
+                extent = box.extents[dim.modes[0]]
+                parts.append((abs(stride), min(dim.box, extent), dim.box >= extent))
+    run, whole = 1, True
+    while whole:
+        at = run * itemsize
+        step = next((part for part in parts if part[0] == at), None)
         if step is None:
-            return run * itemsize
+            break
         parts.remove(step)
-        run *= step[1]
-        if not step[2]:
-            return run * itemsize
+        run, whole = run * step[1], step[2]
+    return run * itemsize
+
+
+def _flattened_parts(box: Box, i: int, strides: Sequence[int]) -> list[tuple[int, int, bool]]:
+    """What a tile takes of the modes that are flattened into dimension `i`."""
+    parts = []
+    left = min(box.dims[i].box, box.dim_extent(i))
+    segments = _segments(box.dims[i].modes, box.extents, strides)
+    for j, (stride, extent) in enumerate(segments):
+        if left % extent == 0 or extent % left == 0 or (left < extent and j == len(segments) - 1):
+            taken, whole = min(left, extent), left >= extent
+        else:
+            taken, whole = _mean_run(left, extent), False
+        left = left // extent if whole else 1
+        if stride and taken > 1:
+            parts.append((abs(stride), taken, whole))
+    return parts
 
 
 def run_alignment(box: Box, strides: Sequence[int], run_bytes: int, base_alignment: int = 256) -> int:
@@ -103,16 +123,24 @@ def run_alignment(box: Box, strides: Sequence[int], run_bytes: int, base_alignme
         run_bytes: Length of the runs, as `contiguous_run` gives it.
         base_alignment: Alignment of the element at coordinate 0.
     """
+    return alignment_of_boxes(((box, strides),), run_bytes, base_alignment)
+
+
+def alignment_of_boxes(boxes: Iterable[BoxStrides], run_bytes: int, base_alignment: int = 256) -> int:
+    """`run_alignment` of a tensor whose modes lie in several groups, each with its box."""
     steps = []
-    for i, dim in enumerate(box.dims):
-        cut = box.tiles_per_dim[i] > 1
-        for m in dim.modes:
-            if not strides[m] or box.extents[m] == 1:
-                continue
-            if abs(strides[m]) >= run_bytes:
-                steps.append(strides[m])
-            elif cut:
-                steps.append(strides[m] * (dim.box if len(dim.modes) == 1 else 1))
+    for box, strides in boxes:
+        extents = box.extents
+        for i, dim in enumerate(box.dims):
+            single = len(dim.modes) == 1
+            for m in dim.modes:
+                stride = strides[m]
+                if not stride or extents[m] == 1:
+                    continue
+                if abs(stride) >= run_bytes:
+                    steps.append(stride)
+                elif dim.box < (extents[m] if single else box.dim_extent(i)):  # cut
+                    steps.append(stride * dim.box if single else stride)
     return alignment(base_alignment, steps)
 
 
@@ -130,9 +158,9 @@ def _segments(modes: Sequence[int], extents: Sequence[int], strides: Sequence[in
 
 
 def _mean_run(box: int, extent: int) -> int:
-    """Mean piece of a line cut at all multiples of `box` and of `extent`."""
-    line = math.lcm(box, extent)
-    return line // (line // box + line // extent - 1)
+    """Mean run of a mode that is cut at all multiples of `box` and of `extent`."""
+    period = math.lcm(box, extent)
+    return period // (period // box + period // extent - 1)
 
 
 def _sectors(run_bytes: int, start_alignment: int) -> tuple[float, float]:

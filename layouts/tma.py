@@ -148,7 +148,7 @@ def tma_map(
 ) -> TmaMap | Refusal:
     """The tensor map that moves tiles of `box` elements, or the reason why there is none.
 
-    Modes that the box covers whole are merged with the next mode of the tile if no gap parts them in memory; modes
+    Modes that the box covers whole are merged with the next mode of the tile if no gap separates them in memory; modes
     with a box of 1 are folded into one dimension when there are too many. A run longer than the swizzle's span is
     moved in several slabs.
 
@@ -263,7 +263,7 @@ def _merge(dims: list[_Dim], itemsize: int, span: int, row: int) -> None:
             together = a.box * b.box
             fits = together <= MAX_BOX
             if i == 0 and row:
-                fits = a.box < row or b.box == 1  # slabs part the run where it is too long for one copy
+                fits = a.box < row or b.box == 1  # slabs divide the run where it is too long for one copy
             elif i == 0 and span > CHUNK:
                 # A row of the image is at most one span. A longer run takes one copy per span of it, so it must
                 # consist of whole spans, and is not worth it where the rows are whole spans already.

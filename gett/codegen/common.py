@@ -1,4 +1,4 @@
-"""What every family's rendering needs: element strides, named counts, entries, and the launches of split-K."""
+"""What the rendering of every main loop needs: element strides, named counts, entries, and the launches of split-K."""
 
 from __future__ import annotations
 

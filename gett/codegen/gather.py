@@ -1,4 +1,4 @@
-"""What the general door of the Hopper family needs beyond tensor maps: offsets along K and the traits of its pieces.
+"""What gathered operands need beyond tensor maps: offsets along K and the traits of their pieces.
 
 Owns the K side of the index (`gett/kernels/loader/gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
 number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `valid_k_a` says how many
@@ -18,20 +18,12 @@ from gett.schedule.spec.loader import Gather
 from gett.schedule.spec.mainloop import Wgmma
 from layouts.box import Box
 
-REGISTERS = {96: (112, 144), 128: (96, 160)}
-"""Registers of a gathering and of a multiplying thread, two warpgroups each, by accumulators of the latter."""
-
 ROOM = const(1 << 20)  # more than any piece has
 
 
 def gathered(loop: Wgmma) -> dict[str, int]:
     """The operands that are gathered: name to position in `Strided.strides`."""
     return {name: t for name, t, loader in (("a", A, loop.a), ("b", B, loop.b)) if isinstance(loader, Gather)}
-
-
-def registers(loop: Wgmma, block_n: int) -> tuple[int, int]:
-    """Registers of a gathering thread and of a multiplying one."""
-    return REGISTERS[96 if loop.mma_m * block_n // 2 <= 96 else 128]
 
 
 def reach(plan: GemmPlan, tensor: int) -> int:

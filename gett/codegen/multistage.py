@@ -1,4 +1,4 @@
-"""The tiled families `sm80` and `simt`: traits, index functions and entry.
+"""The multistage kernels, `mma.sync` and simt: traits, index functions and entry.
 
 The pipeline is `gett/kernels/kernel/multistage_gemm.cuh`. Emits declarations only; no loop and no arithmetic beyond the
 index functions is made of strings.

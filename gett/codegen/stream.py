@@ -1,4 +1,4 @@
-"""From plan and schedule to the kernels of the `stream` family: traits and index functions around its templates.
+"""From plan and schedule to the stream kernels: traits and index functions around its templates.
 
 Emits declarations only. Every index function can be evaluated in Python, where tests compare it with the boxes.
 """

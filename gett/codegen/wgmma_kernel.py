@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
-from gett.codegen.gather import gather_index, gathered, reach, registers
+from gett.codegen.gather import gather_index, gathered, reach
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
@@ -25,13 +25,13 @@ from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSou
 from gett.schedule.spec.loader import Stationary, Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.wgmma_needs import thread_registers
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
 
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 2  # 128 bytes; 1 is 64
-PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 
 
 Copies = Callable[[GemmPlan, Schedule, ParamTable], list[str]]
@@ -106,7 +106,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps)), strict=True)
     )
     body = "\n".join(index)
-    regs = registers(loop, t.block[1]) if found else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
+    regs = thread_registers(loop, t.block[1])
     text = (
         f'#include "gett/kernel/{pipeline.header}.cuh"\n\n{params}\n'
         f"{wgmma_traits(plan, schedule, order, dtype_c, regs, pipeline.traits)}\n"

@@ -92,8 +92,8 @@ def peak_bytes(steps: Sequence[Step], uses: Sequence[tuple[int, ...]]) -> int:
 def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
     """For each operand, whether the result may take its place: element by element, each read where it is written.
 
-    That holds where nothing is summed and the operand lies as the result does. Of the GPU's kernels, those of the
-    family `stream` read all of a place before they write it.
+    That holds where nothing is summed and the operand lies as the result does. Of the GPU's kernels, the
+    stream kernels read all of a place before they write it.
     """
     every = tuple(range(len(request.operands)))
     if (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gett.codegen.records import Kernel
 from gett.console.progress import Step
 from gett.errors import PoorKernelError
-from gett.hw.archs import ArchFacts
+from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.schedule import Schedule
 
@@ -52,20 +52,34 @@ class CompiledKernel:
 
 
 def compile_schedule(
-    plan: GemmPlan, schedule: Schedule, *, allow_spills: bool = False, compiler: Compiler | None = None
+    plan: GemmPlan,
+    schedule: Schedule,
+    *,
+    facts: ArchFacts | None = None,
+    allow_spills: bool = False,
+    compiler: Compiler | None = None,
 ) -> CompiledKernel:
-    """The kernel of one schedule; `compiler` as `gett.jit.compile.compile_kernel` takes it.
+    """The kernel of one schedule.
+
+    Args:
+        plan: What to compute.
+        schedule: How.
+        facts: Of the GPU at hand; the architecture's nominal ones by default.
+        allow_spills: Whether a kernel that compiles poorly is good enough.
+        compiler: As `gett.jit.compile.compile_kernel` takes it.
 
     Raises:
         PoorKernelError: It spills registers or serialises tensor-core instructions, and may not.
-        ScheduleError: A limit of the generated code is exceeded.
+        ScheduleError: The schedule breaks a rule of legality, or a limit of the generated code is exceeded.
         CompileError: The compiler rejects it.
         MissingPackageError: NVRTC or CUDA's headers are not installed.
     """
     # Late, here and below: a process that finds its kernels in the store needs neither generator nor search.
     from gett.codegen.render import render_kernel
     from gett.jit.compile import compile_kernel
+    from gett.schedule.spec.legality import check_schedule
 
+    check_schedule(schedule, plan, facts or arch_facts(schedule.arch))
     kernel = render_kernel(plan, schedule)
     cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compiler)
     _log.debug("compiled %s, %s %s", plan.contraction, schedule.kind, schedule.tiling.block)
@@ -93,13 +107,13 @@ def compile_best(
     choices = candidates(plan, arch, facts)
     for number, choice in enumerate(choices[:ATTEMPTS], 1):
         try:
-            return compile_schedule(plan, choice, compiler=compiler)
+            return compile_schedule(plan, choice, facts=facts, compiler=compiler)
         except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
             kernel = f"{choice.kind} {choice.tiling.block}"
             _log.info("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
     # Nothing compiles well: the most promising one still computes, only slower.
     _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
-    return compile_schedule(plan, choices[0], allow_spills=True, compiler=compiler)
+    return compile_schedule(plan, choices[0], facts=facts, allow_spills=True, compiler=compiler)
 
 
 def side_by_side(make: Callable[[_Task, Compiler | None], _Made], tasks: Sequence[_Task], step: Step) -> list[_Made]:

@@ -1,4 +1,4 @@
-"""The plan as a schedule sees it: roles of A and B exchanged, long unit-stride modes split where tiles want pieces.
+"""The plan as a schedule sees it: roles of A and B exchanged, long modes split, of which a tile takes a row.
 
 The boxes of a schedule refer to the lowered plan. Both steps rename what is computed; they do not change it.
 """

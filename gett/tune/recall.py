@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from gett.console.progress import on_terminal, progress
 from gett.errors import GettError
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
 from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable, check_arch, load_executable
+from gett.schedule.spec.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store, signature
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: boo
     facts = device_facts()
     key = plan_key(plan, facts) if arch in (None, facts.arch) else None
     entry = None if key is None else schedule_store().find(key, tuned_only=True)
+    entry = _legal(plan, entry, facts.planning)
     compiled = None if entry is None else _loaded(plan, entry) or _recompiled(entry)
     return None if compiled is None else load_executable(plan, compiled)
 
@@ -61,7 +64,7 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None) -> list[GpuExe
         name = signature(plan)
         if name not in compiled:
             key = plan_key(plan, facts) if known else None
-            entry = None if key is None else schedule_store().find(key)
+            entry = _legal(plan, None if key is None else schedule_store().find(key), facts.planning)
             compiled[name] = None if entry is None else _loaded(plan, entry)
             if compiled[name] is None:
                 missing[name] = plan, key, entry
@@ -89,6 +92,14 @@ def remember(key: bytes, compiled: CompiledKernel) -> None:
     cubin = kernel_key(compiled.kernel.source, compiled.kernel.arch, allow_spills=compiled.spills)
     measured_us, among = compiled.measured or (None, 0)
     schedule_store().put(key, Entry(compiled.schedule, compiled.kernel, cubin, measured_us, among))
+
+
+def _legal(plan: GemmPlan, entry: Entry | None, facts: ArchFacts) -> Entry | None:
+    """An entry whose schedule a GPU can run; any other one counts as absent."""
+    if entry is None or (refusal := can_implement(entry.schedule, plan, facts)) is None:
+        return entry
+    _log.warning("a stored schedule of %s is not used: %s", plan.contraction, refusal.reason)
+    return None
 
 
 def _loaded(plan: GemmPlan, entry: Entry) -> CompiledKernel | None:

@@ -155,7 +155,7 @@ def steps_of(candidates: int) -> int:
 
 
 def shortlist(plan: GemmPlan, facts: DeviceFacts, count: int) -> list[Schedule]:
-    """The model's best schedules, and the best of each other family: the model compares those least well."""
+    """The model's best schedules, and the best of each other main loop: the model compares those least well."""
     from gett.schedule.search.select import candidates
 
     found = candidates(plan, facts.arch, facts.planning)

@@ -1,7 +1,7 @@
 """Runs printed index functions in Python: the text itself, with the parameters read back from their packed bytes.
 
-Knows the little C++ that `gett.codegen.index` prints and the meaning of the helpers of `common.cuh`; unsigned division
-goes through the packed reciprocals.
+Knows the little C++ that `gett.codegen.index` prints and the meaning of the helpers of `core/index.cuh`; unsigned
+division goes through the packed reciprocals.
 """
 
 from __future__ import annotations

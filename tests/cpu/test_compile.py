@@ -28,7 +28,7 @@ from gett.schedule.spec.schedule import Schedule
 from tests.cases import TILED, Case, Layout, by_name, reduced, tccg
 from tests.schedules import multistage_candidates, spread
 
-TABLED = ("primes", "crossed-units-primes")  # K may be flattened in these
+TABLED = ("primes", "k-mismatch-primes")  # K may be flattened in these
 REGISTERS = 255  # of a thread, on every architecture
 
 
@@ -66,7 +66,7 @@ def jobs() -> list[Job]:
         out.append(job(c, dtype, "sm_80" if i % 2 else "sm_90a", rank=i % 3, with_c=i % 5 == 0))
     # Every way of the kernels, whether or not the model would take it first.
     for arch in ("sm_80", "sm_90a"):
-        for c in (reduced(full[13], 1 << 20), by_name("crossed-units"), by_name("primes"), by_name("odd-box-along-k")):
+        for c in (reduced(full[13], 1 << 20), by_name("k-mismatch"), by_name("primes"), by_name("odd-box-along-k")):
             for dtype in ("float16", "float32"):
                 out += [job(c, dtype, arch, rank=rank) for rank in range(3)]
         out += [job(by_name(n), d, arch, table=True) for n in TABLED for d in ("float16", "float32")]

@@ -16,9 +16,14 @@ from benchmarks.random_cases import random_cases
 from gett.errors import ScheduleError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.mma_tiles import is_matrix_product
+from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.legality import can_implement, check_schedule
 from gett.schedule.spec.loader import Stationary, Tma
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
 from gett.schedule.spec.rules_common import SPLITS
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
@@ -179,6 +184,17 @@ def test_the_searches_find_legal_schedules_of_every_kind(part: int) -> None:
     total, found = refused(FEATURES[part::4], (2, 16, 132), 8, ("float16", "bfloat16")[: 2 if part == 0 else 1])
     assert total > 500
     assert not found
+
+
+def test_the_other_searches_find_legal_schedules() -> None:
+    kinds = set()
+    for case in AWKWARD:
+        plan = make_gemm_plan(case.contraction("float32"))
+        search = MultistageSearch(plan, FACTS) if is_matrix_product(plan) else StreamSearch(plan, FACTS)
+        for s in best_schedules([search], 4):
+            kinds.add(type(s.mainloop))
+            assert can_implement(s, plan, FACTS) is None
+    assert kinds == {Multistage, StreamMap, StreamSum}
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -299,7 +299,8 @@ request = gett.network.steps.PlanRequest(
 )
 gett.api.planner.make_plan(request)
 print(json.dumps([m for m in sys.modules if m in (
-    "gett.schedule.search.select", "gett.schedule.search.wgmma_ss", "gett.codegen.render", "gett.jit.nvrtc", "gett.jit.compile")]))
+    "gett.schedule.search.select", "gett.schedule.search.wgmma_ss", "gett.codegen.render", "gett.jit.nvrtc",
+    "gett.jit.compile")]))
 """
 
 

@@ -1,18 +1,18 @@
-// Several batches in one block: where a tensor's neighbours belong to different batches, a block that makes but one of
-// them would use two bytes of every sector.
+// Views of Index and Traits for a block that makes several batches. Such a block is for tensors whose neighbours in
+// memory belong to different batches: with one batch a block would use two bytes of every sector.
 //
-// Rows of A and of D are then batch * kBlockM + m, rows of B batch * kBlockN + n, and loaders, offsets and stores see
-// one tall tile; only the product knows that each batch multiplies its own part. Owns these views of Index and Traits.
+// A row of A or D is batch * kBlockM + m, a row of B is batch * kBlockN + n. Loaders, offsets and stores see one tile
+// of that height; only the product multiplies each batch's part by itself.
 #pragma once
 #include "gett/core/types.cuh"
 
 namespace gett {
 
-// Tiles as the loaders see them.
+// The operands' tiles.
 template <class Base> struct BatchedOperands : Base {
   static constexpr int kBlockM = Base::kBlockM * Base::kBatch, kBlockN = Base::kBlockN * Base::kBatch;
 };
-// The tile of D: batches one above the other.
+// The tile of D.
 template <class Base> struct BatchedResult : Base {
   static constexpr int kBlockM = Base::kBlockM * Base::kBatch;
 };
@@ -52,7 +52,7 @@ template <class Traits, class Index, bool kMany> struct BatchedIndex : Index {
   }
 };
 
-// One batch a block: its offsets join those of the tiles.
+// One batch a block: its offsets are added to those of the tiles.
 template <class Traits, class Index> struct BatchedIndex<Traits, Index, false> : Index {
   typedef typename Index::LTile LTile;
   typedef typename Index::MTile Rows;

@@ -1,21 +1,42 @@
-// Where the elements of accumulators belong in a tile.
+// Where the accumulators of a tensor-core product lie in its result, for mma.sync (m16n8) and wgmma (m64nN) alike: lane
+// 4g + t of warp w holds rows 16w + g and 16w + g + 8 and columns 8j + 2t and 8j + 2t + 1 (PTX ISA, figures of the
+// accumulator fragments).
 #pragma once
 #include "gett/core/types.cuh"
 
 namespace gett {
 
-// Rows of the accumulators and rows of M's box: chunks of kInterleaveRows rows of a block are kMmaM chunks apart. Or chunks of
-// kGroupRows rows have only kGroupValidRows rows of the box.
+struct Fragment {
+  // The first row and column of a thread of a warp, or of a warpgroup.
+  static GETT_DEVICE int row(int thread) { return (thread >> 5) * 16 + ((thread & 31) >> 2); }
+  static GETT_DEVICE int column(int thread) { return (thread & 3) * 2; }
+
+  // Calls f(row, column, i) for each pair of neighbouring columns of an m64nN or m16nN result. Accumulators i and i + 1
+  // belong to columns `column` and `column + 1`.
+  template <int kN, class F> static GETT_DEVICE void for_each_pair(int thread, F&& f) {
+#pragma unroll
+    for (int j = 0; j < kN / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) f(row(thread) + r * 8, j * 8 + column(thread), j * 4 + r * 2);
+  }
+};
+
+// The rows of M's box that the rows of the accumulators stand for. Two rearrangements are possible, one at a time.
+// Interleaved: a block of 64 rows takes groups of kInterleaveRows rows that lie kMmaM groups apart, so that
+// neighbouring groups belong to neighbouring blocks of a thread. Padded: only kGroupValidRows of each kGroupRows rows
+// are rows of the box.
 template <class Traits> struct FragmentRows {
-  static constexpr int kPer = 64 / Traits::kInterleaveRows;
-  // Row `x` of block `i` of the warpgroup whose first block is `first`; kBoxM or more for padding.
-  static GETT_DEVICE int at(int first, int i, int x) {
+  static constexpr int kGroups = 64 / Traits::kInterleaveRows;
+  // Row `row` of block `i` of the warpgroup whose first block is `first`; kBoxM or more for padding.
+  static GETT_DEVICE int at(int first, int i, int row) {
     if constexpr (Traits::kGroupValidRows > 0) {
-      const int row = (first + i) * 64 + x, within = row % Traits::kGroupRows;
-      return within < Traits::kGroupValidRows ? row / Traits::kGroupRows * Traits::kGroupValidRows + within : Traits::kBoxM;
+      const int padded = (first + i) * 64 + row, within = padded % Traits::kGroupRows;
+      return within < Traits::kGroupValidRows ? padded / Traits::kGroupRows * Traits::kGroupValidRows + within
+                                              : Traits::kBoxM;
     }
-    if constexpr (kPer == 1) return (first + i) * 64 + x;
-    return (first * kPer + i + Traits::kMmaM * (x / Traits::kInterleaveRows)) * Traits::kInterleaveRows + x % Traits::kInterleaveRows;
+    if constexpr (kGroups == 1) return (first + i) * 64 + row;
+    const int group = first * kGroups + i + Traits::kMmaM * (row / Traits::kInterleaveRows);
+    return group * Traits::kInterleaveRows + row % Traits::kInterleaveRows;
   }
 };
 

@@ -1,34 +1,30 @@
-// Conversion between element types, and arithmetic in the accumulator's type.
+// Conversion between any two element types, and arithmetic in the accumulator's type.
 #pragma once
 #include "gett/ptx/convert.cuh"
 
 namespace gett {
 
-// convert<To>(from): every pair that an epilogue or a load may need.
+// convert<To>(from) is defined for every pair that an epilogue or a load may need.
 template <class To, class From> struct Convert {
   static GETT_DEVICE To apply(From x) { return static_cast<To>(x); }
 };
 template <class T> struct Convert<T, T> { static GETT_DEVICE T apply(T x) { return x; } };
 template <class To> struct Convert<To, half_t> {
-  static GETT_DEVICE To apply(half_t x) { return Convert<To, float>::apply(to_float(x)); }
+  static GETT_DEVICE To apply(half_t x) { return Convert<To, float>::apply(cvt_f32(x)); }
 };
 template <class To> struct Convert<To, bhalf_t> {
-  static GETT_DEVICE To apply(bhalf_t x) { return Convert<To, float>::apply(to_float(x)); }
+  static GETT_DEVICE To apply(bhalf_t x) { return Convert<To, float>::apply(cvt_f32(x)); }
 };
 template <> struct Convert<half_t, half_t> { static GETT_DEVICE half_t apply(half_t x) { return x; } };
 template <> struct Convert<bhalf_t, bhalf_t> { static GETT_DEVICE bhalf_t apply(bhalf_t x) { return x; } };
 template <> struct Convert<half_t, double> {
-  static GETT_DEVICE half_t apply(double x) { half_t y; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(y.bits) : "d"(x)); return y; }
+  static GETT_DEVICE half_t apply(double x) { return cvt_f16(x); }
 };
 template <class From> struct Convert<half_t, From> {
-  static GETT_DEVICE half_t apply(From x) {
-    half_t y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(static_cast<float>(x))); return y;
-  }
+  static GETT_DEVICE half_t apply(From x) { return cvt_f16(static_cast<float>(x)); }
 };
 template <class From> struct Convert<bhalf_t, From> {
-  static GETT_DEVICE bhalf_t apply(From x) {
-    bhalf_t y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(static_cast<float>(x))); return y;
-  }
+  static GETT_DEVICE bhalf_t apply(From x) { return cvt_bf16(static_cast<float>(x)); }
 };
 template <class To> struct Convert<To, bool_t> {
   static GETT_DEVICE To apply(bool_t x) { return Convert<To, int>::apply(x.bits ? 1 : 0); }
@@ -47,17 +43,17 @@ template <class R> struct Convert<complex_t<R>, complex_t<R>> {
   static GETT_DEVICE complex_t<R> apply(complex_t<R> x) { return x; }
 };
 template <class R> struct Convert<complex_t<R>, half_t> {
-  static GETT_DEVICE complex_t<R> apply(half_t x) { return {R(to_float(x)), R(0)}; }
+  static GETT_DEVICE complex_t<R> apply(half_t x) { return {R(cvt_f32(x)), R(0)}; }
 };
 template <class R> struct Convert<complex_t<R>, bhalf_t> {
-  static GETT_DEVICE complex_t<R> apply(bhalf_t x) { return {R(to_float(x)), R(0)}; }
+  static GETT_DEVICE complex_t<R> apply(bhalf_t x) { return {R(cvt_f32(x)), R(0)}; }
 };
 template <class R> struct Convert<complex_t<R>, bool_t> {
   static GETT_DEVICE complex_t<R> apply(bool_t x) { return {R(x.bits ? 1 : 0), R(0)}; }
 };
 template <class To, class From> GETT_DEVICE To convert(From x) { return Convert<To, From>::apply(x); }
 
-// ---- arithmetic in the accumulator's type ----
+// ---- arithmetic in the accumulator's type; integers wrap around ----
 template <class T> GETT_DEVICE T zero() { return T(0); }
 template <> GETT_DEVICE complex64 zero<complex64>() { return {0.f, 0.f}; }
 template <> GETT_DEVICE complex128 zero<complex128>() { return {0., 0.}; }
@@ -79,7 +75,7 @@ template <class R> GETT_DEVICE void mul_add(complex_t<R>& c, complex_t<R> a, com
 template <class T> GETT_DEVICE T add(T a, T b) { return a + b; }
 template <class R> GETT_DEVICE complex_t<R> add(complex_t<R> a, complex_t<R> b) { return {a.re + b.re, a.im + b.im}; }
 GETT_DEVICE bool_t add(bool_t a, bool_t b) { return bool_t{uint8(a.bits | b.bits)}; }
-// alpha = 1 is not multiplied by: complex 1 times an infinity would make a NaN.
+// An epilogue does not multiply by alpha = 1: a complex 1 times an infinity is a NaN.
 template <class T> GETT_DEVICE bool is_one(T x) { return x == T(1); }
 template <class R> GETT_DEVICE bool is_one(complex_t<R> x) { return x.re == R(1) && x.im == R(0); }
 GETT_DEVICE bool is_one(bool_t x) { return x.bits == 1; }

@@ -1,10 +1,9 @@
-// Values of other lanes of a warp, in whole registers.
+// Values of other lanes of a warp, whatever their type, in whole registers.
 #pragma once
 #include "gett/core/types.cuh"
 
 namespace gett {
 
-// A value of another lane of the warp, in whole registers.
 template <class T> GETT_DEVICE T shuffle_xor(T x, int lanes) {
   constexpr int kWords = (int(sizeof(T)) + 3) / 4;
   union U { T t; uint32 w[kWords]; GETT_DEVICE U() {} } u;

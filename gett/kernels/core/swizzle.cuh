@@ -1,15 +1,25 @@
-// Permutations of the 16-byte chunks of a tile in shared memory.
+// Swizzles: permutations of the 16-byte chunks of a tile in shared memory that keep a warp's accesses in different
+// banks. Every swizzle of the kernels is Swizzle<Mask, Shift>, the XOR of a byte address with higher bits of itself
+// (CuTe).
 #pragma once
 #include "gett/core/types.cuh"
 
 namespace gett {
 
-// A tile in shared memory: rows of kPitch bytes whose 16-byte chunks are permuted by the row number.
+// XORs the chunk's number (bits 4 and up) with the bits of Mask, taken from bit Shift on.
+template <int Mask, int Shift> struct Swizzle {
+  static GETT_DEVICE uint32 bits(uint32 x) { return ((x >> Shift) & Mask) << 4; }
+  static GETT_DEVICE uint32 apply(uint32 x) { return x ^ bits(x); }
+};
+// The hardware's swizzle of TMA and wgmma, by the bytes of a row: 16 (no swizzle), 32, 64 or 128 (PTX ISA, swizzling
+// modes).
+template <int kBytes> using HardwareSwizzle = Swizzle<kBytes / 16 - 1, 7>;
+
+// A tile of rows of kPitch bytes whose chunks are permuted by the number of the row.
 template <int Pitch, int Mask, int Shift> struct SwizzledTile {
   static constexpr int kPitch = Pitch;
   static GETT_DEVICE uint32 address(int row, int byte) {
-    if constexpr (Mask == 0) return uint32(row * Pitch + byte);
-    return uint32(row * Pitch + (byte ^ (((row >> Shift) & Mask) << 4)));
+    return uint32(row * Pitch + (byte ^ int(Swizzle<Mask, Shift>::bits(row))));
   }
 };
 

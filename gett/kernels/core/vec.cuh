@@ -1,4 +1,4 @@
-// Vectors of elements that move as one register group.
+// Vectors of elements that move as one register group, and the same for short elements in whole words.
 #pragma once
 #include "gett/core/types.cuh"
 
@@ -26,7 +26,7 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   }
 };
 
-// Like Vec, but in whole words: single elements of two bytes would have a register each from k-tile to k-tile.
+// As Vec, in whole words: single 16-bit elements that live from k-tile to k-tile would take a register each.
 template <class T, int N> struct Words {
   static constexpr int kBits = 8 * int(sizeof(T)), kCount = N * kBits / 32;
   static_assert(kBits < 32 && N * kBits % 32 == 0, "short elements that fill words");

@@ -1,22 +1,54 @@
-// op
+// What the epilogue computes: D = convert(alpha * X + beta * C), where X is a finished sum of products. Every element
+// of D goes through this functor, in every family: in one call where product, C and store meet, or in two where the
+// products are scaled before they are staged in shared memory.
 #pragma once
 #include "gett/core/numeric.cuh"
+#include "gett/core/vec.cuh"
 
 namespace gett {
 
-template <class Traits> GETT_DEVICE typename Traits::Acc scaled(const typename Traits::Params& p, typename Traits::Acc x) {
-  return is_one(p.alpha) ? x : multiply(p.alpha, x);
-}
+// The type of a staged element: D's where nothing is added after staging, else the accumulator's.
+template <class Traits, bool kLater = Traits::kSourceC == kSourceVector> struct StagedElement {
+  typedef typename Traits::Acc type;
+};
+template <class Traits> struct StagedElement<Traits, false> { typedef typename Traits::ElementD type; };
 
-// One element of D from a finished product or sum; C is read only where beta asks for it.
-template <class Traits> GETT_DEVICE typename Traits::ElementD
-finish(const typename Traits::Params& p, typename Traits::Acc x, const typename Traits::ElementC* c) {
+template <class Traits> struct LinearCombination {
+  typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
-  x = scaled<Traits>(p, x);
-  if constexpr (Traits::kSourceC == kSourceVector) {
-    if (!is_zero(p.beta)) x = add(x, multiply(p.beta, convert<Acc>(*c)));
+  typedef typename Traits::ElementC ElementC;
+  typedef typename Traits::ElementD ElementD;
+  typedef typename StagedElement<Traits>::type Staged;
+  const Params& p_;
+
+  GETT_DEVICE explicit LinearCombination(const Params& p) : p_(p) {}
+
+  // Whether C is read. With beta = 0 it is not, as in BLAS: C may hold anything then, also NaN.
+  GETT_DEVICE bool reads_source() const {
+    if constexpr (Traits::kSourceC == kSourceNone) return false;
+    return !is_zero(p_.beta);
   }
-  return convert<typename Traits::ElementD>(x);
-}
+  GETT_DEVICE bool is_scaled() const { return !is_one(p_.alpha); }
+
+  // The first half, alpha * x, and the second half, x + beta * c.
+  GETT_DEVICE Acc scale(Acc x) const { return is_scaled() ? multiply(p_.alpha, x) : x; }
+  GETT_DEVICE Acc add_source(Acc x, ElementC c) const {
+    mul_add(x, p_.beta, convert<Acc>(c));
+    return x;
+  }
+
+  // A scaled product as it is staged.
+  static GETT_DEVICE Staged staged(Acc x) { return convert<Staged>(x); }
+  // An element of D, and two of them in one register, after both halves.
+  static GETT_DEVICE ElementD result(Acc x) { return convert<ElementD>(x); }
+  static GETT_DEVICE uint32 result_x2(Acc x, Acc y) { return cvt_x2(x, y, ElementD()); }
+
+  // All at once; `c` is read only where it is needed.
+  GETT_DEVICE ElementD operator()(Acc x, const ElementC* c) const {
+    x = scale(x);
+    if (reads_source()) x = add_source(x, *c);
+    return result(x);
+  }
+};
 
 }  // namespace gett

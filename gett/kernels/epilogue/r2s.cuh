@@ -1,27 +1,28 @@
-// From wgmma's accumulators into the staged tile of D that a tensor map stores: vectors of D's own order, gathered from
-// registers or turned by stmatrix. Traits::kR2SCopy says which; schedule/d_box.py chooses it and the places of the rows.
+// Copies of wgmma's accumulators to the staged tile of D, from registers to shared memory. Traits::kR2SCopy says how;
+// schedule/d_box.py chooses it and the places of the rows.
 //
-// Where C comes by tensor map it lies at the same places before, and takes the same way back: a walk over the places
-// serves both (`StoreD`, `AddSource`).
+// A copy visits each place of the staged tile with the accumulators that belong there. What is done at a place is the
+// visitor's: StoreStaged writes D, AddStagedSource reads C, which TMA has brought to the same places, and adds it.
 #pragma once
 #include "gett/core/fragment.cuh"
-#include "gett/core/numeric.cuh"
-#include "gett/core/vec.cuh"
+#include "gett/core/swizzle.cuh"
+#include "gett/epilogue/linear_combination.cuh"
 #include "gett/ptx/ldmatrix.cuh"
+#include "gett/ptx/shared.cuh"
 
 namespace gett {
 
+template <class Traits> struct StoreStaged {
+  typedef LinearCombination<Traits> Op;
+  typedef typename Op::Acc Acc;
+  typedef typename Op::Staged Element;
 
-// At each place of the staged tile: D is written.
-template <class Acc, class Element> struct StoreD {
-  static GETT_DEVICE uint32 pack(Acc x, Acc y) { return cvt_rn_x2(x, y, Element()); }
-
-  // Four matrices or two, of neighbouring pairs of `x` from `i` on.
+  // Four matrices or two, made of neighbouring pairs of `x` from `i` on.
   template <bool kTrans, int kCount>
   GETT_DEVICE void matrices(uint32 at, const Acc (&x)[kCount], int i, bool four) const {
-    const uint32 a = pack(x[i], x[i + 1]), b = pack(x[i + 2], x[i + 3]);
+    const uint32 a = Op::result_x2(x[i], x[i + 1]), b = Op::result_x2(x[i + 2], x[i + 3]);
     if (four) {
-      const uint32 c = pack(x[i + 4], x[i + 5]), d = pack(x[i + 6], x[i + 7]);
+      const uint32 c = Op::result_x2(x[i + 4], x[i + 5]), d = Op::result_x2(x[i + 6], x[i + 7]);
       if constexpr (kTrans) stmatrix4_trans(at, a, b, c, d);
       else stmatrix4(at, a, b, c, d);
     } else {
@@ -29,36 +30,27 @@ template <class Acc, class Element> struct StoreD {
       else stmatrix2(at, a, b);
     }
   }
-  // kV neighbours from `place()` on, which is found once they are packed: `x(v)` is the accumulator of the v-th.
-  template <int kV, class P, class X> GETT_DEVICE void vector(const P& place, const X& x) const {
+  // kV neighbours; `x(v)` is the accumulator of the v-th. The address is computed after they are packed.
+  template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
     uint32 y[kV / 2];
 #pragma unroll
-    for (int v = 0; v < kV; v += 2) y[v / 2] = pack(x(v), x(v + 1));
-    const uint32 at = place();
-    if constexpr (kV == 8) {
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(y[0]), "r"(y[1]), "r"(y[2]), "r"(y[3]) : "memory");
-    } else if constexpr (kV == 4) {
-      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(y[0]), "r"(y[1]) : "memory");
-    } else {
-      asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(y[0]) : "memory");
-    }
+    for (int v = 0; v < kV; v += 2) y[v / 2] = Op::result_x2(x(v), x(v + 1));
+    st_shared(address(), y);
   }
-  // Single elements, two of them neighbours or not.
+  // Two elements that are neighbours, and a single one.
   GETT_DEVICE void pair(Element* at, Acc x, Acc y) const {
-    Vec<Element, 2> v;
-    v.x[0] = convert<Element>(x);
-    v.x[1] = convert<Element>(y);
-    v.store(at);
+    Vec<Element, 2>{{Op::staged(x), Op::staged(y)}}.store(at);
   }
-  GETT_DEVICE void one(Element* at, Acc x) const { *at = convert<Element>(x); }
+  GETT_DEVICE void one(Element* at, Acc x) const { *at = Op::staged(x); }
 };
 
-// At each place of the staged tile: C is read and beta times it added. All is read before D is written, so that no load
-// waits behind a store.
-template <class Acc, class Element> struct AddSource {
-  Acc beta_;
+template <class Traits> struct AddStagedSource {
+  typedef LinearCombination<Traits> Op;
+  typedef typename Op::Acc Acc;
+  typedef typename Traits::ElementC Element;
+  const Op& op_;
 
-  GETT_DEVICE void add(Acc& x, Element c) const { mul_add(x, beta_, convert<Acc>(c)); }
+  GETT_DEVICE void add(Acc& x, Element c) const { x = op_.add_source(x, c); }
   GETT_DEVICE void add(Acc& x, Acc& y, uint32 c) const {
     add(x, Element{uint16(c)});
     add(y, Element{uint16(c >> 16)});
@@ -80,16 +72,9 @@ template <class Acc, class Element> struct AddSource {
       for (int q = 0; q < 2; ++q) add(x[i + 2 * q], x[i + 2 * q + 1], c[q]);
     }
   }
-  template <int kV, class P, class X> GETT_DEVICE void vector(const P& place, const X& x) const {
+  template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
     uint32 c[kV / 2];
-    const uint32 at = place();
-    if constexpr (kV == 8) {
-      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3]) : "r"(at));
-    } else if constexpr (kV == 4) {
-      asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(c[0]), "=r"(c[1]) : "r"(at));
-    } else {
-      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(c[0]) : "r"(at));
-    }
+    ld_shared(address(), c);
 #pragma unroll
     for (int v = 0; v < kV; v += 2) add(x(v), x(v + 1), c[v / 2]);
   }
@@ -101,48 +86,90 @@ template <class Acc, class Element> struct AddSource {
   GETT_DEVICE void one(const Element* at, Acc& x) const { add(x, *at); }
 };
 
+// Element by element, in pairs where D's neighbours are columns of a fragment.
+template <class Traits, class Index> struct R2SScalarCopy {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  typedef typename LinearCombination<Traits>::Staged Element;
+  static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN;
+
+  const Params& p_;
+  Element* base_;
+  int block_, rows_;  // the warpgroup's first block of 64 rows; rows of the staged tile before the accumulators'
+
+  template <class Visit> GETT_DEVICE void visit(Acc (&acc)[kMmaM][kN / 2], int lane, const Visit& visit) const {
+    // Beside gathering warpgroups registers are scarce: places are computed here, not kept through the main loop.
+    if constexpr (Traits::kGather && !Traits::kColumnsBy8) lane = opaque(lane);
+    const int row = Fragment::row(lane), column = Fragment::column(lane);
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int m = FragmentRows<Traits>::at(block_, i, row + r * 8);
+        if (m >= Traits::kBoxM) continue;
+        Element* const line = base_ + Index::staging_m(p_, m + rows_);
+#pragma unroll
+        for (int j = 0; j < kN / 8; ++j) {
+          Acc &x = acc[i][j * 4 + r * 2], &y = acc[i][j * 4 + r * 2 + 1];
+          int n0, n1;
+          if constexpr (Traits::kColumnsBy8) {  // eight columns lie in one dimension: one division for all of them
+            n0 = Index::staging_n(p_, j * 8) + column * Traits::kStagingStepN;
+            n1 = n0 + Traits::kStagingStepN;
+          } else {
+            n0 = Index::staging_n(p_, j * 8 + column);
+            n1 = Index::staging_n(p_, j * 8 + column + 1);
+          }
+          if constexpr (Traits::kColumnsBy8 && Traits::kStagingStepN == 1) {
+            visit.pair(line + n0, x, y);
+          } else {
+            if (j * 8 + column < Traits::kBoxN) visit.one(line + n0, x);
+            if (j * 8 + column + 1 < Traits::kBoxN) visit.one(line + n1, y);
+          }
+        }
+      }
+  }
+};
+
+// By stmatrix or in vectors of D's own order, into a tile that a tensor map stores.
 template <class Traits, class Index> struct R2STiledCopy {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
-  typedef typename Traits::ElementD Element;
   typedef FragmentRows<Traits> Rows;
   static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN, kJ = kN / 8, kV = Traits::kR2SVector;
-  static constexpr int kPaddingOffset = Traits::kStagingElements * 2;  // bytes: where matrices' rows of the padding go
-  static constexpr int kBytes = kPaddingOffset + 128;
+  static constexpr int kE = sizeof(typename Traits::ElementD);
+  static_assert(kE == 2, "stmatrix and packed pairs take 16-bit elements");
+  static constexpr int kPaddingOffset = Traits::kStagingElements * kE;  // where stmatrix writes rows of padding
 
   const Params& p_;
   uint32 base_;
-  int first_, row_, column_, lane_;  // of this thread: first block, row and column of a fragment, lane of the warp
-  int rows_;  // of the tile before those of the accumulators
+  int first_, row_, column_, lane_;  // first block; first row of the warp, first column of the thread; lane of the warp
+  int rows_;  // rows of the staged tile before those of the accumulators
 
   GETT_DEVICE R2STiledCopy(const Params& p, uint32 base, int first, int thread, int rows)
-      : p_(p), base_(base), first_(first), row_((thread >> 5) * 16), column_((thread & 3) * 2), lane_(thread & 31),
-        rows_(rows) {}
+      : p_(p), base_(base), first_(first), row_((thread >> 5) * 16), column_(Fragment::column(thread)),
+        lane_(thread & 31), rows_(rows) {}
 
-  // Byte address of element `x` of the staged tile.
+  // The address of element `x` of the staged tile.
   GETT_DEVICE uint32 at(int x) const {
-    const uint32 byte = uint32(x) * 2;
-    if constexpr (Traits::kSwizzleBytesD == 16) return base_ + byte;
-    return base_ + (byte ^ (((byte >> 7) & (Traits::kSwizzleBytesD / 16 - 1)) << 4));
+    return base_ + HardwareSwizzle<Traits::kSwizzleBytesD>::apply(uint32(x) * kE);
   }
-  // Place of column 8 * j + c, c below 8 and not known when compiling.
+  // The place of column 8 * j + c, where c is below 8 and known at run time only.
   GETT_DEVICE int column(int j, int c) const {
     if constexpr (Traits::kColumnsBy8) return Index::staging_n(p_, j * 8) + c * Traits::kStagingStepN;
     return Index::staging_n(p_, j * 8 + c);
   }
-  // Visits all places of this thread, or of its warp, with the accumulators that belong there.
   template <class Visit> GETT_DEVICE void visit(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
     if constexpr (Traits::kR2SCopy == kR2SStsm || Traits::kR2SCopy == kR2SStsmT) {
-      matrices(acc, visit);
+      stsm(acc, visit);
     } else if constexpr (Traits::kR2SCopy == kR2SVecN) {
-      columns(acc, visit);
+      vec_n(acc, visit);
     } else {
-      blocks(acc, visit);
+      vec_m(acc, visit);
     }
   }
 
-  // Lanes 8q .. 8q + 7 give the addresses of matrix q's rows; matrices go by (rows r, columns j).
-  template <class Visit> GETT_DEVICE void matrices(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+  // Four matrices at a time: rows r * 8 and up, columns (j + jj) * 8 and up, with r the faster of the two.
+  template <class Visit> GETT_DEVICE void stsm(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
     constexpr bool kTrans = Traits::kR2SCopy == kR2SStsmT;
     const int r = (lane_ >> 3) & 1, jj = lane_ >> 4, within = lane_ & 7;
 #pragma unroll
@@ -168,8 +195,8 @@ template <class Traits, class Index> struct R2STiledCopy {
     }
   }
 
-  // D's neighbours are kR2SStepN groups of eight columns apart.
-  template <class Visit> GETT_DEVICE void columns(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+  // Vectors along N: D's neighbours are kR2SStepN groups of eight columns apart.
+  template <class Visit> GETT_DEVICE void vec_n(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
     constexpr int kStep = Traits::kR2SStepN;
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
@@ -182,16 +209,15 @@ template <class Traits, class Index> struct R2STiledCopy {
         for (int j = 0; j < Traits::kBoxN / 8; ++j) {
           if (j / kStep % kV) continue;
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
+          for (int e = 0; e < 2; ++e)
             visit.template vector<kV>([&] { return at(line + column(j, column_ + e)); },
                                       [&](int v) -> Acc& { return acc[i][(j + v * kStep) * 4 + r * 2 + e]; });
-          }
         }
       }
   }
 
-  // D's neighbours are in blocks one after the other.
-  template <class Visit> GETT_DEVICE void blocks(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+  // Vectors along M: D's neighbours are in blocks of 64 rows one after the other.
+  template <class Visit> GETT_DEVICE void vec_m(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
 #pragma unroll
     for (int i = 0; i < kMmaM; i += kV)
 #pragma unroll

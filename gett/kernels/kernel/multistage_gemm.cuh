@@ -1,12 +1,16 @@
-// The tiled contraction: a multistage pipeline of shared-memory tiles, warp products, staged stores.
+// The GEMM kernel of Ampere and later, and of types without tensor cores: a multistage pipeline of tiles in shared
+// memory, products of warps, a staged epilogue. One block makes one tile of D, of one batch or of several
+// (core/batched.cuh), or one slice of K of it.
 //
-// Traits say the tile, the way of each operand and the types; Index (generated) says where everything lies; Mma is a
-// policy of mma_sm80.cuh or mma_simt.cuh. One block makes one tile of D, of one batch or of several (batch.cuh), or one
-// slice of K of it.
+// Traits give the tile, the loader of each operand and the types. Index (generated) says where everything lies. Mma is
+// the policy of mainloop/mma_sync.cuh or mainloop/simt.cuh.
 #pragma once
 #include "gett/core/batched.cuh"
+#include "gett/core/pipeline.cuh"
+#include "gett/core/workspace.cuh"
 #include "gett/epilogue/vector.cuh"
 #include "gett/loader/cp_async.cuh"
+#include "gett/loader/k_offset_table.cuh"
 #include "gett/loader/register.cuh"
 #include "gett/ptx/shared.cuh"
 #include "gett/ptx/warpgroup.cuh"
@@ -14,49 +18,37 @@
 
 namespace gett {
 
-struct alignas(16) OffsetPair { long long x, y; };
-
-template <class Traits, class Index> struct KOffsetTable {
-  // Slot ring of the offset table: written two k-tiles ahead of the copies that use it.
-  static constexpr int kSlots = Traits::kStages + 1;
-  static constexpr int kBytes = Traits::kKTable ? kSlots * Traits::kBlockK * 16 : 0;
-  OffsetPair* base_;
-  GETT_DEVICE const OffsetPair* slot(int kt) const { return base_ + kt % kSlots * Traits::kBlockK; }
-  GETT_DEVICE void write(const typename Traits::Params& p, int kt, int thread) const {
-    for (int i = thread; i < Traits::kBlockK; i += Traits::kThreads) {
-      const int k = kt * Traits::kBlockK + i;
-      OffsetPair e{kInvalid, kInvalid};
-      if (k < p.extent_k) {
-        const auto at = Index::k_entry(p, k);
-        e = {at.a, at.b};
-      }
-      base_[kt % kSlots * Traits::kBlockK + i] = e;
-    }
-  }
+// The loader of an operand: by cp.async or through registers.
+template <class Traits, class Index, bool kIsA, bool kCpAsync> struct LoaderOf {
+  typedef CpAsyncLoader<Traits, Index, kIsA> type;
 };
-
-// How an operand arrives: copied, or walked through registers.
-template <class Traits, class Index, bool kIsA, bool kCpAsync> struct LoaderOf { typedef CpAsyncLoader<Traits, Index, kIsA> type; };
 template <class Traits, class Index, bool kIsA> struct LoaderOf<Traits, Index, kIsA, false> {
   typedef RegisterLoader<Traits, Index, kIsA> type;
 };
 
 template <class Traits, class Index, class Mma> struct MultistageGemm {
   typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
   static constexpr int kBatch = Traits::kBatch, kWarps = Traits::kWarpsM * Traits::kWarpsN;
-  static constexpr int kBatchesPerWarp = kBatch * kWarps * 32 / Traits::kThreads;  // batches of each warp
-  typedef BatchedIndex<Traits, Index, (kBatch > 1)> Where;
-  typedef BatchedOperands<Traits> In;
-  typedef BatchedResult<Traits> Out;
-  typedef typename LoaderOf<In, Where, true, Traits::LoaderTraitsA::kCpAsync>::type LoadA;
-  typedef typename LoaderOf<In, Where, false, Traits::LoaderTraitsB::kCpAsync>::type LoadB;
+  static constexpr int kBatchesPerWarp = kBatch * kWarps * 32 / Traits::kThreads;
+  typedef BatchedIndex<Traits, Index, (kBatch > 1)> Offsets;
+  typedef BatchedOperands<Traits> Operands;
+  typedef BatchedResult<Traits> Result;
+  typedef KOffsetTable<Traits, Index> KTable;
+  typedef PaddedTile<Result> Staged;
+  typedef LinearCombination<Result> Op;
+  typedef typename LoaderOf<Operands, Offsets, true, Traits::LoaderTraitsA::kCpAsync>::type LoadA;
+  typedef typename LoaderOf<Operands, Offsets, false, Traits::LoaderTraitsB::kCpAsync>::type LoadB;
   static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
   static constexpr int kPipeBytes = Traits::kStages * kStageBytes;
-  static constexpr int kMain = kPipeBytes > PaddedTile<Out>::kBytes || Traits::kSplit ? kPipeBytes : PaddedTile<Out>::kBytes;
-  static constexpr int kSmemBytes = kMain + KOffsetTable<Traits, Index>::kBytes + (Traits::kSplit ? 0 : EpilogueOffsets<Out>::kBytes);
+  // D is staged where the stages are.
+  static constexpr int kMainBytes = kPipeBytes > Staged::kBytes || Traits::kSplit ? kPipeBytes : Staged::kBytes;
+  static constexpr int kOffsetsBytes = Traits::kSplit ? 0 : EpilogueOffsets<Result>::kBytes;
+  static constexpr int kSmemBytes = kMainBytes + KTable::kBytes + kOffsetsBytes;
   static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
 
-  template <class L> static GETT_DEVICE void fetch(L& load, const Params& p, const KOffsetTable<Traits, Index>& table, int kt, uint32 stage, int thread) {
+  template <class Loader>
+  static GETT_DEVICE void fetch(Loader& load, const Params& p, const KTable& table, int kt, uint32 stage, int thread) {
     if constexpr (Traits::kKTable) {
       load.fetch(p, table.slot(kt), stage, thread);
     } else {
@@ -71,14 +63,15 @@ template <class Traits, class Index, class Mma> struct MultistageGemm {
     const TileId id = locate_tile(p, blockIdx.x);
     const auto lt = Index::l_tile(p, id.l);
     const auto nt = Index::n_tile(p, id.n);
-    const auto rows = Where::rows(lt, Index::m_tile(p, id.m));
-    const auto columns = Where::columns(lt, nt);
-    const KOffsetTable<Traits, Index> table{reinterpret_cast<OffsetPair*>(smem + kMain)};
-    const EpilogueOffsets<Out> offsets{reinterpret_cast<long long*>(smem + kMain + KOffsetTable<Traits, Index>::kBytes)};
+    const auto rows = Offsets::rows(lt, Index::m_tile(p, id.m));
+    const auto columns = Offsets::columns(lt, nt);
+    const KTable table{reinterpret_cast<OffsetPair*>(smem + kMainBytes)};
+    const EpilogueOffsets<Result> offsets{reinterpret_cast<long long*>(smem + kMainBytes + KTable::kBytes)};
 
-    // A padded box along K leaves parts of a walked tile unwritten: they must be zero.
+    // A padded box along K leaves parts of a tile unwritten, which must be zero.
     if constexpr (LoadA::kZeroFill || LoadB::kZeroFill) {
-      for (int i = thread * 16; i < kPipeBytes; i += Traits::kThreads * 16) Vec<uint32, 4>{{0, 0, 0, 0}}.store(smem + i);
+      for (int i = thread * 16; i < kPipeBytes; i += Traits::kThreads * 16)
+        Vec<uint32, 4>{{0, 0, 0, 0}}.store(smem + i);
       __syncthreads();
     }
     LoadA load_a;
@@ -95,7 +88,8 @@ template <class Traits, class Index, class Mma> struct MultistageGemm {
       }
     }
 
-    const int first = id.slice * p.k_tiles_per_slice, last = min(first + p.k_tiles_per_slice, p.k_tiles);
+    const KTileRange k_tiles = k_tile_range(p, id.slice);
+    const int first = k_tiles.first, last = k_tiles.last;
     if constexpr (Traits::kKTable) {
       for (int s = 0; s < Traits::kStages; ++s) table.write(p, first + s, thread);
       __syncthreads();
@@ -111,13 +105,13 @@ template <class Traits, class Index, class Mma> struct MultistageGemm {
       }
       cp_async_commit();
     }
-    if constexpr (!Traits::kSplit) offsets.template fill<Where>(p, rows, nt, thread, Traits::kThreads);
+    if constexpr (!Traits::kSplit) offsets.template fill<Offsets>(p, rows, nt, thread, Traits::kThreads);
 
     int read = 0, write = Traits::kStages - 1;
     GETT_MAIN_LOOP
     for (int kt = first; kt < last; ++kt) {
       cp_async_wait<Traits::kStages - 2>();
-      __syncthreads();  // the tile has landed for everybody, and nobody reads the stage that is written next
+      __syncthreads();  // the copies of all threads have landed, and all have read the stage that is written next
       const int next = kt + Traits::kStages - 1;
       const bool more = next < last;
       if (more) {
@@ -139,38 +133,34 @@ template <class Traits, class Index, class Mma> struct MultistageGemm {
         load_a.store(p, smem + write * kStageBytes, thread);
         load_b.store(p, smem + write * kStageBytes + LoadA::kBytes, thread);
       }
-      read = read + 1 == Traits::kStages ? 0 : read + 1;
-      write = write + 1 == Traits::kStages ? 0 : write + 1;
+      read = next_stage<Traits::kStages>(read);
+      write = next_stage<Traits::kStages>(write);
     }
     cp_async_wait<0>();
     __syncthreads();
 
     if constexpr (Traits::kSplit) {
-      typedef typename Traits::Acc Acc;
-      const long long tiles = (long long)p.tiles_m * p.tiles_n;
-      const long long slot = ((long long)id.l * p.split_k + id.slice) * tiles + (long long)id.m * p.tiles_n + id.n;
-      Acc* const to = p.workspace + slot * (Traits::kBlockM * Traits::kBlockN);
+      Acc* const to = partial_tile<Traits::kBlockM * Traits::kBlockN>(p, id);
       if constexpr (Traits::kTensorCores) {
         mma[0].visit([&](int m, int n, Acc x, Acc y) { Vec<Acc, 2>{{x, y}}.store(to + m * Traits::kBlockN + n); });
       } else {
         mma[0].visit([&](int m, int n, Acc x) { to[m * Traits::kBlockN + n] = x; });
       }
     } else {
-      const PaddedTile<Out> stage{smem};
+      const Op op(p);
+      const Staged staged{smem};
 #pragma unroll
       for (int q = 0; q < kBatchesPerWarp; ++q) {
         if constexpr (Traits::kTensorCores) {
-          mma[q].visit([&](int m, int n, typename Traits::Acc x, typename Traits::Acc y) {
-            stage.store(m, n, scaled<Traits>(p, x), scaled<Traits>(p, y));
-          });
+          mma[q].visit([&](int m, int n, Acc x, Acc y) { staged.store(op, m, n, x, y); });
         } else {
-          mma[q].visit([&](int m, int n, typename Traits::Acc x) { stage.store(m, n, scaled<Traits>(p, x)); });
+          mma[q].visit([&](int m, int n, Acc x) { staged.store(op, m, n, x); });
         }
       }
       __syncthreads();
       const typename Traits::ElementC* c = nullptr;
       if constexpr (Traits::kSourceC == kSourceVector) c = p.c;
-      store_tile<Out, Index>(p, p.d, c, offsets, stage, thread, Traits::kThreads);
+      store_vectors<Result, Index>(p, p.d, c, offsets, staged, thread, Traits::kThreads);
     }
   }
 };

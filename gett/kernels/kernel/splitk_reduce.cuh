@@ -1,10 +1,12 @@
-// Second kernel of split-K: adds the slices' partial tiles in a fixed order and stores the sums in D's order.
+// The second kernel of split-K: adds the slices' partial tiles in a fixed order and stores the sums in D's order.
 //
-// Few outputs of many slices are bound by latency, not by bytes: kRows threads share a vector of outputs, each adding
-// every kRows-th slice with several loads under way, and their sums are added by halves in shared memory. Knows what
-// the main kernels leave in the workspace, nothing of how they made it.
+// Few outputs of many slices are bound by latency, not by bytes. So kRows threads share a vector of outputs: each adds
+// every kRows-th slice with several loads in flight, and their sums are added in shared memory, half of them to the
+// other half.
 #pragma once
-#include "gett/epilogue/vector.cuh"
+#include "gett/core/index.cuh"
+#include "gett/core/workspace.cuh"
+#include "gett/epilogue/linear_combination.cuh"
 #include "gett/ptx/warpgroup.cuh"
 
 namespace gett {
@@ -17,11 +19,13 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   constexpr int kMost = 16 / int(sizeof(Acc)) > 0 ? 16 / int(sizeof(Acc)) : 1;
   constexpr int kW = Traits::kStepN != 1 ? 1 : kV < kMost ? kV : kMost;
   constexpr int kUnroll = kV >= 8 ? 4 : 8;
+  const LinearCombination<Traits> op(p);
   __shared__ Acc parts[kRows > 1 ? kRows : 1][kV][kRows > 1 ? kColumns : 1];
 
   const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
   const int tiles = p.tiles_m * p.tiles_n;
-  const int l = int(blockIdx.x) / tiles, tile = int(blockIdx.x) - l * tiles, tm = tile / p.tiles_n, tn = tile - tm * p.tiles_n;
+  const int l = int(blockIdx.x) / tiles, tile = int(blockIdx.x) - l * tiles;
+  const int tm = tile / p.tiles_n, tn = tile - tm * p.tiles_n;
   const auto lt = Index::l_tile(p, l);
   const auto mt = Index::m_tile(p, tm);
   const auto nt = Index::n_tile(p, tn);
@@ -35,8 +39,9 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
 #pragma unroll
   for (int j = 0; j < kV; ++j) x[j] = zero<Acc>();
   if (ok) {
-    const long long size = Traits::kBlockM * Traits::kBlockN, stride = tiles * size;
-    const Acc* const from = p.workspace + ((long long)l * p.split_k * tiles + tile) * size + at.m * Traits::kBlockN + at.n;
+    constexpr int kSize = Traits::kBlockM * Traits::kBlockN;
+    const long long stride = tiles * (long long)kSize;
+    const Acc* const from = partial_tile<kSize>(p, l, 0, tile, tiles) + at.m * Traits::kBlockN + at.n;
 #pragma unroll kUnroll
     for (int s = row; s < p.split_k; s += kRows) {
       const Acc* const slice = from + s * stride;
@@ -67,15 +72,12 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
   for (int j = 0; j < kV; ++j) {
-    Acc sum = scaled<Traits>(p, x[j]);
-    if constexpr (Traits::kSourceC == kSourceVector) {  // beta = 0: C may hold anything and is not read
-      if (!is_zero(p.beta)) {
-        const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
-        const long long here = lt.c + mt.c + nt.c + Index::m_c(p, mt, m) + Index::n_c(p, nt, n);
-        sum = add(sum, multiply(p.beta, convert<Acc>(p.c[here])));
-      }
+    const typename Traits::ElementC* c = nullptr;
+    if constexpr (Traits::kSourceC == kSourceVector) {
+      const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
+      c = p.c + lt.c + mt.c + nt.c + Index::m_c(p, mt, m) + Index::n_c(p, nt, n);
     }
-    out.x[j] = convert<typename Traits::ElementD>(sum);
+    out.x[j] = op(x[j], c);
   }
   out.store(p.d + lt.d + mt.d + nt.d + Index::m_d(p, mt, at.m) + Index::n_d(p, nt, at.n));
 }

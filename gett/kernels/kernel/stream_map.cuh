@@ -1,7 +1,8 @@
-// Permutations, diagonals, broadcasts, Hadamard and outer products: each element of D is one product.
+// The kernel without sums: permutations, diagonals, broadcasts, Hadamard and outer products. Each element of D is one
+// product.
 //
-// A block makes one tile and writes it in D's order. An operand whose own order is another one is read in that order
-// first, whole lines at a time, and turned in shared memory.
+// A block makes one tile and writes it in D's order. An operand whose own order is another one is first read in that
+// order, in whole L2 lines, and transposed through shared memory.
 #pragma once
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
@@ -23,7 +24,8 @@ template <class Traits, class Index> struct StreamMap {
   };
 
   // Reads one operand's tile in its own order and leaves it in shared memory in D's.
-  template <class Role, class Tile> static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
+  template <class Role, class Tile>
+  static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
     if constexpr (Role::LoaderTraits::kViaSmem) {
       typedef typename Role::Element Element;
       typedef typename Role::LoaderTraits LoaderTraits;
@@ -62,7 +64,8 @@ template <class Traits, class Index> struct StreamMap {
 
   // kV elements in D's order, from shared memory or from the operand itself.
   template <class Role, class Tile>
-  static GETT_DEVICE void fetch(const Params& p, const Tile& t, const char* image, int local, Vec<typename Role::Element, kV>& x) {
+  static GETT_DEVICE void fetch(const Params& p, const Tile& t, const char* image, int local,
+                                Vec<typename Role::Element, kV>& x) {
     typedef typename Role::Element Element;
     if constexpr (Role::LoaderTraits::kViaSmem) {
       x = Vec<Element, kV>::load(image + swizzled_at<typename Role::LoaderTraits>(local * int(sizeof(Element))));
@@ -78,8 +81,8 @@ template <class Traits, class Index> struct StreamMap {
     char* const image_a = smem;
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;
-    bool with_c = false;
-    if constexpr (Traits::kSourceC == kSourceVector) with_c = !is_zero(p.beta);  // beta = 0: C may hold anything and is not read
+    const LinearCombination<Traits> op(p);
+    const bool with_c = op.reads_source();
     stage<A>(p, t, image_a, thread);
     if constexpr (Traits::kHasB) stage<B>(p, t, image_b, thread);
     if constexpr (Traits::kSourceC == kSourceVector) {
@@ -112,11 +115,7 @@ template <class Traits, class Index> struct StreamMap {
         for (int j = 0; j < kV; ++j) {
           Acc x = convert<Acc>(a[u].x[j]);
           if constexpr (Traits::kHasB) x = multiply(x, convert<Acc>(b[u].x[j]));
-          x = scaled<Traits>(p, x);
-          if constexpr (Traits::kSourceC == kSourceVector) {
-            if (with_c) x = add(x, multiply(p.beta, convert<Acc>(c[u].x[j])));
-          }
-          out.x[j] = convert<typename Traits::ElementD>(x);
+          out.x[j] = op(x, &c[u].x[j]);
         }
         out.store(p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV));
       }

@@ -1,12 +1,15 @@
-// Sums in which the largest operand is read once: reductions, dot and matrix-vector products, batched or not.
+// The kernel of sums in which the largest operand is read once: reductions, dot and matrix-vector products, batched or
+// not.
 //
-// A block owns a tile of outputs and one slice of K. Each thread sums its own part of K in registers; lanes and warps
-// then add up in one fixed order, so that every run gives the same bits. With several slices the sums of each go to the
-// workspace and `reduce` adds them, again in a fixed order.
+// A block owns a tile of outputs and one slice of K. Each thread sums its part of K in registers; lanes and warps are
+// then added in a fixed order, so that every run gives the same bits. With several slices the sums of each go to the
+// workspace, and `reduce`, a second kernel, adds them in a fixed order.
 #pragma once
 #include "gett/core/shuffle.cuh"
+#include "gett/core/workspace.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
+#include "gett/scheduler/raster.cuh"
 
 namespace gett {
 
@@ -26,20 +29,24 @@ template <class Traits, class Index> struct StreamSum {
   static constexpr int kParts = kLanesK / kWarpLanes;                            // sums of an output in shared memory
   static constexpr int kReduceColumns = kOutputs < 32 ? kOutputs : 32;
   static constexpr int kReduceRows = kThreads / kReduceColumns;
-  static_assert(kParts * kOutputs * int(sizeof(Acc)) <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
+  static_assert(kParts * kOutputs * int(sizeof(Acc)) <= Traits::kSmemBytes,
+                "the schedule reserved too little shared memory");
 
   // A thread's part of one operand: what lies where, per row of outputs.
   template <class Role> struct Reader {
     typedef typename Role::LoaderTraits LoaderTraits;
     static constexpr int kOwn = LoaderTraits::kSharedByRows ? 1 : kRows;
     const Element* row[kOwn];
-    template <class OTile> GETT_DEVICE void init(const Params& p, const OTile& t, const bool (&ok)[kRows], const int (&local)[kRows]) {
+    template <class OTile>
+    GETT_DEVICE void init(const Params& p, const OTile& t, const bool (&ok)[kRows], const int (&local)[kRows]) {
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll
-      for (int r = 0; r < kOwn; ++r) row[r] = from + (LoaderTraits::kSharedByRows || !ok[r] ? 0 : Role::at_o(p, t, local[r]));
+      for (int r = 0; r < kOwn; ++r)
+        row[r] = from + (LoaderTraits::kSharedByRows || !ok[r] ? 0 : Role::at_o(p, t, local[r]));
     }
     template <class KTile>
-    GETT_DEVICE void load(const Params& p, const KTile& t, int k, bool ok_k, const bool (&ok)[kRows], Vec<Element, kV> (&x)[kOwn]) const {
+    GETT_DEVICE void load(const Params& p, const KTile& t, int k, bool ok_k, const bool (&ok)[kRows],
+                          Vec<Element, kV> (&x)[kOwn]) const {
       const long long at = ok_k ? Role::origin(t) + Role::at_k(p, t, k) : 0;
 #pragma unroll
       for (int r = 0; r < kOwn; ++r) {
@@ -75,9 +82,9 @@ template <class Traits, class Index> struct StreamSum {
     Reader<B> b;
     if constexpr (Traits::kHasB) b.init(p, ot, ok, local);
 
-    const int first = slice * p.k_tiles_per_slice, last = min(first + p.k_tiles_per_slice, p.k_tiles);
+    const KTileRange k_tiles = k_tile_range(p, slice);
 #pragma unroll 1
-    for (int kt = first; kt < last; ++kt) {
+    for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
       const auto t = Index::k_tile(p, kt);
       Vec<Element, kV> xa[kUnroll][Reader<A>::kOwn], xb[Traits::kHasB ? kUnroll : 1][Reader<B>::kOwn];
 #pragma unroll
@@ -110,7 +117,8 @@ template <class Traits, class Index> struct StreamSum {
 #pragma unroll
       for (int j = 0; j < kVO; ++j) {
 #pragma unroll
-        for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) sum[r][j] = add(sum[r][j], shuffle_xor(sum[r][j], lanes));
+        for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2)
+          sum[r][j] = add(sum[r][j], shuffle_xor(sum[r][j], lanes));
         if (lane_k % kWarpLanes == 0) parts[lane_k / kWarpLanes * kOutputs + local[r] + j] = sum[r][j];
       }
     }
@@ -122,7 +130,7 @@ template <class Traits, class Index> struct StreamSum {
       const int o = Index::tile_index_d(p, i);
       if (!Index::o_ok(p, ot, o)) continue;
       if constexpr (Traits::kSplit) {
-        p.workspace[((long long)slice * p.tiles_o + tile) * kOutputs + o] = parts[o];
+        partial_outputs<kOutputs>(p, slice, tile)[o] = parts[o];
       } else {
         store(p, ot, o, parts[o], c);
       }
@@ -139,9 +147,10 @@ template <class Traits, class Index> struct StreamSum {
     }
   }
 
-  template <class OTile> static GETT_DEVICE void store(const Params& p, const OTile& t, int o, Acc x, const ElementC* c) {
+  template <class OTile>
+  static GETT_DEVICE void store(const Params& p, const OTile& t, int o, Acc x, const ElementC* c) {
     if constexpr (Traits::kSourceC == kSourceVector) c += Index::o_c(p, t, o);
-    p.d[t.d + Index::o_d(p, t, o)] = finish<Traits>(p, x, c);
+    p.d[t.d + Index::o_d(p, t, o)] = LinearCombination<Traits>(p)(x, c);
   }
 
   // Second kernel of a split K: a block adds the slices of some outputs of one tile.
@@ -154,7 +163,7 @@ template <class Traits, class Index> struct StreamSum {
     const bool ok = Index::o_ok(p, ot, o);
     Acc x = zero<Acc>();
     if (ok) {
-      const Acc* const from = p.workspace + (long long)tile * kOutputs + o;
+      const Acc* const from = partial_outputs<kOutputs>(p, 0, tile) + o;
       const long long stride = (long long)p.tiles_o * kOutputs;
 #pragma unroll 4
       for (int s = row; s < p.split_k; s += kReduceRows) x = add(x, from[s * stride]);

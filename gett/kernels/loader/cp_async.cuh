@@ -1,7 +1,7 @@
-// From global to shared memory by cp.async: one operand's tile for one k-tile, through any layout.
+// The loader by cp.async: brings the tile of one operand and k-tile from global to shared memory, through any layout.
 //
-// Traits::A and Traits::B describe the way: kVec elements an access along kVecK's group (K or the free one), which runs
-// along a shared-memory row. What such copies cannot take goes through registers (walk.cuh).
+// Traits::LoaderTraits say how: kVec elements an access along the group of kVecK (K or the free one), which runs along
+// a row in shared memory. What such copies cannot take goes through registers (loader/register.cuh).
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/core/swizzle.cuh"
@@ -22,17 +22,17 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   static constexpr int kPer = (kTotal + Traits::kThreads - 1) / Traits::kThreads;
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
   static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
-  // Where nothing changes from k-tile to k-tile, padding is not copied: along K it is zeroed once, and in the free
-  // group it ends in rows of the result that nobody stores.
+  // Where the same elements are valid in every k-tile, padding is not copied. Along K it is zeroed once. In the free
+  // group it leads to rows of the result that are not stored.
   static constexpr bool kFixed = !Traits::kKTable && !Traits::kKRagged;
   static constexpr bool kZeroFill = kFixed && LoaderTraits::kZeroFill;
   static_assert(kPer <= 32, "too many accesses a thread");
 
   const Element* base_;
-  typename Traits::Offset offset_[kPer];  // bytes; in 32 bits where the operand's span allows
+  typename Traits::Offset offset_[kPer];  // bytes, in 32 bits where the extent of the operand allows
   uint32 valid_;
 
-  // Lanes follow the unit-stride mode first, so that a warp's accesses join into long runs.
+  // Lanes follow the unit-stride mode first, so that the accesses of a warp coalesce.
   static GETT_DEVICE int mn_of(int v) { return LoaderTraits::kVecK ? v / kAlong : v % kAlong * kVec; }
   static GETT_DEVICE int k_of(int v) { return LoaderTraits::kVecK ? v % kAlong * kVec : v / kAlong; }
 
@@ -70,8 +70,8 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
     const Element* base = base_;
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
     if constexpr (kSparing) {
-      thread = anew(thread);
-      valid_ = anew(valid_);
+      thread = opaque(thread);
+      valid_ = opaque(valid_);
     }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
@@ -95,6 +95,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
       }
     }
   }
+  // The copies have stored to shared memory already.
   GETT_DEVICE void store(const Params&, char*, int) const {}
 };
 

@@ -1,6 +1,7 @@
-// Pieces of a gathered operand (sm90_gather.cuh): where they are, their way into a warp's ring, and from there into
-// the tile. Knows one operand at a time.
+// The pieces of a gathered operand (loader/gather.cuh): where they are, how they get into a warp's ring, and from there
+// into the tile. Knows one operand at a time.
 #pragma once
+#include "gett/core/swizzle.cuh"
 #include "gett/ptx/cp_async.cuh"
 #include "gett/ptx/shared.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -15,25 +16,28 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
   static constexpr int kE = sizeof(Element), kRunElements = LoaderTraits::kRunElements;
   static constexpr int kWarps = 4 * Traits::kProducerWarpgroups;
   static constexpr int kBox = kIsA ? Traits::kBoxM : Traits::kBoxN;
-  static constexpr int kLines = LoaderTraits::kMajorK ? kBox : Traits::kBlockK;  // of the tile in shared memory
+  static constexpr int kRowCount = LoaderTraits::kMajorK ? kBox : Traits::kBlockK;  // of the tile in shared memory
   static constexpr int kInner = LoaderTraits::kMajorK ? Traits::kBlockK : kBox;
-  // Crossed units: the pieces of kTransposeK neighbouring k make a row of the tile (sm90_turn.cuh), eight always in one warp.
+  // Where pieces are transposed (gather_transpose.cuh), those of kTransposeK neighbouring k make a row of the tile, and
+  // eight of them belong to one warp.
   static constexpr int kTransposeK = LoaderTraits::kTransposeK;
-  static constexpr int kSegments = kTransposeK ? kTransposeK : kInner / kRunElements, kPieces = kLines * kSegments;
+  static constexpr int kSegments = kTransposeK ? kTransposeK : kInner / kRunElements, kPieces = kRowCount * kSegments;
   static constexpr int kStep = kTransposeK ? 8 : 1;
   static constexpr int kPer = (kPieces + kStep * kWarps - 1) / (kStep * kWarps) * kStep;  // pieces of a warp
-  static constexpr int kOut = kRunElements * kE / 16, kIn = kOut + 1;   // chunks of a piece, where they go and where they are
+  static constexpr int kOut = kRunElements * kE / 16, kIn = kOut + 1;  // chunks of a piece in the tile and in memory
   static constexpr int kLoads = (kPer * kIn + 31) / 32, kStores = (kPer * kOut + 31) / 32;
   static constexpr int kWords = (kStores + 7) / 8;
-  // In the ring, chunks that are read at once lie side by side, and those written at once in different banks.
+  // In the ring, chunks that are read together are neighbours, and those written together are in different banks.
   static constexpr int kGroups = (kPer / kStep) | 1;
   static constexpr int kRingBytes = (kTransposeK ? kGroups * kStep : kPer) * kIn * 16;  // of a warp and k-tile
-  static constexpr int kSlab = (kLines + 7) / 8 * 8 * LoaderTraits::kSwizzleBytes;
-  static_assert(kE == 2 && kRunElements % 8 == 0 && kInner % kRunElements == 0, "pieces are whole chunks of 16-bit elements");
+  static constexpr int kSwizzleBytes = LoaderTraits::kSwizzleBytes;
+  static constexpr int kSlab = (kRowCount + 7) / 8 * 8 * kSwizzleBytes;  // bytes of a column of swizzle atoms
+  static_assert(kE == 2 && kRunElements % 8 == 0 && kInner % kRunElements == 0,
+                "pieces are whole chunks of 16-bit elements");
 
-  int offset_[kLoads];              // elements from the tile's origin to the chunk
-  int top_;                         // the largest offset of a piece
-  uint32 skip_[kWords];  // by chunk stored: its piece's offset modulo 8, four bits each
+  int offset_[kLoads];   // elements from the tile's origin to the chunk
+  int top_;              // the largest offset of a piece
+  uint32 skip_[kWords];  // for each chunk stored its piece's offset modulo 8, four bits each
 
   static GETT_DEVICE const char* base(const Params& p) {
     if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
@@ -44,12 +48,12 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
   template <class KTile> static GETT_DEVICE int valid_k(const Params& p, const KTile& k, int local) {
     if constexpr (kIsA) return Index::valid_k_a(p, k, local); else return Index::valid_k_b(p, k, local);
   }
-  // Pieces of a row follow each other, so that a warp's copies touch as few lines as they can.
+  // Pieces of a row have consecutive numbers, so that the copies of a warp touch as few L2 lines as possible.
   static GETT_DEVICE int row(int piece) { return uint32(piece) / kSegments; }
   static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * (kTransposeK ? 1 : kRunElements); }
   static GETT_DEVICE int mn_of(int piece) { return LoaderTraits::kMajorK ? row(piece) : inner(piece); }
   static GETT_DEVICE int k_of(int piece) { return LoaderTraits::kMajorK ? inner(piece) : row(piece); }
-  // Where chunk `chunk` of the warp's piece `q` is in the ring.
+  // The place in the ring of chunk `chunk` of the warp's piece `q`.
   static GETT_DEVICE uint32 place(uint32 q, uint32 chunk) {
     return (kTransposeK ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
   }
@@ -71,8 +75,9 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
 
   // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
   //
-  // Padding reads the first piece's elements, which the tensor has in every tile: were it far away, a warp would take
-  // the careful way (`load`) for all k-tiles. They go into rows and columns that nobody stores, or are zeroed (`shift`).
+  // Padding reads the elements of the tile's first piece, which the tensor has in every tile. With an address of its
+  // own far away, a warp would check the tensor's end (`load`) in all k-tiles. What is read goes to rows and columns
+  // that are not stored, or is zeroed (`shift`).
   static GETT_DEVICE long long tabulate(const Params& p, const TileId& id, int* table, int warp, int lane) {
     const auto l = Index::l_tile(p, id.l);
     __syncwarp();
@@ -109,8 +114,8 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
     }
   }
   template <bool kEnds> GETT_DEVICE void copy(const char* from, const char* end, uint32 ring, int lane) const {
-    if constexpr (kEnds || kSparing) asm volatile("" : "+r"(lane));
-    static_assert(kLoads <= 32, "a bit each");
+    if constexpr (kEnds || kSparing) lane = opaque(lane);
+    static_assert(kLoads <= 32, "one bit for each copy");
     uint32 cut = 0;  // copies of chunks in which the tensor ends
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -138,7 +143,7 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
       if (at < kPer * kOut) skip_[i / 8] |= uint32(table[at / kOut] & 7) << i % 8 * 4;
     }
   }
-  // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands are zeros.
+  // Shifts the chunks of one k-tile into the operand's tile. Beyond K's end both operands get zeros.
   template <class KTile>
   GETT_DEVICE void store(const Params& p, const KTile& k, bool whole, const char* from, uint32 ring, uint32 tile,
                          int warp, int lane) const {
@@ -152,10 +157,10 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
   template <bool kWhole, class KTile>
   GETT_DEVICE void shift(const Params& p, const KTile& k, uint32 skip, uint32 ring, uint32 tile, int warp,
                          int lane) const {
-    // Where registers are scarcer than clocks, places are worked out again for each k-tile.
-    if constexpr (!kWhole || Traits::kProducerRegs < 120) asm volatile("" : "+r"(lane));
+    // To save registers, places are computed again for each k-tile.
+    if constexpr (!kWhole || Traits::kProducerRegs < 120) lane = opaque(lane);
     if constexpr (kWhole) {
-      constexpr int kBatch = 2;  // chunks on their way through a lane's registers
+      constexpr int kBatch = 2;  // chunks in a lane's registers at a time
 #pragma unroll
       for (int first = 0; first < kStores; first += kBatch) {
         Moving<kBatch> x;
@@ -169,7 +174,7 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
         shift_and_store<true>(p, k, x, ring, tile, warp);
       }
     } else {
-      // The last k-tile of a sum: a loop is half the code.
+      // The last k-tile of a sum, in a loop, which is half the code.
       uint32 rest[kWords];
 #pragma unroll
       for (int i = 0; i < kWords; ++i) rest[i] = skip_[i];
@@ -181,22 +186,22 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
       }
     }
   }
-  // Chunks on their way: which of the warp's, whether it has them, and half-words to skip.
+  // Chunks of a warp by number, whether it has them, and the half-words to skip.
   template <int kBatch> struct Moving {
     int at[kBatch];
     bool ok[kBatch];
     uint32 skip[kBatch];
   };
   template <bool kWhole, int kBatch, class KTile>
-  static GETT_DEVICE void shift_and_store(const Params& p, const KTile& k, const Moving<kBatch>& which, uint32 ring, uint32 tile,
-                               int warp) {
+  static GETT_DEVICE void shift_and_store(const Params& p, const KTile& k, const Moving<kBatch>& which, uint32 ring,
+                                          uint32 tile, int warp) {
     Chunk x[kBatch], y[kBatch];
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       const uint32 at = which.at[j], in = ring + (at / kOut * kIn + at % kOut) * 16;
       if (!which.ok[j]) continue;
-      x[j] = ld_shared_v4(in);
-      y[j] = ld_shared_v4(in + 16);
+      x[j] = ld_shared_chunk(in);
+      y[j] = ld_shared_chunk(in + 16);
     }
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
@@ -206,8 +211,9 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
       Chunk c = shift_half_words(x[j], y[j], which.skip[j] & 7);
       if (!kWhole) c = keep_first(c, valid_k(p, k, k_of(piece)) - int(chunk) * 8);
       const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
-      const uint32 swizzle = ((line * LoaderTraits::kSwizzleBytes) >> 7 & (LoaderTraits::kSwizzleBytes / 16 - 1)) << 4;  // the hardware's swizzle
-      st_shared_v4(tile + byte / LoaderTraits::kSwizzleBytes * kSlab + line * LoaderTraits::kSwizzleBytes + ((byte % LoaderTraits::kSwizzleBytes) ^ swizzle), c);
+      const uint32 swizzle = HardwareSwizzle<kSwizzleBytes>::bits(line * kSwizzleBytes);
+      const uint32 to = tile + byte / kSwizzleBytes * kSlab + line * kSwizzleBytes;
+      st_shared_chunk(to + ((byte % kSwizzleBytes) ^ swizzle), c);
     }
   }
 };

@@ -1,50 +1,51 @@
-// K tails of the Hopper family: the copies of an operand's k-tile write kValidK of kBlockK k, and never the others, so
-// those are zeroed once, in every stage, before the first product: zeros of one operand alone would not do (Inf * 0).
-// The copies may be under way meanwhile: no byte is written by both. Owns where the tail of a tile lies;
-// schedule/tails.py says when there is one.
+// The residue of K: where the copies of an operand's k-tile write only kValidK of its kBlockK k. The others are zeroed
+// once, in every stage, before the first product, and no copy writes them again. Both operands must have zeros there,
+// since infinity times zero is a NaN. Copies may be in flight meanwhile: they write other bytes. Owns where the residue
+// of a tile lies; schedule/tails.py says when there is one.
 #pragma once
+#include "gett/core/swizzle.cuh"
+#include "gett/ptx/shared.cuh"
 #include "gett/ptx/warpgroup.cuh"
 
 namespace gett {
 
-// The pieces of 16 bytes of an operand's tile that no copy writes. K-major, [row][span of k]: the end of every row, and
-// the swizzle may put it anywhere within the row. MN-major, [chunk of rows][k]: rows of k behind those of each chunk,
-// whole, so that the swizzle, which keeps to its row, makes no difference.
+// The chunks of 16 bytes of an operand's tile that no copy writes. In a K-major tile, [row][k], they are the end of
+// every row, which the swizzle may put anywhere in the row. In an MN-major tile, [atom of rows][k], they are whole rows
+// of k behind the valid ones, so the swizzle, which stays within a row, makes no difference.
 template <class Tile, int kRows, int kValidK, int kBlockK, int kE> struct KResidue {
   static constexpr int kSwizzleBytes = Tile::kSwizzleBytes;
-  static constexpr int kLines = Tile::kMajorK ? kRows : (kRows * kE + kSwizzleBytes - 1) / kSwizzleBytes;
-  static constexpr int kPieces = (kBlockK - kValidK) * (Tile::kMajorK ? kE : kSwizzleBytes) / 16;  // of a line
-  static constexpr int kCount = kLines * kPieces;
+  static constexpr int kRowCount = Tile::kMajorK ? kRows : (kRows * kE + kSwizzleBytes - 1) / kSwizzleBytes;
+  static constexpr int kChunks = (kBlockK - kValidK) * (Tile::kMajorK ? kE : kSwizzleBytes) / 16;  // of a row, an atom
+  static constexpr int kCount = kRowCount * kChunks;
   static_assert(!Tile::kMajorK || kValidK == kBlockK || (kValidK * kE % 16 == 0 && kBlockK * kE <= kSwizzleBytes),
-                "one swizzled row holds a K-major tail, in whole pieces");
+                "one swizzled row holds a K-major residue, in whole chunks");
 
-  // Byte of piece `i` in the tile.
+  // The byte of chunk `i` in the tile.
   static GETT_DEVICE int at(int i) {
-    constexpr int kPer = kPieces ? kPieces : 1;
-    const int line = i / kPer, piece = i % kPer;
-    if (!Tile::kMajorK) return (line * kBlockK + kValidK) * kSwizzleBytes + piece * 16;
-    const int byte = line * kSwizzleBytes + kValidK * kE + piece * 16;
-    return byte ^ (((byte >> 7) & (kSwizzleBytes / 16 - 1)) << 4);
+    constexpr int kPer = kChunks ? kChunks : 1;
+    const int row = i / kPer, chunk = i % kPer;
+    if (!Tile::kMajorK) return (row * kBlockK + kValidK) * kSwizzleBytes + chunk * 16;
+    return HardwareSwizzle<kSwizzleBytes>::apply(row * kSwizzleBytes + kValidK * kE + chunk * 16);
   }
   static GETT_DEVICE void clear(uint32 tile, int thread, int threads) {
-    for (int i = thread; i < kCount; i += threads)
-      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(tile + at(i)), "r"(0) : "memory");
+    for (int i = thread; i < kCount; i += threads) st_shared_zeros(tile + at(i));
   }
 };
 
-// An operand's tiles in shared memory.
+// The tiles of an operand in shared memory.
 struct TileBuffers {
   uint32 start;
   int count, pitch;
 };
 
-// All `kThreads` threads that multiply call this before their first product.
-template <class TailA, class TailB, int kThreads> GETT_DEVICE void zero_k_residues(TileBuffers a, TileBuffers b, int thread) {
-  constexpr int kCleared = 6;  // a named barrier that nobody else uses
-  for (int i = 0; i < a.count; ++i) TailA::clear(a.start + i * a.pitch, thread, kThreads);
-  for (int i = 0; i < b.count; ++i) TailB::clear(b.start + i * b.pitch, thread, kThreads);
+// All kThreads threads of the consumers call this before their first product.
+template <class ResidueA, class ResidueB, int kThreads>
+GETT_DEVICE void zero_k_residues(TileBuffers a, TileBuffers b, int thread) {
+  constexpr int kZeroedBarrier = 6;  // a named barrier of its own
+  for (int i = 0; i < a.count; ++i) ResidueA::clear(a.start + i * a.pitch, thread, kThreads);
+  for (int i = 0; i < b.count; ++i) ResidueB::clear(b.start + i * b.pitch, thread, kThreads);
   fence_proxy_async();
-  named_barrier_sync(kCleared, kThreads);
+  named_barrier_sync(kZeroedBarrier, kThreads);
 }
 
 }  // namespace gett

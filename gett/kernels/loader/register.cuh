@@ -1,9 +1,10 @@
-// From global to shared memory through registers: for operands whose elements lie too odd for asynchronous copies.
+// The loader through registers: for operands that asynchronous copies cannot take, since their vectors run along
+// another mode than the rows in shared memory. It transposes on the way.
 //
-// A tile is read in the operand's own memory order, whatever the tile's order is, so that the lanes of a warp share
-// lines: Index::idx2crd_a (idx2crd_b) turns a position of that walk into (mn, k). Where each element goes in shared memory is
-// worked out once a block. Vectors wait in registers while the tensor cores work; then they are stored element by
-// element, which transposes whatever needs it.
+// A tile is read in the operand's own memory order, so that the lanes of a warp share L2 lines: Index::idx2crd_a (or
+// _b) gives the coordinates (mn, k) of a position in that order. The place of each element in shared memory is computed
+// once a block. Vectors are kept in registers while the tensor cores work on the tile before, then stored element by
+// element.
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/core/swizzle.cuh"
@@ -23,17 +24,19 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
   static constexpr bool kEven = kTotal % Traits::kThreads == 0;
   static constexpr int kBytes = (LoaderTraits::kMajorK ? kBlockMN : kBlockK) * LoaderTraits::Layout::kPitch;
   static constexpr bool kZeroFill = LoaderTraits::kZeroFill;
-  static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;  // k of an access decides at each k-tile
-  // A vector whose elements stay neighbours in a row is stored as one; else each element has a place.
-  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors ? 1 : kVec, kPlaces = kSparing ? 1 : kPer * kPlacesPerVector;
+  // Whether the validity of an access depends on the k-tile.
+  static constexpr bool kNeedK = Traits::kKTable || Traits::kKRagged;
+  // A vector whose elements stay neighbours in a row is stored as one; else each element has a place of its own.
+  static constexpr int kPlacesPerVector = LoaderTraits::kRowVectors ? 1 : kVec;
+  static constexpr int kPlaces = kSparing ? 1 : kPer * kPlacesPerVector;
   static_assert(kPer <= 32, "too many accesses a thread");
   static_assert(kBytes / kE <= 65536, "places are kept in 16 bits");
 
   const Element* base_;
   typename Traits::Offset offset_[kPer];  // bytes
   uint32 valid_;
-  uint32 place_[(kPlaces + 1) / 2];           // element number within the stage, two to a register; not where sparing
-  uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];     // k, or its coordinate along K's ragged dimension
+  uint32 place_[(kPlaces + 1) / 2];        // element numbers in the stage, two to a register; unused where sparing
+  uint32 k_[kNeedK ? (kPer + 1) / 2 : 1];  // k, or its coordinate along K's ragged dimension
   enum : bool { kWords = kSparing && kE < 4 && kVec * kE >= 4 };
   template <bool W, int = 0> struct Pick { typedef Vec<Element, kVec> type; };
   template <int I> struct Pick<true, I> { typedef Words<Element, kVec> type; };
@@ -48,7 +51,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
     const int row = LoaderTraits::kMajorK ? at.m : at.n, column = LoaderTraits::kMajorK ? at.n : at.m;
     return LoaderTraits::Layout::address(row, column * kE) / kE;
   }
-  // Of element `j` of this thread's access `i`.
+  // The place of element `j` of this thread's access `i`.
   GETT_DEVICE uint32 place(const Params& p, int i, int j, int thread) const {
     if constexpr (kSparing) return place_of(idx2crd(p, (thread + i * Traits::kThreads) * kVec + j));
     const int q = i * kPlacesPerVector + j;
@@ -105,9 +108,9 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
     const Element* base = base_;
     if constexpr (!Traits::kKTable) base += kIsA ? where.a : where.b;
     if constexpr (kSparing) {
-      valid_ = anew(valid_);
+      valid_ = opaque(valid_);
 #pragma unroll
-      for (int i = 0; kNeedK && i < (kPer + 1) / 2; ++i) k_[i] = anew(k_[i]);
+      for (int i = 0; kNeedK && i < (kPer + 1) / 2; ++i) k_[i] = opaque(k_[i]);
     }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
@@ -122,7 +125,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
       }
       if constexpr (kNeedK && kWords) {
         held_[i] = Held::zeros();
-      } else if constexpr (kNeedK) {  // else what was zero stays so
+      } else if constexpr (kNeedK) {  // else padding stays zero
 #pragma unroll
         for (int j = 0; j < kVec; ++j) held_[i].x[j] = Element{};
       }
@@ -135,7 +138,7 @@ template <class Traits, class Index, bool kIsA> struct RegisterLoader {
     Element* const to = reinterpret_cast<Element*>(stage);
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
-      if constexpr (kSparing) thread = anew(thread);  // places are found one access after the other
+      if constexpr (kSparing) thread = opaque(thread);  // one access after the other
       if (!kEven && thread + i * Traits::kThreads >= kTotal) continue;
       if constexpr (LoaderTraits::kRowVectors) {
         held_[i].store(to + place(p, i, 0, thread));

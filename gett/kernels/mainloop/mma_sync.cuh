@@ -1,10 +1,9 @@
-// Warp-level tensor-core products for Ampere and later: fp16, bf16, tf32 (m16n8k16, m16n8k8) and fp64 (m16n8k4).
+// Products of a warp by mma.sync, for Ampere and later. The tile of a warp is made of MmaAtoms of 16 x 8 accumulators.
 //
-// A fragment of A is 16 x kStepK, of B kStepK x 8; an accumulator fragment holds (g, 2t), (g, 2t+1), (g+8, 2t),
-// (g+8, 2t+1) in lane 4g + t (PTX ISA, section on mma fragments). Operands lie in shared memory in either major:
-// 16-bit types and K-major tf32 go through ldmatrix, the rest through plain loads that the row pitch keeps
-// free of bank conflicts.
+// Operands lie in shared memory in either major. 16-bit types and K-major TF32 are loaded by ldmatrix, the rest by
+// plain loads, which the pitch of the rows keeps free of bank conflicts.
 #pragma once
+#include "gett/core/fragment.cuh"
 #include "gett/ptx/convert.cuh"
 #include "gett/ptx/ldmatrix.cuh"
 #include "gett/ptx/mma_sync.cuh"
@@ -59,11 +58,12 @@ template <class Traits> struct WarpMma {
         ldmatrix4_trans(f[i], tile + L::address(k, (m + ((lane_ >> 3) & 1) * 8) * 2));
       } else {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) f[i][r] = ld_shared_u32(tile + L::address(step * 8 + t + (r >> 1) * 4, (m + g + (r & 1) * 8) * 4));
+        for (int r = 0; r < 4; ++r)
+          f[i][r] = ld_shared_u32(tile + L::address(step * 8 + t + (r >> 1) * 4, (m + g + (r & 1) * 8) * 4));
       }
       if constexpr (kE == 4) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) f[i][r] = cvt_rna_tf32(f[i][r]);
+        for (int r = 0; r < 4; ++r) f[i][r] = cvt_tf32(f[i][r]);
       }
     }
   }
@@ -81,7 +81,8 @@ template <class Traits> struct WarpMma {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) f[j][r] = ld_shared_u32(tile + L::address(step * 8 + t + r * 4, (b0_ + j * 8 + g) * 4));
+        for (int r = 0; r < 2; ++r)
+          f[j][r] = ld_shared_u32(tile + L::address(step * 8 + t + r * 4, (b0_ + j * 8 + g) * 4));
     } else {
 #pragma unroll
       for (int j = 0; j + 1 < kMmaN; j += 2) {
@@ -108,11 +109,11 @@ template <class Traits> struct WarpMma {
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) f[j][r] = cvt_rna_tf32(f[j][r]);
+        for (int r = 0; r < 2; ++r) f[j][r] = cvt_tf32(f[j][r]);
     }
   }
 
-  // One k-tile: fragments of the next step are loaded while the present one multiplies.
+  // Multiplies one k-tile: the fragments of the next step are loaded during the products of the present one.
   GETT_DEVICE void multiply(uint32 a, uint32 b) {
     Reg fa[2][kMmaM][Core::kRegsA], fb[2][kMmaN][Core::kRegsB];
     load_a(fa[0], a, 0);
@@ -135,14 +136,13 @@ template <class Traits> struct WarpMma {
 
   // Calls f(m, n, x, y) for neighbours (m, n) and (m, n + 1) of the tile.
   template <class F> GETT_DEVICE void visit(F&& f) const {
-    const int g = lane_ >> 2, t = lane_ & 3;
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
       for (int j = 0; j < kMmaN; ++j)
-#pragma unroll
-        for (int r = 0; r < 2; ++r)
-          f(m0_ + i * 16 + g + r * 8, n0_ + j * 8 + t * 2, acc_[i][j][2 * r], acc_[i][j][2 * r + 1]);
+        Fragment::for_each_pair<8>(lane_, [&](int m, int n, int r) {
+          f(m0_ + i * 16 + m, n0_ + j * 8 + n, acc_[i][j][r], acc_[i][j][r + 1]);
+        });
   }
 };
 

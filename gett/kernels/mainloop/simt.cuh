@@ -1,5 +1,5 @@
-// Products on the ordinary cores, one fused multiply-add each: fp32 as IEEE asks, complex, integers, booleans, and
-// 16-bit floats in fp32. A warp is 4 x 8 threads, each with a kTm x kTn tile of accumulators.
+// Products on the CUDA cores, one fused multiply-add each: float32 in IEEE precision, complex, integers, booleans, and
+// 16-bit floats in float32. A warp is 4 x 8 threads, each of which has kTm x kTn accumulators.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/core/vec.cuh"
@@ -9,7 +9,7 @@ namespace gett {
 template <class Traits> struct SimtMma {
   typedef typename Traits::Element Element;
   typedef typename Traits::Acc Acc;
-  // Truth is kept as 0 or 1 in whole registers, where a product takes one instruction.
+  // Booleans are kept as 0 or 1 in whole registers, where a product takes one instruction.
   template <class T, int = 0> struct Pick { typedef T type; };
   template <int I> struct Pick<bool_t, I> { typedef uint32 type; };
   typedef typename Pick<Acc>::type Sum;
@@ -21,9 +21,12 @@ template <class Traits> struct SimtMma {
   typedef typename Traits::template LoaderTraits<false> LoaderTraitsB;
 
   // Elements read from shared memory at once: along the free group, or along K (8 bytes, to spare registers).
-  static GETT_DEVICE constexpr int fit(int n, int limit) { return n % limit == 0 ? limit : (limit > 1 ? fit(n, limit / 2) : 1); }
+  static GETT_DEVICE constexpr int fit(int n, int limit) {
+    return n % limit == 0 ? limit : (limit > 1 ? fit(n, limit / 2) : 1);
+  }
   static constexpr int kMaxVector = kE >= 16 ? 1 : 16 / kE;
-  static constexpr int kVm = LoaderTraitsA::kMajorK ? 1 : fit(kTm, kMaxVector), kVn = LoaderTraitsB::kMajorK ? 1 : fit(kTn, kMaxVector);
+  static constexpr int kVm = LoaderTraitsA::kMajorK ? 1 : fit(kTm, kMaxVector);
+  static constexpr int kVn = LoaderTraitsB::kMajorK ? 1 : fit(kTn, kMaxVector);
   static constexpr int kKv = fit(Traits::kBlockK, kE >= 8 ? 1 : 8 / kE);
 
   Sum acc_[kTm][kTn];
@@ -46,10 +49,7 @@ template <class Traits> struct SimtMma {
 
   static GETT_DEVICE void add_product(uint32& c, uint32 a, uint32 b, bool_t) { c |= a & b; }
   template <class E> static GETT_DEVICE void add_product(Sum& c, Sum a, Sum b, E) { mul_add(c, a, b); }
-  // In assembly, or the compiler would see truth and move it through predicates, which costs registers until they spill.
-  static GETT_DEVICE uint32 factor(bool_t x) {
-    uint32 y; asm("min.u32 %0, %1, 1;" : "=r"(y) : "r"(uint32(x.bits))); return y;
-  }
+  static GETT_DEVICE uint32 factor(bool_t x) { return cvt_u32(x); }
   template <class E> static GETT_DEVICE Sum factor(E x) { return convert<Acc>(x); }
   static GETT_DEVICE bool_t result(uint32 x, bool_t) { return bool_t{uint8(x)}; }
   template <class E> static GETT_DEVICE Acc result(Sum x, E) { return x; }

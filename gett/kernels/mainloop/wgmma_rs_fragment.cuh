@@ -1,32 +1,34 @@
-// Fragments of A where the operands' units are crossed: what a warpgroup holds of a k-tile at a time, out of [row][k2][k1]
-// in shared memory. Knows places and registers, no pipeline.
+// Fragments of A that come from registers in wgmma (RS): what a warpgroup holds of a k-tile at a time, out of
+// [row][k2][k1] in shared memory. Knows places and registers, no pipeline.
 #pragma once
+#include "gett/core/fragment.cuh"
+#include "gett/core/swizzle.cuh"
 #include "gett/ptx/shared.cuh"
 
 namespace gett {
 
 // Fragments of a batch of A: 8 k1 times 32 k2, or 16 times 16. Lane 4g + t needs (k2 = 2t, 2t + 1) and (2t + 8, 2t + 9)
-// of rows g and g + 8: it reads vectors of eight k1 at two neighbouring k2 and joins their halves. Odd g read the odd
-// k2 first, so that eight lanes meet eight different banks under the copy's swizzle.
+// of rows g and g + 8. It reads vectors of eight k1 at two neighbouring k2 and packs their half-words in pairs. Lanes
+// of odd g read the odd k2 first, so that under the copy's swizzle eight lanes access eight different banks.
 //
-// Where kForwardA, the rows of a warpgroup have the first 16 k2 of all of them before the second, and the half that is being
-// multiplied has registers of its own: what was in shared memory is no longer needed when three quarters are to come.
+// With kForwardA the first 16 k2 of all rows of a warpgroup come before the second 16, and the part that is multiplied
+// has registers of its own, so that shared memory is released when three quarters of the products are still to come.
 template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragments {
-  static constexpr int kRowBytes = 16 * (kForwardA ? 1 : kHalves) * kSwizzleBytes, kSteps = 16 / kHalves;  // k1 of a batch
-  static constexpr int kGroupBytes = 64 * 16 * kHalves * kSwizzleBytes;                                  // of a warpgroup
-  static constexpr int kPart = kSteps / 2;  // k1 whose registers are told apart when compiling
+  static constexpr int kRowBytes = 16 * (kForwardA ? 1 : kHalves) * kSwizzleBytes;
+  static constexpr int kSteps = 16 / kHalves;  // k1 of a batch
+  static constexpr int kGroupBytes = 64 * 16 * kHalves * kSwizzleBytes;  // of a warpgroup
+  static constexpr int kPart = kSteps / 2;  // k1 whose registers are distinguished at compile time
   uint32 even_, low_, high_;
   uint32 x_[2][4][2][4];  // [half of k2, or eight of k1][quarter of the fragment][k2 even, odd][pair of k1]
   uint32 part_[kForwardA ? 2 : 1][4][2][2];
 
   GETT_DEVICE WgmmaRSFragments(int group, int lane) {
-    const int g = (lane & 31) >> 2, t = lane & 3, odd_row = g & 1;
-    const uint32 row = group * kGroupBytes + ((lane >> 5) * 16 + g) * kRowBytes;
-    even_ = swizzled(row + (2 * t + odd_row) * kSwizzleBytes);
+    const int t = lane & 3, odd_row = (lane >> 2) & 1;
+    const uint32 row = group * kGroupBytes + Fragment::row(lane) * kRowBytes;
+    even_ = HardwareSwizzle<kSwizzleBytes>::apply(row + (2 * t + odd_row) * kSwizzleBytes);
     low_ = odd_row ? 0x1054 : 0x5410;
     high_ = odd_row ? 0x3276 : 0x7632;
   }
-  static GETT_DEVICE uint32 swizzled(uint32 at) { return at ^ ((at >> 3) & ((kSwizzleBytes / 16 - 1) * 16)); }
 
   GETT_DEVICE void load(uint32 tile, int batch, bool ok) {
     constexpr int kHalf = kHalves == 1 ? 0 : kForwardA ? kGroupBytes / 2 : 16 * kSwizzleBytes;
@@ -36,23 +38,23 @@ template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragment
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         const uint32 at = tile + (q & 1) * 8 * kRowBytes + (q >> 1) * 8 * kSwizzleBytes + i * kHalf;
-        ld_shared_v4_if(at + (even_ ^ chunk), x_[i][q][0], ok);
-        ld_shared_v4_if(at + (even_ ^ chunk ^ kSwizzleBytes), x_[i][q][1], ok);
+        ld_shared_if(at + (even_ ^ chunk), x_[i][q][0], ok);
+        ld_shared_if(at + (even_ ^ chunk ^ kSwizzleBytes), x_[i][q][1], ok);
       }
     }
   }
-  // Brings the batch's second part to where the first was: 32 moves, while a product is under way. For them both parts
-  // share the code of their products, each of which costs the compiler some 40 ms.
+  // Moves the batch's second part to the registers of the first: 32 moves, during a product. In return both parts share
+  // the code of their products, each of which takes the compiler some 40 ms.
   GETT_DEVICE void advance() {
     each([this](int i, int q, int odd, int w) {
       x_[i][q][odd][w] = kHalves == 2 ? x_[i][q][odd][w + 2] : x_[1][q][odd][w];
     });
   }
-  // Brings half `kFrom / 2` of the batch to where it is multiplied from.
+  // Moves part `kFrom / 2` of the batch to the registers that are multiplied.
   template <int kFrom> GETT_DEVICE void select() {
     each([this](int i, int q, int odd, int w) { part_[i][q][odd][w] = x_[i][q][odd][w + kFrom]; });
   }
-  // Calls `move` for each register of half a batch: half of k2, quarter of the fragment, parity of k2, pair of k1.
+  // Calls `move` for each register of a part: half of k2, quarter of the fragment, parity of k2, pair of k1.
   template <class F> static GETT_DEVICE void each(F&& move) {
 #pragma unroll
     for (int i = 0; i < kHalves; ++i)
@@ -67,7 +69,7 @@ template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragment
     if (half) select<2>();
     else select<0>();
   }
-  // A register that arrives with the last of a batch.
+  // A register of the batch's last load.
   GETT_DEVICE uint32 last() const { return x_[1][3][1][3]; }
   // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
   GETT_DEVICE uint32 at(int s, int h, int q) const {

@@ -1,4 +1,4 @@
-// Clusters of blocks and distributed shared memory (PTX ISA, barrier.cluster, mapa, st.async).
+// Thread block clusters and distributed shared memory (PTX ISA, barrier.cluster, mapa, st.async).
 #pragma once
 #include "gett/core/types.cuh"
 
@@ -12,19 +12,17 @@ GETT_DEVICE uint32 cluster_ctarank() {
 GETT_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// For what `fence_mbarrier_init` has released.
+// Suffices where `fence_mbarrier_init` has released what the other blocks must see.
 GETT_DEVICE void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-
-// Where block `rank` of the cluster has what this block has at `here`.
+// The address of what block `rank` of the cluster has at this block's address `here`.
 GETT_DEVICE uint32 mapa(uint32 here, uint32 rank) {
   uint32 there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
   return there;
 }
-
-// Sixteen bytes to the shared memory of another block, whose barrier counts them (`to` and `bar` are its addresses).
+// Stores 16 bytes to the shared memory of another block, whose mbarrier counts them. `to` and `bar` are `mapa`'s.
 GETT_DEVICE void st_async(uint32 to, const uint32 (&x)[4], uint32 bar) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
                "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(bar) : "memory");

@@ -1,4 +1,4 @@
-// Copies from global to shared memory by cp.async (PTX ISA, cp.async).
+// Asynchronous copies of Ampere from global to shared memory (PTX ISA, cp.async).
 #pragma once
 #include "gett/core/types.cuh"
 
@@ -22,10 +22,12 @@ template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
   }
 }
 GETT_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending> GETT_DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
+template <int Pending> GETT_DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
 
-// Copies 16 bytes, or writes zeros where they lie behind `end`. A chunk in which the end is stays undone: a copy of fewer
-// bytes would still read all sixteen. Returns whether that is so.
+// Copies 16 bytes, or writes zeros where they lie behind `end`. If the tensor ends inside the 16 bytes nothing is
+// copied, since a copy of fewer bytes still reads all sixteen. Returns whether that is so.
 GETT_DEVICE bool cp_async_chunk(uint32 to, const char* from, const char* end) {
   const long long left = end - from;
   const bool cut = left > 0 && left < 16;
@@ -34,7 +36,6 @@ GETT_DEVICE bool cp_async_chunk(uint32 to, const char* from, const char* end) {
                  ::"r"(to), "l"(from), "r"(left > 0 ? 16 : 0) : "memory");
   return cut;
 }
-
 GETT_DEVICE void cp_async_chunk(uint32 to, const char* from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }

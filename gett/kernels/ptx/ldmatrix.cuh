@@ -1,5 +1,5 @@
-// Matrices of 8 x 8 elements of 16 bits between shared memory and fragments: ldmatrix, and stmatrix from sm_90 on. Lanes
-// 8q .. 8q + 7 give the addresses of matrix q's rows.
+// ldmatrix, and stmatrix from sm_90 on: 8 x 8 matrices of 16-bit elements between shared memory and the registers of a
+// warp (PTX ISA). Lanes 8q to 8q + 7 give the addresses of the rows of matrix q. `_trans` transposes each matrix.
 #pragma once
 #include "gett/core/types.cuh"
 
@@ -21,16 +21,15 @@ GETT_DEVICE void ldmatrix2_trans(uint32 (&r)[2], uint32 at) {
 }
 
 GETT_DEVICE void stmatrix4(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 GETT_DEVICE void stmatrix2(uint32 at, uint32 a, uint32 b) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");
 }
 GETT_DEVICE void stmatrix4_trans(uint32 at, uint32 a, uint32 b, uint32 c, uint32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(a), "r"(b), "r"(c),
-               "r"(d)
-               : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 GETT_DEVICE void stmatrix2_trans(uint32 at, uint32 a, uint32 b) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at), "r"(a), "r"(b) : "memory");

@@ -1,4 +1,5 @@
-// mma.sync of one warp for Ampere and later, by element type (PTX ISA, mma).
+// The atoms of mma.sync for Ampere and later, by element type (PTX ISA, mma). An atom multiplies 16 x kStepK by kStepK
+// x 8 elements; a float atom multiplies TF32.
 #pragma once
 #include "gett/core/types.cuh"
 
@@ -10,7 +11,8 @@ template <> struct MmaAtom<half_t> {
   typedef uint32 Reg;
   static constexpr int kStepK = 16, kRegsA = 4, kRegsB = 2;
   static GETT_DEVICE void mma(float (&c)[4], const uint32 (&a)[4], const uint32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
@@ -20,7 +22,8 @@ template <> struct MmaAtom<bhalf_t> {
   typedef uint32 Reg;
   static constexpr int kStepK = 16, kRegsA = 4, kRegsB = 2;
   static GETT_DEVICE void mma(float (&c)[4], const uint32 (&a)[4], const uint32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
@@ -30,7 +33,8 @@ template <> struct MmaAtom<float> {
   typedef uint32 Reg;
   static constexpr int kStepK = 8, kRegsA = 4, kRegsB = 2;
   static GETT_DEVICE void mma(float (&c)[4], const uint32 (&a)[4], const uint32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }

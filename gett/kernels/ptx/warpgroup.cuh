@@ -1,10 +1,12 @@
-// What warps and warpgroups of a block agree on: one elected thread, register counts, named barriers, dependent grids.
+// Instructions of whole warps and warpgroups: election, register counts, named barriers, the asynchronous proxy, and
+// launches that overlap.
 #pragma once
 #include "gett/core/types.cuh"
 
 namespace gett {
 
-// True in one thread of a whole warp. The compiler knows that it is one, and issues copies without asking each time.
+// True in one thread of a whole warp. The compiler knows that it is one thread, and emits copies without a loop over
+// the active lanes.
 GETT_DEVICE bool elect_one() {
   uint32 is;
   asm volatile(
@@ -16,29 +18,32 @@ GETT_DEVICE bool elect_one() {
   return is != 0;
 }
 
-template <int Count> GETT_DEVICE void setmaxnreg_dec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
-// Whether `up` warpgroups find the registers that they ask for: a block has what its threads began with, whole eights
-// each, and who asks for more waits for ever.
-GETT_DEVICE constexpr bool setmaxnreg_fits(int down, int down_count, int up, int up_count) {
-  const int groups = down + up;
-  return down * down_count + up * up_count <= 65536 / (128 * groups) / 8 * 8 * groups;
+template <int Count> GETT_DEVICE void setmaxnreg_dec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
 }
-template <int Count> GETT_DEVICE void setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
+template <int Count> GETT_DEVICE void setmaxnreg_inc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
+// Whether a block has the registers that `dec` warpgroups keep and `inc` warpgroups ask for. A block owns what its
+// threads started with, in multiples of 8; a warpgroup that asks for more waits for ever.
+GETT_DEVICE constexpr bool setmaxnreg_fits(int dec, int dec_count, int inc, int inc_count) {
+  const int groups = dec + inc;
+  return dec * dec_count + inc * inc_count <= 65536 / (128 * groups) / 8 * 8 * groups;
+}
 
 // Barrier `id` among `threads` threads of the block.
 GETT_DEVICE void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
 GETT_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Makes ordinary writes to shared memory visible to the copy engine and the tensor cores.
+// Makes ordinary writes to shared memory visible to the copy engine and to the tensor cores.
 GETT_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Launches that overlap (from sm_90 on): the first lets the next start once all its blocks run, and the next waits here
-// until the first has ended and its writes can be seen.
+// Programmatic dependent launch, from sm_90 on. The first grid allows the next one to start once all of its own blocks
+// run; the next one waits until the first has ended and its writes are visible.
 GETT_DEVICE void griddepcontrol_launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

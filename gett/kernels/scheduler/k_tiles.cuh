@@ -1,20 +1,52 @@
-// K-tiles of a block of crossed units: which ones, and how much of each.
-//
-// Slices of a split K take k-tiles in turn: rows are parts of L2's lines, whose other parts neighbouring k-tiles need, so
-// those under way at a time are neighbours, and lines do not leave L2 half used. Where k-tiles may be divided, those that
-// are left over when all slices have as many are cut along k1 into halves or quarters, each another slice's: all of them
-// need all of A's rows, but the slowest slice is a quarter behind, not a whole k-tile.
+// Iterators over the k-tiles of a block.
 #pragma once
-#include "gett/scheduler/raster.cuh"
+#include "gett/scheduler/persistent.cuh"
 
 namespace gett {
 
-template <class Traits, int kDepth, bool kDivided> struct RSKTiles {
-  static constexpr int kParts = 4;  // of a k-tile that can be told apart
-  int count_;                       // k-tiles of this block, the last of which may be a part of one
-  int whole_, slice_, cut_;         // whole ones; how often the last is halved
+// Iterates over all k-tiles of all work tiles of a block.
+template <class Traits> struct KTileIterator {
+  typedef PersistentScheduler<Traits> Scheduler;
+  typedef typename Traits::Params Params;
+  int t, kt, last;
+  TileId id;
+  // Moves to the first k-tile of work tile `tile`, or of the first one behind it that has any.
+  GETT_DEVICE void begin(const Params& p, int tile) {
+    for (t = tile; t < Scheduler::end(p); t += Scheduler::step(p)) {
+      id = Scheduler().locate(p, t);
+      const KTileRange range = k_tile_range(p, id.slice);
+      kt = range.first;
+      last = range.last;
+      if (kt < last) return;
+    }
+  }
+  GETT_DEVICE void begin(const Params& p) { begin(p, Scheduler::first(p)); }
+  GETT_DEVICE bool more(const Params& p) const { return t < Scheduler::end(p); }
+  // Called before `id` is used: a sparing kernel locates the tile again and does not keep `id` since `begin`.
+  GETT_DEVICE void locate(const Params& p) {
+    if constexpr (kSparing) id = Scheduler().locate(p, opaque(t));
+  }
+  // Moves to the next k-tile; true where it belongs to another work tile.
+  GETT_DEVICE bool next(const Params& p) {
+    if (++kt < last) return false;
+    begin(p, t + Scheduler::step(p));
+    return true;
+  }
+};
 
-  template <class Params> GETT_DEVICE RSKTiles(const Params& p, int slice) : whole_(p.k_tiles), slice_(slice), cut_(0) {
+// K-tiles of an RS kernel: which ones a block has, and how much of each.
+//
+// Slices of split-K take k-tiles in turn: a row of a k-tile is a part of an L2 line, whose other parts belong to
+// neighbouring k-tiles, so the k-tiles in flight at a time are neighbours and lines are read from memory once. Where
+// k-tiles may be divided (kDivided), those left over when all slices have equally many are cut along k1 into halves or
+// quarters for several slices. Each part needs all rows of A, but the slowest slice is a quarter behind instead of a
+// k-tile.
+template <class Traits, int kDepth, bool kDivided> struct RSKTiles {
+  int count_;                // k-tiles of this block, the last of which may be a part of one
+  int whole_, slice_, cut_;  // whole ones; the slice; how often the last is halved
+
+  template <class Params>
+  GETT_DEVICE RSKTiles(const Params& p, int slice) : whole_(p.k_tiles), slice_(slice), cut_(0) {
     if constexpr (kDivided) {
       whole_ = p.k_tiles / p.split_k;
       const int left = p.k_tiles - whole_ * p.split_k;
@@ -25,42 +57,17 @@ template <class Traits, int kDepth, bool kDivided> struct RSKTiles {
       count_ = whole_;
     }
   }
-  // Without slices the compiler knows that all are one block's.
+  // The number of the block's i-th k-tile.
   template <class Params> GETT_DEVICE int tile(const Params& p, int i) const {
     if constexpr (!Traits::kSplit) return i;
     const int own = kDivided && i >= whole_ ? slice_ >> cut_ : slice_;
     return own + i * p.split_k;
   }
-  // The first k1 of it, and how many.
+  // The first k1 of the i-th k-tile, and how many it has.
   GETT_DEVICE int first(int i) const {
     return kDivided && i >= whole_ ? (slice_ & ((1 << cut_) - 1)) * (kDepth >> cut_) : 0;
   }
   GETT_DEVICE int steps(int i) const { return kDivided && i >= whole_ ? kDepth >> cut_ : kDepth; }
-};
-
-// Walks the k-tiles of a block's tiles.
-template <class Params> struct KTileIterator {
-  int t, kt, last;
-  TileId id;
-  GETT_DEVICE void open(const Params& p, int tile) {
-    for (t = tile; t < p.tiles; t += gridDim.x) {
-      id = locate_tile(p, t);
-      kt = id.slice * p.k_tiles_per_slice;
-      last = min(kt + p.k_tiles_per_slice, p.k_tiles);
-      if (kt < last) return;
-    }
-  }
-  GETT_DEVICE bool more(const Params& p) const { return t < p.tiles; }
-  // Before `id` is used: where registers are scarce it is found again, and not kept since `open`.
-  GETT_DEVICE void locate(const Params& p) {
-    if constexpr (kSparing) id = locate_tile(p, anew(t));
-  }
-  // On to the next k-tile; true where it belongs to another tile.
-  GETT_DEVICE bool step(const Params& p) {
-    if (++kt < last) return false;
-    open(p, t + gridDim.x);
-    return true;
-  }
 };
 
 }  // namespace gett

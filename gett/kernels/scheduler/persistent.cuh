@@ -1,10 +1,10 @@
-// Blocks of a Hopper kernel that share operands. kClusterM x kClusterN neighbouring tiles are worked on by one cluster:
-// the blocks of a row need the same A, those of a column the same B, so each fetches a part of it and the copy engine
-// writes that part to all of them. Owns who shares what, the walk over the tiles, and the barriers across blocks.
+// The persistent tile scheduler: which work tiles a cluster of blocks makes, and which block fetches what for the
+// others. kClusterM x kClusterN neighbouring tiles are made by one cluster. The blocks of a row need the same A, those
+// of a column the same B; each fetches a part of it, which the copy engine multicasts to all of them.
 //
-// A stage is filled by several blocks, so a block's `empty` barrier waits for the warpgroups of the whole cluster. All
-// blocks of a cluster do the same k-tiles in the same order; where tiles do not suffice, the surplus block runs along
-// and stores nothing. A box's coordinates past the last tile are harmless: copies stay inside the tensor or read zeros.
+// Several blocks fill a stage, so a block's `empty` barrier waits for the warpgroups of the whole cluster. All blocks
+// of a cluster have the same k-tiles in the same order. Where tiles do not suffice, the surplus block does the same
+// work and stores nothing; coordinates past the last tile are harmless, since copies read zeros there.
 #pragma once
 #include "gett/ptx/cluster.cuh"
 #include "gett/ptx/mbarrier.cuh"
@@ -12,13 +12,13 @@
 
 namespace gett {
 
-// What a block fetches of a shared operand, and for whom (bits of `mask` are ranks in the cluster).
+// The part of a shared operand that a block fetches, and the ranks in the cluster that it is for, as bits.
 struct Multicast { uint32 part, mask; };
 
-// An H200 deals its 66 clusters of two out to its GPCs in turn: four, then rounds of eight, rounds of seven, and two.
-// Requests of one GPC for the same line of L2 are joined when they come close together, so its clusters take neighbouring
-// tiles, which this permutation numbers (a grid without clusters has its blocks there by eights anyway). Speed alone
-// depends on it.
+// The order of the clusters of two on an H200 by the GPC on which they run: it assigns its 66 clusters to GPCs in
+// rounds of four, eight and seven. Requests of one GPC for the same L2 line are merged when they are close in time, so
+// the clusters of a GPC take neighbouring tiles. (A grid without clusters has neighbouring blocks on a GPC anyway.) The
+// results do not depend on it.
 __constant__ const unsigned char kClusterOrder[66] = {
     0, 1, 2, 3, 4, 8, 16, 24, 32, 40, 48, 57, 5, 9, 17, 25, 33, 41, 49, 58, 6, 10, 18, 26, 34, 42, 50, 59, 7, 11,
     19, 27, 35, 43, 51, 60, 12, 20, 28, 36, 44, 52, 61, 13, 21, 29, 37, 45, 53, 62, 14, 22, 30, 38, 46, 54, 63,
@@ -43,7 +43,7 @@ template <class Traits> struct PersistentScheduler {
   }
   GETT_DEVICE Multicast multicast_b() const { return {uint32(m_), ((1u << kM) - 1) << (n_ * kM)}; }
 
-  // All blocks' barriers are ready; or nobody will touch another's shared memory any more.
+  // Before the first use of another block's barriers.
   static GETT_DEVICE void sync() {
     if constexpr (kSize > 1) {
       __syncthreads();
@@ -52,11 +52,13 @@ template <class Traits> struct PersistentScheduler {
       __syncthreads();
     }
   }
+  // Before a block ends: no other block accesses its shared memory any more.
   static GETT_DEVICE void finish() {
     if constexpr (kSize > 1) cluster_sync();
   }
 
-  // A warpgroup has read a stage: whoever writes to this block's copy of it may go on.
+  // A warpgroup has read a stage: it arrives at the barrier of each block that writes to this block's copy of the
+  // stage.
   static GETT_DEVICE void release(uint32 bar, int lane) {
     if constexpr (kSize > 1) {
       if (lane < kSize) mbarrier_arrive_cluster(bar, lane);
@@ -65,8 +67,9 @@ template <class Traits> struct PersistentScheduler {
     }
   }
 
-  // Tiles of this cluster: from `first` to below `end` by `step`. Neighbours where an operand stays for a line of them;
-  // where it stays for one line, clusters are dealt out to the lines in turn, and those of a line share its tiles.
+  // The work tiles of this cluster: from `first` to below `end` by `step`. Where an operand is stationary for each
+  // panel, they are neighbours. Where it is for one panel, clusters are assigned to panels in turn, and those of a
+  // panel share it.
   template <class Params> static GETT_DEVICE int first(const Params& p) {
     const int own = blockIdx.x / kSize;
     if constexpr (Traits::kOnePanel) {
@@ -85,7 +88,7 @@ template <class Traits> struct PersistentScheduler {
     if constexpr (Traits::kOnePanel) return clusters / panels(p);
     return Traits::kEachPanel ? 1 : clusters;
   }
-  // Clusters along a line of tiles, which need the same rows of the operand that stays.
+  // Clusters along a panel: a row or column of tiles, which need the same rows of the stationary operand.
   template <class Params> static GETT_DEVICE int panel_length(const Params& p) {
     return Traits::kStationaryA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
   }
@@ -101,7 +104,8 @@ template <class Traits> struct PersistentScheduler {
     const TileId id = locate_tile(q, t);
     return {place<kM>(id.m, m_), place<kN>(id.n, n_), id.l, id.slice};
   }
-  // Tile of a block along M or N, of the cluster's number there: neighbours, or where blocks trade, kExchangeDistance apart.
+  // The tile of a block along M or N. Tiles of a cluster are neighbours, or kExchangeDistance apart where halves of D's
+  // tiles are exchanged.
   template <int kCount> static GETT_DEVICE int place(int at, int own) {
     constexpr int kDistance = kCount == 2 && Traits::kExchangeDistance > 1 ? Traits::kExchangeDistance : 1;
     if constexpr (kDistance == 1) return at * kCount + own;

@@ -1,19 +1,21 @@
-// Places of the tiles ahead, worked out by the lanes of a warp at once: lane i does the i-th of the next 32 tiles, and
-// one tile at a time is handed to all lanes. A single thread would take longer to find a tile than to move it.
+// Lookahead over work tiles: the lanes of a warp compute what is needed of the next 32 tiles of a block at once, lane i
+// for the i-th of them. For a single thread it would take longer to locate a tile than to copy it.
 #pragma once
 #include "gett/core/shuffle.cuh"
 #include "gett/scheduler/persistent.cuh"
 
 namespace gett {
 
-// `find(TileId)` gives what is needed to know of a tile; `next` does so for the tiles of this block in turn.
+// `find(TileId)` gives what is needed of a tile, such as the coordinates of its copies.
 template <class Traits, class Found> struct WorkTilePrefetch {
+  typedef PersistentScheduler<Traits> Scheduler;
   TileId id_;
-  Found found_;
-  template <class Params, class F> GETT_DEVICE void next(const Params& p, int t, int tile_count, int lane, F&& find) {
-    if (tile_count % 32) return;
-    const int own = t + lane * PersistentScheduler<Traits>::step(p);
-    id_ = PersistentScheduler<Traits>().locate(p, own < PersistentScheduler<Traits>::end(p) ? own : t);
+  Found found_;  // of the lane's tile; `from_lane(found_, count % 32)` is that of the current one
+  // Called for each tile t of the block; `count` is the number of tiles before it.
+  template <class Params, class F> GETT_DEVICE void next(const Params& p, int t, int count, int lane, F&& find) {
+    if (count % 32) return;
+    const int own = t + lane * Scheduler::step(p);
+    id_ = Scheduler().locate(p, own < Scheduler::end(p) ? own : t);
     found_ = find(id_);
   }
 };

@@ -1,19 +1,27 @@
-// Which tile a block works on.
+// The order in which tiles of D are numbered (CUTLASS: rasterization), and the k-tiles of a slice.
 #pragma once
 #include "gett/core/types.cuh"
 
 namespace gett {
 
+// A tile of M, a tile of N, a batch and a slice of K.
 struct TileId { int m, n, l, slice; };
 
-// Tiles of one slice and batch are neighbours; inside, `group_m` rows of tiles are visited together so that the
-// blocks that run at the same time share operands in L2.
+// Tiles of one slice and batch have consecutive numbers. Among them, `group_m` rows of tiles are traversed together, so
+// that blocks that run at the same time share operands in L2.
 template <class Params> GETT_DEVICE TileId locate_tile(const Params& p, int block) {
   const int tiles = p.tiles_m * p.tiles_n;
   const int outer = block / tiles, tile = block - outer * tiles;
-  const int band = p.group_m * p.tiles_n, first = tile / band * p.group_m;
-  const int height = min(p.tiles_m - first, p.group_m), inside = tile % band;
+  const int group = p.group_m * p.tiles_n, first = tile / group * p.group_m;
+  const int height = min(p.tiles_m - first, p.group_m), inside = tile % group;
   return {first + inside % height, inside / height, outer / p.split_k, outer % p.split_k};
+}
+
+// K-tiles first to last - 1 of a slice; none where the slice is empty.
+struct KTileRange { int first, last; };
+template <class Params> GETT_DEVICE KTileRange k_tile_range(const Params& p, int slice) {
+  const int first = slice * p.k_tiles_per_slice;
+  return {first, min(first + p.k_tiles_per_slice, p.k_tiles)};
 }
 
 }  // namespace gett

@@ -9,9 +9,8 @@ import math
 
 from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import joined
 from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling
-from layouts.access import contiguous_run
+from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -27,6 +26,7 @@ class CopyModel:
         self.plan, self.device = plan, device
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+        self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_lines: dict[tuple[int, Box, Box], float] = {}
         self.known_clocks: dict[tuple[int, Box, int, Box, int, int], tuple[float, float]] = {}
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
@@ -36,6 +36,16 @@ class CopyModel:
         c = self.plan.contraction.c
         return itemsize(c.dtype) if tensor == C and c is not None else self.size_d if tensor == D else self.size
 
+    def run(self, tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> tuple[int, int]:
+        """Bytes of a tensor that lie together in a tile, and the alignment of their starts."""
+        key = (tensor, first.box, second)
+        if key not in self.known_runs:
+            strides = [s.strides[tensor] for s in first.modes]
+            boxes = ((first.box, strides), (second, [s.strides[tensor] for s in modes]))
+            run = run_of_boxes(boxes, self.item(tensor))
+            self.known_runs[key] = run, alignment_of_boxes(boxes, run)
+        return self.known_runs[key]
+
     def lines(self, tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> float:
         """L2's lines that a tensor's runs touch, by those that they fill, anywhere that runs may begin.
 
@@ -43,8 +53,7 @@ class CopyModel:
         """
         key = (tensor, first.box, second)
         if key not in self.known_lines:
-            strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
-            run = contiguous_run(joined(first.box, second), strides, self.item(tensor))
+            run, _ = self.run(tensor, first, second, modes)
             touched = 1.0
             if run >= L2_LINE:
                 starts = range(0, L2_LINE, math.gcd(run, L2_LINE))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from layouts.access import contiguous_run, run_alignment
-from layouts.box import Box, TileDim
-from layouts.modes import Strided
+from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
 from layouts.rates import RunRates, run_cost
 
 WORKSPACE_LIMIT = 64 << 20
@@ -44,18 +42,10 @@ def traffic_us(plan: GemmPlan, device: DeviceModel) -> dict[int, float]:
     }
 
 
-def joined(first: Box, second: Box) -> Box:
-    """Two groups' boxes as one, for a tensor that has modes in both."""
-    shift = len(first.extents)
-    dims = tuple(TileDim(tuple(m + shift for m in d.modes), d.box) for d in second.dims)
-    return Box(first.extents + second.extents, first.dims + dims)
-
-
-def traffic_cost(memory: RunRates, modes: tuple[Strided, ...], box: Box, tensor: int, size: int, store: bool) -> float:
-    """Relative cost of a tensor's bytes under a box over all its tiled modes."""
-    strides = tuple(s.strides[tensor] for s in modes)
-    run = contiguous_run(box, strides, size)
-    return run_cost(memory, run, store=store, start_alignment=run_alignment(box, strides, run))
+def traffic_cost(memory: RunRates, boxes: Sequence[BoxStrides], size: int, store: bool) -> float:
+    """Relative cost of a tensor's bytes under the boxes of its groups, with its strides there."""
+    run = run_of_boxes(boxes, size)
+    return run_cost(memory, run, store=store, start_alignment=alignment_of_boxes(boxes, run))
 
 
 def even_splits(wishes: Iterable[int], k_tiles: int) -> list[int]:

@@ -15,7 +15,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import Estimate, even_splits, fastest, joined, traffic_cost
+from gett.schedule.cost.estimate import Estimate, even_splits, fastest, traffic_cost
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import multistage_registers
 from gett.schedule.spec.schedule import Schedule
@@ -75,11 +75,12 @@ class MultistageCost:
         second = t.n if tensor == D else t.k
         key = (tensor, box, second, t.l)
         if key not in self.traffic:
-            modes, both = modes + (self.plan.n if tensor == D else self.plan.k), joined(box, second)
+            groups = [(box, modes), (second, self.plan.n if tensor == D else self.plan.k)]
             if t.l is not None:
-                modes, both = modes + self.plan.l, joined(both, t.l)
+                groups.append((t.l, self.plan.l))
+            boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
             size = self.size_d if tensor == D else self.size
-            self.traffic[key] = traffic_cost(self.device.memory, modes, both, tensor, size, tensor == D)
+            self.traffic[key] = traffic_cost(self.device.memory, boxes, size, tensor == D)
         return self.traffic[key]
 
     def _split(

@@ -14,10 +14,9 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
-from gett.schedule.cost.estimate import Estimate, fastest, joined, split_us, wgmma_splits
+from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingModel
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
-from layouts.access import contiguous_run, run_alignment
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import run_cost
@@ -92,10 +91,7 @@ class WgmmaModel(StagingModel):
         """Relative cost of a tensor's bytes under its boxes, moved in rows of `row` bytes if that is not 0."""
         key = (tensor, first.box, second, bulk, row)
         if key not in self.costs:
-            strides = tuple(s.strides[tensor] for s in (*first.modes, *modes))
-            box = joined(first.box, second)
-            run = contiguous_run(box, strides, self.item(tensor))
-            start = run_alignment(box, strides, run)
+            run, start = self.run(tensor, first, second, modes)
             if row and row < run and (row % 32 or row < 64):
                 # Sectors that rows cut are made whole in L2 by the next row, at a price.
                 run = row // 32 * 32 if row >= 32 else row
@@ -152,17 +148,17 @@ class WgmmaModel(StagingModel):
             elif tile.panel == "each":  # it comes once a panel, or a block's share of it
                 panel = tile.k.tiles * copy / min(reads, tiles / self.facts.sm_count)
         smem_clocks = (read * bk + passed * tile.k.size) * self.size / rates.smem_bytes_per_clock / rates.peak_share
-        limits = {"tensor cores": math_clocks, "shared memory": smem_clocks, "L2": drawn}
-        slowest = max(limits, key=lambda name: limits[name])
-        keeping = {(1, 1): 1.0, (2, 1): rates.cluster_m, (1, 2): rates.cluster_n}
-        step = 1.0 if tile.exchange else keeping[tile.cluster]
-        return Loop(limits[slowest] * step, slowest, engine, panel)
+        clocks = max(math_clocks, smem_clocks, drawn)
+        slowest = "tensor cores" if clocks == math_clocks else "shared memory" if clocks == smem_clocks else "L2"
+        if tile.cluster != (1, 1) and not tile.exchange:  # blocks keep step
+            clocks *= rates.cluster_m if tile.cluster == (2, 1) else rates.cluster_n
+        return Loop(clocks, slowest, engine, panel)
 
-    def least_us(self, tile: WgmmaTile) -> float:
-        """A bound of the estimate that does not ask how D is staged."""
+    def least_us(self, tile: WgmmaTile, known: Loop | None = None) -> float:
+        """A bound of the estimate that does not ask how D is staged; `known` is the tile's loop."""
         facts, launches = self.facts, self.device.launches
         k_tiles, parts, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
-        loop = self.loop(tile, tiles)
+        loop = known or self.loop(tile, tiles)
         looped, waves, memory = k_tiles * parts * loop.clocks, tiles / at_once, self.least_dram_us(tile)
         clocks = engine = k_tiles * parts * loop.engine_clocks
         if wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from layouts.access import contiguous_run, run_alignment
+from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.rates import RunRates, run_cost
@@ -40,14 +40,17 @@ class Weight:
     partners: tuple[tuple[int, int], ...] = ()
 
     @cached_property
-    def all_strides(self) -> tuple[int, ...]:
-        """Byte strides of the group's modes and of the partners."""
-        return (*self.strides, *(s for s, _ in self.partners))
+    def unit(self) -> int | None:
+        """Position of the unit-stride mode, the partners behind the group's, None where it lies in another group."""
+        strides = (*self.strides, *(s for s, _ in self.partners))
+        return next((i for i, s in enumerate(strides) if s == self.itemsize), None)
 
     @cached_property
-    def unit(self) -> int | None:
-        """Position of the unit-stride mode, None where it lies in another group."""
-        return next((i for i, s in enumerate(self.all_strides) if s == self.itemsize), None)
+    def partner_box(self) -> BoxStrides:
+        """The box that is assumed for the partners."""
+        extents = tuple(e for _, e in self.partners)
+        box = Box(extents, tuple(TileDim((i,), _piece(e)) for i, e in enumerate(extents)))
+        return box, tuple(s for s, _ in self.partners)
 
     def least(self, memory: RunRates) -> float:
         """What `cost` is at least, whatever the box."""
@@ -57,11 +60,9 @@ class Weight:
         """Relative cost of this tensor's traffic under `box`; 1 where its unit stride lies elsewhere."""
         if self.unit is None:
             return 1.0
-        count = len(box.extents)
-        pieces = tuple(TileDim((count + i,), _piece(e)) for i, (_, e) in enumerate(self.partners))
-        both = Box((*box.extents, *(e for _, e in self.partners)), (*box.dims, *pieces))
-        run = contiguous_run(both, self.all_strides, self.itemsize)
-        return run_cost(memory, run, store=self.store, start_alignment=run_alignment(both, self.all_strides, run))
+        boxes = ((box, self.strides), self.partner_box)
+        run = run_of_boxes(boxes, self.itemsize)
+        return run_cost(memory, run, store=self.store, start_alignment=alignment_of_boxes(boxes, run))
 
 
 def partner_modes(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:

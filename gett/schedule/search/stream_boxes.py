@@ -90,7 +90,7 @@ def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]
     """The tile's elements in a tensor's own order, so that a warp reads whole rows.
 
     After eight 16-byte accesses along the tensor's run the walk continues in the tile's own order, so that the lanes of
-    a warp spread over the shared-memory banks. Vectors that go on from one mode to the next are not parted.
+    a warp spread over the shared-memory banks. Vectors that go on from one mode to the next are not divided.
     """
     row, run = 8 * vector, 1
     first: list[Digit] = []

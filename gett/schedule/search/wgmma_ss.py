@@ -80,10 +80,12 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the estimates of a tile and of its variants."""
-        least = self.model.least_us(choice)
-        if any(True for _ in self.clusters(choice)) and self.model.loop(choice, self.tiles(choice)).slowest == "L2":
-            return min(least, *(self.model.least_us(other) for other in self.clusters(choice)))
-        return least
+        if choice.blocks > 1:
+            return self.model.least_us(choice)
+        loop = self.model.loop(choice, self.tiles(choice))
+        least = self.model.least_us(choice, loop)
+        variants = self.clusters(choice) if loop.slowest == "L2" else ()
+        return min([least, *map(self.model.least_us, variants)])
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
@@ -105,18 +107,15 @@ class WgmmaSSSearch(WgmmaSearch):
         """The same tile, where two blocks exchange halves of it."""
         if tile.warpgroups.ping_pong or self.plan.contraction.c is not None or tile.k.tiles < 2:
             return
-        if not any(self.one_tile(replace(tile, cluster=cluster)) for cluster in ((2, 1), (1, 2))):
-            return
-        found = self.model.exchanged(tile)
-        if found is not None:
-            other = replace(tile, cluster=found.cluster, exchange=True)
-            if self.one_tile(other):
-                yield other
+        if self.one_tile(tile, (2, 1)) or self.one_tile(tile, (1, 2)):
+            found = self.model.exchanged(tile)
+            if found is not None and self.one_tile(tile, found.cluster):
+                yield replace(tile, cluster=found.cluster, exchange=True)
 
-    def one_tile(self, tile: WgmmaTile) -> bool:
-        """Whether a block makes one tile at most."""
-        clusters = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, tile.cluster) * self.plan.extent_l
-        return clusters <= self.facts.sm_count // tile.blocks
+    def one_tile(self, tile: WgmmaTile, cluster: tuple[int, int]) -> bool:
+        """Whether a block makes one tile at most where `cluster` blocks share operands."""
+        clusters = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, cluster) * self.plan.extent_l
+        return clusters <= self.facts.sm_count // math.prod(cluster)
 
     def store_tiles(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
         """Tiles of D that several MMA tiles make."""
@@ -208,7 +207,7 @@ class WgmmaSSSearch(WgmmaSearch):
             both = None if tile.panel == "one" else stage_bytes("", rows, deep)
             return carve_stationary(capacity, stage, staging, kept, both)
         # C must have a place while the stages are read.
-        one = isinstance(epilogue.store, TmaStore) and epilogue.source is None and self.one_tile(tile)
+        one = isinstance(epilogue.store, TmaStore) and epilogue.source is None and self.one_tile(tile, tile.cluster)
         one &= tile.mma_m is None and not tile.warpgroups.ping_pong
         return carve(capacity, stage, staging, tile.k.tiles, one, tile.exchange)
 

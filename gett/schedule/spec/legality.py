@@ -12,8 +12,8 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
-from gett.schedule.spec import rules_multistage
-from gett.schedule.spec.mainloop import Mainloop, Multistage, WgmmaRS, WgmmaSS
+from gett.schedule.spec import rules_multistage, rules_stream
+from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSS
 from gett.schedule.spec.rule import Rule
 from gett.schedule.spec.rules_common import SPLITS
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
@@ -23,6 +23,8 @@ RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
     Multistage: rules_multistage.RULES,
     WgmmaSS: SS_RULES,
     WgmmaRS: RS_ALL_RULES,
+    StreamMap: rules_stream.RULES,
+    StreamSum: rules_stream.RULES,
 }
 """The rules of each main loop, for the lowered plan."""
 

@@ -42,7 +42,7 @@ class WgmmaSS:
     Attributes:
         a, b: Loaders of the operands.
         warpgroups: Warpgroups that multiply.
-        mma_m: Blocks of 64 rows that each of them holds.
+        mma_m: MMA atoms of 64 rows that each of them holds.
         ping_pong: Whether each works on tiles of its own, else they share one.
         stages: K-tiles under way.
         producers: Warpgroups that fetch.

@@ -1,6 +1,6 @@
 """Rules of the copies from registers to the staged tile of D: vectors and matrices lie where the fragments have them.
 
-Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each block of 64
+Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each atom of 64
 rows, columns 8j + 2t and 8j + 2t + 1.
 """
 

@@ -129,7 +129,7 @@ def _zeros(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     return None
 
 
-def _pieces(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
+def _copies_of_a(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     loop = _loop(s)
     if loop.a.copies > RS_COPIES:
         return f"A's copies: {loop.a.copies} for a k-tile, the limit is {RS_COPIES}"
@@ -162,8 +162,8 @@ def _sharing(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
         return f"sharing A: K in {s.split_k} slices, rows of A waited for by {each}; slices and own rows are needed"
     if width != 2 * kind.wgmma.k:
         return f"sharing A: {width} of B's mode do not make 2 halves of {kind.wgmma.k}"
-    piece = loop.a.map.transaction_bytes
-    return None if piece % SENT == 0 else f"sharing A: copies of {piece} bytes are sent {SENT} at a time"
+    copy = loop.a.map.transaction_bytes
+    return None if copy % SENT == 0 else f"sharing A: copies of {copy} bytes are sent {SENT} at a time"
 
 
 RS_RULES = (
@@ -171,11 +171,11 @@ RS_RULES = (
     Rule("k-tile", "A k-tile is one or two instructions' k of either mode.", _k_tile),
     Rule("RS cluster", "At most two blocks of a raster share an operand.", _clusters),
     Rule(
-        "RS maps", "A tensor map is what the hardware has for its operand, in pieces of its slowest dimension.", _maps
+        "RS maps", "A tensor map is what the hardware has for its operand, divided along its slowest dimension.", _maps
     ),
     Rule("RS copies", "Copies bring each element to where warps read it, and nothing else.", _copies),
     Rule("zeros", "Slabs past the end of K are zeros.", _zeros),
-    Rule("A's copies", f"A k-tile of A comes in at most {RS_COPIES} copies, a slab of B in one.", _pieces),
+    Rule("A's copies", f"A k-tile of A comes in at most {RS_COPIES} copies, a slab of B in one.", _copies_of_a),
     Rule("per warpgroup", "A warpgroup that waits for its own rows of A has copies of its own.", _per_warpgroup),
     Rule(
         "sharing A",

@@ -60,10 +60,10 @@ def copied_places(load: Tma, local: Mapping[int, Places]) -> Places | None:
         flat *= count
     place = _in_map(made, local)
     for dim, step, count, stride in others:
-        part = place[dim] // step
-        if part.max() >= count:
+        which = place[dim] // step
+        if which.max() >= count:
             return None
-        copy, place[dim] = copy + part * stride, place[dim] - part * step
+        copy, place[dim] = copy + which * stride, place[dim] - which * step
     found = _placed(made, place)
     return None if found is None else found + copy * load.pitch
 

@@ -12,7 +12,7 @@ from gett.schedule.spec.stream_views import TensorView
 from layouts.box import Box
 
 ROW_BYTES = 128
-"""Bytes of a shared-memory row, and of what a warp should read in one piece at least."""
+"""Bytes of a shared-memory row, and of what a warp should read together at least."""
 
 
 def staged_bytes(box: Box, loop: StreamMap, tensors: dict[int, TensorView]) -> int:

@@ -174,7 +174,7 @@ def warp_pieces(side: int, block_k: int, loader: Gather, warps: int) -> int:
 
 
 def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
-    """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that part their banks."""
+    """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that separate their banks."""
     return (8 * (pieces // 8 | 1) if loader.transpose else pieces) * chunk_bytes(loader.run, size)
 
 

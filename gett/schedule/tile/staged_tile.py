@@ -1,11 +1,11 @@
 """A tile of D in shared memory between wgmma's fragments and D's own order: places of the rows, gaps, swizzle, copies.
 
-Where D leaves as vectors, gaps between runs part what falls into one bank. Where it leaves by tensor map, rows lie in
-any order but for the first dimension, and the hardware's swizzle is free to choose; fragments are written in vectors of
-D's order where registers or `stmatrix` hold such vectors. Owns the choice by bank conflicts and instructions; knows
+Where D leaves as vectors, gaps between runs separate what falls into one bank. Where it leaves by tensor map, rows lie
+in any order but for the first dimension, and the hardware's swizzle is free to choose; fragments are written in vectors
+of D's order where registers or `stmatrix` hold such vectors. Owns the choice by bank conflicts and instructions; knows
 boxes and D's strides, no tensor map and no text.
 
-Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each block of 64
+Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each atom of 64
 rows, columns 8j + 2t and 8j + 2t + 1.
 """
 
@@ -42,7 +42,7 @@ def gapped_tile(
         order: Dimensions (group, position) with a box above 1, in D's order.
         itemsize: Bytes of a staged element.
         vector: Elements of a store to D; gaps keep its alignment.
-        padded: Whether gaps may part the runs (a tensor map needs the box dense).
+        padded: Whether gaps may separate the runs (a tensor map needs the box dense).
     """
     boxes = [(m if g == "m" else n)[i] for g, i in order]
     best: StagedTile | None = None
@@ -124,10 +124,10 @@ class DimD:
 
 @dataclass(frozen=True, slots=True)
 class Accumulators:
-    """What holds a tile: blocks of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes.
+    """What holds a tile: MMA atoms of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes.
 
     Attributes:
-        mma_m: Blocks of a warpgroup.
+        mma_m: MMA atoms of a warpgroup along M.
         warpgroups: Warpgroups that share a tile.
         box_m, box_n: Rows and columns of the tile that are not padding.
         atom: Rows of one swizzle atom of an MN-major A, 0 where A is K-major.
@@ -232,7 +232,7 @@ def _rows(dims: Sequence[DimD]) -> Iterator[tuple[int, int, int]]:
     joined = _joined(dims)
 
     def fit(row: int, align: int) -> int:
-        """How many dimensions make the run that rows of `row` elements part, 0 where they part none well.
+        """How many dimensions make the run that rows of `row` elements divide, 0 where they divide none well.
 
         A row ends between dimensions or inside one that it divides, copies are few and start where they may.
         """
@@ -280,23 +280,23 @@ class _Places:
 
     def __init__(self, steps: dict[DimD, int], cut: Cut | None, swizzle_bytes: int) -> None:
         self.swizzle_bytes = swizzle_bytes
-        self.parts: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
+        self.dims: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
         for d, step in steps.items():
             piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
-            self.parts[d.group].append((d.prefix, d.box, piece, step, far))
+            self.dims[d.group].append((d.prefix, d.box, piece, step, far))
 
-    def part(self, group: str, x: int) -> int:
+    def offset(self, group: str, x: int) -> int:
         """What index `x` of a group adds, in elements, before the swizzle."""
         total = 0
-        for prefix, box, piece, step, far in self.parts[group]:
+        for prefix, box, piece, step, far in self.dims[group]:
             c = x // prefix % box
             total += c % piece * step + c // piece * far
         return total
 
     def all(self, m: Sequence[int], n: Sequence[int]) -> list[int]:
         """Bytes of all pairs, `n` fastest."""
-        columns = [self.part("n", x) for x in n]
-        rows = (self.part("m", x) for x in m)
+        columns = [self.offset("n", x) for x in n]
+        rows = (self.offset("m", x) for x in m)
         return [swizzle_address(self.swizzle_bytes, (row + c) * SIZE) for row in rows for c in columns]
 
 

@@ -44,12 +44,12 @@ def store_tiles(
         count, extent = rows // atom, modes[along].extent
         lengths = [n for n in range(2 * count, min(LONGEST, extent) + 1, count) if extent % n == 0]
         for length in lengths[-2:]:
-            whole, part = (Box.of_cuts(extents, {unit: run, along: n}) for n in (length, count))
+            whole, mma = (Box.of_cuts(extents, {unit: run, along: n}) for n in (length, count))
             fits = whole.size * columns * sizes[1] <= STAGED
             if not fits or whole.tiles * plan.extent_l < TILES * sm_count:
                 continue
             padded = (run, atom) if run < atom else (0, 0)
-            yield OperandTiling(whole, modes, None, *padded), OperandTiling(part, modes, None, *padded)
+            yield OperandTiling(whole, modes, None, *padded), OperandTiling(mma, modes, None, *padded)
 
 
 def _runs(extent: int, size: int) -> list[tuple[int, int]]:

@@ -5,7 +5,6 @@ Knows boxes and modes; what may be chosen and what it takes is said by those who
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from gett.schedule.spec.tiling import Split, Tiling
@@ -18,7 +17,7 @@ STEP_K = 16  # k of one wgmma on 16-bit types
 
 @dataclass(frozen=True, slots=True)
 class Warpgroups:
-    """Who multiplies a tile: warpgroups, blocks of 64 rows of each, and whether each has a tile of its own."""
+    """Who multiplies a tile: warpgroups, MMA atoms of 64 rows of each, and whether each has a tile of its own."""
 
     count: int
     mma_m: int
@@ -115,7 +114,7 @@ class WgmmaTile:
     @property
     def blocks(self) -> int:
         """Blocks of a cluster."""
-        return math.prod(self.cluster)
+        return self.cluster[0] * self.cluster[1]
 
     def tiling(self, swap_ab: bool) -> Tiling:
         """The record of a schedule."""

@@ -1,5 +1,5 @@
-// Replaces gett/ptx/shared.cuh on the host: an address of shared memory is an offset into one array. Global memory is zero
-// before it is stored to, and no half-word is stored twice.
+// Replaces gett/ptx/shared.cuh on the host: an address of shared memory is an offset into one array. Global memory is
+// zero before it is stored to, and no half-word is stored twice.
 #pragma once
 #include "gett/core/chunk.cuh"
 
@@ -12,14 +12,17 @@ inline void once(void* to) {
   if (before) { printf("stored twice: %p\n", to); exit(1); }
 }
 inline uint32 smem_address(const void*) { return 0; }
-inline Chunk ld_shared_v4(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
-inline void st_shared_v4(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
+inline Chunk ld_shared_chunk(uint32 at) { Chunk c; memcpy(&c, shared_memory + at, 16); return c; }
+inline void st_shared_chunk(uint32 at, const Chunk& c) { memcpy(shared_memory + at, &c, 16); }
+inline void st_shared_zeros(uint32 at) { memset(shared_memory + at, 0, 16); }
+template <int N> void ld_shared(uint32 at, uint32 (&x)[N]) { memcpy(x, shared_memory + at, sizeof x); }
+template <int N> void st_shared(uint32 at, const uint32 (&x)[N]) { memcpy(shared_memory + at, x, sizeof x); }
 inline void copy_last_chunk(uint32 to, const char* end) {
   const char* from = reinterpret_cast<const char*>(uint64(end) & ~15ull);
   memset(shared_memory + to, 0, 16);
   memcpy(shared_memory + to, from, end - from);
 }
-inline void st_global_v4(void* to, const Chunk& c) {
+inline void st_global_chunk(void* to, const Chunk& c) {
   if (uint64(to) % 16) { printf("a chunk goes to %p\n", to); exit(1); }
   for (int i = 0; i < 8; ++i) once((char*)to + 2 * i);
   memcpy(to, &c, 16);

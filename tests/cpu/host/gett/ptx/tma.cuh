@@ -1,5 +1,5 @@
-// Replaces gett/ptx/tma.cuh on the host: copies print their address in shared memory and their coordinates, loads behind a
-// 'c', stores behind a 'd'.
+// Replaces gett/ptx/tma.cuh on the host: copies print their address in shared memory and their coordinates, loads
+// behind a 'c', stores behind a 'd'.
 #pragma once
 #include "gett/core/types.cuh"
 

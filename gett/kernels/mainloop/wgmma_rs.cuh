@@ -1,0 +1,166 @@
+// The main loop of wgmma with A from registers (RS): the consumer warpgroups of kernel/wgmma_rs_gemm.cuh, from full
+// stages to the epilogue.
+#pragma once
+#include "gett/core/fragment.cuh"
+#include "gett/core/workspace.cuh"
+#include "gett/loader/wgmma_rs.cuh"
+#include "gett/ptx/wgmma.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
+  typedef WgmmaRSLoader<Traits, Index> Loader;
+  typedef typename Loader::Params Params;
+  typedef typename Loader::Scheduler Scheduler;
+  typedef typename Loader::Fragments Fragments;
+  typedef typename Loader::KTiles KTiles;
+  typedef typename Loader::Bars Bars;
+  typedef typename Traits::Acc Acc;
+  static constexpr int kN = Loader::kN, kGroups = Loader::kGroups, kStages = Loader::kStages;
+  static constexpr int kHalves = Loader::kHalves, kParts = Loader::kParts, kRows = Loader::kRows;
+  static constexpr int kEmptyA = Loader::kEmptyA, kBarsA = Loader::kBarsA, kSharesA = Loader::kSharesA;
+  static constexpr bool kForwardA = Loader::kForwardA;
+  // Fragments are packed before the wait for B. Wide tiles that add C from vectors lack the registers.
+  static constexpr bool kPackEarly = Traits::kSourceC != kSourceVector || kN <= 192;
+  // The matrix descriptor of B: rows are as long as the swizzle's, and eight of them are an atom.
+  static constexpr int kSwizzleBytesB = Loader::kSwizzleBytesB;
+  static constexpr uint64 kDescriptor =
+      (uint64(8 * kSwizzleBytesB / 16) << 32) | (uint64(kSwizzleBytesB == 32 ? 3 : 2) << 62);
+
+  // The fragments of step `s`: all of them, or those of half `h` of k2.
+  static GETT_DEVICE void pack(uint32 (&x)[kHalves][4], const Fragments& a, int s) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      pack(x, a, s, h);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) x[h][q] = opaque(x[h][q]);
+    }
+  }
+  static GETT_DEVICE void pack(uint32 (&x)[kHalves][4], const Fragments& a, int s, int h) {
+#pragma unroll
+    for (int q = 0; q < 4; ++q) x[h][q] = a.at(s, h, q);
+  }
+
+  // A warp has read the k-tile of A. It did so by ordinary loads, so each warp arrives by itself.
+  static GETT_DEVICE void release_a(uint32 empty_a, int lane) {
+    __syncwarp();
+    if (kForwardA) Scheduler::release(empty_a, lane & 31);
+    else if ((lane & 31) == 0) mbarrier_arrive(empty_a);
+  }
+  // A warpgroup has multiplied with a stage of B.
+  static GETT_DEVICE void release_b(uint32 empty, int lane) {
+    if (Loader::kMulticastB) Scheduler::release(empty, lane);
+    else if (lane == 0) mbarrier_arrive(empty);
+  }
+  // Waits until a warpgroup's rows of A have arrived.
+  static GETT_DEVICE void wait_a(uint32 share, uint32 phase) {
+#pragma unroll
+    for (int i = 0; i < Loader::kOwn; ++i) mbarrier_wait(share + i * 8, phase);
+    if (kForwardA) mbarrier_wait(share + Loader::kForwardedA, phase);
+  }
+
+  static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 stages_b, const Bars& bars,
+                                  int thread) {
+    const int group = thread >> 7, lane = thread & 127;
+    // The shuffle tells the compiler that the threads of a warp wait for the same barrier; else it would serialise
+    // wgmma.
+    const uint32 share = bars.share + (kSharesA == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * kBarsA);
+    Fragments a(group, lane);
+    Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
+    // The phases of B's stages (bit 0), of A (bit 1) and of the staging buffer (bit 2), in one register.
+    uint32 phases = 0;
+    int stage = 0;
+    for (int t = Scheduler::first(p); t < p.tiles; t += Scheduler::step(p)) {
+      const KTiles k_tiles(p, Traits::kSplit ? Scheduler().locate(p, t).slice : 0);
+      int left = k_tiles.count_;  // the last of which may be a part of one
+      const int first = k_tiles.first(left - 1) / Fragments::kPart;
+      const int end = first + k_tiles.steps(left - 1) / Fragments::kPart;
+      Acc acc[1][kN / 2];
+#pragma unroll
+      for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
+      wait_a(share, phases >> 1 & 1);
+      a.load(start, kForwardA && left == 1 ? first / 2 : 0, true);
+      int before = -1;  // the stage of B that is still being read
+      for (; left > 0; --left) {
+        // D is staged where the last k-tile was: the next tile's A waits for the store warp, or for the consumers'
+        // stores.
+        const bool again = Traits::kSplit || Traits::kTmaStore || left > 1;
+        const bool cut = kForwardA && left == 1;
+        bool held = true;  // the k-tile's rows of A
+        const int parts = cut ? end : kParts;
+        int part = cut ? first : 0;
+        bool ends;
+#pragma unroll 1
+        do {
+          ends = part + 1 == parts;
+          if constexpr (kForwardA) {
+            a.select(part % 2);
+            if (part % 2 && !ends) a.load(start, (part + 1) / 2, true);
+          }
+#pragma unroll
+          for (int s = 0; s < Fragments::kPart; ++s) {
+            // Packed before the wait and opaque, so that the instructions of a stage form one group. Else the compiler
+            // packs between them and waits for each.
+            uint32 x[kHalves][4];
+            if constexpr (kPackEarly) pack(x, a, s);
+            // The first pairs of all vectors of the batch have been packed, so all loads have completed.
+            const bool read = !kForwardA && s == 0 && part == kParts - kHalves && again;
+            if (kPackEarly && read) release_a(share + kEmptyA, lane);
+            mbarrier_wait(bars.full + stage * 8, phases & 1);
+            const uint64 b = kDescriptor | uint64(((stages_b + stage * Loader::kStageB) & 0x3ffff) >> 4);
+            wgmma_fence();
+#pragma unroll
+            for (int h = 0; h < kHalves; ++h) {
+              if constexpr (!kPackEarly) pack(x, a, s, h);
+              Mma::mma(acc[0], x[h][0], x[h][1], x[h][2], x[h][3], b + 2 * h);
+            }
+            wgmma_commit();
+            wgmma_wait<1>();
+            if (before >= 0) release_b(bars.empty + before * 8, lane);
+            before = stage;
+            if (++stage == kStages) { stage = 0; phases ^= 1; }
+            if (!kPackEarly && read) release_a(share + kEmptyA, lane);
+            if (kForwardA && s == 1 && held && part >= kParts - 3) {
+              // The address depends on a register of the last batch, so the arrival comes after its loads.
+              release_a(share + kEmptyA + (a.last() & phases >> 31), lane);
+              held = false;
+            }
+          }
+          if (!kForwardA && part % 2 == 0) a.advance();
+          if (kForwardA ? ends : part % 2) {
+            if (ends && left > 1) wait_a(share, ~phases >> 1 & 1);
+            const int next = !ends ? (part + 1) / 2 : kForwardA && left == 2 ? first / 2 : 0;
+            a.load(start, next, !ends || left > 1);
+          }
+          ++part;
+        } while (!ends);
+        if (kForwardA && held) release_a(share + kEmptyA, lane);
+        phases ^= 2;
+      }
+      wgmma_wait<0>();
+      wgmma_fence_operand(acc[0]);
+      if (before >= 0) release_b(bars.empty + before * 8, lane);
+      const TileId id = Scheduler().locate(p, opaque(t));  // located again, not kept through the main loop
+      if constexpr (Traits::kSplit) {
+        if (!Scheduler::exists(p, id)) continue;
+        Acc* const to = partial_tile<kRows * kN>(p, id);
+        Fragment::for_each_pair<kN>(lane, [&](int m, int n, int i) {
+          Vec<Acc, 2>{{acc[0][i], acc[0][i + 1]}}.store(to + (group * 64 + m) * kN + n);
+        });
+      } else {
+        epilogue.prepare(p, id);
+        if constexpr (Traits::kTmaStore) epilogue.sync();  // both warpgroups have read A
+        epilogue.phase_ = phases >> 2;
+        phases ^= 4;
+        epilogue.store(p, id, acc, group, opaque(lane));  // places are computed here, not kept through the main loop
+        if constexpr (!Traits::kTmaStore) {
+          fence_proxy_async();
+          epilogue.sync();
+          release_a(share + kEmptyA, lane);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace gett

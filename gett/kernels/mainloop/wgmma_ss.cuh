@@ -1,0 +1,137 @@
+// The main loop of wgmma with both operands in shared memory (SS): the consumer warpgroups of a warp-specialised
+// kernel, from full stages to the epilogue.
+//
+// Cooperative: the warpgroups share a tile, each has kMmaM blocks of 64 rows. Ping-pong: each has tiles of its own, so
+// that one stores while the other multiplies.
+#pragma once
+#include "gett/core/fragment.cuh"
+#include "gett/core/pipeline.cuh"
+#include "gett/core/workspace.cuh"
+#include "gett/loader/k_residue.cuh"
+#include "gett/mainloop/shared_storage.cuh"
+#include "gett/ptx/wgmma.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, class Mma> struct WgmmaSSMainloop {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  typedef PersistentScheduler<Traits> Scheduler;
+  typedef SharedStorage<Traits, Index> Storage;
+  typedef Epilogue<Traits, Index> Store;
+  typedef typename Storage::TileA TileA;
+  typedef typename Storage::TileB TileB;
+  static constexpr int kE = Storage::kE, kMmaM = Traits::kMmaM, kN = Traits::kBlockN;
+  static constexpr int kThreads = 128 * Traits::kConsumerWarpgroups;
+  static constexpr int kSteps = Traits::kBlockK / TileA::kStep;
+  static constexpr int kOrderBarrier = 4;  // named barriers of the ping-pong order
+  typedef KResidue<TileA, Traits::kRowsA, Traits::kValidKA, Traits::kBlockK, kE> ResidueA;
+  typedef KResidue<TileB, Traits::kRowsB, Traits::kValidKB, Traits::kBlockK, kE> ResidueB;
+
+  static GETT_DEVICE void zero_residues(const Storage& smem, int thread) {
+    const TileBuffers stationary = {smem.stationary(), Storage::Stationary::kTiles, Storage::kStationaryPitch};
+    const TileBuffers a = {smem.start, Traits::kStages, Storage::kStageBytes};
+    const TileBuffers b = {smem.start + Storage::kStageA, Traits::kStages, Storage::kStageBytes};
+    zero_k_residues<ResidueA, ResidueB, kThreads>(Storage::kStationaryA ? stationary : a,
+                                                  Storage::kStationaryB ? stationary : b, thread);
+  }
+
+  // `base` is the generic address of `smem.start`.
+  static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {
+    const int group = thread >> 7, lane = thread & 127;
+    const int block = Traits::kPingPong ? 0 : group * kMmaM;
+    const int buffer = Traits::kPingPong ? group : 0;
+    Store epilogue(base + Storage::kStagingOffset + buffer * Storage::kStagingPitch, smem.free(buffer),
+                   Traits::kPingPong ? lane : thread, group);
+    const Scheduler scheduler;
+    if constexpr (ResidueA::kCount + ResidueB::kCount > 0) zero_residues(smem, thread);
+    const uint32 tiles = smem.start & 0x3ffff;  // for descriptors: in a cluster, addresses have the block's rank above
+    PipelineState<Traits::kStages> stage(0);
+    typename Storage::Stationary stationary(p, smem.stationary_bars());
+    // Ping-pong: the main loops of the warpgroups alternate (CUTLASS: OrderedSequenceBarrier). It is also necessary,
+    // since parity distinguishes neighbouring phases only: a warpgroup must not wait for a stage before the other one
+    // has seen all stages that come first.
+    if constexpr (Traits::kPingPong) {
+      static_assert(Traits::kConsumerWarpgroups == 2, "two warpgroups alternate");
+      if (group == 1) named_barrier_arrive(kOrderBarrier, 256);
+    }
+    int count = 0;
+    const int end = Scheduler::end(p);
+    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
+      // Consumers need not locate the tile if a store warp does.
+      const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
+      const KTileRange k_tiles = k_tile_range(p, id.slice);
+      const int first = k_tiles.first, last = k_tiles.last;
+      stationary.advance(t, lane);
+      if (Traits::kPingPong && count % Traits::kConsumerWarpgroups != group) {
+        stage.advance(last - first);  // the other warpgroup's stages
+        continue;
+      }
+      stationary.wait();
+#pragma unroll 1
+      for (int mma_tile = 0; mma_tile < Traits::kMmaTilesPerStoreTile; ++mma_tile) {
+        Acc acc[kMmaM][kN / 2];
+        // Where a slice may be empty the accumulators start as zeros; else the first product overwrites them. Zeros
+        // also end the life of the tile before, whose registers an epilogue that stores rows needs.
+        if constexpr (Traits::kSplit || Traits::kRowLengthD > 0 || kSparing) {
+#pragma unroll
+          for (int i = 0; i < kMmaM; ++i)
+#pragma unroll
+            for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+        }
+        if (mma_tile == 0) epilogue.prepare(p, id);
+        if constexpr (Traits::kPingPong) named_barrier_sync(kOrderBarrier + group, 256);
+        int released = -1;
+        GETT_MAIN_LOOP
+        for (int kt = first; kt < last; ++kt) {
+          mbarrier_wait(stage.bar(smem.full()), stage.phase);
+          const uint32 at = tiles + stage.stage * Storage::kStageBytes;
+          const uint32 k_tile = stationary.slot() * Traits::kStationaryKTiles + kt;
+          const uint32 kept = tiles + Storage::kStationaryOffset + k_tile * Storage::kStationaryPitch;
+          const uint32 a = Storage::kStationaryA ? kept : at, b = Storage::kStationaryB ? kept : at + Storage::kStageA;
+          wgmma_fence();
+#pragma unroll
+          for (int s = 0; s < kSteps; ++s)
+#pragma unroll
+            for (int i = 0; i < kMmaM; ++i)
+              Mma::mma(acc[i], TileA::descriptor(a, block + i, s), TileB::descriptor(b, 0, s),
+                       Traits::kSplit || s > 0 || kt > first);
+          wgmma_commit();
+          // A stage is released when the products of the next one have been issued; a single stage at once.
+          constexpr int kInFlight = Traits::kStages > 1 ? 1 : 0;
+          wgmma_wait<kInFlight>();
+          if (!kInFlight) released = stage.stage;
+          if (released >= 0) Scheduler::release(smem.empty() + released * 8, lane);
+          released = kInFlight ? stage.stage : -1;
+          ++stage;
+        }
+        if constexpr (Traits::kPingPong) named_barrier_arrive(kOrderBarrier + (group ^ 1), 256);
+        wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < kMmaM; ++i) wgmma_fence_operand(acc[i]);
+        if (released >= 0) Scheduler::release(smem.empty() + released * 8, lane);
+        if (!Store::kStoreWarp && !Scheduler::exists(p, id)) continue;
+        if constexpr (Traits::kSplit) {
+          store_partial(p, id, acc, GETT_RECOMPUTE(block), GETT_RECOMPUTE(lane));
+        } else {
+          epilogue.store(p, id, acc, block, lane, mma_tile);
+        }
+      }
+    }
+    if constexpr (!Traits::kSplit) epilogue.finish();
+  }
+
+  // Stores a slice's partial tile to the workspace.
+  static GETT_DEVICE void store_partial(const Params& p, const TileId& id, const Acc (&acc)[kMmaM][kN / 2], int block,
+                                        int lane) {
+    Acc* const to = partial_tile<Traits::kBlockM * kN>(p, id);
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i)
+      Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
+        const int m = FragmentRows<Traits>::at(block, i, row);
+        Vec<Acc, 2>{{acc[i][j], acc[i][j + 1]}}.store(to + m * kN + column);
+      });
+  }
+};
+
+}  // namespace gett

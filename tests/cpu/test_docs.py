@@ -1,0 +1,122 @@
+"""The documents say what is there: paths, examples, the figures of the worked contraction."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gett
+from gett.api.contraction_plan import ContractionPlan
+from gett.codegen.render import render_kernel
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+IN_USE = [path for path in DOCS if path.name != "CHANGELOG.md"]
+NAMES = [path.relative_to(ROOT).as_posix() for path in DOCS]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", DOCS, ids=NAMES)
+def test_links_lead_to_files(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if "://" not in link:
+            assert (path.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("path", IN_USE, ids=[path.name for path in IN_USE])
+def test_files_that_are_named_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    places = [ROOT, ROOT / "gett", ROOT / "gett" / "kernels", ROOT / "gett" / "schedule"]
+    for found in re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", text):
+        if found.startswith((".venv/", "~/")):
+            continue
+        assert any((place / found).exists() for place in places), found
+
+
+@pytest.mark.parametrize("path", IN_USE, ids=[path.name for path in IN_USE])
+def test_modules_and_what_they_hold_exist(path: Path) -> None:
+    for found in re.findall(r"`((?:gett|layouts|benchmarks)(?:\.\w+)+)`", path.read_text(encoding="utf-8")):
+        assert _found(found.split(".")), found
+
+
+def _found(parts: list[str]) -> bool:
+    """Whether parts name a folder, a module, or something that a module defines or has as an attribute."""
+    if parts[0] == "gett" and len(parts) == 2 and hasattr(gett, parts[1]):
+        return True
+    for n in range(len(parts), 0, -1):
+        module = ROOT.joinpath(*parts[:n])
+        file = module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
+        if module.is_dir() and n == len(parts):
+            return True
+        if file.exists() and n < len(parts):
+            return (
+                re.search(rf"^\s*(?:def |class |import |from .* import .*)?{parts[n]}\b", file.read_text(), re.M)
+                is not None
+            )
+        if file.exists():
+            return True
+    return False
+
+
+def test_examples_run() -> None:
+    scope: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text_of("README.md"), re.MULTILINE | re.DOTALL):
+        exec(compile(block, "README.md", "exec"), scope)
+    assert np.allclose(scope["r"], np.einsum("ijef,aebf->ijab", scope["t"], scope["v"], optimize=True))
+    shifted = scope["x"] @ scope["w"] + scope["bias"]
+    assert np.allclose(scope["y"], shifted / 2 * (1 + np.vectorize(math.erf)(shifted / math.sqrt(2))))
+    i, a = scope["occupied"], scope["virtual"]
+    energies = i[:, None, None, None] + i[None, None, :, None] - a[None, :, None, None] - a
+    assert np.allclose(scope["amplitudes"], np.einsum("Qia,Qjb->iajb", scope["q"], scope["q"]) / energies)
+
+
+# --- the worked contraction of docs/architecture.md
+
+
+@cache
+def worked() -> ContractionPlan:
+    extents = dict(a=84, b=84, c=84, d=96, e=84, f=96)
+    operands = [(tuple(extents[x] for x in letters), "float16") for letters in ("fced", "beaf")]
+    return gett.plan("fced,beaf->abcd", *operands, arch="sm_90a")
+
+
+def test_the_worked_contraction_has_the_schedule_that_is_shown() -> None:
+    text = text_of("docs/architecture.md")
+    step = worked().steps[0]
+    s = step.schedule
+    assert s is not None
+    assert "block {} x {} x {}".format(*s.tiling.block) in text
+    for name, box in (("M", s.tiling.m), ("N", s.tiling.n), ("K", s.tiling.k)):
+        names = [["d", "c"], ["a", "b"], ["f", "e"]]["MNK".index(name)]
+        cuts = ", ".join(f"{x} {d.box}" for x, (_, d) in zip(names, box.tiled, strict=True))
+        assert f"Box of {name}: {cuts}" in text
+    tiles = s.tiling.m.tiles, s.tiling.n.tiles
+    assert f"{tiles[0]} x {tiles[1]} = {tiles[0] * tiles[1]} tiles" in text
+    smem = s.smem
+    for offset in (smem.stage, 2 * smem.stage, smem.staging, smem.barriers, smem.size):
+        assert f" {offset} " in text
+
+
+def test_the_worked_contraction_has_the_kernel_that_is_shown() -> None:
+    text = text_of("docs/architecture.md")
+    step = worked().steps[0]
+    assert step.gemm is not None
+    assert step.schedule is not None
+    kernel = render_kernel(step.gemm, step.schedule)
+    (launch,) = kernel.launches
+    size = f"grid {launch.grid[0]}, block {launch.block[0]}, an argument of {len(launch.params)} bytes"
+    assert size in text
+    for shown in re.findall(r"gett::tma_load\([^;]*;", text):
+        assert shown in kernel.source.text
+    assert f"__launch_bounds__({launch.block[0]}, 1) {launch.entry}(" in text
+    assert re.findall(r"m64n\d+k16", text)[0] in kernel.source.text
+    assert f"{re.findall(r'kTransactionBytes = ([0-9]+)', kernel.source.text)[0]} bytes" in text
