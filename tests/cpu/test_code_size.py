@@ -31,7 +31,11 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize(("name", "odd"), LIMITS, ids=lambda x: str(x))
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [pytest.param(*key, marks=pytest.mark.slow if i % 3 else ()) for i, key in enumerate(LIMITS)],
+    ids=lambda x: str(x),
+)
 def test_the_first_candidate_is_good_and_small(name: str, odd: int) -> None:
     whole = next(case for case in tccg() if case.name == name)
     case = Case(name, whole.subscripts, {label: extent - odd for label, extent in whole.extents.items()})

@@ -77,54 +77,89 @@ def jobs() -> list[Job]:
 
 
 JOBS = jobs()
+WORDS = (
+    "kKTable = true", "kSplit = true", "kSourceC = gett::kSourceVector", "kKRagged = true",
+    "kCpAsync = false", "kMajorK = false", "kVecK = true", "WarpMma", "SimtMma",
+)  # fmt: skip
+
+
+def features(j: Job) -> set[tuple[str, str]]:
+    """The ways through the kernels that a job takes, by architecture, and its type."""
+    element = next(line for line in j.source.text.splitlines() if line.endswith(" Element;"))
+    return {(j.arch, word) for word in WORDS if word in j.source.text} | {("", element)}
+
+
+def few() -> list[Job]:
+    """Jobs that together have every feature of all."""
+    missing = set().union(*map(features, JOBS))
+    out = []
+    while missing:
+        out.append(max(JOBS, key=lambda j: len(features(j) & missing)))
+        missing -= features(out[-1])
+    return out
+
+
+QUICK = few()
+REST = [j for j in JOBS if j not in QUICK]
+
+
+def compile_jobs(chosen: list[Job]) -> dict[str, bytes | CompileError]:
+    """The cubin, or the error, of each job."""
+
+    def run(j: Job) -> tuple[str, bytes | CompileError]:
+        try:
+            return j.name, compile_kernel(j.source, j.arch)
+        except CompileError as error:
+            return j.name, error
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(pool.map(run, chosen))
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | CompileError]:
-    """The cubin, or the error, of each job; nothing comes from a cache."""
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        patch.setenv("GETT_CACHE_DIR", str(tmp_path_factory.mktemp("cold")))
-
-        def run(j: Job) -> tuple[str, bytes | CompileError]:
-            try:
-                return j.name, compile_kernel(j.source, j.arch)
-            except CompileError as error:
-                return j.name, error
-
-        return dict(pool.map(run, JOBS))
+def quick() -> dict[str, bytes | CompileError]:
+    return compile_jobs(QUICK)
 
 
-@pytest.mark.parametrize("j", JOBS, ids=lambda j: j.name)
-def test_kernels_compile_without_spills(j: Job, compiled: dict[str, bytes | CompileError]) -> None:
-    cubin = compiled[j.name]
+@pytest.fixture(scope="module")
+def rest() -> dict[str, bytes | CompileError]:
+    return compile_jobs(REST)
+
+
+def check(j: Job, cubin: bytes | CompileError) -> None:
     if isinstance(cubin, CompileError):
         raise cubin
     found = resources(cubin)
     assert set(found) == set(j.source.entries)
-    threads = j.schedule.threads
     facts = arch_facts(j.arch)
     for entry in found.values():
         assert entry.local_bytes == 0
         assert 0 < entry.registers <= REGISTERS
     main = found["gett_tiled"]
     # What the register file is handed out in; a block that does not fit could not be launched.
-    assert -(-main.registers // 8) * 8 * threads <= facts.regs_per_sm
+    assert -(-main.registers // 8) * 8 * j.schedule.threads <= facts.regs_per_sm
     assert main.shared_bytes + j.schedule.smem.size <= facts.smem_per_block
 
 
+@pytest.mark.parametrize("j", QUICK, ids=lambda j: j.name)
+def test_a_kernel_with_every_feature_compiles_without_spills(j: Job, quick: dict[str, bytes | CompileError]) -> None:
+    check(j, quick[j.name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("j", REST, ids=lambda j: j.name)
+def test_kernels_compile_without_spills(j: Job, rest: dict[str, bytes | CompileError]) -> None:
+    check(j, rest[j.name])
+
+
 def test_the_selection_meets_every_kind_of_kernel() -> None:
-    texts = [(j, j.source.text) for j in JOBS]
-    for what in (
-        "kKTable = true", "kSplit = true", "kSourceC = gett::kSourceVector", "kKRagged = true",
-        "kCpAsync = false", "kMajorK = false", "kVecK = true", "WarpMma", "SimtMma",
-    ):  # fmt: skip
-        assert {j.arch for j, text in texts if what in text} == {"sm_80", "sm_90a"}, what
+    met = set().union(*map(features, JOBS))
+    assert {(arch, word) for arch in ("sm_80", "sm_90a") for word in WORDS} <= met
     loaders = [x for j in JOBS for x in (j.schedule.multistage.a, j.schedule.multistage.b)]
     staged = [x for x in loaders if isinstance(x, RegisterStaged)]
     assert any(x.walk and x.vector > 1 for x in staged)
     assert any(x.vector == 1 for x in staged)
-    elements = {line.removeprefix("  typedef ").removesuffix(" Element;") for _, text in texts
-                for line in text.splitlines() if line.endswith(" Element;")}  # fmt: skip
+    elements = {name.removeprefix("  typedef ").removesuffix(" Element;") for arch, name in met if not arch}
     dtypes = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8", "int32", "int64", "bool")
     assert elements == {data_type(d).cpp for d in dtypes}
 
@@ -169,11 +204,12 @@ def test_shared_memory_is_what_the_schedule_reserves() -> None:
         compile_kernel(KernelSource(text, ("gett_tiled",)), "sm_80")
 
 
-def test_the_estimate_of_registers_is_not_blind(compiled: dict[str, bytes | CompileError]) -> None:
+@pytest.mark.slow
+def test_the_estimate_of_registers_is_not_blind(rest: dict[str, bytes | CompileError]) -> None:
     """Where much is estimated much is used: the estimate is what keeps spilling tiles away from the compiler."""
     pairs = []
-    for j in JOBS:
-        cubin = compiled[j.name]
+    for j in REST:
+        cubin = rest[j.name]
         if isinstance(cubin, bytes):
             estimate = multistage_registers(j.schedule.tiling, j.schedule.multistage, j.itemsize)
             pairs.append((estimate, resources(cubin)["gett_tiled"].registers))

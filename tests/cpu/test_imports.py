@@ -92,6 +92,8 @@ def imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 def test_the_order_names_what_exists() -> None:
     assert set(LEVEL) == set(map(part_of, MODULES))
     assert set(LEVEL_INSIDE) == {m for m in MODULES if part_of(m) in INSIDE and m != part_of(m)}
+    in_folders = {".".join(m.split(".")[:3]) for m in MODULES if part_of(m) in FOLDERS and m != part_of(m)}
+    assert set(LEVEL_FOLDER) == in_folders
 
 
 @pytest.mark.parametrize("module", MODULES)

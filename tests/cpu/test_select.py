@@ -66,6 +66,7 @@ def processor_ms(work: Callable[..., object], *args: object) -> float:
     return (time.process_time() - start) * 1e3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "limit"), [("sm_80", 3.2), ("sm_90a", 9)])
 def test_planning_is_quick(arch: str, limit: float) -> None:
     """Best of three, twice what it should be, in units of some 30 ms: what 100 000 entries of a table take then."""

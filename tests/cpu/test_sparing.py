@@ -51,7 +51,11 @@ def first(case: Case, dtype: str, with_c: bool) -> str:
     return render_kernel(plan, candidates(plan, "sm_90a")[0]).source.text
 
 
-@pytest.mark.parametrize(("case", "dtype", "with_c"), POOR, ids=lambda x: getattr(x, "name", str(x)))
+@pytest.mark.parametrize(
+    ("case", "dtype", "with_c"),
+    [pytest.param(*poor, marks=pytest.mark.slow if i % 4 else ()) for i, poor in enumerate(POOR)],
+    ids=lambda x: getattr(x, "name", str(x)),
+)
 def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> None:
     made = compile_uncached(first(case, dtype, with_c), "sm_90a")
     assert not find_faults(made.log)
