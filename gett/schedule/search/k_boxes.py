@@ -18,7 +18,6 @@ DEPTHS = (64, 48, 32, 16, 96, 128)
 DEEPEST = 128  # k of a tile with a residue
 TILES = 6  # more k-tiles than that, and full ones waste little
 WASTE = 1.15  # how much more padding than the least one is taken into account
-KEPT = 4
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
@@ -113,7 +112,7 @@ def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: i
     padding = {b: up(b.size, step) / b.size for b in found}
     least = min(padding.values(), default=1.0)
     good = [b for b in found if padding[b] <= WASTE * least]
-    return sorted(good, key=lambda b: (padding[b], b.tiles))[:KEPT]
+    return sorted(good, key=lambda b: (padding[b], b.tiles))
 
 
 def gather_k_boxes(extents: tuple[int, ...], lead: int | None, step: int, chunk: int) -> list[Box]:

@@ -123,7 +123,7 @@ class WgmmaSSSearch(WgmmaSearch):
             return
         for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
             sizes = self.size, self.size_d
-            for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts.sm_count):
+            for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
                 tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
                 staging = self.model.staging(tile)
                 if staging.bulk:
