@@ -9,7 +9,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.multistage_needs import MultistageSmem, warp_step
-from layouts.access import SECTOR
+from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block
 
