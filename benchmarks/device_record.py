@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -89,7 +90,12 @@ def source_text(record: DeviceModel, remarks: Sequence[str]) -> str:
 
 def _lines(value: Any, names: set[str], rates: set[str], indent: int = 0) -> str:
     if not is_dataclass(value):
-        return _spelled(value)
+        text = _spelled(value)
+        if len(text) > 80:  # a long tuple, in lines of its own
+            inner = " " * (indent + 4)
+            wrapped = textwrap.fill(text[1:-1], 120 - len(inner) - 1).replace("\n", f"\n{inner}")
+            return f"(\n{inner}{wrapped},\n{' ' * indent})"
+        return text
     kind = type(value)
     (rates if kind.__module__.startswith("layouts") else names).add(kind.__name__)
     inner = " " * (indent + 4)

@@ -10,12 +10,10 @@ from layouts.access import (
     contiguous_run,
     max_vector,
     run_alignment,
-    run_bandwidth,
-    run_cost,
-    sector_efficiency,
 )
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, can_fuse, fuse, unit_mode
+from layouts.rates import RunRates, run_bandwidth, run_cost, sector_efficiency
 from layouts.swizzle import SmemLayout, choose_smem, replays, swizzle_address, swizzle_dividing, swizzle_holding
 from layouts.tma import ModeMap, Refusal, TmaMap, tma_map
 
@@ -23,6 +21,7 @@ __all__ = [
     "Box",
     "ModeMap",
     "Refusal",
+    "RunRates",
     "SmemLayout",
     "Strided",
     "TileDim",

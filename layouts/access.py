@@ -1,4 +1,4 @@
-"""What the strides of a tensor allow: alignment, vector width, contiguous runs and their cost.
+"""What the strides of a tensor allow: alignment, vector width, contiguous runs.
 
 Knows extents, byte strides and boxes; neither einsum nor CUDA.
 """
@@ -7,27 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from layouts.box import Box
 
 BoxStrides = tuple[Box, Sequence[int]]
 """A box, and the byte stride of each of its modes in a tensor."""
-
-SECTOR = 32  # bytes: what memory moves at least
-COPY = 4.25  # TB/s of a plain copy, read plus written, the measure of the tables below
-
-# TB/s by length of the contiguous run, runs starting at a sector. Measured on an H200 over 1 GiB: boxes of 16 KB or
-# 256 rows, copied by 264 thread blocks; "plain" are 16-byte accesses of the threads, "bulk" boxes moved by the TMA.
-_RUNS = (16, 32, 64, 128, 256)
-_RATES = {
-    ("load", "plain"): (1.6, 2.4, 2.7, 2.9, 3.1),
-    ("store", "plain"): (0.8, 2.8, 3.2, 3.2, 3.8),
-    ("load", "bulk"): (2.2, 3.1, 4.0, 4.15, 4.15),
-    ("store", "bulk"): (0.7, 2.9, 3.9, 4.1, 4.25),
-}
-LONG_RUN = _RUNS[-1]  # runs beyond it cost no less a byte
-_CUT_RUN, _CUT_RATE = 48, 0.5  # same measurement: bulk stores of 48 bytes, each with one whole and one cut sector
 
 
 def alignment(address_alignment: int, strides: Sequence[int], limit: int = 256) -> int:
@@ -158,66 +142,6 @@ def _segments(modes: Sequence[int], extents: Sequence[int], strides: Sequence[in
 
 
 def _mean_run(box: int, extent: int) -> int:
-    """Mean run of a mode that is cut at all multiples of `box` and of `extent`."""
-    period = math.lcm(box, extent)
-    return period // (period // box + period // extent - 1)
-
-
-def _sectors(run_bytes: int, start_alignment: int) -> tuple[float, float]:
-    """Mean number of sectors that a run touches, and how many of them it does not fill."""
-    step = math.gcd(start_alignment, SECTOR)
-    starts = range(0, SECTOR, step)
-    touched = sum(-(-(s + run_bytes) // SECTOR) for s in starts)
-    filled = sum(max((s + run_bytes) // SECTOR - -(-s // SECTOR), 0) for s in starts)
-    return touched / len(starts), (touched - filled) / len(starts)
-
-
-def sector_efficiency(run_bytes: int, start_alignment: int) -> float:
-    """Share of the bytes of the touched 32-byte sectors that is useful, in (0, 1].
-
-    Args:
-        run_bytes: Length of the contiguous run, at least 1.
-        start_alignment: Alignment in bytes of the starts of runs; the mean over the possible starts is taken.
-    """
-    return run_bytes / (_sectors(run_bytes, start_alignment)[0] * SECTOR)
-
-
-def run_bandwidth(run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False) -> float:
-    """Useful bytes per second relative to copy speed (4.25 TB/s on an H200), in (0, 1].
-
-    Interpolated in the measured table above (linear in the logarithm of the run). Runs that do not fill their sectors
-    pay for whole sectors; each sector that a store of several sectors cuts costs what it did in runs of 48 bytes.
-
-    Args:
-        run_bytes: Length of the contiguous runs, at least 1.
-        store: Stores instead of loads.
-        start_alignment: Alignment in bytes of the starts of runs.
-        bulk: Boxes moved by the TMA instead of 16-byte accesses by threads.
-    """
-    rates = _RATES["store" if store else "load", "bulk" if bulk else "plain"]
-    touched, cut = _sectors(run_bytes, start_alignment)
-    if run_bytes <= SECTOR and not (store and touched > 1):  # the table holds the waste of a run inside one sector
-        return _interpolate(rates, run_bytes) / touched / COPY
-    rate = _interpolate(rates, -(-run_bytes // SECTOR) * SECTOR)
-    if store and cut:
-        whole = _CUT_RUN / _interpolate(rates, 2 * SECTOR)
-        rate = run_bytes / (run_bytes / rate + cut * (_CUT_RUN / _CUT_RATE - whole))
-    else:
-        rate *= run_bytes / (touched * SECTOR)
-    return rate / COPY
-
-
-@lru_cache(maxsize=4096)
-def run_cost(run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False) -> float:
-    """Time per byte relative to copy speed, at least 1: the reciprocal of `run_bandwidth`."""
-    return 1.0 / run_bandwidth(run_bytes, store=store, start_alignment=start_alignment, bulk=bulk)
-
-
-def _interpolate(rates: Sequence[float], run_bytes: int) -> float:
-    if run_bytes <= _RUNS[0]:  # each run costs one sector however short it is
-        return rates[0] * run_bytes / _RUNS[0]
-    if run_bytes >= _RUNS[-1]:
-        return rates[-1]
-    i = next(i for i, r in enumerate(_RUNS) if r >= run_bytes)
-    x = math.log2(run_bytes / _RUNS[i - 1])
-    return rates[i - 1] + (rates[i] - rates[i - 1]) * x
+    """Mean piece of a line cut at all multiples of `box` and of `extent`."""
+    line = math.lcm(box, extent)
+    return line // (line // box + line // extent - 1)

@@ -101,6 +101,7 @@ TMA_SOURCE: tuple[tuple[Case, Layout], ...] = (
     (Case("stsm_t", "cabk,kj->cjba", {"c": 5, "a": 96, "b": 7, "k": 96, "j": 24}), Layout((2, 0, 1, 3))),
     (Case("vec_n", "amji,cbkm->kjicba", {"a": 24, "m": 24, "j": 4, "i": 24, "c": 5, "b": 12, "k": 6}),
      Layout((0, 1, 2, 4, 3, 5))),
+    (Case("vec_n-apart", "adb,cd->cba", {"a": 32, "b": 32, "c": 512, "d": 64}), DENSE),
     (Case("vec_m", "akbc,jk->cjba", {"c": 96, "a": 64, "b": 3, "k": 40, "j": 24}), Layout((2, 1, 0, 3))),
     (Case("spare-rows", "cabkd,kj->dcjba", {"c": 3, "a": 48, "b": 5, "k": 36, "d": 48, "j": 24}),
      Layout((), (1, 1, 1, 2, 1))),

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from gett.api.explain_schedule import count, schedule_facts, spell
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.ir.tensors import accumulator
 from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
 
@@ -179,7 +179,7 @@ def explain_gemm(
     else:
         facts.append(("executor", "NumPy" if route is None else f"NumPy: {route}"))
     if c.epilogue is not None:
-        facts.append(("epilogue", f"{c.epilogue}, in {accumulator(c.dtype)}, before D is stored"))
+        facts.append(("epilogue", f"{c.epilogue}, in {data_type(c.dtype).accumulator}, before D is stored"))
     intensity = gemm.flops / gemm.bytes if gemm.bytes else 0.0
     moved = f"{format_quantity(gemm.bytes)}B"
     if gemm.flops:

@@ -17,6 +17,7 @@ from gett.api.executables import bind_steps, choose_schedules
 from gett.api.plan_cache import plan_cache
 from gett.epilogue.types import value_types
 from gett.errors import DTypeError, EpilogueError
+from gett.hw.dtypes import data_type
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
@@ -26,7 +27,6 @@ from gett.ir.tensors import (
     BFLOAT16,
     SUPPORTED,
     TensorSpec,
-    accumulator,
     converted,
     dense_strides,
     promote,
@@ -89,7 +89,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         for modes, t in zip(subscripts.inputs, request.operands, strict=True)
     ]
     # An epilogue sees sums as they are in the accumulator's type, others the result's bits, which are the same.
-    wide = np.dtype(accumulator(dtype.name)) if request.epilogue is not None else sum_dtype(dtype)
+    wide = np.dtype(data_type(dtype.name).accumulator) if request.epilogue is not None else sum_dtype(dtype)
     info = None
     steps: tuple[Step, ...] = ()
     if 0 not in d.shape:
@@ -134,7 +134,7 @@ def _address_extras(
         raise EpilogueError(f"epilogue= runs on the CPU so far, the plan is for {request.arch}")
     extras = request.epilogue.extras
     specs = [request.epilogue_args[x.argument] for x in extras]
-    value_types(request.epilogue, accumulator(dtype.name), [s.dtype.name for s in specs])
+    value_types(request.epilogue, data_type(dtype.name).accumulator, [s.dtype.name for s in specs])
     return tuple(address_extra(subscripts.output, s, x, extents) for x, s in zip(extras, specs, strict=True))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from gett.codegen.params import POINTERS, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
-from gett.codegen.types import accumulator, cpp_type
+from gett.codegen.types import cpp_type
 from gett.errors import ScheduleError
+from gett.hw.dtypes import data_type
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.spec.epilogue import TmaSource
@@ -78,7 +79,7 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, stages: int, order: Sequence
   typedef {cpp_type(c.dtype)} Element;
   typedef {cpp_type(dtype_c)} ElementC;
   typedef {cpp_type(c.d.dtype)} ElementD;
-  typedef {cpp_type(accumulator(c.dtype))} Acc;
+  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;
   static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {stages};
   static constexpr int kSmemBytes = {schedule.smem.size};
   static constexpr int kBoxMN = {t.m.size * t.n.size * t.batches};

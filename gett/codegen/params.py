@@ -11,7 +11,8 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from gett.codegen.index import ParamTable
-from gett.codegen.types import accumulator, cpp_type
+from gett.codegen.types import cpp_type
+from gett.hw.dtypes import data_type
 
 POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
 ALPHA, BETA, NAMED = 48, 64, 80
@@ -22,7 +23,7 @@ def declare_params(
     dtype: str, dtype_c: str, dtype_d: str, names: Mapping[str, int], table: ParamTable, maps: Sequence[str] = ()
 ) -> str:
     """C++ text of `struct Params`; `maps` are the roles that have a tensor map."""
-    element, acc = cpp_type(dtype), cpp_type(accumulator(dtype))
+    element, acc = cpp_type(dtype), cpp_type(data_type(dtype).accumulator)
     # The first integer carries the alignment that puts it at NAMED whatever the size of beta.
     integers = "".join(f"  {'' if i else 'alignas(16) '}int {name};\n" for i, name in enumerate(names))
     return (
@@ -51,5 +52,5 @@ def map_offsets(names: Mapping[str, int], table: ParamTable, maps: int) -> tuple
 
 def scalar_slots(dtype: str) -> tuple[tuple[str, int, str], ...]:
     """Slots of alpha and beta."""
-    kind = accumulator(dtype)
+    kind = data_type(dtype).accumulator
     return (("alpha", ALPHA, kind), ("beta", BETA, kind))

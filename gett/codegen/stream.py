@@ -13,7 +13,8 @@ from gett.codegen.index import Expr, Function, ParamTable, const, var
 from gett.codegen.params import POINTERS, declare_params, pack_params, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.tiles import GroupIndex, Strides, group_index
-from gett.codegen.types import accumulator, cpp_type
+from gett.codegen.types import cpp_type
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
@@ -175,7 +176,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
     return (
         "struct Traits {\n  typedef ::Params Params;\n"
         f"  typedef {cpp_type(c.dtype)} Element;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
-        f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(accumulator(c.dtype))} Acc;\n"
+        f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"

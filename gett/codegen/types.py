@@ -1,4 +1,4 @@
-"""How the kernels spell element types, and which type sums have: `gett.hw.dtypes` by name."""
+"""How the kernels spell element types: `gett.hw.dtypes` by name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,3 @@ def cpp_type(dtype: str) -> str:
         DTypeError: The kernels have no such type.
     """
     return data_type(dtype).cpp
-
-
-def accumulator(dtype: str) -> str:
-    """Dtype in which products of `dtype` are summed.
-
-    Raises:
-        DTypeError: The kernels have no such type.
-    """
-    return data_type(dtype).accumulator

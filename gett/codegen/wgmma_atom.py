@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-KINDS = {"float16": "f16", "bfloat16": "bf16"}
+from gett.hw.dtypes import tensor_type, wgmma_atom
+
+
+def _instruction(dtype: str, n: int) -> str:
+    """Name of the instruction for `n` columns."""
+    kind, atom = tensor_type(dtype).kind, wgmma_atom(dtype)
+    assert n in range(atom.n, atom.most_n + 1, atom.n)
+    return f"wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{kind}.{kind}"
 
 
 def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
     """A C++ struct `Wgmma` with `mma(acc, a0, a1, a2, a3, b)`: as `wgmma_struct`, A's fragment in registers."""
-    assert n in range(8, 257, 8)
-    count = n // 2
-    kind = KINDS[dtype]
+    instruction, count = _instruction(dtype, n), n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     fragment = ", ".join(f"%{count + i}" for i in range(4))
@@ -18,7 +23,7 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
     return f"""struct Wgmma {{
   static GETT_DEVICE void mma(float (&d)[{count}], {words}, gett::uint64 b) {{
     asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{registers}}}, {{{fragment}}}, %{count + 4}, "
+        "{instruction} {{{registers}}}, {{{fragment}}}, %{count + 4}, "
         "1, 1, 1, {int(b_major != "k")};\\n"
         : {outputs}
         : {inputs}, "l"(b));
@@ -36,9 +41,7 @@ def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
         a_major: `"k"` or `"mn"`.
         b_major: Likewise.
     """
-    assert n in range(8, 257, 8)
-    count = n // 2
-    kind = KINDS[dtype]
+    instruction, count = _instruction(dtype, n), n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     turned = f"{int(a_major != 'k')}, {int(b_major != 'k')}"
@@ -46,7 +49,7 @@ def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
   static GETT_DEVICE void mma(float (&d)[{count}], gett::uint64 a, gett::uint64 b, bool keep) {{
     asm volatile(
         "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 2}, 0;\\n"
-        "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{registers}}}, %{count}, %{count + 1}, "
+        "{instruction} {{{registers}}}, %{count}, %{count + 1}, "
         "keep, 1, 1, {turned};\\n}}\\n"
         : {outputs}
         : "l"(a), "l"(b), "r"(int(keep)));

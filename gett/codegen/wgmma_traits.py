@@ -14,7 +14,7 @@ from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
 from gett.schedule.spec.wgmma_needs import valid_k
 
 R2S_COPIES = {
@@ -55,9 +55,10 @@ def wgmma_traits(
     valid, rows = _rows_of_groups(loop, a, part_m)
     k_tiles = sum(x.k_tiles for x in stays.values())
     ring = loop.cp_async_stages if isinstance(loop, WgmmaSS) else 0
+    order_of_clusters = schedule.scheduler.cluster_order if isinstance(schedule.scheduler, PersistentRaster) else ()
     bytes_c = source.map.transaction_bytes * source.map.slabs if isinstance(source, TmaSource) else 0
 
-    return f"""struct Traits {{
+    return f"""{_cluster_table(order_of_clusters)}struct Traits {{
 {gemm_traits(plan, schedule, loop.stages, order, dtype_c)}
   static constexpr int kBoxM = {part_m}, kBoxN = {t.n.size}, kMmaTilesPerStoreTile = {t.mma_tiles};
   static constexpr bool kReuseMainloopSmem = {cpp_bool(isinstance(store, TmaStore) and store.reuse_mainloop_smem)};
@@ -65,6 +66,7 @@ def wgmma_traits(
   static constexpr int kConsumerWarpgroups = {loop.warpgroups}, kMmaM = {loop.mma_m};
   static constexpr int kValidKA = {_valid_k(plan, schedule, a)}, kValidKB = {_valid_k(plan, schedule, b)};
   static constexpr int kClusterM = {schedule.cluster[0]}, kClusterN = {schedule.cluster[1]};
+{_cluster_order(order_of_clusters)}
   static constexpr bool kPingPong = {cpp_bool(loop.ping_pong)};
   static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
   static constexpr bool kGather = {cpp_bool(bool(gathered(loop)))};
@@ -96,6 +98,22 @@ def wgmma_traits(
   template <bool IsA> using LoaderTraits = typename Pick<IsA>::type;
 {more}}};
 """
+
+
+def _cluster_table(order: tuple[int, ...]) -> str:
+    """The constant table of an order of clusters."""
+    if not order:
+        return ""
+    numbers = ", ".join(map(str, order))
+    return f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{numbers}}};\n"
+
+
+def _cluster_order(order: tuple[int, ...]) -> str:
+    """Members that give the first tile of each cluster, where a full grid has an order of its own."""
+    text = f"  static constexpr int kOrderedClusters = {len(order)};"
+    if order:
+        text += "\n  static GETT_DEVICE int cluster_order(int cluster) { return kClusterOrder[cluster]; }"
+    return text
 
 
 def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:

@@ -16,8 +16,8 @@ from gett.cpu.tiles import Part, Tiles
 from gett.cpu.views import Array, each, make_view
 from gett.epilogue.evaluate import Evaluator
 from gett.epilogue.types import value_types
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import EXTRA, GemmPlan
-from gett.ir.tensors import accumulator
 from layouts.modes import Strided
 
 #: Elements of a piece: each value of the function is an array of so many.
@@ -37,7 +37,8 @@ class EpilogueProgram:
     def __init__(self, plan: GemmPlan, dims: Sequence[Strided]) -> None:
         contraction = plan.contraction
         assert contraction.epilogue is not None
-        types = value_types(contraction.epilogue, accumulator(contraction.dtype), [x.dtype for x in contraction.extras])
+        compute = data_type(contraction.dtype).accumulator
+        types = value_types(contraction.epilogue, compute, [x.dtype for x in contraction.extras])
         self._evaluate = Evaluator(contraction.epilogue, types)
         self._views = [
             make_view(x, contraction.extents, EXTRA + i, each(dims)) for i, x in enumerate(contraction.extras)

@@ -18,8 +18,8 @@ from gett.cpu.packed import PackedProgram
 from gett.cpu.threads import available_threads
 from gett.cpu.views import Array, is_aligned, volume
 from gett.errors import DTypeError
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
-from gett.ir.tensors import accumulator
 from layouts.modes import Strided
 
 _Program = PackedProgram | ElementWiseProgram
@@ -43,7 +43,7 @@ class NumpyExecutable:
         self.plan = plan
         # An epilogue computes in the accumulator's type, in which small integers have not wrapped around yet.
         fused = contraction.epilogue is not None
-        self._arithmetic = make_arithmetic(accumulator(contraction.dtype) if fused else contraction.dtype)
+        self._arithmetic = make_arithmetic(data_type(contraction.dtype).accumulator if fused else contraction.dtype)
         for name, operand in zip("abcd", (contraction.a, contraction.b, contraction.c, contraction.d), strict=True):
             if operand is not None and operand.dtype == "bfloat16":
                 raise DTypeError(f"operand {name} is bfloat16, which runs on a GPU only: convert it to float32")

@@ -46,6 +46,9 @@ class L2Rates:
         thread_bytes_per_clock: What it draws by accesses of its threads.
         run_end_bytes: What the two ends of a stored run cost in lines that are not full.
         read_line_share, write_line_share: Share in which lines that are touched in part show in the time.
+        cluster_order: First tile of each cluster of two blocks where they fill the GPU; empty where plain order is as
+            good. Requests of one GPC for the same line are joined when they come close together, so clusters of one
+            GPC take neighbouring tiles.
     """
 
     read_tbps: float
@@ -54,6 +57,7 @@ class L2Rates:
     run_end_bytes: int
     read_line_share: float
     write_line_share: float
+    cluster_order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,11 +350,13 @@ class DeviceModel:
         """The record of another GPU of a similar kind.
 
         Rates of memory and of L2 are that GPU's nominal ones; what one multiprocessor draws from L2 by its threads
-        follows its share of L2's rate. Clocks, shares and factors stay.
+        follows its share of L2's rate. Clocks, shares and factors stay; the order of clusters where there are as many
+        multiprocessors.
         """
         share = facts.l2_tbps / (facts.sm_count * facts.clock_ghz)
         own_share = self.l2.read_tbps / (self.sm_count * self.clock_ghz)
         drawn = self.l2.thread_bytes_per_clock * (share / own_share)
+        alike = (facts.arch, facts.sm_count) == (self.arch, self.sm_count)
         return replace(
             self,
             name=facts.name,
@@ -358,7 +364,12 @@ class DeviceModel:
             sm_count=facts.sm_count,
             clock_ghz=facts.clock_ghz,
             memory=self.memory.scaled(facts.dram_tbps / self.memory.copy_tbps),
-            l2=replace(self.l2, read_tbps=facts.l2_tbps, thread_bytes_per_clock=drawn),
+            l2=replace(
+                self.l2,
+                read_tbps=facts.l2_tbps,
+                thread_bytes_per_clock=drawn,
+                cluster_order=self.l2.cluster_order if alike else (),
+            ),
         )
 
 

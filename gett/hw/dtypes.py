@@ -65,6 +65,10 @@ class TensorType:
     wgmma: MmaAtom | None
     mma: MmaAtom | None
 
+    def ldmatrix(self, major: str) -> bool:
+        """Whether `ldmatrix` reads fragments from rows along `major`: it moves rows of 16-bit pairs, untransposed."""
+        return self.bytes == 2 or (self.bytes == 4 and major == "k")
+
 
 @dataclass(frozen=True, slots=True)
 class DataType:
@@ -96,6 +100,11 @@ class DataType:
     def multiplied(self, precision: str = "ieee") -> TensorType | None:
         """The type that the tensor cores multiply at a precision, None where they multiply none."""
         return self.tensor if self.tensor is not None and (self.exact or precision == self.tensor.name) else None
+
+    @property
+    def accumulator_bytes(self) -> int:
+        """Bytes of a sum of products."""
+        return DTYPES[self.accumulator].bytes
 
     @property
     def vectors(self) -> tuple[int, ...]:
@@ -169,3 +178,27 @@ def data_type(name: str) -> DataType:
         return DTYPES[name]
     except KeyError:
         raise DTypeError(f"dtype {name} is not supported on a GPU; supported: {', '.join(DTYPES)}") from None
+
+
+def tensor_type(name: str) -> TensorType:
+    """What the tensor cores multiply in place of a dtype.
+
+    Raises:
+        DTypeError: They multiply nothing in its place.
+    """
+    tensor = data_type(name).tensor
+    if tensor is None:
+        raise DTypeError(f"tensor cores do not multiply dtype {name}")
+    return tensor
+
+
+def wgmma_atom(name: str) -> MmaAtom:
+    """The wgmma instruction that multiplies a dtype.
+
+    Raises:
+        DTypeError: There is none.
+    """
+    atom = tensor_type(name).wgmma
+    if atom is None:
+        raise DTypeError(f"wgmma does not multiply dtype {name}")
+    return atom

@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gett.errors import DTypeError, OptionError, PrecisionError
-from gett.hw.dtypes import DTYPES
 
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
 ALIGNMENT_LIMIT = 16
@@ -166,11 +165,6 @@ def result_type(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which sums of a dtype are formed: float32 for floating types of 16 bits, else the dtype itself."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype
-
-
-def accumulator(dtype: str) -> str:
-    """Dtype in which a kernel sums products of `dtype`, and in which epilogues compute."""
-    return DTYPES[dtype].accumulator if dtype in DTYPES else dtype
 
 
 def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) -> bool:

@@ -21,10 +21,12 @@ from benchmarks.cases import load_cases
 from benchmarks.device_record import calibrated, field_at, file_name, source_text, with_field, write_record
 from benchmarks.random_cases import random_cases
 from benchmarks.schedule_rates import cluster_pairs, fit_families, kind_of, wgmma_schedules
+from gett.codegen.render import render_kernel
 from gett.hw.archs import ARCHS, arch_facts
 from gett.hw.device import DeviceModel, measured, nearest
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.scheduler import PersistentRaster
 from layouts.rates import RunRates, run_bandwidth, run_cost
 from tests.cases import Case
 from tests.cpu.tuning import FACTS
@@ -132,6 +134,24 @@ def test_rates_between_the_measured_runs() -> None:
         assert rates.at(run, store=False, bulk=False) == pytest.approx(expected)
     assert run_bandwidth(rates, 256) == 1.0
     assert rates.scaled(2.0).at(64, store=True, bulk=False) == 4.0
+
+
+def test_full_clusters_follow_the_order_of_the_device() -> None:
+    order, facts = H200.l2.cluster_order, arch_facts("sm_90a")
+    assert sorted(order) == list(range(H200.sm_count // 2))
+    assert nearest(facts).l2.cluster_order == order
+    smaller = facts.resized("some GPU", 130, 50 << 20, 1.8, 4.2)  # more like an H200 than like an H100
+    assert nearest(smaller).l2.cluster_order == ()
+    plan = make_gemm_plan(PRODUCT.contraction("float16"))
+    for found, known in ((facts, order), (smaller, ())):
+        schedules = [s for s in candidates(plan, "sm_90a", found) if isinstance(s.scheduler, PersistentRaster)]
+        pairs = [s for s in schedules if math.prod(s.cluster) == 2]
+        assert pairs
+        for s in schedules:
+            assert s.scheduler.cluster_order == (known if s in pairs else ())
+        text = render_kernel(plan, pairs[0]).source.text
+        assert ("kClusterOrder[66]" in text) == bool(known)
+        assert f"kOrderedClusters = {len(known)};" in text
 
 
 def test_figures_become_fields() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from gett.errors import CompileError, DTypeError
 from gett.hw.archs import ARCHS
-from gett.hw.dtypes import DTYPES, TENSOR_TYPES, MmaAtom, TensorType, data_type
+from gett.hw.dtypes import DTYPES, TENSOR_TYPES, MmaAtom, TensorType, data_type, wgmma_atom
+from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import compile_uncached
+from gett.schedule.search.wgmma import wgmma_takes
+from tests.cases import Case
 
 WGMMA = [t for t in TENSOR_TYPES.values() if t.wgmma is not None]
 MMA = [t for t in TENSOR_TYPES.values() if t.mma is not None]
@@ -121,3 +128,41 @@ def test_one_instruction_sums_32_bytes_of_k() -> None:
     for t in TENSOR_TYPES.values():
         for atom in filter(None, (t.wgmma, t.mma)):
             assert atom.k * t.bytes == 32
+
+
+def test_searches_and_cost_models_name_no_type() -> None:
+    """What they ask of a type is in its row."""
+    root = Path(__file__).parents[2] / "gett/schedule"
+    for path in (p for part in ("search", "cost", "spec") for p in sorted((root / part).glob("*.py"))):
+        texts = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        assert not set(texts) & (set(DTYPES) | set(TENSOR_TYPES)), path.name
+
+
+def test_wgmma_takes_what_its_atom_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = ARCHS["sm_90a"]
+    extents = {"m": 256, "n": 256, "k": 256}
+    rows = make_gemm_plan(Case("", "mk,nk->mn", extents).contraction("float16"))
+    columns = make_gemm_plan(Case("", "km,nk->mn", extents).contraction("float16"))
+    single = make_gemm_plan(Case("", "mk,nk->mn", extents).contraction("float32", precision="tf32"))
+    assert wgmma_takes(rows, facts)
+    assert wgmma_takes(columns, facts)
+    assert not wgmma_takes(rows, ARCHS["sm_80"])
+    assert not wgmma_takes(single, facts)  # tensor maps bring elements as they are, unrounded
+    half = data_type("float16")
+    assert half.tensor is not None
+    k_major = replace(half.tensor, wgmma=replace(wgmma_atom("float16"), majors=("k",)))
+    monkeypatch.setattr("gett.hw.dtypes.DTYPES", {**DTYPES, "float16": replace(half, tensor=k_major)})
+    assert wgmma_takes(rows, facts)
+    assert not wgmma_takes(columns, facts)
+
+
+def test_types_that_wgmma_does_not_multiply_are_named() -> None:
+    for name in ("float64", "int8"):
+        with pytest.raises(DTypeError, match=name):
+            wgmma_atom(name)
+    assert wgmma_atom("float16").k == 16
+
+
+def test_bytes_of_sums() -> None:
+    found = {name: data_type(name).accumulator_bytes for name in ("float16", "int8", "float64", "complex64", "bool")}
+    assert found == {"float16": 4, "int8": 4, "float64": 8, "complex64": 8, "bool": 1}

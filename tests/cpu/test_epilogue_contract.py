@@ -17,9 +17,9 @@ from gett.api import plan_cache
 from gett.api.explain_json import plan_record
 from gett.cpu import NumpyExecutable
 from gett.epilogue.traced import trace
+from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import EXTRA, make_gemm_plan
-from gett.ir.tensors import accumulator
 from gett.network.cutting import cut_free, cut_sum, partial_sums, whole_piece
 from tests.cpu.helpers import at, contraction_of
 
@@ -42,7 +42,7 @@ def test_the_result_is_rounded_once_after_the_function(dtype: str) -> None:
     """Small integers make the product exact, so the bits of the result tell where it was rounded."""
     a, b = integers(7, 30, dtype=dtype), integers(30, 9, dtype=dtype, seed=1)
     x, y = integers(9, dtype=dtype, seed=2), integers(7, 1, dtype=dtype, seed=3)
-    compute = np.dtype(accumulator(dtype))
+    compute = np.dtype(data_type(dtype).accumulator)
 
     def function(d: Any, x: Any, y: Any) -> Any:
         if compute.kind in "iu":

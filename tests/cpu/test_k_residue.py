@@ -12,13 +12,13 @@ import pytest
 
 from gett.codegen.tma_copies import copies
 from gett.hw.archs import arch_facts
+from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.k_boxes import residue_boxes
 from gett.schedule.spec.loader import Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import row_bytes, valid_k
-from gett.schedule.tile.wgmma_tile import STEP_K
 from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case
@@ -158,7 +158,7 @@ def test_boxes_divide_k() -> None:
         boxes = residue_boxes(extents, lead, 2)
         assert boxes
         for box in boxes:
-            assert box.size % STEP_K
+            assert box.size % wgmma_atom("float16").k
             assert box.tiles * box.size == math.prod(extents)
             assert lead is None or box.size % 8 == 0
     assert [b.size for b in residue_boxes((84,), None, 2)] == [84, 42, 28, 14]

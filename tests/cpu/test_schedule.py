@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gett.codegen.types import accumulator
 from gett.hw.archs import ARCHS, arch_facts
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.cost.estimate import WORKSPACE_LIMIT
 from gett.schedule.search.select import candidates
@@ -57,7 +57,7 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
     assert s.workspace_bytes <= WORKSPACE_LIMIT
     if s.split_k > 1:
         tiles = tiling.m.tiles * tiling.n.tiles * plan.extent_l
-        assert s.workspace_bytes == s.split_k * tiles * m * n * itemsize(accumulator(dtype))
+        assert s.workspace_bytes == s.split_k * tiles * m * n * itemsize(data_type(dtype).accumulator)
         per = -(-tiling.k.tiles // s.split_k)
         assert (s.split_k - 1) * per < tiling.k.tiles <= s.split_k * per
     else:
@@ -78,7 +78,7 @@ def check_smem(plan: GemmPlan, s: Schedule) -> None:
     assert loop.stages * at.stage <= at.k_table
     assert at.offsets - at.k_table == (16 * k * (loop.stages + 1) if loop.k_table else 0)
     if s.split_k == 1:
-        staged = itemsize(accumulator(c.dtype) if c.c is not None else c.d.dtype)
+        staged = itemsize(data_type(c.dtype).accumulator if c.c is not None else c.d.dtype)
         assert rows * n * staged < at.k_table  # where the stages were, each row with a gap behind it
         assert at.size - at.offsets == 8 * (rows + n) * (1 if c.c is None else 2)
     assert at.offsets % 16 == at.k_table % 16 == 0

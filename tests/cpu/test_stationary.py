@@ -219,5 +219,6 @@ def test_the_kernel_agrees_on_the_layout(family: str) -> None:
         rows, deep = load.rows(box.size), row_bytes(load, tiling.block[2], 2)
         pitch = stationary_bytes(name, rows, deep, 2) - stationary_bytes(name, rows, deep, 1)
         whole = stationary_bytes(name, rows, deep, tiling.k.tiles * (2 if family == "each_panel" else 1))
-        check = f'static_assert(Kernel::kStationaryPitch == {pitch} && Kernel::kStationaryBytes == {whole}, "layout");'
-        compile_kernel(replace(source, text=f"{source.text}{check}\n"), "sm_90a")
+        storage = "typedef gett::SharedStorage<Traits, Index> Smem;\n"
+        check = f'static_assert(Smem::kStationaryPitch == {pitch} && Smem::kStationaryBytes == {whole}, "layout");'
+        compile_kernel(replace(source, text=f"{source.text}{storage}{check}\n"), "sm_90a")

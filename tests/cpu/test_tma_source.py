@@ -10,10 +10,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from gett.codegen.render import render_kernel
 from gett.codegen.tma_copies import store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, C, D, GemmPlan, make_gemm_plan
+from gett.jit import compile_kernel
 from gett.schedule.cost.wgmma import WgmmaModel
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaSource, TmaStore
@@ -263,3 +266,13 @@ def test_the_model_counts_c() -> None:
     assert with_c.bytes[C] == with_c.bytes[D]
     shared = WgmmaModel(make_gemm_plan(case.contraction("float16", with_c=Layout(ones=(0,)))), FACTS)
     assert shared.bytes[C] == shared.bytes[D] // case.extents["s"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_first_kernels_of_a_large_product_have_registers_enough(dtype: str) -> None:
+    """`compile_kernel` refuses spills and serialized products."""
+    large = Case("x", "mk,kn->mn", {"m": 4096, "n": 4096, "k": 1024})
+    plan = make_gemm_plan(large.contraction(dtype, with_c=DENSE))
+    for s in ss_schedules(plan, FACTS)[:3]:
+        compile_kernel(render_kernel(plan, s).source, "sm_90a")

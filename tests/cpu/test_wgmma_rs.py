@@ -11,13 +11,14 @@ import pytest
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma_rs import ALONE, SHAPES, SHARED_A, SHARED_B
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
 from layouts.tma import TmaMap
-from tests.cases import Case, tccg
+from tests.cases import DENSE, Case, tccg
 from tests.cpu.smem_places import coordinates
 from tests.spec_cases import RS_BATCHED, RS_GAPS, RS_LONG, RS_MANY, RS_RAGGED, RS_WIDER
 from tests.specs import rs_schedules, specs
@@ -159,3 +160,14 @@ def test_slabs_past_the_end_of_k1_are_refused_where_they_would_read_on(extent: i
             coords = [0] * len(made.modes)
             coords[mode] = past
             assert made.element_offset(coords) is None
+
+
+@pytest.mark.slow
+def test_wide_tiles_that_add_c_have_registers_enough() -> None:
+    """Registers are scarcest there; `compile_kernel` refuses spills."""
+    plan = make_gemm_plan(RS_MANY.contraction("float16", with_c=DENSE))
+    wide = [s for s in rs_schedules(plan, FACTS, 400) if s.tiling.block[1] >= 192]
+    firsts = {(s.tiling.block[1], s.tiling.n.dims[0].box % 8 == 0): s for s in reversed(wide)}
+    assert firsts
+    for s in firsts.values():
+        compile_kernel(render_kernel(plan, s).source, "sm_90a")

@@ -46,6 +46,19 @@ MODEL = DeviceModel(
         run_end_bytes=80,
         read_line_share=0.1,
         write_line_share=0.3,
+        # 66 clusters are dealt out to the GPCs in turn: four, then rounds of eight, rounds of seven, and two.
+        cluster_order=(
+            *(0, 1, 2, 3),
+            *(4, 8, 16, 24, 32, 40, 48, 57),
+            *(5, 9, 17, 25, 33, 41, 49, 58),
+            *(6, 10, 18, 26, 34, 42, 50, 59),
+            *(7, 11, 19, 27, 35, 43, 51, 60),
+            *(12, 20, 28, 36, 44, 52, 61),
+            *(13, 21, 29, 37, 45, 53, 62),
+            *(14, 22, 30, 38, 46, 54, 63),
+            *(15, 23, 31, 39, 47, 55, 64),
+            *(56, 65),
+        ),
     ),
     tma=TmaClocks(
         row_clocks=2.0,

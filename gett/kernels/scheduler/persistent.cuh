@@ -15,15 +15,6 @@ namespace gett {
 // The part of a shared operand that a block fetches, and the ranks in the cluster that it is for, as bits.
 struct Multicast { uint32 part, mask; };
 
-// The order of the clusters of two on an H200 by the GPC on which they run: it assigns its 66 clusters to GPCs in
-// rounds of four, eight and seven. Requests of one GPC for the same L2 line are merged when they are close in time, so
-// the clusters of a GPC take neighbouring tiles. (A grid without clusters has neighbouring blocks on a GPC anyway.) The
-// results do not depend on it.
-__constant__ const unsigned char kClusterOrder[66] = {
-    0, 1, 2, 3, 4, 8, 16, 24, 32, 40, 48, 57, 5, 9, 17, 25, 33, 41, 49, 58, 6, 10, 18, 26, 34, 42, 50, 59, 7, 11,
-    19, 27, 35, 43, 51, 60, 12, 20, 28, 36, 44, 52, 61, 13, 21, 29, 37, 45, 53, 62, 14, 22, 30, 38, 46, 54, 63,
-    15, 23, 31, 39, 47, 55, 64, 56, 65};
-
 template <class Traits> struct PersistentScheduler {
   static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
   int m_, n_;
@@ -69,14 +60,17 @@ template <class Traits> struct PersistentScheduler {
 
   // The work tiles of this cluster: from `first` to below `end` by `step`. Where an operand is stationary for each
   // panel, they are neighbours. Where it is for one panel, clusters are assigned to panels in turn, and those of a
-  // panel share it.
+  // panel share it. Others start in plain order, but on a grid of kOrderedClusters in the device's order of clusters.
   template <class Params> static GETT_DEVICE int first(const Params& p) {
     const int own = blockIdx.x / kSize;
     if constexpr (Traits::kOnePanel) {
       const int count = panels(p);
       return own < count * step(p) ? own % count * panel_length(p) + own / count : p.tiles;
     }
-    return Traits::kEachPanel ? first_of(p, own) : kSize == 2 && gridDim.x == 132 ? kClusterOrder[own] : own;
+    if constexpr (Traits::kOrderedClusters > 0) {
+      if (gridDim.x == Traits::kOrderedClusters * kSize) return Traits::cluster_order(own);
+    }
+    return Traits::kEachPanel ? first_of(p, own) : own;
   }
   template <class Params> static GETT_DEVICE int end(const Params& p) {
     const int own = blockIdx.x / kSize;

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 
 from gett.hw.device import DeviceModel
+from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling
+from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
@@ -26,6 +27,7 @@ class CopyModel:
         self.plan, self.device = plan, device
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
+        self.step_k = wgmma_atom(c.dtype).k
         self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_lines: dict[tuple[int, Box, Box], float] = {}
         self.known_clocks: dict[tuple[int, Box, int, Box, int, int], tuple[float, float]] = {}
@@ -95,7 +97,7 @@ class CopyModel:
         if k_unit is not None:
             cut = next((d.box for d in box_k.dims if d.modes[0] == k_unit), 1)
             extent = self.plan.k[k_unit].extent
-            if box_k.size % STEP_K:  # one row holds a tile's k, and only they are moved
+            if box_k.size % self.step_k:  # one row holds a tile's k, and only they are moved
                 return side.box.size * (
                     self.device.tma.cut_row_factor if cut * self.size > CHUNK else 1.0
                 ), cut * self.size

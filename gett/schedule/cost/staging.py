@@ -9,10 +9,11 @@ import math
 from dataclasses import dataclass
 
 from gett.hw.device import DeviceModel, StoreClocks
-from gett.ir.gemm import A, C, D, GemmPlan, itemsize
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyModel
 from gett.schedule.spec.epilogue import StagedTile
-from gett.schedule.tile.staged_tile import SIZE, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
+from gett.schedule.tile.staged_tile import Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
 from gett.schedule.tile.store_tile import Exchanged, exchanged
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
@@ -42,6 +43,7 @@ class StagingModel(CopyModel):
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         super().__init__(plan, device)
+        self.type_d = data_type(plan.contraction.d.dtype)
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
@@ -98,7 +100,7 @@ class StagingModel(CopyModel):
         dense: StagedTile | None = None
         bulk_clocks = math.inf
         if tma_source or not has_c:
-            boxed = boxed_tile(*self.dims(tile), self.device.stores.tma_setup_clocks) if self.size_d == SIZE else None
+            boxed = boxed_tile(*self.dims(tile), self.device.stores.tma_setup_clocks) if self.type_d.stmatrix else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
             if run % CHUNK == 0 and least < bulk_clocks:
@@ -159,7 +161,7 @@ class StagingModel(CopyModel):
                 found.append(DimD(group, i, d.box, mode.extent, step, side.box.prefix(i)))
             single = [side.modes[m] for d in side.box.dims if d.box == 1 for m in d.modes]
             if any(mode.extent > 1 and mode.strides[D] % CHUNK for mode in single):
-                return (), Accumulators(1, 1, 1, 1, 0, 0), (0, 0)  # no tensor map steps along them
+                return (), Accumulators(1, 1, 1, 1, 0, 0, self.size_d), (0, 0)  # no tensor map steps along them
         found.sort(key=lambda d: d.step)
         atom = tile.m.atom if tile.m.run else 0
         if not atom and self.k_unit[A] is None:
@@ -169,7 +171,7 @@ class StagingModel(CopyModel):
         groups = tile.warpgroups
         held = Accumulators(
             groups.mma_m, 1 if groups.ping_pong else groups.count, tile.m.box.size // tile.mma_tiles, tile.n.box.size,
-            atom, tile.m.run,
+            atom, tile.m.run, self.size_d,
         )  # fmt: skip
         return tuple(found), held, (len(tile.m.box.dims), len(tile.n.box.dims))
 
@@ -197,8 +199,9 @@ def _order(m: OperandTiling, n: OperandTiling) -> list[tuple[str, int]]:
 def row_length(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
     """Elements of a tile that lie together in D, along its unit stride; 0 where rows are too short to be worth it."""
     c = plan.contraction
-    size = itemsize(c.d.dtype)
-    if size != SIZE or c.c is not None:
+    dtype = data_type(c.d.dtype)
+    size = dtype.bytes
+    if not dtype.stmatrix or c.c is not None:
         return 0
     for modes, box in ((plan.m, box_m), (plan.n, box_n)):
         for d in box.dims:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
@@ -63,7 +64,7 @@ class WgmmaModel(StagingModel):
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
         self.facts = facts
-        self.lanes = facts.tensor_lanes[plan.contraction.dtype]
+        self.lanes = facts.tensor_lanes[tensor_type(plan.contraction.dtype).name]
         self.costs: dict[tuple[int, Box, Box, bool, int], float] = {}
         self.least_traffics: dict[tuple[Box, Box, Box, Box, bool], float] = {}
         self.traffics: dict[tuple[Box, Box, Box, Box, bool, bool, int], Traffic] = {}
@@ -148,17 +149,17 @@ class WgmmaModel(StagingModel):
             elif tile.panel == "each":  # it comes once a panel, or a block's share of it
                 panel = tile.k.tiles * copy / min(reads, tiles / self.facts.sm_count)
         smem_clocks = (read * bk + passed * tile.k.size) * self.size / rates.smem_bytes_per_clock / rates.peak_share
-        limits = {"tensor cores": math_clocks, "shared memory": smem_clocks, "L2": drawn}
-        slowest = max(limits, key=lambda name: limits[name])
-        keeping = {(1, 1): 1.0, (2, 1): rates.cluster_m, (1, 2): rates.cluster_n}
-        step = 1.0 if tile.exchange else keeping[tile.cluster]
-        return Loop(limits[slowest] * step, slowest, engine, panel)
+        clocks = max(math_clocks, smem_clocks, drawn)
+        slowest = "tensor cores" if clocks == math_clocks else "shared memory" if clocks == smem_clocks else "L2"
+        if tile.cluster != (1, 1) and not tile.exchange:  # blocks keep step
+            clocks *= rates.cluster_m if tile.cluster == (2, 1) else rates.cluster_n
+        return Loop(clocks, slowest, engine, panel)
 
-    def least_us(self, tile: WgmmaTile) -> float:
-        """A bound of the estimate that does not ask how D is staged."""
+    def least_us(self, tile: WgmmaTile, known: Loop | None = None) -> float:
+        """A bound of the estimate that does not ask how D is staged; `known` is the tile's loop."""
         facts, launches = self.facts, self.device.launches
         k_tiles, parts, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
-        loop = self.loop(tile, tiles)
+        loop = known or self.loop(tile, tiles)
         looped, waves, memory = k_tiles * parts * loop.clocks, tiles / at_once, self.least_dram_us(tile)
         clocks = engine = k_tiles * parts * loop.engine_clocks
         if wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]:
@@ -239,7 +240,7 @@ class WgmmaModel(StagingModel):
             us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
             us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
             us += traffic.late_us if waves == 1 and split == 1 and parts == 1 else 0.0
-            us *= factor * (1.0 + (rates.shallow_share * (steps // parts) if bk == 16 else 0.0))
+            us *= factor * (1.0 + (rates.shallow_share * (steps // parts) if bk == tile.atom.k else 0.0))
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
             yield Estimate(us, bound, split)
 

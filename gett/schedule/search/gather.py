@@ -1,7 +1,7 @@
 """Schedules of wgmma with an operand that tensor maps refuse: warps gather it.
 
-A row may start anywhere and end anywhere; what must lie together is a piece of the unit-stride mode, a multiple of 8
-elements. Boxes may be longer than a short mode (the rest is zeros) and, but for that mode, flattened. An operand that a
+A row may start anywhere and end anywhere; what must lie together is a piece of the unit-stride mode, a multiple of 16
+bytes. Boxes may be longer than a short mode (the rest is zeros) and, but for that mode, flattened. An operand that a
 tensor map can move under the chosen boxes still goes by it.
 
 Where the unit-stride modes of A and B are two contracted modes, K's box has some of each: B's rows are the tile's, A's
@@ -30,12 +30,11 @@ from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.wgmma_needs import GATHERING, REACH, gather_bytes, pipeline_smem, row_bytes, stage_bytes, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
-from layouts.swizzle import swizzle_dividing
+from layouts.swizzle import CHUNK, swizzle_dividing
 
 WARPGROUPS = (Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True))
 WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 LEADS = (256, 128, 64, 32, 16, 8)  # cuts of an operand's unit-stride mode
-LONGEST = 256  # elements of a piece; the longer, the fewer sectors and lines are fetched in part
 TRANSPOSED = ((16, 8), (8, 16), (8, 8))  # of B's unit-stride mode and of A's in a tile, where they differ
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
@@ -54,6 +53,7 @@ class GatherSearch(WgmmaSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         super().__init__(plan, facts, swapped)
+        self.chunk = CHUNK // self.size
         self.compute = 2 * self.boxes.compute
         self.transposes = len(self.leads) > 1
         self.cuts: dict[tuple[int, int], list[Box]] = {}
@@ -88,7 +88,7 @@ class GatherSearch(WgmmaSearch):
                                 continue
                             runs = tuple(x.run if isinstance(x, Gather) else 0 for x in (a, b))
                             yield WgmmaTile(
-                                groups, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
+                                self.atom, groups, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
                                 runs=(runs[0], runs[1]), transposed=self.transposes,
                             )  # fmt: skip
 
@@ -115,7 +115,7 @@ class GatherSearch(WgmmaSearch):
         else:
             rest = [i for i in range(len(modes)) if i != unit]
             extents = tuple(s.extent for s in modes)
-            whole = up(extents[unit], 8)
+            whole = up(extents[unit], self.chunk)
             for lead in dict.fromkeys(min(v, whole) for v in LEADS if v <= block):
                 if lead > block or (not rest and 2 * lead <= block and lead < whole):
                     continue
@@ -129,9 +129,9 @@ class GatherSearch(WgmmaSearch):
         """Boxes of K; where A is transposed with B's unit-stride mode first and A's second."""
         extents = tuple(s.extent for s in self.plan.k)
         if not self.transposes:
-            return gather_k_boxes(extents, next(iter(self.leads), None))
+            return gather_k_boxes(extents, next(iter(self.leads), None), self.atom.k, self.chunk)
         second, first = self.leads
-        shapes = [s for s in TRANSPOSED if s[0] < extents[first] + 8 and s[1] < extents[second] + 8]
+        shapes = [s for s in TRANSPOSED if s[0] < extents[first] + self.chunk and s[1] < extents[second] + self.chunk]
         return [Box.of_cuts(extents, {first: w, second: d}) for w, d in shapes]
 
     def loader(self, tensor: int, box: Box, box_k: Box) -> Tma | Gather | None:
@@ -152,9 +152,9 @@ class GatherSearch(WgmmaSearch):
         inner = box_k if major == "k" else box
         transposed = self.transposes and tensor == A
         lead = inner.dims[1 if transposed else 0]
-        if lead.modes != (k_unit if k_unit is not None else self.mn_unit[tensor],) or lead.box % 8:
+        if lead.modes != (k_unit if k_unit is not None else self.mn_unit[tensor],) or lead.box % self.chunk:
             return None
-        run = max(r for r in range(8, LONGEST + 1, 8) if lead.box % r == 0)
+        run = lead.box
         # The epilogue knows an MN-major tile's atoms by the box of its unit-stride mode, as tensor maps cut them.
         length = inner.size if major == "k" else lead.box
         swizzle_bytes = swizzle_dividing(length * self.size)

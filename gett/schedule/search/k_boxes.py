@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gett.schedule.tile.wgmma_tile import STEP_K, depth
+from gett.schedule.spec.wgmma_needs import up
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
 
@@ -18,12 +18,13 @@ DEPTHS = (64, 48, 32, 16, 96, 128)
 DEEPEST = 128  # k of a tile with a residue
 TILES = 6  # more k-tiles than that, and full ones waste little
 WASTE = 1.15  # how much more padding than the least one is taken into account
-KEPT = 4
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
-def k_boxes(extents: tuple[int, ...], lead: int | None, size: int, patient: bool) -> tuple[list[Box], list[Box]]:
-    """Boxes of K whose size is a multiple of 16: the best, and the shallowest.
+def k_boxes(
+    extents: tuple[int, ...], lead: int | None, size: int, step: int, patient: bool
+) -> tuple[list[Box], list[Box]]:
+    """Boxes of K of whole instructions: the best, and the shallowest.
 
     Past the end of a mode both operands read zeros.
 
@@ -31,12 +32,13 @@ def k_boxes(extents: tuple[int, ...], lead: int | None, size: int, patient: bool
         extents: Of K's modes.
         lead: Mode along which an operand's rows run, None where they run along M and N only.
         size: Bytes of an element.
+        step: K of one instruction.
         patient: Whether the start of a tile is hidden behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
     for block in DEPTHS:
-        for cut in _factors(block, lead, others, extents):
+        for cut in _factors(block, lead, others, extents, step):
             if lead is not None and cut.get(lead, 0) not in LEADS and len(extents) > 1:
                 continue
             box = Box.of_cuts(extents, cut)
@@ -48,16 +50,18 @@ def k_boxes(extents: tuple[int, ...], lead: int | None, size: int, patient: bool
             deep = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08 if patient else 0.99, 16: 1.3}[block]
             found[box] = waste * short * deep
     best = sorted(found, key=lambda b: found[b])
-    return best[:3], [b for b in best[3:] if b.size == STEP_K][:1]
+    return best[:3], [b for b in best[3:] if b.size == step][:1]
 
 
-def _factors(block: int, lead: int | None, others: Sequence[int], extents: Sequence[int]) -> Iterator[dict[int, int]]:
+def _factors(
+    block: int, lead: int | None, others: Sequence[int], extents: Sequence[int], step: int
+) -> Iterator[dict[int, int]]:
     """Ways to write the block's depth as a product of cuts, the leading mode first."""
     firsts = [v for v in LEADS if block % v == 0] if lead is not None else [1]
     if lead is not None and not others:
         firsts = [block]
     for v in firsts:
-        if lead is not None and v >= 2 * extents[lead] and v > STEP_K:
+        if lead is not None and v >= 2 * extents[lead] and v > step:
             continue
         rest = block // v
         head = {lead: v} if lead is not None else {}
@@ -73,25 +77,26 @@ def _factors(block: int, lead: int | None, others: Sequence[int], extents: Seque
             if y > 1 and len(others) < 2:
                 continue
             # Past a mode's end lies padding: worth it only where the mode is short.
-            if (x > extents[others[0]] and x > STEP_K) or (y > 1 and y > extents[others[1]]):
+            if (x > extents[others[0]] and x > step) or (y > 1 and y > extents[others[1]]):
                 continue
             yield {**head, others[0]: x, **({others[1]: y} if y > 1 else {})}
 
 
-def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int) -> list[Box]:
-    """Boxes of K that divide it evenly into tiles that are no multiple of 16, the least padded first.
+def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: int) -> list[Box]:
+    """Boxes of K that divide it evenly into tiles that are no whole instructions deep, the least padded first.
 
     Args:
         extents: Of K's modes.
         lead: As in `k_boxes`. Such a row is one piece of a swizzled row, in whole 16 bytes, so no other mode is tiled
             with it.
         size: Bytes of an element.
+        step: K of one instruction.
     """
     longest = lead if lead is not None else max(range(len(extents)), key=lambda m: extents[m])
     beside = [m for m in range(len(extents)) if m != longest and extents[m] > 1] if lead is None else []
     whole = math.prod(extents[m] for m in beside)
     count = math.prod(extents)
-    if (count if lead is None else extents[lead]) % STEP_K == 0:
+    if (count if lead is None else extents[lead]) % step == 0:
         return []  # full k-tiles divide it
     found = []
     for parts in range(1, extents[longest] + 1):
@@ -99,28 +104,29 @@ def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int) -> list
         if count > TILES * whole * cut:
             break
         deep = whole * cut
-        if extents[longest] % parts or deep % STEP_K == 0 or deep > (DEEPEST if lead is None else DEEPEST // size):
+        if extents[longest] % parts or deep % step == 0 or deep > (DEEPEST if lead is None else DEEPEST // size):
             continue
         if lead is not None and deep * size % CHUNK:
             continue
         found.append(Box.of_cuts(extents, {longest: cut} | {m: extents[m] for m in beside}))
-    least = min((depth(b) / b.size for b in found), default=1.0)
-    good = [b for b in found if depth(b) / b.size <= WASTE * least]
-    return sorted(good, key=lambda b: (depth(b) / b.size, b.tiles))[:KEPT]
+    padding = {b: up(b.size, step) / b.size for b in found}
+    least = min(padding.values(), default=1.0)
+    good = [b for b in found if padding[b] <= WASTE * least]
+    return sorted(good, key=lambda b: (padding[b], b.tiles))
 
 
-def gather_k_boxes(extents: tuple[int, ...], lead: int | None) -> list[Box]:
-    """Boxes of K for gathered operands; the contracted unit-stride mode leads in whole chunks of eight elements."""
+def gather_k_boxes(extents: tuple[int, ...], lead: int | None, step: int, chunk: int) -> list[Box]:
+    """Boxes of K for gathered operands; the contracted unit-stride mode leads in whole chunks of `chunk` elements."""
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
-    whole = -(-extents[lead] // 8) * 8 if lead is not None else 1
+    whole = up(extents[lead], chunk) if lead is not None else 1
     lengths = dict.fromkeys((64, 48, 32, 24, 16, 8, whole) if lead is not None else (1,))
     for first in (v for v in lengths if v <= min(64, whole)):
         for x in range(1, 64 // first + 1) if others else [1]:
             for y in range(1, 64 // (first * x) + 1) if len(others) > 1 else [1]:
                 block = first * x * y
                 cut = {**({lead: first} if lead is not None else {}), **dict(zip(others, (x, y), strict=False))}
-                if block % STEP_K or any(cut[m] > extents[m] + 7 for m in cut):
+                if block % step or any(cut[m] >= extents[m] + chunk for m in cut):
                     continue
                 box = Box.of_cuts(extents, cut)
                 waste = box.tiles * block / box.volume

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gett.ir.gemm import A, GemmPlan, itemsize
+from gett.hw.dtypes import TensorType, data_type
+from gett.ir.gemm import A, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, tiled_dims, widest_vector
 from layouts.box import Box
@@ -30,7 +31,8 @@ class OperandTile:
 
 def operand_loader(plan: GemmPlan, tensor: int, tile: OperandTile, tensor_cores: bool) -> CpAsync | RegisterStaged:
     """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
-    size = itemsize(plan.contraction.dtype)
+    dtype = data_type(plan.contraction.dtype)
+    size, tensor_type = dtype.bytes, dtype.tensor if tensor_cores else None
     groups: Groups = (("k", plan.k, tile.k), ("mn", plan.m if tensor == A else plan.n, tile.mn))
     if tile.l is not None:
         groups = (*groups, ("l", plan.l, tile.l))
@@ -40,7 +42,7 @@ def operand_loader(plan: GemmPlan, tensor: int, tile: OperandTile, tensor_cores:
 
     def smem(major: str) -> SmemLayout:
         rows, row = (tall, tile.depth) if major == "k" else (tile.depth, tall)
-        return smem_layout(rows, row * size, tensor_cores, size, major)
+        return smem_layout(rows, row * size, tensor_type, size, major)
 
     vector = row_vector(plan, tensor, dims, tile.rows, tile.depth)
     if vector:
@@ -72,20 +74,20 @@ def _store_conflicts(dims: Sequence[tuple[str, int, int]], vector: int, size: in
 
 
 @lru_cache(maxsize=256)
-def smem_layout(rows: int, row_bytes: int, tensor_cores: bool, size: int, major: str) -> SmemLayout:
+def smem_layout(rows: int, row_bytes: int, tensor: TensorType | None, size: int, major: str) -> SmemLayout:
     """Rows of a tile that warps read without bank conflicts.
 
     Args:
         rows: Rows of the tile.
         row_bytes: Bytes of a row.
-        tensor_cores: Whether fragments of `mma.sync` are read, else elements of multiply-adds.
+        tensor: What fragments of `mma.sync` are read of; None where elements of multiply-adds are read.
         size: Bytes of an element.
         major: Group that runs along a row, `"k"` or `"mn"`.
     """
     patterns: list[Pattern] = []
-    if tensor_cores and (size == 2 or (size == 4 and major == "k")):  # ldmatrix
+    if tensor is not None and tensor.ldmatrix(major):
         patterns = [(_neighbouring_rows(chunk * 16), 16, 8) for chunk in range(min(row_bytes // 16, 8))]
-    elif tensor_cores:  # element by element: lane 4g + t holds row g, column t of a K-major tile
+    elif tensor is not None:  # element by element: lane 4g + t holds row g, column t of a K-major tile
         along_k = major == "k"
         patterns = [(lambda x: (x >> 2, (x & 3) * size) if along_k else (x & 3, (x >> 2) * size), size, 32)]
     elif major == "k":

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gett.hw.archs import ArchFacts
+from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.spec.multistage_needs import MMA_STEP_K, MultistageSmem, accumulator_bytes, warp_step
-from layouts.access import SECTOR
+from gett.schedule.spec.multistage_needs import MultistageSmem, warp_step
+from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block
 
@@ -32,14 +33,14 @@ def is_matrix_product(plan: GemmPlan) -> bool:
 def uses_tensor_cores(plan: GemmPlan) -> bool:
     """Whether tensor cores form the products that the precision asks for."""
     c = plan.contraction
-    return c.dtype in MMA_STEP_K or (c.dtype == "float32" and c.precision == "tf32")
+    return data_type(c.dtype).multiplied(c.precision) is not None
 
 
 def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     """Tiles of one batch worth considering for the extents at hand."""
-    dtype = plan.contraction.dtype
-    accumulator = accumulator_bytes(dtype)
-    depths = _depths(itemsize(dtype), tensor_cores)
+    dtype = data_type(plan.contraction.dtype)
+    accumulator = dtype.accumulator_bytes
+    depths = _depths(dtype.bytes, tensor_cores)
     most = 128 * 128 * 4 // accumulator
     if tensor_cores:
         most = 128 * 256 if accumulator == 4 else 128 * 128
@@ -101,8 +102,7 @@ def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
 def fallback_tiles(size: int, tensor_cores: bool) -> tuple[MmaTile, ...]:
     """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
     step_m = 32 if tensor_cores else 16
-    depth = 32 if size == 2 else _depths(size, tensor_cores)[0]
-    return tuple(MmaTile(x * step_m, x * 32, depth, (2, 2)) for x in (1, 2))
+    return tuple(MmaTile(x * step_m, x * 32, _depths(size, tensor_cores)[0], (2, 2)) for x in (1, 2))
 
 
 def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
@@ -116,7 +116,9 @@ def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
     units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
     if not units:
         return
-    step_k = {2: 16, 4: 8, 8: 4}[size]
+    mma = tensor_type(c.dtype).mma
+    assert mma is not None
+    step_k = mma.k
     depths = sorted({min(d * step_k, -(-plan.extent_k // step_k) * step_k) for d in (1, 2, 3, 4)})
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
@@ -126,7 +128,7 @@ def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
             continue
         for m in _up_to(plan.extent_m, (16, 32, 64)):
             for n in _up_to(plan.extent_n, (8, 16, 32, 64)):
-                if 2048 <= count * m * n <= most:
+                if count * m * n <= most:
                     yield from (MmaTile(m, n, k, (1, 1), count) for k in depths)
 
 

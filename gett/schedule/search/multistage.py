@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
@@ -25,7 +26,7 @@ from gett.schedule.search.mma_tiles import (
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.multistage_needs import accumulator_bytes, multistage_smem
+from gett.schedule.spec.multistage_needs import multistage_smem
 from gett.schedule.spec.rule import first_broken
 from gett.schedule.spec.rules_multistage import LIMITS
 from gett.schedule.spec.schedule import Forecast, Schedule
@@ -55,11 +56,11 @@ class MultistageSearch:
         c = plan.contraction
         self.tensor_cores = uses_tensor_cores(plan)
         self.size = itemsize(c.dtype)
-        self.accumulator = accumulator_bytes(c.dtype)
+        self.accumulator = data_type(c.dtype).accumulator_bytes
         self.device = nearest(facts)
         self.time = traffic_us(plan, self.device)
         if self.tensor_cores:
-            rate = facts.tensor_tflops["tf32" if c.dtype == "float32" else c.dtype] * facts.mma_sync_share
+            rate = facts.tensor_tflops[tensor_type(c.dtype).name] * facts.mma_sync_share
         else:
             rate = facts.fma_tflops[c.dtype]
         self.compute = plan.flops / rate * 1e-6

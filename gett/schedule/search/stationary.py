@@ -15,15 +15,10 @@ from layouts.box import Box
 
 MOST = 40 * 1024  # bytes that may stay: the rest belongs to stages, which keep memory busy
 TILES = 2  # of the other operand that a block makes at least
-PANEL = 8  # tiles of a panel, at least, where a block makes one panel after the other
-SMALL = 16 * 2**20  # bytes of the other operand, which every panel reads again, out of L2
 # Blocks that keep to one panel: panels at most, tiles of an SM and k at least, share of rows that padding may
-# add, outputs of a tile at most, bytes that may stay. Beyond these it gains nothing on an H200.
-ONE_PANELS, ONE_TILES, ONE_K, ONE_PADDED, ONE_OUTPUTS, ONE_MOST = 6, 4, 192, 1.07, 128 * 192, 150 * 1024
-# Bytes of loads under way there, at least and from which on more gain nothing; what fewer cost, k-tiles of short rows,
-# and A in place of B.
-ONE_LEAST, ONE_ENOUGH, ONE_FEWER, ONE_SHORT, ONE_A = 64 * 1024, 96 * 1024, 0.25, 1.03, 1.02
-ONE_SHORT_K = 64  # k below which k-tiles are those
+# add, outputs of a tile at most. Beyond these it gains nothing on an H200.
+ONE_PANELS, ONE_TILES, ONE_K, ONE_PADDED, ONE_OUTPUTS = 6, 4, 192, 1.07, 128 * 192
+ONE_LEAST = 64 * 1024  # bytes of loads under way there, at least
 
 
 def small_operands(plan: GemmPlan, size: int) -> tuple[str, ...]:
@@ -43,26 +38,21 @@ def _whole(name: str, kept: OperandTiling, box_k: Box, size: int, tiles: int, sm
     return stationary_bytes(name, kept.rows, box_k.size * size, box_k.tiles) <= MOST
 
 
-def _one_panel(name: str, kept: OperandTiling, other: OperandTiling, box_k: Box, size: int, sm_count: int) -> bool:
-    """Whether blocks may each keep to one of few panels, whose rows fit, and there is something to gain."""
+def _one_panel(kept: OperandTiling, other: OperandTiling, box_k: Box, sm_count: int) -> bool:
+    """Whether blocks may each keep to one of few panels, and there is something to gain."""
     panels = kept.box.tiles
     if not 1 < panels <= min(ONE_PANELS, sm_count) or panels * other.box.tiles < ONE_TILES * sm_count:
         return False
     if kept.box.size * other.box.size > ONE_OUTPUTS or box_k.volume < ONE_K:
         return False
-    if panels * kept.box.size > ONE_PADDED * kept.box.volume:
-        return False
-    return stationary_bytes(name, kept.rows, box_k.size * size, box_k.tiles) <= ONE_MOST
+    return panels * kept.box.size <= ONE_PADDED * kept.box.volume
 
 
 def _each_panel(
     name: str, kept: OperandTiling, other: OperandTiling, box_k: Box, size: int, batches: int, sm_count: int
 ) -> bool:
-    """Whether the rows of a panel fit twice, and panels are long enough and cheap enough to walk along."""
-    tiles = kept.box.tiles * other.box.tiles * batches
-    if kept.box.tiles * batches == 1 or other.box.tiles < PANEL or tiles < PANEL * sm_count:
-        return False
-    if other.box.volume * box_k.volume * size > SMALL:
+    """Whether the rows of a panel fit twice, and blocks make several panels."""
+    if kept.box.tiles * batches == 1 or kept.box.tiles * other.box.tiles * batches < TILES * sm_count:
         return False
     return stationary_bytes(name, kept.rows, box_k.size * size, 2 * box_k.tiles) <= MOST
 
@@ -84,7 +74,7 @@ def with_stationary(tile: WgmmaTile, small: tuple[str, ...], size: int, batches:
         return found
     for x, y in (("a", "b"), ("b", "a")):
         pair = x, sides[x], sides[y], k, size
-        if batches == 1 and not tile.warpgroups.ping_pong and _one_panel(*pair, sm_count):
+        if batches == 1 and not tile.warpgroups.ping_pong and _one_panel(sides[x], sides[y], k, sm_count):
             found.append(replace(tile, stationary=x, panel="one"))
         if _each_panel(*pair, batches, sm_count):
             found.append(replace(tile, stationary=x, panel="each"))
@@ -95,6 +85,5 @@ def one_panel_pace(tile: WgmmaTile, under_way: int) -> float | None:
     """What `under_way` bytes of loads and the way they come make of the time; None where they are too few."""
     if under_way < ONE_LEAST:
         return None
-    pace = 1.0 + ONE_FEWER * max(0.0, 1.0 - under_way / ONE_ENOUGH)
-    pace *= ONE_SHORT if tile.block[2] < ONE_SHORT_K else 1.0
-    return pace * (ONE_A if tile.stationary == "a" else 1.0)
+    # K-tiles of short rows take longer, and A in place of B.
+    return (1.03 if tile.block[2] < 64 else 1.0) * (1.02 if tile.stationary == "a" else 1.0)

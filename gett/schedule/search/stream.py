@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.stream import stream_estimate, sum_slices
@@ -17,7 +18,6 @@ from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Stream, StreamMap
-from gett.schedule.spec.multistage_needs import accumulator_bytes
 from gett.schedule.spec.rule import first_broken
 from gett.schedule.spec.rules_stream import LIMITS
 from gett.schedule.spec.schedule import Forecast, Schedule
@@ -43,7 +43,7 @@ class StreamSearch:
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         self.plan, self.facts = plan, facts
         self.tensors = output_views(plan)
-        self.accumulator = accumulator_bytes(plan.contraction.dtype)
+        self.accumulator = data_type(plan.contraction.dtype).accumulator_bytes
         self.extents = tuple(s.extent for s in output_modes(plan))
         self.problem: SumProblem | None = None
         if plan.extent_k != 1:

@@ -9,11 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.loader import Multicast, Tma
 from gett.schedule.spec.wgmma_needs import shared_dimension, up
-from gett.schedule.tile.wgmma_tile import STEP_K, OperandTiling, depth
+from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
@@ -62,6 +63,7 @@ class OperandMaps:
 
     def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
         self.plan, self.tensor, self.size = plan, tensor, size
+        self.step_k = wgmma_atom(plan.contraction.dtype).k
         self.side = plan.m if tensor == A else plan.n
         self.modes = (*plan.l, *self.side, *plan.k)
         self.first_mn, self.first_k = len(plan.l), len(plan.l) + len(self.side)
@@ -70,7 +72,7 @@ class OperandMaps:
 
     def load(self, cut: OperandTiling, box_k: Box) -> Tma | None:
         """How k-tiles arrive, None where no tensor map brings them."""
-        return self._residue(cut, box_k) if box_k.size % STEP_K else self._full(cut, box_k)
+        return self._residue(cut, box_k) if box_k.size % self.step_k else self._full(cut, box_k)
 
     def map(
         self, box_mn: Sequence[int], box_k: Sequence[int], order: Sequence[int], swizzle_bytes: int, unit: int, row: int
@@ -130,7 +132,7 @@ class OperandMaps:
         run = 0
         if self.k_unit is not None:
             unit, row = self.first_k + self.k_unit, box_k.cut[self.k_unit]
-            span = swizzle_holding(depth(box_k) * size)
+            span = swizzle_holding(up(box_k.size, self.step_k) * size)
             if box_k.size != row or row * size % CHUNK or not span:
                 return None
         elif self.mn_unit is not None:
@@ -153,7 +155,7 @@ class OperandMaps:
         if made is None or made.slabs > 1 or made.box[0] != row:
             return None
         repeats = tuple((made.modes[m].dim, made.modes[m].weight * step, count) for m, step, count in counts)
-        return Tma(self.major, made, repeats, depth(box_k) * span if repeats else 0, run)
+        return Tma(self.major, made, repeats, up(box_k.size, self.step_k) * span if repeats else 0, run)
 
 
 def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StagedTile) -> TmaMap | None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.dtypes import data_type, wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
@@ -37,6 +38,13 @@ RASTER = 8  # rows of tiles that are visited together
 def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     """Whether a plan is a product of two operands that wgmma multiplies on this architecture."""
     return multiplied(plan) is not None and facts.arch in ARCHS and plan.b is not None and bool(plan.k)
+    """Whether a plan is a product of two operands that wgmma multiplies, as they are, on this architecture."""
+    if facts.arch != "sm_90a" or plan.b is None or not plan.k:
+        return False
+    dtype = data_type(plan.contraction.dtype)
+    if dtype.tensor is None or dtype.tensor.wgmma is None or not dtype.exact:
+        return False
+    return dtype.tensor.wgmma.either_major or all(unit_mode(plan.k, t, dtype.bytes) is not None for t in (A, B))
 
 
 class WgmmaSearch:
@@ -52,6 +60,7 @@ class WgmmaSearch:
         self.plan, self.facts, self.swapped = swap_ab(plan) if swapped else plan, facts, swapped
         self.device = nearest(facts)
         plan = self.plan
+        self.atom = wgmma_atom(plan.contraction.dtype)
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
@@ -127,6 +136,12 @@ class WgmmaSearch:
         """Rows of tiles, or of clusters, that are visited together."""
         return max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
 
+    def persistent(self, tile: WgmmaTile, group_m: int, split: int) -> PersistentRaster:
+        """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
+        order, blocks = self.device.l2.cluster_order, self.facts.sm_count
+        ordered = tile.blocks == 2 and blocks == 2 * len(order)
+        return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
+
     def schedule(
         self,
         tile: WgmmaTile,
@@ -139,7 +154,7 @@ class WgmmaSearch:
     ) -> Schedule:
         """The record; the scheduler is a persistent raster unless one is given."""
         if scheduler is None:
-            scheduler = PersistentRaster(self.facts.sm_count, self.raster(tile), split[0], tile.cluster)
+            scheduler = self.persistent(tile, self.raster(tile), split[0])
         tiling = tile.tiling(self.swapped)
         return Schedule(self.facts.arch, tiling, mainloop, epilogue, scheduler, smem, split[1], forecast)
 

@@ -61,7 +61,7 @@ class WgmmaRSSearch(WgmmaSearch):
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
                 for m_side in self.boxes.boxes(A, GROUPS.rows, None):
                     for n_side in self.boxes.boxes(B, n, None):
-                        tile = WgmmaTile(GROUPS, m_side, n_side, box_k, cluster)
+                        tile = WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, cluster)
                         if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
                             continue
                         if cluster == SHARED_A and n > RS_WIDEST_SHARED_A:

@@ -27,7 +27,7 @@ from gett.schedule.spec.epilogue import Epilogue, TmaStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster, TileScheduler
+from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.spec.vectors import store_vector
 from gett.schedule.spec.wgmma_needs import row_bytes, stage_bytes, stationary_bytes
 from gett.schedule.tile.store_tile import store_tiles
@@ -54,8 +54,8 @@ class WgmmaSSSearch(WgmmaSearch):
         lead = next(iter(self.leads), None)
         extents = tuple(s.extent for s in plan.k)
         least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
-        best, shallow = k_boxes(extents, lead, self.size, not self.hurried(least))
-        all_k = (*best, *residue_boxes(extents, lead, self.size), *shallow)
+        best, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
+        all_k = (*best, *residue_boxes(extents, lead, self.size, self.atom.k), *shallow)
         widths_n = widths(plan.extent_n)
         sides_m = (side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A]))
         sides_n = (side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B]))
@@ -71,7 +71,7 @@ class WgmmaSSSearch(WgmmaSearch):
                         yield from (tile, *self.stationary(tile))
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]) if not low else ():
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            tile = WgmmaTile(groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                            tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
                             yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
@@ -80,11 +80,12 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the estimates of a tile and of its variants."""
-        least = self.model.least_us(choice)
-        clusters = [*self.clusters(choice)]
-        if clusters and self.model.loop(choice, self.tiles(choice)).slowest == "L2":
-            return min(least, *(self.model.least_us(other) for other in clusters))
-        return least
+        if choice.blocks > 1:
+            return self.model.least_us(choice)
+        loop = self.model.loop(choice, self.tiles(choice))
+        least = self.model.least_us(choice, loop)
+        variants = self.clusters(choice) if loop.slowest == "L2" else ()
+        return min([least, *map(self.model.least_us, variants)])
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
@@ -122,8 +123,8 @@ class WgmmaSSSearch(WgmmaSearch):
             return
         for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
             sizes = self.size, self.size_d
-            for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts.sm_count):
-                tile = WgmmaTile(groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
+            for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
+                tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
                 staging = self.model.staging(tile)
                 if staging.bulk:
                     yield tile
@@ -247,7 +248,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.block[1] / tile.block[0])))
-        return PersistentRaster(blocks, self.raster(tile, rows), split, tile.cluster)
+        return self.persistent(tile, self.raster(tile, rows), split)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
 
-MMA_STEP_K = {"float16": 16, "bfloat16": 16, "float64": 4}
-"""Types that the tensor cores multiply at full accuracy, with the K of one instruction."""
-
 
 def warp_step(tensor_cores: bool) -> tuple[int, int]:
     """What a warp's rows and columns are multiples of."""
     return (16, 8) if tensor_cores else (4, 8)
-
-
-def accumulator_bytes(dtype: str) -> int:
-    """Bytes of the sum of products of a type: at least 4, of complex types their own."""
-    return max(4, itemsize(dtype)) if dtype != "bool" else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,7 @@ def multistage_smem(
     """The parts of a block's shared memory. D is staged in its own type, with C in the accumulator's."""
     c = plan.contraction
     m, n, k = tiling.block
-    size = accumulator_bytes(c.dtype) if c.c is not None else itemsize(c.d.dtype)
+    size = data_type(c.dtype).accumulator_bytes if c.c is not None else itemsize(c.d.dtype)
     pitch = -(-n * size // 16) * 16 + 16  # the gap keeps the rows of a fragment in different banks
     rows = m * tiling.batches
     tensors = 2 if c.c is not None else 1

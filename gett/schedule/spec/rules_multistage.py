@@ -7,11 +7,11 @@ not. Rules are asked in order, and later ones rely on those before.
 from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.epilogue import VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import (
-    MMA_STEP_K,
     multistage_registers,
     multistage_smem,
     thread_accesses,
@@ -63,7 +63,7 @@ def _source(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
 
 def _tensor_cores(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     c = plan.contraction
-    if not s.multistage.tensor_cores or c.dtype in MMA_STEP_K or (c.dtype == "float32" and c.precision == "tf32"):
+    if not s.multistage.tensor_cores or data_type(c.dtype).multiplied(c.precision) is not None:
         return None
     return f"tensor cores do not multiply {c.dtype} under precision {c.precision!r}"
 
@@ -78,7 +78,8 @@ def _warps(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
 
 
 def _depth(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    step = MMA_STEP_K.get(plan.contraction.dtype, 8) if s.multistage.tensor_cores else 1
+    tensor = data_type(plan.contraction.dtype).tensor if s.multistage.tensor_cores else None
+    step = tensor.mma.k if tensor is not None and tensor.mma is not None else 1
     k = s.tiling.block[2]
     return f"block_k = {k} is no multiple of {step}, the K of one mma.sync" if k % step else None
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 
 from gett.hw.archs import ArchFacts
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.epilogue import VectorStore
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
-from gett.schedule.spec.multistage_needs import accumulator_bytes
 from gett.schedule.spec.rule import Rule
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
@@ -150,7 +150,7 @@ def _split(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
 
 
 def _workspace(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    tiles = s.tiling.m.tiles * s.tiling.block[0] * accumulator_bytes(plan.contraction.dtype)
+    tiles = s.tiling.m.tiles * s.tiling.block[0] * data_type(plan.contraction.dtype).accumulator_bytes
     needed = s.split_k * tiles if s.split_k > 1 else 0
     return f"workspace: {s.workspace_bytes} bytes, partial sums take {needed}" if s.workspace_bytes < needed else None
 

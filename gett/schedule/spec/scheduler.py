@@ -27,12 +27,14 @@ class PersistentRaster:
         group_m: Tiles of M (of clusters, where there are any) that are visited together for reuse in L2.
         split_k: Slices of K, summed in a fixed order.
         cluster: Neighbouring tiles along M and along N whose blocks share operands.
+        cluster_order: First tile of each cluster where as many clusters run; empty for plain order.
     """
 
     blocks: int
     group_m: int = 1
     split_k: int = 1
     cluster: tuple[int, int] = (1, 1)
+    cluster_order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ Searches choose by these numbers and rules check them.
 
 from __future__ import annotations
 
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, GemmPlan
 from gett.schedule.spec.mainloop import StreamMap, StreamSum
-from gett.schedule.spec.multistage_needs import accumulator_bytes
 from gett.schedule.spec.stream_views import TensorView
 from layouts.box import Box
 
@@ -30,4 +30,4 @@ def sum_block(loop: StreamSum) -> tuple[int, int, int]:
 def sum_bytes(plan: GemmPlan, loop: StreamSum) -> int:
     """Shared memory for the sums of each output: of each warp where lanes add up in it, else of each thread."""
     sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
-    return sums * sum_block(loop)[0] * accumulator_bytes(plan.contraction.dtype)
+    return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes

@@ -22,7 +22,6 @@ from layouts.box import Box
 from layouts.swizzle import CHUNK, SPANS, replays, swizzle_address
 
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
-SIZE = 2  # bytes of D's elements that stmatrix and packed pairs take; others are written one by one
 MAX_ROW = 256  # elements of a copy's first dimension
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
@@ -132,6 +131,7 @@ class Accumulators:
         box_m, box_n: Rows and columns of the tile that are not padding.
         atom: Rows of one swizzle atom of an MN-major A, 0 where A is K-major.
         run: Rows of each atom that hold something, 0 for all.
+        size: Bytes of an element of D.
     """
 
     mma_m: int
@@ -140,6 +140,7 @@ class Accumulators:
     box_n: int
     atom: int
     run: int
+    size: int
 
     @property
     def rows(self) -> int:
@@ -171,13 +172,13 @@ def boxed_tile(
     if copy is None:
         return None
     best: tuple[StagedTile, float] | None = None
-    for row, swizzle_bytes, inner in _rows(dims):
+    for row, swizzle_bytes, inner in _rows(dims, held.size):
         others = dims[inner:]
-        if any(d.step * SIZE % CHUNK for d in others):
+        if any(d.step * held.size % CHUNK for d in others):
             continue
         for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
             steps, cut = _steps(dims[:inner], order, row)
-            at = _Places(steps, cut, swizzle_bytes)
+            at = _Places(steps, cut, swizzle_bytes, held.size)
             served = _served(at, held, copy)
             clocks = setup_clocks + _clocks(served, held, copy)
             if best is None or clocks < best[1] * 0.999:
@@ -226,7 +227,7 @@ def _joined(dims: Sequence[DimD]) -> int:
     return i
 
 
-def _rows(dims: Sequence[DimD]) -> Iterator[tuple[int, int, int]]:
+def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
     """(elements of a copy's row, bytes of the swizzle, dimensions that make the run): the longest row first."""
     tile = math.prod(d.box for d in dims)
     joined = _joined(dims)
@@ -241,18 +242,18 @@ def _rows(dims: Sequence[DimD]) -> Iterator[tuple[int, int, int]]:
             run = before * d.box
             if row <= run:
                 good = row % before == 0 and run % row == 0 and run // row <= MAX_COPIES
-                return i + 1 if good and (run == row or row * (tile // run) * SIZE % align == 0) else 0
+                return i + 1 if good and (run == row or row * (tile // run) * size % align == 0) else 0
             before = run
         return 0
 
     longest = min(math.prod(d.box for d in dims[:joined]), MAX_ROW)
-    for row in range(longest - longest % (CHUNK // SIZE), 0, -(CHUNK // SIZE)):
+    for row in range(longest - longest % (CHUNK // size), 0, -(CHUNK // size)):
         if inner := fit(row, 128):
             yield row, CHUNK, inner
             break
     for span in reversed(SPANS):
-        if inner := fit(span // SIZE, 8 * span):
-            yield span // SIZE, span, inner
+        if inner := fit(span // size, 8 * span):
+            yield span // size, span, inner
 
 
 def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[DimD, int], Cut | None]:
@@ -278,8 +279,8 @@ def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dic
 class _Places:
     """Bytes of elements in the staged tile."""
 
-    def __init__(self, steps: dict[DimD, int], cut: Cut | None, swizzle_bytes: int) -> None:
-        self.swizzle_bytes = swizzle_bytes
+    def __init__(self, steps: dict[DimD, int], cut: Cut | None, swizzle_bytes: int, size: int) -> None:
+        self.swizzle_bytes, self.size = swizzle_bytes, size
         self.dims: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
         for d, step in steps.items():
             piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
@@ -297,7 +298,7 @@ class _Places:
         """Bytes of all pairs, `n` fastest."""
         columns = [self.offset("n", x) for x in n]
         rows = (self.offset("m", x) for x in m)
-        return [swizzle_address(self.swizzle_bytes, (row + c) * SIZE) for row in rows for c in columns]
+        return [swizzle_address(self.swizzle_bytes, (row + c) * self.size) for row in rows for c in columns]
 
 
 def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
@@ -310,7 +311,7 @@ def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
         elif copy.kind == "stsm_t":
             served += replays(at.all([0], range(j, j + 8)), CHUNK)
         else:
-            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * SIZE)
+            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * held.size)
     return sum(served) / len(served)
 
 
@@ -318,7 +319,7 @@ def _clocks(served: float, held: Accumulators, copy: R2SCopy) -> float:
     """Clocks of a tile: what shared memory and the issue slots take."""
     # Rows of padding leave lanes idle while their neighbours write.
     elements = held.rows * (-(-held.box_n // 8) * 8)
-    stores = elements * SIZE / 128 * served
+    stores = elements * held.size / 128 * served
     slots = elements / 32 * (1.1 if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector) / 4
     return max(stores, slots) + 0.3 * min(stores, slots)
 

@@ -11,19 +11,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gett.hw.archs import ArchFacts
 from gett.ir.gemm import D, GemmPlan
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from layouts.swizzle import CHUNK
 
-LONGEST = 64  # elements of D's run beyond which longer rows gain nothing
-STAGED = 112 * 1024  # bytes of the staged tile; the rest belongs to stages
-TILES = 2  # that a block makes at least
-
 
 def store_tiles(
-    plan: GemmPlan, rows: int, columns: int, unit: int | None, sizes: tuple[int, int], sm_count: int
+    plan: GemmPlan, rows: int, columns: int, unit: int | None, sizes: tuple[int, int], facts: ArchFacts
 ) -> Iterator[tuple[OperandTiling, OperandTiling]]:
     """(tile of D, its MMA tile) along M; MMA tiles of `rows` rows follow each other along D's unit-stride mode.
 
@@ -33,7 +30,7 @@ def store_tiles(
         columns: Of the tile.
         unit: A's unit-stride mode in M, None where A's rows run along K.
         sizes: Bytes of an element of A and of D.
-        sm_count: Multiprocessors, all of which should have tiles.
+        facts: Of the GPU, all of whose multiprocessors should have tiles.
     """
     modes = plan.m
     along = next((i for i, s in enumerate(modes) if s.strides[D] == sizes[1]), None)
@@ -42,11 +39,11 @@ def store_tiles(
     extents = tuple(s.extent for s in modes)
     for run, atom in _runs(modes[unit].extent, sizes[0]):
         count, extent = rows // atom, modes[along].extent
-        lengths = [n for n in range(2 * count, min(LONGEST, extent) + 1, count) if extent % n == 0]
+        most = facts.smem_per_block // 2 // (run * columns * sizes[1])  # the other half belongs to stages
+        lengths = [n for n in range(2 * count, min(most, extent) + 1, count) if extent % n == 0]
         for length in lengths[-2:]:
             whole, mma = (Box.of_cuts(extents, {unit: run, along: n}) for n in (length, count))
-            fits = whole.size * columns * sizes[1] <= STAGED
-            if not fits or whole.tiles * plan.extent_l < TILES * sm_count:
+            if whole.tiles * plan.extent_l < facts.sm_count:
                 continue
             padded = (run, atom) if run < atom else (0, 0)
             yield OperandTiling(whole, modes, None, *padded), OperandTiling(mma, modes, None, *padded)

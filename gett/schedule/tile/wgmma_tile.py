@@ -5,15 +5,13 @@ Knows boxes and modes; what may be chosen and what it takes is said by those who
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from gett.hw.dtypes import MmaAtom
 from gett.schedule.spec.tiling import Split, Tiling
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, up
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
-
-STEP_K = 16  # k of one wgmma on 16-bit types
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,7 @@ class WgmmaTile:
     """A tile and its boxes.
 
     Attributes:
+        atom: The instruction.
         warpgroups: Who multiplies it.
         m, n, k: Its boxes.
         cluster: Blocks along M and N that share operands.
@@ -84,6 +83,7 @@ class WgmmaTile:
         transposed: Whether gathered pieces of A are transposed.
     """
 
+    atom: MmaAtom
     warpgroups: Warpgroups
     m: OperandTiling
     n: OperandTiling
@@ -100,7 +100,7 @@ class WgmmaTile:
     @property
     def block(self) -> tuple[int, int, int]:
         """Rows, columns and depth of what the tensor cores multiply."""
-        return self.warpgroups.rows, up(self.n.box.size, 8), depth(self.k)
+        return self.warpgroups.rows, up(self.n.box.size, self.atom.n), up(self.k.size, self.atom.k)
 
     @property
     def a(self) -> OperandTiling:
@@ -115,17 +115,12 @@ class WgmmaTile:
     @property
     def blocks(self) -> int:
         """Blocks of a cluster."""
-        return math.prod(self.cluster)
+        return self.cluster[0] * self.cluster[1]
 
     def tiling(self, swap_ab: bool) -> Tiling:
         """The record of a schedule."""
         splits = tuple(side.split for side in (self.m, self.n) if side.split is not None)
         return Tiling(self.block, self.m.box, self.n.box, self.k, None, self.mma_tiles, splits, swap_ab)
-
-
-def depth(box_k: Box) -> int:
-    """Depth of the tile that holds a box of K."""
-    return up(box_k.size, STEP_K)
 
 
 def cluster_tiles(tiles_m: int, tiles_n: int, cluster: tuple[int, int]) -> int:
