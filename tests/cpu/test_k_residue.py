@@ -155,17 +155,17 @@ def test_wgmma_reads_the_tile_and_zeros(tmp_path: Path) -> None:
 
 def test_boxes_divide_k() -> None:
     for extents, lead in (((24,), 0), ((36,), None), ((84,), None), ((72, 2), 0), ((6, 14), None), ((8,), 0)):
-        boxes = residue_boxes(extents, lead, 2)
+        boxes = residue_boxes(extents, lead, 2, 16)
         assert boxes
         for box in boxes:
             assert box.size % wgmma_atom("float16").k
             assert box.tiles * box.size == math.prod(extents)
             assert lead is None or box.size % 8 == 0
-    assert [b.size for b in residue_boxes((84,), None, 2)] == [84, 42, 28, 14]
-    assert not residue_boxes((64,), None, 2)
-    assert not residue_boxes((48,), 0, 2), "full k-tiles divide it"
-    assert not residue_boxes((23,), 0, 2)
-    assert not residue_boxes((7056,), None, 2)
+    assert [b.size for b in residue_boxes((84,), None, 2, 16)] == [84, 42, 28, 14]
+    assert not residue_boxes((64,), None, 2, 16)
+    assert not residue_boxes((48,), 0, 2, 16), "full k-tiles divide it"
+    assert not residue_boxes((23,), 0, 2, 16)
+    assert not residue_boxes((7056,), None, 2, 16)
 
 
 @pytest.mark.parametrize("k", [24, 32])

@@ -14,6 +14,7 @@ struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
 template <bool Lines, bool One, bool A> struct Traits {
   static constexpr int kClusterM = 1, kClusterN = 1, kExchangeDistance = 1;
   static constexpr bool kEachPanel = Lines, kOnePanel = One, kStationaryA = A;
+  static constexpr int kOrderedClusters = 0;
 };
 template <class T> void walk(int m, int n, int blocks) {
   const Params p = {m, n, T::kStationaryA ? 1 : m, 1, m * n};

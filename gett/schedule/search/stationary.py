@@ -18,7 +18,8 @@ TILES = 2  # of the other operand that a block makes at least
 # Blocks that keep to one panel: panels at most, tiles of an SM and k at least, share of rows that padding may
 # add, outputs of a tile at most. Beyond these it gains nothing on an H200.
 ONE_PANELS, ONE_TILES, ONE_K, ONE_PADDED, ONE_OUTPUTS = 6, 4, 192, 1.07, 128 * 192
-ONE_LEAST = 64 * 1024  # bytes of loads under way there, at least
+# Bytes of loads under way there: at least, and from which on more gain nothing; what none at all would cost.
+ONE_LEAST, ONE_ENOUGH, ONE_FEWER = 64 * 1024, 96 * 1024, 0.25
 
 
 def small_operands(plan: GemmPlan, size: int) -> tuple[str, ...]:
@@ -85,5 +86,6 @@ def one_panel_pace(tile: WgmmaTile, under_way: int) -> float | None:
     """What `under_way` bytes of loads and the way they come make of the time; None where they are too few."""
     if under_way < ONE_LEAST:
         return None
+    fewer = 1.0 + ONE_FEWER * max(0.0, 1.0 - under_way / ONE_ENOUGH)
     # K-tiles of short rows take longer, and A in place of B.
-    return (1.03 if tile.block[2] < 64 else 1.0) * (1.02 if tile.stationary == "a" else 1.0)
+    return fewer * (1.03 if tile.block[2] < 64 else 1.0) * (1.02 if tile.stationary == "a" else 1.0)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import data_type, wgmma_atom
+from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
@@ -36,15 +36,12 @@ RASTER = 8  # rows of tiles that are visited together
 
 
 def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
-    """Whether a plan is a product of two operands that wgmma multiplies on this architecture."""
-    return multiplied(plan) is not None and facts.arch in ARCHS and plan.b is not None and bool(plan.k)
     """Whether a plan is a product of two operands that wgmma multiplies, as they are, on this architecture."""
-    if facts.arch != "sm_90a" or plan.b is None or not plan.k:
+    tensor = multiplied(plan)
+    if tensor is None or tensor.wgmma is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
         return False
-    dtype = data_type(plan.contraction.dtype)
-    if dtype.tensor is None or dtype.tensor.wgmma is None or not dtype.exact:
-        return False
-    return dtype.tensor.wgmma.either_major or all(unit_mode(plan.k, t, dtype.bytes) is not None for t in (A, B))
+    size = itemsize(plan.contraction.dtype)
+    return tensor.wgmma.either_major or all(unit_mode(plan.k, t, size) is not None for t in (A, B))
 
 
 class WgmmaSearch:
