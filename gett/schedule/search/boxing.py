@@ -137,7 +137,14 @@ def _best(
     for bound, i, box in sorted((score(box, least), i, box) for i, box in enumerate(tried)):
         if len(best) == KEPT and bound > best[-1][0]:
             break
-        best = sorted([*best, (score(box, (t.weight * t.cost(memory, box) for t in tensors)), i, box)])[:KEPT]
+        costs, total = [*least], bound
+        for at, tensor in enumerate(tensors):  # the others cost their least at least
+            costs[at] = tensor.weight * tensor.cost(memory, box)
+            total = score(box, costs)
+            if len(best) == KEPT and total > best[-1][0]:
+                break
+        else:
+            best = sorted([*best, (total, i, box)])[:KEPT]
     return [box for _, _, box in best]
 
 

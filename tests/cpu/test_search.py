@@ -1,0 +1,80 @@
+"""The skeleton of searches: bounds are bounds, and what is not estimated would not have been chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from gett.hw.archs import arch_facts
+from gett.ir.gemm import make_gemm_plan
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.wgmma import both_roles
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.tile.wgmma_tile import WgmmaTile
+from tests.cases import Case, Layout, tccg
+
+FACTS = arch_facts("sm_90a")
+CASES = (*tccg()[::4], Case("few-tiles", "mk,nk->mn", {"m": 256, "n": 512, "k": 8192}))
+
+
+class Unbounded:
+    """A search whose choices are all estimated, with their variants, before one is lowered."""
+
+    def __init__(self, search: WgmmaSSSearch) -> None:
+        self.search, self.estimated = search, 0
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        return self.search.choices()
+
+    def least_us(self, choice: WgmmaTile) -> float:
+        return 0.0
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        self.estimated += 1
+        return self.search.estimate(choice)
+
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
+        return self.search.variants(choice, estimate)
+
+    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        return self.search.lower(choice, estimate)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("with_c", [None, Layout()], ids=["", "C"])
+def test_bounds_are_not_above_estimates(case: Case, with_c: Layout | None) -> None:
+    plan = make_gemm_plan(case.contraction("float16", with_c=with_c))
+    for search in both_roles(WgmmaSSSearch, plan, FACTS):
+        for choice in [*search.choices()][::7]:
+            least, estimate = search.least_us(choice), search.estimate(choice)
+            assert least <= estimate.us, choice
+            for other in search.variants(choice, estimate):
+                found = search.estimate(other).us
+                assert least <= found, other
+                assert search.least_us(other) <= found, other
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_bounds_change_no_choice(case: Case) -> None:
+    plan = make_gemm_plan(case.contraction("float16"))
+    unbounded = [Unbounded(search) for search in both_roles(WgmmaSSSearch, plan, FACTS)]
+    assert best_schedules(both_roles(WgmmaSSSearch, plan, FACTS), 12) == best_schedules(unbounded, 12)
+
+
+def test_few_choices_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_gemm_plan(CASES[0].contraction("float16"))
+    counted = [0]
+    estimate = WgmmaSSSearch.estimate
+
+    def count(self: WgmmaSSSearch, choice: WgmmaTile) -> Estimate:
+        counted[0] += 1
+        return estimate(self, choice)
+
+    searches = both_roles(WgmmaSSSearch, plan, FACTS)
+    choices = sum(len([*search.choices()]) for search in searches)
+    monkeypatch.setattr(WgmmaSSSearch, "estimate", count)
+    assert best_schedules(searches, 12)
+    assert 0 < 3 * counted[0] < choices
