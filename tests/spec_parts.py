@@ -5,6 +5,7 @@ Knows the records of `gett.schedule.spec`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
@@ -12,11 +13,12 @@ from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationar
 from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, WgmmaRS, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
+from gett.schedule.spec.tiling import Tiling
 
 
 def parts_of(s: Schedule) -> frozenset[str]:
     """Names of a schedule's parts."""
-    return frozenset((*_mainloop(s), *_tiling(s), *_epilogue(s.epilogue), *_scheduler(s)))
+    return frozenset((*_mainloop(s), *_tiling(s), *_epilogue(s.epilogue, s.tiling), *_scheduler(s)))
 
 
 def one_of_each(found: Iterable[Schedule]) -> list[Schedule]:
@@ -106,11 +108,11 @@ def _tiling(s: Schedule) -> Iterator[str]:
         yield "several batches"
 
 
-def _epilogue(x: Epilogue) -> Iterator[str]:
+def _epilogue(x: Epilogue, tiling: Tiling) -> Iterator[str]:
     store = x.store
     yield type(store).__name__
     if store.stage is not None:
-        yield from _staged(store.stage)
+        yield from _staged(store.stage, tiling)
     if isinstance(store, RowStore):
         lanes = 8 if store.run <= 71 else 16 if store.run <= 135 else 32
         yield f"rows, {lanes} lanes each"
@@ -126,13 +128,15 @@ def _epilogue(x: Epilogue) -> Iterator[str]:
         yield type(x.source).__name__
 
 
-def _staged(x: StagedTile) -> Iterator[str]:
+def _staged(x: StagedTile, tiling: Tiling) -> Iterator[str]:
     yield f"R2S {x.copy.kind}"
     yield f"staged tile, swizzle {x.swizzle_bytes}"
     if x.copy.rows < 64:
         yield "pieces of blocks of rows"
     if x.cut is not None:
         yield "cut row of D"
+    if x.copy.kind == "vec_n" and math.prod(d.box for d in tiling.n.dims[: x.n.index(1)]) > 8:
+        yield "R2S vectors, neighbours apart"
 
 
 def _scheduler(s: Schedule) -> Iterator[str]:

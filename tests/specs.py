@@ -142,7 +142,7 @@ FAMILIES: dict[str, Family] = {
     "mma_tiles": Family(_alone(cases.MMA_TILES), lambda s: s.tiling.mma_tiles > 1, (2,), 60),
     "reuse": Family(_alone(cases.REUSE), reuses_smem, (2, 3, 4, 6), 24),
     "exchange": Family(_alone(cases.EXCHANGE), exchanges, (8, 16, 32, 132), 60),
-    "tma_source": Family(cases.TMA_SOURCE, lambda s: isinstance(s.epilogue.source, TmaSource), (2,)),
+    "tma_source": Family(cases.TMA_SOURCE, lambda s: isinstance(s.epilogue.source, TmaSource), (2,), 60),
     "vector_source": Family(cases.VECTOR_SOURCE, lambda s: isinstance(s.epilogue.source, VectorSource), limit=12),
     "wgmma_rs": Family(_alone(cases.WGMMA_RS), lambda s: True, limit=400, find=rs_schedules),
     "wgmma_rs_source": Family(((cases.RS_RAGGED, Layout()), (cases.RS_MANY, Layout())), lambda s: True, (0,), 400,

@@ -141,6 +141,7 @@ def test_copies_bring_every_element_of_c_once() -> None:
     assert edges > 20
 
 
+@pytest.mark.slow
 def test_fragments_read_c_where_it_lies(tmp_path: Path) -> None:
     """The kernel's own walk and coordinates, run on the host: each element of C meets its accumulator, and no other."""
     ran = set()
