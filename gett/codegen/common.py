@@ -80,7 +80,6 @@ def gemm_traits(plan: GemmPlan, schedule: Schedule, stages: int, order: Sequence
   typedef {cpp_type(c.d.dtype)} ElementD;
   typedef {cpp_type(accumulator(c.dtype))} Acc;
   static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {stages};
-  static constexpr int kSmemBytes = {schedule.smem.size};
   static constexpr int kBoxMN = {t.m.size * t.n.size * t.batches};
   static constexpr int kVecD = {schedule.epilogue.store.vector};
   static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};

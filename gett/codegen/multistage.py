@@ -21,6 +21,7 @@ from gett.codegen.common import (
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
+from gett.codegen.smem import smem_struct
 from gett.codegen.tiles import (
     batch_index,
     group_index,
@@ -68,8 +69,8 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{_traits(plan, schedule, order, dtype_c)}\nstruct Index {{\n{index}\n}};\n\n"
-        f"typedef gett::MultistageGemm<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
+        f"{_traits(plan, schedule, order, dtype_c)}\n{smem_struct(schedule)}\nstruct Index {{\n{index}\n}};\n\n"
+        f"typedef gett::MultistageGemm<Traits, Index, gett::{mma}<Traits>, Smem> Kernel;\n\n"
         f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"
     )
     tiles = t.tiles(plan.extent_l)

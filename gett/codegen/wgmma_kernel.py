@@ -14,6 +14,7 @@ from gett.codegen.gather import gather_index, gathered, reach
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
+from gett.codegen.smem import smem_struct
 from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates, scaled
 from gett.codegen.tma_coords import prefetch, tile_coords
 from gett.codegen.tma_copies import stage_copies, store_pieces
@@ -110,8 +111,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     text = (
         f'#include "gett/kernel/{pipeline.header}.cuh"\n\n{params}\n'
         f"{wgmma_traits(plan, schedule, order, dtype_c, regs, pipeline.traits)}\n"
-        f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
-        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
+        f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma, Smem> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.

@@ -26,7 +26,7 @@ template <class Traits, class Index, bool kIsA> struct LoaderOf<Traits, Index, k
   typedef RegisterLoader<Traits, Index, kIsA> type;
 };
 
-template <class Traits, class Index, class Mma> struct MultistageGemm {
+template <class Traits, class Index, class Mma, class Smem> struct MultistageGemm {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   static constexpr int kBatch = Traits::kBatch, kWarps = Traits::kWarpsM * Traits::kWarpsN;
@@ -42,10 +42,10 @@ template <class Traits, class Index, class Mma> struct MultistageGemm {
   static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
   static constexpr int kPipeBytes = Traits::kStages * kStageBytes;
   // D is staged where the stages are.
-  static constexpr int kMainBytes = kPipeBytes > Staged::kBytes || Traits::kSplit ? kPipeBytes : Staged::kBytes;
   static constexpr int kOffsetsBytes = Traits::kSplit ? 0 : EpilogueOffsets<Result>::kBytes;
-  static constexpr int kSmemBytes = kMainBytes + KTable::kBytes + kOffsetsBytes;
-  static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
+  static_assert(kPipeBytes <= Smem::kKTable && (Traits::kSplit || Staged::kBytes <= Smem::kKTable), "stages");
+  static_assert(Smem::kKTable + KTable::kBytes <= Smem::kOffsets, "table of offsets along K");
+  static_assert(Smem::kOffsets + kOffsetsBytes <= Smem::kSize, "offsets of rows and columns");
 
   template <class Loader>
   static GETT_DEVICE void fetch(Loader& load, const Params& p, const KTable& table, int kt, uint32 stage, int thread) {
@@ -65,8 +65,8 @@ template <class Traits, class Index, class Mma> struct MultistageGemm {
     const auto nt = Index::n_tile(p, id.n);
     const auto rows = Offsets::rows(lt, Index::m_tile(p, id.m));
     const auto columns = Offsets::columns(lt, nt);
-    const KTable table{reinterpret_cast<OffsetPair*>(smem + kMainBytes)};
-    const EpilogueOffsets<Result> offsets{reinterpret_cast<long long*>(smem + kMainBytes + KTable::kBytes)};
+    const KTable table{reinterpret_cast<OffsetPair*>(smem + Smem::kKTable)};
+    const EpilogueOffsets<Result> offsets{reinterpret_cast<long long*>(smem + Smem::kOffsets)};
 
     // A padded box along K leaves parts of a tile unwritten, which must be zero.
     if constexpr (LoadA::kZeroFill || LoadB::kZeroFill) {

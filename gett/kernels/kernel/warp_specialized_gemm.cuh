@@ -12,12 +12,11 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma> struct WarpSpecializedGemm {
+template <class Traits, class Index, class Mma, class Smem> struct WarpSpecializedGemm {
   typedef typename Traits::Params Params;
-  typedef SharedStorage<Traits, Index> Storage;
+  typedef SharedStorage<Traits, Index, Smem> Storage;
   typedef PersistentScheduler<Traits> Scheduler;
   typedef Epilogue<Traits, Index> Store;
-  static constexpr int kSmemBytes = Storage::kBytes;
   static constexpr int kProducers = Traits::kProducerWarpgroups;
   static_assert(setmaxnreg_fits(kProducers, Traits::kProducerRegs, Traits::kConsumerWarpgroups, Traits::kConsumerRegs),
                 "registers of a block");
@@ -35,10 +34,10 @@ template <class Traits, class Index, class Mma> struct WarpSpecializedGemm {
     if (thread < 128 * kProducers) {
       setmaxnreg_dec<Traits::kProducerRegs>();
       if constexpr (Traits::kGather) {
-        GatherLoader<Traits, Index>::run(p, base + Storage::kGatherOffset, smem.start, Storage::kStageBytes,
+        GatherLoader<Traits, Index>::run(p, base + Smem::kGather, smem.start, Storage::kStageBytes,
                                          Storage::TileA::kBytes, smem.full(), smem.empty(), thread);
       } else if (thread < 32) {
-        TmaLoader<Traits, Index>::run(p, smem, thread);
+        TmaLoader<Traits, Index, Smem>::run(p, smem, thread);
       }
       if constexpr (Store::kStoreWarp) {  // one warp for each staging buffer
         const int warp = thread >> 5;
@@ -47,7 +46,7 @@ template <class Traits, class Index, class Mma> struct WarpSpecializedGemm {
       }
     } else {
       setmaxnreg_inc<Traits::kConsumerRegs>();
-      WgmmaSSMainloop<Traits, Index, Mma>::consume(p, smem, base, thread - 128 * kProducers);
+      WgmmaSSMainloop<Traits, Index, Mma, Smem>::consume(p, smem, base, thread - 128 * kProducers);
     }
     Scheduler::finish();  // the other blocks may still write here
   }

@@ -21,18 +21,17 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma> struct WgmmaRSGemm {
-  typedef WgmmaRSLoader<Traits, Index> Loader;
-  typedef WgmmaRSMainloop<Traits, Index, Mma> Mainloop;
+template <class Traits, class Index, class Mma, class Smem> struct WgmmaRSGemm {
+  typedef WgmmaRSLoader<Traits, Index, Smem> Loader;
+  typedef WgmmaRSMainloop<Traits, Index, Mma, Smem> Mainloop;
   typedef typename Loader::Params Params;
   typedef typename Loader::Scheduler Scheduler;
-  static constexpr int kSmemBytes = Loader::kSmemBytes;
   static constexpr int kGroups = Traits::kConsumerWarpgroups;
   static_assert(setmaxnreg_fits(1, Traits::kProducerRegs, kGroups, Traits::kConsumerRegs), "registers of a block");
 
   static GETT_DEVICE void run(const Params& p) {
     extern __shared__ __align__(128) char raw[];
-    const uint32 start = (smem_address(raw) + 1023) & ~1023u, stages_b = start + Loader::kBytesA;
+    const uint32 start = (smem_address(raw) + 1023) & ~1023u, stages_b = start + Smem::kStages;
     const int thread = threadIdx.x;
     if (thread == 0) Index::prefetch_tensormaps(p);
     const typename Loader::Bars bars = Loader::init(start, thread);

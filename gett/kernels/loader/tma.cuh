@@ -7,10 +7,10 @@
 
 namespace gett {
 
-template <class Traits, class Index> struct TmaLoader {
+template <class Traits, class Index, class Smem> struct TmaLoader {
   typedef typename Traits::Params Params;
   typedef PersistentScheduler<Traits> Scheduler;
-  typedef SharedStorage<Traits, Index> Storage;
+  typedef SharedStorage<Traits, Index, Smem> Storage;
 
   static GETT_DEVICE void run(const Params& p, const Storage& smem, int lane) {
     const Scheduler scheduler;

@@ -8,7 +8,7 @@
 
 namespace gett {
 
-template <class Traits, class Index> struct WgmmaRSLoader {
+template <class Traits, class Index, class Smem> struct WgmmaRSLoader {
   typedef typename Traits::Params Params;
   static constexpr int kStages = Traits::kStages, kGroups = Traits::kConsumerWarpgroups;
   static constexpr int kN = Traits::kBlockN, kRows = Traits::kBlockM;
@@ -27,7 +27,6 @@ template <class Traits, class Index> struct WgmmaRSLoader {
   static constexpr int kOffsets = Traits::kTmaStore ? 0 : EpilogueOffsets<Traits>::kBytes;
   static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kBytes + kOffsets;
   static constexpr int kLoaded = kGroups * Fragments::kGroupBytes;
-  static constexpr int kBytesA = ((kLoaded > kStaging ? kLoaded : kStaging) + 1023) / 1024 * 1024;
   // A is loaded in one share, or in one for each warpgroup, with barriers of its own.
   static constexpr int kSharesA = Traits::kPerWarpgroupA ? kGroups : 1, kShareBytes = kLoaded / kSharesA;
   // Copies of a share, of which a block makes all or, where A is forwarded, half; and those with an mbarrier each.
@@ -36,8 +35,10 @@ template <class Traits, class Index> struct WgmmaRSLoader {
   // need them; the half that the other block forwards has arrived.
   static constexpr int kEmptyA = 8 * kOwn, kForwardedA = kEmptyA + 8;
   static constexpr int kBarsA = kForwardA ? kForwardedA + 8 : kForwardedA;
-  static constexpr int kSmemBytes = 1024 + kBytesA + kStages * kStageB + 16 * kStages + kSharesA * kBarsA + 8;
-  static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
+  static constexpr int kBarrierBytes = 16 * kStages + kSharesA * kBarsA + 8;
+  static_assert(kLoaded <= Smem::kStages && kStaging <= Smem::kStages, "a k-tile of A, and D where it was");
+  static_assert(Smem::kStages + kStages * kStageB <= Smem::kBarriers, "stages of B");
+  static_assert(Smem::kBarriers + kBarrierBytes <= Smem::kSize - 1024, "mbarriers; 1024 bytes align the start");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMmaM == 1, "tiles of an RS kernel");
   static_assert(Traits::kTmaCopiesA % kSharesA == 0, "a copy of A is one warpgroup's");
   static_assert(kSwizzleBytesB == 32 || kSwizzleBytesB == 64, "k2 in runs of 16 or 32");
@@ -49,7 +50,7 @@ template <class Traits, class Index> struct WgmmaRSLoader {
   struct Bars { uint32 full, empty, share, free; };
 
   static GETT_DEVICE Bars init(uint32 start, int thread) {
-    const uint32 full = start + kBytesA + kStages * kStageB, share = full + 16 * kStages;
+    const uint32 full = start + Smem::kBarriers, share = full + 16 * kStages;
     const Bars bars = {full, full + 8 * kStages, share, share + kSharesA * kBarsA};
     if (thread != 0) return bars;
     for (int s = 0; s < kStages; ++s) {

@@ -8,8 +8,8 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
-  typedef WgmmaRSLoader<Traits, Index> Loader;
+template <class Traits, class Index, class Mma, class Smem> struct WgmmaRSMainloop {
+  typedef WgmmaRSLoader<Traits, Index, Smem> Loader;
   typedef typename Loader::Params Params;
   typedef typename Loader::Scheduler Scheduler;
   typedef typename Loader::Fragments Fragments;

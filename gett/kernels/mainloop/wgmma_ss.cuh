@@ -13,11 +13,11 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma> struct WgmmaSSMainloop {
+template <class Traits, class Index, class Mma, class Smem> struct WgmmaSSMainloop {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef PersistentScheduler<Traits> Scheduler;
-  typedef SharedStorage<Traits, Index> Storage;
+  typedef SharedStorage<Traits, Index, Smem> Storage;
   typedef Epilogue<Traits, Index> Store;
   typedef typename Storage::TileA TileA;
   typedef typename Storage::TileB TileB;
@@ -41,7 +41,7 @@ template <class Traits, class Index, class Mma> struct WgmmaSSMainloop {
     const int group = thread >> 7, lane = thread & 127;
     const int block = Traits::kPingPong ? 0 : group * kMmaM;
     const int buffer = Traits::kPingPong ? group : 0;
-    Store epilogue(base + Storage::kStagingOffset + buffer * Storage::kStagingPitch, smem.free(buffer),
+    Store epilogue(base + Smem::kStaging + buffer * Smem::kStagingPitch, smem.free(buffer),
                    Traits::kPingPong ? lane : thread, group);
     const Scheduler scheduler;
     if constexpr (ResidueA::kCount + ResidueB::kCount > 0) zero_residues(smem, thread);
@@ -87,7 +87,7 @@ template <class Traits, class Index, class Mma> struct WgmmaSSMainloop {
           mbarrier_wait(stage.bar(smem.full()), stage.phase);
           const uint32 at = tiles + stage.stage * Storage::kStageBytes;
           const uint32 k_tile = stationary.slot() * Traits::kStationaryKTiles + kt;
-          const uint32 kept = tiles + Storage::kStationaryOffset + k_tile * Storage::kStationaryPitch;
+          const uint32 kept = tiles + Smem::kStationary + k_tile * Storage::kStationaryPitch;
           const uint32 a = Storage::kStationaryA ? kept : at, b = Storage::kStationaryB ? kept : at + Storage::kStageA;
           wgmma_fence();
 #pragma unroll
