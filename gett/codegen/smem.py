@@ -13,7 +13,7 @@ def smem_struct(schedule: Schedule) -> str:
     """Offsets of the parts from the start of a block's shared memory, and the bytes of all."""
     s = schedule.smem
     if isinstance(schedule.mainloop, Multistage):
-        parts = {"kKTable": s.k_table, "kOffsets": s.offsets}
+        parts = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
     else:
         buffers = schedule.wgmma.warpgroups if schedule.wgmma.ping_pong else 1
         parts = {

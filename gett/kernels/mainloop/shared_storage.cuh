@@ -3,50 +3,51 @@
 // (kReuseMainloopSmem), so more of them fit. The schedule says where the parts lie (the generated struct Smem); what
 // they need is computed here, and that they fit is asserted.
 #pragma once
-#include "gett/epilogue/tma.cuh"
 #include "gett/loader/gather.cuh"
 #include "gett/loader/stationary.cuh"
 #include "gett/mainloop/smem_descriptor.cuh"
 
 namespace gett {
 
-template <class Traits, class Index, class Smem> struct SharedStorage {
-  typedef Epilogue<Traits, Index> Store;
-  typedef GatherNeeds<Traits, Index, Traits::kGather> Gather;
+template <class Traits, class Index, class Store, class Scheduler, class Smem> struct SharedStorage {
+  typedef typename Traits::LoaderTraitsA LoaderA;
+  typedef typename Traits::LoaderTraitsB LoaderB;
+  static constexpr bool kGather = LoaderA::kKind == kLoaderGather || LoaderB::kKind == kLoaderGather;
+  typedef GatherNeeds<Traits, Index, Scheduler, kGather> Gather;
   static constexpr int kE = sizeof(typename Traits::Element), kStages = Traits::kStages;
-  typedef SmemOperand<typename Traits::LoaderTraitsA, Traits::kRowsA, 64, Traits::kBlockK, kE,
+  typedef SmemOperand<LoaderA, LoaderA::kRows, 64, Traits::kBlockK, kE,
                       (Traits::kInterleaveRows < 64 ? Traits::kMmaM : 1)> TileA;
-  typedef SmemOperand<typename Traits::LoaderTraitsB, Traits::kRowsB, 8, Traits::kBlockK, kE> TileB;
+  typedef SmemOperand<LoaderB, LoaderB::kRows, 8, Traits::kBlockK, kE> TileB;
   // A stage holds the tiles of the operands that are not stationary.
-  static constexpr bool kStationary = Traits::kStationaryKTiles > 0;
-  static constexpr bool kStationaryA = kStationary && Traits::kStationaryA;
-  static constexpr bool kStationaryB = kStationary && !Traits::kStationaryA;
+  static constexpr bool kStationaryA = LoaderA::kKind == kLoaderStationary;
+  static constexpr bool kStationaryB = LoaderB::kKind == kLoaderStationary;
+  static constexpr bool kStationary = kStationaryA || kStationaryB;
   static constexpr int kStageA = kStationaryA ? 0 : TileA::kBytes;
   static constexpr int kStageBytes = kStageA + (kStationaryB ? 0 : TileB::kBytes);
   static constexpr int kStationaryPitch = kStationaryA ? TileA::kPitch : TileB::kPitch;
-  typedef StationaryOperand<Traits, kStationaryPitch> Stationary;
+  typedef typename LoaderTraitsOf<Traits, kStationaryA>::type StationaryLoader;  // B's where none is
+  typedef StationaryOperand<StationaryLoader, Scheduler, Traits::kConsumerWarpgroups, kStationaryPitch> Stationary;
+  // Bytes that the copies of a stage bring.
+  static constexpr int kTransactionBytes =
+      (kStationaryA ? 0 : LoaderA::kTransactionBytes) + (kStationaryB ? 0 : LoaderB::kTransactionBytes);
   static constexpr int kLastKTile = kStationaryA ? TileA::kBytes : TileB::kBytes;
   static constexpr int kStationaryBytes =
       kStationary ? (Stationary::kTiles - 1) * kStationaryPitch + kLastKTile : 0;
-  // Staging buffers: one, or one for each warpgroup of a ping-pong kernel.
-  static constexpr int kStagingBuffers = Traits::kPingPong ? Traits::kConsumerWarpgroups : 1;
-  static constexpr int kOffsetsBytes = Traits::kSplit || Traits::kTmaStore ? 0 : EpilogueOffsets<Traits>::kBytes;
-  static constexpr int kStagingBytes = Traits::kSplit ? 0 : Store::kBytes + kOffsetsBytes;  // of a buffer
   // mbarriers: full and empty of the stages, free of two staging buffers, those of an exchange and of the stationary
   // operand.
   static constexpr int kFreeBarriers = 2 + Store::Exchange::kBarriers;
   static constexpr int kBarrierBytes = (2 * kStages + kFreeBarriers) * 8 + Stationary::kBarrierBytes;
   static constexpr int kEnd = Smem::kSize - 1024;  // the first 1024 bytes align the start
   static constexpr bool kOneMmaTile = Traits::kMmaTilesPerStoreTile == 1;
-  static_assert(!Traits::kReuseMainloopSmem || (Store::kStoreWarp && kOneMmaTile && !Traits::kPingPong),
+  static_assert(!Store::kReuseMainloopSmem || (Store::kStoreWarp && kOneMmaTile && !Traits::kPingPong),
                 "D is staged in the stages by blocks that make one tile");
-  static_assert(kOneMmaTile || (Store::kStoreWarp && !Traits::kPingPong && !Traits::kSplit),
+  static_assert(kOneMmaTile || (Store::kStoreWarp && !Traits::kPingPong && !Scheduler::kSplit),
                 "the MMA tiles of a store tile are staged together");
-  static constexpr int kLoadedEnd = Traits::kReuseMainloopSmem ? Smem::kBarriers : Smem::kStaging;
+  static constexpr int kLoadedEnd = Store::kReuseMainloopSmem ? Smem::kBarriers : Smem::kStaging;
   static_assert(Smem::kStages + kStages * kStageBytes <= (kStationary ? Smem::kStationary : kLoadedEnd), "stages");
   static_assert(!kStationary || Smem::kStationary + kStationaryBytes <= kLoadedEnd, "stationary operand");
-  static_assert(kStagingBytes <= Smem::kStagingPitch, "staging buffer");
-  static_assert(Smem::kStaging + kStagingBuffers * Smem::kStagingPitch <= Smem::kBarriers, "staging buffers");
+  static_assert(Store::kBytes <= Smem::kStagingPitch, "staging buffer");
+  static_assert(Smem::kStaging + Store::kBuffers * Smem::kStagingPitch <= Smem::kBarriers, "staging buffers");
   static_assert(Smem::kBarriers + kBarrierBytes <= (Gather::kBytes ? Smem::kGather : kEnd), "mbarriers");
   static_assert(Gather::kBytes == 0 || Smem::kGather + Gather::kBytes <= kEnd, "rings of the gathering loader");
 
@@ -64,9 +65,9 @@ template <class Traits, class Index, class Smem> struct SharedStorage {
     constexpr int kConsumersOfTile = Traits::kPingPong ? 1 : Traits::kConsumerWarpgroups;
     for (int s = 0; s < kStages; ++s) {
       mbarrier_init(full() + s * 8, Gather::kArrivals);
-      mbarrier_init(empty() + s * 8, kConsumersOfTile * PersistentScheduler<Traits>::kSize);
+      mbarrier_init(empty() + s * 8, kConsumersOfTile * Scheduler::kSize);
     }
-    for (int g = 0; g < kStagingBuffers; ++g) mbarrier_init(free(g), 1);
+    for (int g = 0; g < Store::kBuffers; ++g) mbarrier_init(free(g), 1);
     Store::Exchange::init(free(0));
     Stationary::init(stationary_bars());
     fence_mbarrier_init();
