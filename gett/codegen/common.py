@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from gett.codegen.params import POINTERS, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
-from gett.codegen.types import cpp_type
 from gett.errors import ScheduleError
-from gett.hw.dtypes import data_type
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.schedule import Schedule
 from layouts.modes import Strided
 
@@ -60,33 +57,6 @@ def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
         boxes = {"m": t.m, "n": t.n, "l": t.l}
         order.sort(key=lambda x: min(abs(strides[x[0]][m]) for m in boxes[x[0]].dims[x[1]].modes))
     return order
-
-
-def gemm_traits(plan: GemmPlan, schedule: Schedule, stages: int, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
-    """Members of `Traits` that every GEMM kernel has: types, block, and what the epilogue asks."""
-    c, t = plan.contraction, schedule.tiling
-    step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension
-    if order:
-        group, i = order[0]
-        if group == "l":  # batches lie one above the other
-            assert t.l is not None
-            step["m"] = t.block[0] * t.l.prefix(i)
-        else:
-            step[group] = (t.m if group == "m" else t.n).prefix(i)
-    bm, bn, bk = t.block
-    tma_c = isinstance(schedule.epilogue.source, TmaSource)
-    return f"""  typedef ::Params Params;
-  typedef {cpp_type(c.dtype)} Element;
-  typedef {cpp_type(dtype_c)} ElementC;
-  typedef {cpp_type(c.d.dtype)} ElementD;
-  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;
-  static constexpr int kBlockM = {bm}, kBlockN = {bn}, kBlockK = {bk}, kStages = {stages};
-  static constexpr int kSmemBytes = {schedule.smem.size};
-  static constexpr int kBoxMN = {t.m.size * t.n.size * t.batches};
-  static constexpr int kVecD = {schedule.epilogue.store.vector};
-  static constexpr int kStepM = {step["m"]}, kStepN = {step["n"]};
-  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None, tma_c)};
-  static constexpr bool kSplit = {cpp_bool(schedule.split_k > 1)};"""
 
 
 def source_c(added: bool, tma: bool = False) -> str:
@@ -147,7 +117,7 @@ def finish_kernel(
         bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
         vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
         rows = reduce_rows(schedule.split_k, tiles * vectors)
-        function = f"gett::reduce_slices<Traits, Index, {REDUCE_THREADS}, {rows}>"
+        function = f"gett::reduce_slices<EpilogueTraits, Index, {REDUCE_THREADS}, {rows}>"
         text = f'#include "gett/kernel/splitk_reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
         entries.append("gett_reduce")
         parts = -(-vectors // (REDUCE_THREADS // rows))

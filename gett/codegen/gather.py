@@ -1,4 +1,4 @@
-"""What gathered operands need beyond tensor maps: offsets along K and the traits of their pieces.
+"""What gathered operands need beyond tensor maps: offsets along K.
 
 Owns the K side of the index (`gett/kernels/loader/gather.cuh` asks for it); M, N and batches are `codegen.tiles`'. Any
 number of K's dimensions may be ragged: beyond their ends both operands must be zeros, and `valid_k_a` says how many
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gett.codegen.common import cpp_bool
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
 from gett.ir.gemm import A, B, GemmPlan, itemsize
@@ -95,13 +94,4 @@ def _room(box: Box, tensor: Strides, left: Mapping[int, Expr]) -> Function:
     value = room if inside == TRUE else Expr("mul", (inside, room))
     return Function(
         f"valid_k_{tensor.tensor}", ("local",), tuple(body), (("", value),), "int", extra=", const KTile& k"
-    )
-
-
-def gather_members(loader: Gather) -> str:
-    """Members of the struct that describes an operand's loader."""
-    return (
-        f"{{ static constexpr bool kGather = true, kMajorK = {cpp_bool(loader.major == 'k')}; "
-        f"static constexpr int kSwizzleBytes = {loader.swizzle_bytes}, kRunElements = {loader.run}, "
-        f"kTransposeK = {loader.transpose}; }};"
     )

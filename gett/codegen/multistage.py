@@ -10,10 +10,8 @@ from collections.abc import Sequence
 
 from gett.codegen.batches import digits, unpack
 from gett.codegen.common import (
-    cpp_bool,
     entry,
     finish_kernel,
-    gemm_traits,
     named_counts,
     store_order,
     strides_of,
@@ -21,11 +19,21 @@ from gett.codegen.common import (
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
+from gett.codegen.smem import smem_struct
 from gett.codegen.tiles import (
     batch_index,
     group_index,
     k_box_index,
     k_table_index,
+)
+from gett.codegen.traits import (
+    Constants,
+    problem_traits,
+    scheduler_class,
+    scheduler_traits,
+    store_traits,
+    struct,
+    tile_shape,
 )
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
@@ -68,9 +76,13 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{_traits(plan, schedule, order, dtype_c)}\nstruct Index {{\n{index}\n}};\n\n"
-        f"typedef gett::MultistageGemm<Traits, Index, gett::{mma}<Traits>> Kernel;\n\n"
-        f"{entry('gett_tiled', 'Kernel::run', 'Traits::kThreads GETT_MIN_BLOCKS')}"
+        f"{_traits(plan, schedule, order, dtype_c)}\n{smem_struct(schedule)}\nstruct Index {{\n{index}\n}};\n\n"
+        "typedef gett::BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Offsets;\n"
+        f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
+        f"typedef gett::Multistage<MainloopTraits, Offsets, gett::{mma}<MainloopTraits>, Smem> Mainloop;\n"
+        "typedef gett::PaddedEpilogue<EpilogueTraits, Offsets, Scheduler, Smem> Epilogue;\n"
+        "typedef gett::MultistageGemm<Mainloop, Epilogue, Scheduler, Offsets> Kernel;\n\n"
+        f"{entry('gett_tiled', 'Kernel::run', 'Kernel::kThreads GETT_MIN_BLOCKS')}"
     )
     tiles = t.tiles(plan.extent_l)
     blocks = (tiles * schedule.split_k, 1, 1)
@@ -123,38 +135,49 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
     return [unpack(f"idx2crd_{name}", digits(loader.walk, boxes))]
 
 
-def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box) -> str:
-    s, copied = loader.smem, isinstance(loader, CpAsync)
+def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box) -> tuple[Constants, str]:
+    """What an operand's loader is told: constants, and the layout of its tile."""
+    s = loader.smem
     row = False  # whether the elements of a vector are neighbours in a shared-memory row
     if isinstance(loader, RegisterStaged) and loader.walk and loader.walk[0][0] == loader.major:
         box, i = tiling.k if loader.major == "k" else box_mn, loader.walk[0][1]
         row = box.prefix(i) == 1 and box.dims[i].box % loader.vector == 0
-    return (
-        f"{{\n    static constexpr bool kMajorK = {cpp_bool(loader.major == 'k')}, "
-        f"kVecK = {cpp_bool(loader.vector_group == 'k')}, kCpAsync = {cpp_bool(copied)}, "
-        f"kZeroFill = {cpp_bool(tiling.k.size < tiling.block[2])}, kRowVectors = {cpp_bool(row)};\n"
-        f"    static constexpr int kVec = {loader.vector}, "
-        f"kTileElements = {tiling.k.size * box_mn.size * tiling.batches};\n"
-        f"    typedef gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}> Layout;\n  }};"
-    )
+    constants = {
+        "kCpAsync": isinstance(loader, CpAsync),
+        "kMajorK": loader.major == "k",
+        "kVecK": loader.vector_group == "k",
+        "kVec": loader.vector,
+        "kRowVectors": row,
+        "kZeroFill": tiling.k.size < tiling.block[2],
+        "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
+    }
+    return constants, f"typedef gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}> Layout;"
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
+    """The traits of a kernel's parts."""
     t, loop = schedule.tiling, schedule.multistage
-    return f"""struct Traits {{
-{gemm_traits(plan, schedule, loop.stages, order, dtype_c)}
-  typedef {_offset_type(plan)} Offset;
-  static constexpr int kWarpsM = {loop.warps[0]}, kWarpsN = {loop.warps[1]};
-  static constexpr int kThreads = {schedule.threads}, kBatch = {t.batches};
-  static constexpr bool kKTable = {cpp_bool(loop.k_table)}, kKRagged = {cpp_bool(t.k.ragged > 0 and not loop.k_table)};
-  static constexpr bool kTensorCores = {cpp_bool(loop.tensor_cores)};
-  struct LoaderTraitsA {_loader(loop.a, t, t.m)}
-  struct LoaderTraitsB {_loader(loop.b, t, t.n)}
-  template <bool IsA, int = 0> struct Pick {{ typedef LoaderTraitsA type; }};
-  template <int I> struct Pick<false, I> {{ typedef LoaderTraitsB type; }};
-  template <bool IsA> using LoaderTraits = typename Pick<IsA>::type;
-}};
-"""
+    loaders = []
+    for name, loader, box in (("LoaderTraitsA", loop.a, t.m), ("LoaderTraitsB", loop.b, t.n)):
+        constants, layout = _loader(loader, t, box)
+        loaders.append(struct(name, constants, more=[layout]).rstrip().replace("\n", "\n  "))
+    mainloop = {
+        "kStages": loop.stages,
+        "kThreads": schedule.threads,
+        "kWarpsM": loop.warps[0],
+        "kWarpsN": loop.warps[1],
+        "kTensorCores": loop.tensor_cores,
+        "kKTable": loop.k_table,
+        "kKRagged": t.k.ragged > 0 and not loop.k_table,
+    }
+    structs = (
+        problem_traits(plan, dtype_c),
+        tile_shape(schedule, {"kBatch": t.batches}),
+        scheduler_traits(schedule),
+        struct("MainloopTraits", mainloop, "TileShape", [f"typedef {_offset_type(plan)} Offset;", *loaders]),
+        struct("EpilogueTraits", store_traits(plan, schedule, order), "TileShape"),
+    )
+    return "".join(structs)
 
 
 def _offset_type(plan: GemmPlan) -> str:

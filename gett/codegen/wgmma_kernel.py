@@ -1,6 +1,6 @@
 """The wgmma kernels: tensor maps, the copies of a stage, and the places of a staged tile of D.
 
-Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/warp_specialized_gemm.cuh`.
+Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/gemm.cuh`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from gett.codegen.gather import gather_index, gathered, reach
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
+from gett.codegen.smem import smem_struct
 from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates, scaled
 from gett.codegen.tma_coords import prefetch, tile_coords
 from gett.codegen.tma_copies import stage_copies, store_pieces
+from gett.codegen.traits import scheduler_class
 from gett.codegen.wgmma_atom import wgmma_struct
 from gett.codegen.wgmma_traits import wgmma_traits
 from gett.hw.dtypes import data_type
@@ -25,7 +27,6 @@ from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSou
 from gett.schedule.spec.loader import Stationary, Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.wgmma_needs import thread_registers
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
@@ -42,18 +43,16 @@ class Pipeline:
     """A main loop: its header, its class, and what it takes of generated text.
 
     Attributes:
-        header, kernel: Of the kernel's class.
+        header, mainloop: Of the main loop's class.
         copies: Gives the functions that issue the loads.
         wgmma: The instruction.
-        traits: Further members of `Traits`.
         thrifty: Whether rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
     """
 
     header: str
-    kernel: str
+    mainloop: str
     copies: Copies
     wgmma: str
-    traits: str = ""
     thrifty: bool = False
 
 
@@ -61,7 +60,7 @@ def render_wgmma_ss(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan with both operands in shared memory."""
     loop = schedule.wgmma
     wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.block[1], loop.a.major, loop.b.major)
-    return render_pipeline(plan, schedule, Pipeline("warp_specialized_gemm", "WarpSpecializedGemm", _copies, wgmma))
+    return render_pipeline(plan, schedule, Pipeline("wgmma_ss", "WgmmaSS", _copies, wgmma))
 
 
 def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
@@ -106,12 +105,14 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps)), strict=True)
     )
     body = "\n".join(index)
-    regs = thread_registers(loop, t.block[1])
     text = (
-        f'#include "gett/kernel/{pipeline.header}.cuh"\n\n{params}\n'
-        f"{wgmma_traits(plan, schedule, order, dtype_c, regs, pipeline.traits)}\n"
-        f"struct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
-        f"typedef gett::{pipeline.kernel}<Traits, Index, Wgmma> Kernel;\n\n"
+        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{pipeline.header}.cuh"\n\n{params}\n'
+        f"{wgmma_traits(plan, schedule, order, dtype_c)}\n"
+        f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
+        "typedef gett::Epilogue<EpilogueTraits, Index, Scheduler> Epilogue;\n"
+        f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, Wgmma, Epilogue, Scheduler, Smem> Mainloop;\n"
+        "typedef gett::Gemm<Mainloop, Epilogue, Scheduler, Smem> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.

@@ -1,11 +1,10 @@
 """The kernel with A in registers: copies of a k-tile of A in pieces, and of B slab by slab.
 
-The pipeline is hand-written in `gett/kernels/kernel/wgmma_rs_gemm.cuh`; the rest of the text is `wgmma_kernel`'s.
+The pipeline is hand-written in `gett/kernels/mainloop/wgmma_rs.cuh`; the rest of the text is `wgmma_kernel`'s.
 """
 
 from __future__ import annotations
 
-from gett.codegen.common import cpp_bool
 from gett.codegen.index import ParamTable
 from gett.codegen.records import Kernel
 from gett.codegen.tma_coords import prefetch, tile_coords
@@ -18,14 +17,8 @@ from gett.schedule.spec.schedule import Schedule
 
 def render_wgmma_rs(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan whose operands' rows run along two different contracted modes."""
-    loop = _loop(schedule)
-    traits = (
-        f"  static constexpr int kTmaCopiesA = {loop.a.copies}, kTmaCopyBytesA = {loop.a.map.transaction_bytes};\n"
-        f"  static constexpr int kTransactionBytesB = {loop.b.map.transaction_bytes};\n"
-        f"  static constexpr bool kPerWarpgroupA = {cpp_bool(loop.per_warpgroup_a)};\n"
-    )
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.tiling.block[1], "k")
-    return render_pipeline(plan, schedule, Pipeline("wgmma_rs_gemm", "WgmmaRSGemm", _copies, wgmma, traits, True))
+    return render_pipeline(plan, schedule, Pipeline("wgmma_rs", "WgmmaRS", _copies, wgmma, True))
 
 
 def _loop(schedule: Schedule) -> WgmmaRS:

@@ -1,21 +1,20 @@
-"""The struct `Traits` of the wgmma kernels: what `gett/kernels` are told when they are compiled.
+"""The traits of the wgmma kernels: what each part of `gett/kernels` is told when it is compiled.
 
-Constants only, all from the schedule; functions, which the kernel calls, are `wgmma_kernel`'s.
+Constants only, all from the schedule, in a struct for each record; functions, which the kernel calls, are
+`wgmma_kernel`'s.
 """
 
 from __future__ import annotations
 
 import math
 
-from gett.codegen.common import cpp_bool, gemm_traits
-from gett.codegen.gather import gather_members, gathered
+from gett.codegen.traits import Constants, problem_traits, scheduler_traits, store_traits, struct, tile_shape
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
-from gett.schedule.spec.wgmma_needs import valid_k
+from gett.schedule.spec.wgmma_needs import gathers, swizzle_of, thread_registers, valid_k
 
 R2S_COPIES = {
     "scalar": "kR2SScalar",
@@ -27,93 +26,117 @@ R2S_COPIES = {
 """Enumerators of `R2SCopy` (`gett/kernels/epilogue/r2s.cuh`) by the schedule's name."""
 
 
-def wgmma_traits(
-    plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]], dtype_c: str, regs: tuple[int, int], more: str
-) -> str:
-    """The struct `Traits` of a kernel.
+def wgmma_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]], dtype_c: str) -> str:
+    """The traits of a kernel's parts.
 
     Args:
         plan: A lowered plan.
         schedule: How it runs.
         order: Tiled dimensions by D's stride.
         dtype_c: Type of C, or of D where there is none.
-        regs: Registers of a producing and of a multiplying thread.
-        more: Members that one main loop alone has.
     """
-    t, loop, store, source = schedule.tiling, schedule.wgmma, schedule.epilogue.store, schedule.epilogue.source
-    stage = store.stage
+    structs = (
+        problem_traits(plan, dtype_c),
+        tile_shape(schedule, _division(schedule)),
+        scheduler_traits(schedule),
+        _mainloop(plan, schedule),
+        struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
+        struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),
+    )
+    return "".join(structs)
+
+
+def _division(schedule: Schedule) -> Constants:
+    """How warpgroups divide the tile, and which of the accumulators' rows are rows of the box."""
+    t, loop, stage = schedule.tiling, schedule.wgmma, schedule.epilogue.store.stage
     assert stage is not None
-    part_m = t.m.size // t.mma_tiles
+    valid, rows = _rows_of_groups(loop, tma_of(loop.a), t.m.size // t.mma_tiles)
+    return {
+        "kBoxM": t.m.size // t.mma_tiles,
+        "kBoxN": t.n.size,
+        "kMmaTilesPerStoreTile": t.mma_tiles,
+        "kConsumerWarpgroups": loop.warpgroups,
+        "kMmaM": loop.mma_m,
+        "kPingPong": loop.ping_pong,
+        "kInterleaveRows": stage.copy.rows,
+        "kGroupValidRows": valid,
+        "kGroupRows": rows,
+    }
+
+
+def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
+    """The struct `MainloopTraits`, with a struct for the loader of each operand."""
+    t, loop = schedule.tiling, schedule.wgmma
+    producer, consumer = thread_registers(loop, t.block[1])
+    constants: dict[str, bool | int | str] = {
+        "kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer
+    }  # fmt: skip
+    if isinstance(loop, WgmmaRS):
+        constants["kPerWarpgroupA"] = loop.per_warpgroup_a
+        made, made_b = loop.a.map, loop.b.map
+        a: Constants = {
+            "kSwizzleBytes": made.span,
+            "kTmaCopies": loop.a.copies,
+            "kCopyBytes": made.transaction_bytes,
+        }
+        b: Constants = {"kSwizzleBytes": made_b.span, "kTransactionBytes": made_b.transaction_bytes}
+    else:
+        constants |= {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
+        a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)
+        b = _loader(plan, schedule, loop.b, t.n.size)
+    loaders = [struct(name, members) for name, members in (("LoaderTraitsA", a), ("LoaderTraitsB", b))]
+    return struct("MainloopTraits", constants, "TileShape", [x.rstrip().replace("\n", "\n  ") for x in loaders])
+
+
+def _loader(plan: GemmPlan, schedule: Schedule, loader: WgmmaLoader, size: int) -> Constants:
+    """What an operand's loader is told; `size` is the extent of its free group's box."""
+    load, kind = tma_of(loader), type(loader).__name__
+    return {
+        "kKind": f"LoaderKind::kLoader{kind}",
+        "kMajorK": loader.major == "k",
+        "kSwizzleBytes": swizzle_of(loader),
+        "kRows": _rows(load, size),
+        "kValidK": _valid_k(plan, schedule, load),
+        "kTransactionBytes": load.bytes if load is not None else 0,
+        "kKTiles": loader.k_tiles if isinstance(loader, Stationary) else 0,
+        "kRunElements": loader.run if isinstance(loader, Gather) else 0,
+        "kTransposeK": loader.transpose if isinstance(loader, Gather) else 0,
+    }
+
+
+def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
+    """How a tile of D lies in shared memory, and how accumulators get there."""
+    t, stage = schedule.tiling, schedule.epilogue.store.stage
+    assert stage is not None
     lead = next((i for i, _ in t.n.tiled), None)
     whole8 = stage.cut is None or stage.cut[:2] != ("n", lead) or stage.cut[2] % 8 == 0
     by8 = lead is not None and t.n.dims[lead].box % 8 == 0 and t.n.size % 8 == 0 and whole8
-    a, b = tma_of(loop.a), tma_of(loop.b)
-    stays = {name: x for name, x in (("a", loop.a), ("b", loop.b)) if isinstance(x, Stationary)}
-    loaded = sum(x.bytes for x in (loop.a, loop.b) if isinstance(x, Tma))
-    panel = schedule.scheduler if isinstance(schedule.scheduler, PersistentPanel) else None
-    exchange = store.exchange if isinstance(store, TmaStore) else None
-    valid, rows = _rows_of_groups(loop, a, part_m)
-    k_tiles = sum(x.k_tiles for x in stays.values())
-    ring = loop.cp_async_stages if isinstance(loop, WgmmaSS) else 0
-    order_of_clusters = schedule.scheduler.cluster_order if isinstance(schedule.scheduler, PersistentRaster) else ()
-    bytes_c = source.map.transaction_bytes * source.map.slabs if isinstance(source, TmaSource) else 0
-
-    return f"""{_cluster_table(order_of_clusters)}struct Traits {{
-{gemm_traits(plan, schedule, loop.stages, order, dtype_c)}
-  static constexpr int kBoxM = {part_m}, kBoxN = {t.n.size}, kMmaTilesPerStoreTile = {t.mma_tiles};
-  static constexpr bool kReuseMainloopSmem = {cpp_bool(isinstance(store, TmaStore) and store.reuse_mainloop_smem)};
-  static constexpr int kExchangeDistance = {exchange.distance if exchange is not None else 0};
-  static constexpr int kConsumerWarpgroups = {loop.warpgroups}, kMmaM = {loop.mma_m};
-  static constexpr int kValidKA = {_valid_k(plan, schedule, a)}, kValidKB = {_valid_k(plan, schedule, b)};
-  static constexpr int kClusterM = {schedule.cluster[0]}, kClusterN = {schedule.cluster[1]};
-{_cluster_order(order_of_clusters)}
-  static constexpr bool kPingPong = {cpp_bool(loop.ping_pong)};
-  static constexpr int kProducerRegs = {regs[0]}, kConsumerRegs = {regs[1]};
-  static constexpr bool kGather = {cpp_bool(bool(gathered(loop)))};
-  static constexpr int kProducerWarpgroups = {loop.producers}, kCpAsyncStages = {ring};
-  static constexpr int kTransactionBytes = {loaded};
-  static constexpr bool kStationaryA = {cpp_bool("a" in stays)}, kEachPanel = {
-        cpp_bool(panel is not None and not panel.one_panel)
-    };
-  static constexpr bool kOnePanel = {cpp_bool(panel is not None and panel.one_panel)};
-  static constexpr int kStationaryKTiles = {k_tiles}, kStationaryTransactionBytes = {
-        sum(x.load.bytes for x in stays.values())
-    };
-  static constexpr bool kTmaStore = {cpp_bool(isinstance(store, TmaStore))};
-  static constexpr int kTransactionBytesC = {bytes_c};
-  static constexpr bool kColumnsBy8 = {cpp_bool(by8)};
-  static constexpr int kStagingStepN = {stage.n[lead] if lead is not None else 0}, kStagingElements = {stage.elements};
-  static constexpr gett::R2SCopy kR2SCopy = gett::{R2S_COPIES[stage.copy.kind]};
-  static constexpr int kR2SVector = {stage.copy.vector};
-  static constexpr int kR2SStepN = {_r2s_step(schedule, order)}, kInterleaveRows = {stage.copy.rows};
-  static constexpr int kSwizzleBytesD = {stage.swizzle_bytes};
-  static constexpr int kRowLengthD = {store.run if isinstance(store, RowStore) else 0};
-  static constexpr bool kRowsContiguousD = {cpp_bool(_rows_join(schedule, order))};
-  static constexpr int kRowsA = {_rows(a, part_m)}, kRowsB = {_rows(b, t.n.size)};
-  static constexpr int kGroupValidRows = {valid}, kGroupRows = {rows};
-  struct LoaderTraitsA {_loader(loop.a)}
-  struct LoaderTraitsB {_loader(loop.b)}
-  template <bool IsA, int = 0> struct Pick {{ typedef LoaderTraitsA type; }};
-  template <int I> struct Pick<false, I> {{ typedef LoaderTraitsB type; }};
-  template <bool IsA> using LoaderTraits = typename Pick<IsA>::type;
-{more}}};
-"""
+    return {
+        "kStagingElements": stage.elements,
+        "kSwizzleBytesD": stage.swizzle_bytes,
+        "kR2SCopy": f"R2SCopy::{R2S_COPIES[stage.copy.kind]}",
+        "kR2SVector": stage.copy.vector,
+        "kR2SStepN": _r2s_step(schedule, order),
+        "kColumnsBy8": by8,
+        "kStagingStepN": stage.n[lead] if lead is not None else 0,
+        "kRecomputePlaces": gathers(schedule.wgmma) and not by8,
+    }
 
 
-def _cluster_table(order: tuple[int, ...]) -> str:
-    """The constant table of an order of clusters."""
-    if not order:
-        return ""
-    numbers = ", ".join(map(str, order))
-    return f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{numbers}}};\n"
-
-
-def _cluster_order(order: tuple[int, ...]) -> str:
-    """Members that give the first tile of each cluster, where a full grid has an order of its own."""
-    text = f"  static constexpr int kOrderedClusters = {len(order)};"
-    if order:
-        text += "\n  static GETT_DEVICE int cluster_order(int cluster) { return kClusterOrder[cluster]; }"
-    return text
+def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
+    """How D is stored and where C comes from."""
+    store, source = schedule.epilogue.store, schedule.epilogue.source
+    by_map = isinstance(store, TmaStore)
+    return {
+        **store_traits(plan, schedule, order),
+        "kTransactionBytesC": source.map.transaction_bytes * source.map.slabs if isinstance(source, TmaSource) else 0,
+        "kTmaStore": by_map,
+        "kStoreWarp": by_map and not gathers(schedule.wgmma),
+        "kReuseMainloopSmem": isinstance(store, TmaStore) and store.reuse_mainloop_smem,
+        "kExchange": isinstance(store, TmaStore) and store.exchange is not None,
+        "kRowLengthD": store.run if isinstance(store, RowStore) else 0,
+        "kRowsContiguousD": _rows_join(schedule, order),
+    }
 
 
 def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
@@ -146,15 +169,3 @@ def _r2s_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
     if not order or order[0][0] != "n":
         return 1
     return max(1, math.prod(d.box for d in schedule.tiling.n.dims[: order[0][1]]) // 8)
-
-
-def _loader(loader: WgmmaLoader) -> str:
-    """Members of the struct that describes an operand's loader."""
-    if isinstance(loader, Gather):
-        return gather_members(loader)
-    load = tma_of(loader)
-    assert load is not None
-    return (
-        f"{{ static constexpr bool kGather = false, kMajorK = {cpp_bool(load.major == 'k')}; "
-        f"static constexpr int kSwizzleBytes = {load.map.span}, kTransposeK = 0; }};"
-    )

@@ -16,6 +16,7 @@ from tests.cpu.host_cuda import generated, includes, run_host
 PROGRAM = """
 INSIDE
 using namespace gett;
+typedef EpilogueTraits Traits;
 typedef Traits::Acc Acc;
 static constexpr int kCount = Traits::kMmaM * Traits::kBlockN / 2;
 struct Matrix { uint32 at; int first; bool four, turned; };

@@ -27,7 +27,7 @@ def includes(*names: str) -> str:
 
 
 def generated(kernel: Kernel) -> str:
-    """The structs `Params`, `Traits` and `Index` of a kernel's text."""
+    """The structs `Params` and `Index` of a kernel's text, and those of its traits."""
     text = kernel.source.text
     ends = [text.index(mark) for mark in ("\nstruct Wgmma {", "\ntypedef gett::") if mark in text]
     return text[text.index("struct Params {") : min(ends)]

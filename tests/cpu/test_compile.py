@@ -198,7 +198,8 @@ def test_shared_memory_is_what_the_schedule_reserves() -> None:
         whole = [s for s in multistage_candidates(plan, "sm_80") if s.split_k == 1]
         for s in whole[:1]:
             text = render_kernel(plan, s).source.text
-            sources[text + '\nstatic_assert(Kernel::kSmemBytes == Traits::kSmemBytes, "shared memory");\n'] = s
+            account = "Smem::kOffsets + Epilogue::kOffsetsBytes == Smem::kSize"
+            sources[f'{text}\nstatic_assert({account}, "shared memory");\n'] = s
     assert len(sources) > 5
     for text in sources:
         compile_kernel(KernelSource(text, ("gett_tiled",)), "sm_80")

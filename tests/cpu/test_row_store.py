@@ -32,14 +32,14 @@ int main() {
   fread(shared_memory, 2, STAGED, stdin);
   const auto m = Index::m_tile(p, head[0]);
   const auto n = Index::n_tile(p, head[1]);
-  static long long table[EpilogueOffsets<Traits>::kBytes / 8];
-  const EpilogueOffsets<Traits> at = {table};
+  static long long table[EpilogueOffsets<EpilogueTraits>::kBytes / 8];
+  const EpilogueOffsets<EpilogueTraits> at = {table};
   at.fill<Index>(p, m, n, 0, 1);
   uint16* const buffer = (uint16*)aligned_alloc(16, (head[4] + head[5] + 7) / 8 * 16);
   memset(buffer, 0, (head[4] + head[5]) * 2);
   half_t* const d = (half_t*)(buffer + head[5]) + Index::l_tile(p, head[2]).d;
-  const int length = min(Traits::kRowLengthD, Index::d_remaining(p, head[0], head[1]));
-  for (int t = 0; t < head[3]; ++t) store_rows<Traits, Index>(p, d, at, 0, length, t, head[3]);
+  const int length = min(EpilogueTraits::kRowLengthD, Index::d_remaining(p, head[0], head[1]));
+  for (int t = 0; t < head[3]; ++t) store_rows<EpilogueTraits, Index>(p, d, at, 0, length, t, head[3]);
   fwrite(buffer + head[5], 2, head[4], stdout);
   free(buffer);
 }

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gett.codegen.render import render_kernel
+from gett.codegen.smem import smem_struct
+from gett.errors import CompileError
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
+from gett.jit import compile_kernel
 from gett.schedule.search.smem import DEEP, DEEPEST, carve, carve_stationary
 from gett.schedule.spec.epilogue import TmaStore
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
 from gett.schedule.tile.wgmma_tile import cluster_tiles
-from tests.specs import FAMILIES, few, reuses_smem, specs, ss_schedules
+from tests.specs import FAMILIES, covering, few, kernel_specs, reuses_smem, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 CAPACITY = FACTS.smem_per_block
@@ -71,3 +78,28 @@ def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> Non
                 assert s.smem.staging == s.smem.stages == 0
     assert seen > 20
     assert {spec.case for spec in specs("reuse")} == {case for case, _ in family.cases}
+
+
+def test_smem_struct_is_the_plan() -> None:
+    """The kernel computes no offset of its own: what is printed is what the schedule says."""
+    for spec in covering(kernel_specs(), pairs=False):
+        s = spec.schedule
+        if isinstance(s.mainloop, (StreamMap, StreamSum)):
+            continue
+        found = dict(re.findall(r"(k\w+) = (\d+)", smem_struct(s)))
+        parts = {"kKTable": s.smem.k_table, "kOffsets": s.smem.offsets}
+        if not isinstance(s.mainloop, Multistage):
+            parts = {"kStationary": s.smem.stationary, "kStaging": s.smem.staging, "kBarriers": s.smem.barriers}
+        expected = {"kSize": s.smem.size, "kStages": s.smem.stages, **parts}
+        assert {name: int(found[name]) for name in expected} == expected
+        assert smem_struct(s) in render_kernel(spec.plan, s).source.text
+
+
+@pytest.mark.parametrize("kind", ["mma.sync", "wgmma ss", "wgmma rs"])
+def test_a_plan_whose_parts_overlap_does_not_compile(kind: str) -> None:
+    spec = next(x for x in covering(kernel_specs(), pairs=False) if x.schedule.kind == kind and x.schedule.split_k == 1)
+    source = render_kernel(spec.plan, spec.schedule).source
+    name = "kOffsets" if kind == "mma.sync" else "kBarriers"
+    text = re.sub(rf"{name} = (\d+)", lambda x: f"{name} = {int(x[1]) - 16}", source.text)
+    with pytest.raises(CompileError, match="static assertion"):
+        compile_kernel(replace(source, text=text), spec.schedule.arch)

@@ -73,14 +73,14 @@ PROGRAM = r"""
 KERNEL
 template <bool kIsA> void run(const Params& p) {
   using namespace gett;
-  typedef RegisterLoader<BatchedOperands<Traits>, BatchedIndex<Traits, Index, (Traits::kBatch > 1)>, kIsA> Load;
-  typedef BatchedIndex<Traits, Index, (Traits::kBatch > 1)> Where;
+  typedef BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Where;
+  typedef RegisterLoader<BatchedOperands<MainloopTraits>, Where, kIsA> Load;
   static char stage[Load::kBytes];
   for (int t = 0; t < 2; ++t) {
     const auto lt = Index::l_tile(p, 0);
     const auto rows = Where::rows(lt, Index::m_tile(p, t % p.tiles_m));
     const auto columns = Where::columns(lt, Index::n_tile(p, t % p.tiles_n));
-    for (int thread = 0; thread < Traits::kThreads; ++thread) {
+    for (int thread = 0; thread < MainloopTraits::kThreads; ++thread) {
       Load load;
       if constexpr (kIsA) load.init(p, p.a + rows.a, rows, thread); else load.init(p, p.b + columns.b, columns, thread);
       for (int kt = 0; kt < p.k_tiles; ++kt) {  // what a k-tile lacks keeps what was there before
@@ -96,7 +96,7 @@ int main() {
   fread(&p, 1, sizeof(p), stdin);
   static unsigned short memory[1 << 20];
   for (int i = 0; i < 1 << 20; ++i) memory[i] = i * 40503u >> 3;
-  p.a = p.b = (const Traits::Element*)memory;
+  p.a = p.b = (const ProblemTraits::Element*)memory;
   CALLS
 }
 """

@@ -11,23 +11,22 @@ from tests.cpu.host_cuda import includes, run_host
 PROGRAM = r"""
 using namespace gett;
 struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
-template <bool Lines, bool One, bool A> struct Traits {
-  static constexpr int kClusterM = 1, kClusterN = 1, kExchangeDistance = 1;
-  static constexpr bool kEachPanel = Lines, kOnePanel = One, kStationaryA = A;
+template <bool One, bool A> struct Traits {
+  static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1;
+  static constexpr bool kSplit = false, kOnePanel = One, kPanelA = A;
   static constexpr int kOrderedClusters = 0;
 };
-template <class T> void walk(int m, int n, int blocks) {
-  const Params p = {m, n, T::kStationaryA ? 1 : m, 1, m * n};
+template <class Scheduler, bool kPanelA> void walk(int m, int n, int blocks) {
+  const Params p = {m, n, kPanelA ? 1 : m, 1, m * n};
   int* made = (int*)calloc(m * n, sizeof(int));
   int once = 0, lines = 0, most = 0;
   gridDim.x = blocks;
   for (int b = 0; b < blocks; ++b) {
     blockIdx.x = b;
     int own = 0, seen = 0, last = -1;
-    typedef PersistentScheduler<T> Scheduler;
     for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p), ++own) {
       const TileId id = Scheduler().locate(p, t);
-      const int line = T::kStationaryA ? id.m : id.n;
+      const int line = kPanelA ? id.m : id.n;
       ++made[id.m * n + id.n];
       seen += line != last;
       last = line;
@@ -47,10 +46,10 @@ SHAPES = ((1128, 3, 132), (9, 2, 132), (40, 6, 132), (30, 4, 131), (5, 4, 7), (7
 
 @pytest.mark.parametrize("mode", ["plain", "lines", "one"])
 def test_every_tile_is_one_blocks(tmp_path: Path, mode: str) -> None:
-    how = f"{int(mode == 'lines')}, {int(mode == 'one')}"
+    name, one = "PersistentRaster" if mode == "plain" else "PersistentPanel", int(mode == "one")
     calls = "".join(
-        f"walk<Traits<{how}, false>>({tiles}, {lines}, {blocks});\n"
-        f"walk<Traits<{how}, true>>({lines}, {tiles}, {blocks});\n"
+        f"walk<{name}<Traits<{one}, false>>, false>({tiles}, {lines}, {blocks});\n"
+        f"walk<{name}<Traits<{one}, true>>, true>({lines}, {tiles}, {blocks});\n"
         for tiles, lines, blocks in SHAPES
     )
     out = run_host(tmp_path, includes("scheduler/persistent") + PROGRAM.replace("CALLS", calls)).decode()

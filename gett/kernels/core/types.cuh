@@ -53,5 +53,11 @@ enum SourceC { kSourceNone, kSourceVector, kSourceTma };
 // How accumulators are copied to the staged tile of D, from registers to shared memory: element by element; by
 // stmatrix; by transposing stmatrix; in vectors of elements that are neighbours along N; likewise along M.
 enum R2SCopy { kR2SScalar, kR2SStsm, kR2SStsmT, kR2SVecN, kR2SVecM };
+// How an operand of wgmma gets into shared memory: by TMA with every k-tile; by TMA once, where it stays; gathered.
+enum LoaderKind { kLoaderTma, kLoaderStationary, kLoaderGather };
+
+// The traits of an operand's loader, A's or B's, out of those of a main loop.
+template <class Traits, bool kIsA> struct LoaderTraitsOf { typedef typename Traits::LoaderTraitsA type; };
+template <class Traits> struct LoaderTraitsOf<Traits, false> { typedef typename Traits::LoaderTraitsB type; };
 
 }  // namespace gett

@@ -12,11 +12,11 @@
 
 namespace gett {
 
-template <class Traits, int kThreads> struct DsmemExchange {
-  static constexpr bool kOn = Traits::kExchangeDistance > 0;
+template <class Traits, class Scheduler, int kThreads> struct DsmemExchange {
+  static constexpr bool kOn = Traits::kExchange;
   static constexpr int kVectors = Traits::kStagingElements * int(sizeof(typename Traits::ElementD)) / 16;
   static constexpr int kHalfVectors = kVectors / 2, kBarriers = kOn ? 2 : 0;
-  static_assert(!kOn || (Traits::kReuseMainloopSmem && PersistentScheduler<Traits>::kSize == 2),
+  static_assert(!kOn || (Traits::kReuseMainloopSmem && Scheduler::kSize == 2),
                 "two blocks of one tile each");
 
   // mbarriers behind those of the two staging buffers: the other block may be written to; what it sends has arrived.

@@ -99,7 +99,7 @@ template <class Traits, class Index> struct R2SScalarCopy {
 
   template <class Visit> GETT_DEVICE void visit(Acc (&acc)[kMmaM][kN / 2], int lane, const Visit& visit) const {
     // Beside gathering warpgroups registers are scarce: places are computed here, not kept through the main loop.
-    if constexpr (Traits::kGather && !Traits::kColumnsBy8) lane = opaque(lane);
+    if constexpr (Traits::kRecomputePlaces) lane = opaque(lane);
     const int row = Fragment::row(lane), column = Fragment::column(lane);
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)

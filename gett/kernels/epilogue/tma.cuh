@@ -37,24 +37,29 @@ template <class Traits> struct StagedTile {
   }
 };
 
-template <class Traits, class Index> struct Epilogue {
+template <class Traits, class Index, class Scheduler> struct Epilogue {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef LinearCombination<Traits> Op;
   typedef StagedTile<Traits> Staged;
   typedef typename Staged::Element Element;
-  typedef PersistentScheduler<Traits> Scheduler;
   static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumerWarpgroups);  // that share a tile
   // Whether a warp of the producer warpgroup issues the stores. Where all of them gather, a consumer does.
-  static constexpr bool kStoreWarp = Traits::kTmaStore && !Traits::kGather;
+  static constexpr bool kTmaStore = Traits::kTmaStore, kStoreWarp = Traits::kStoreWarp;
+  static constexpr bool kStoresRows = Traits::kRowLengthD > 0, kVectorSource = Traits::kSourceC == kSourceVector;
+  static constexpr bool kReuseMainloopSmem = Traits::kReuseMainloopSmem;
   static_assert(Traits::kSourceC != kSourceTma || (kStoreWarp && !Traits::kReuseMainloopSmem),
                 "a store warp brings C to the staging buffer once it is free");
-  typedef DsmemExchange<Traits, kThreads> Exchange;
+  typedef DsmemExchange<Traits, Scheduler, kThreads> Exchange;
   static constexpr int kStagedBarrier = 12;  // named barriers: the staged tile is written
   // The staged tile, and behind it the one that is put together from two blocks' halves.
   static constexpr int kExchangedOffset = (Staged::kBytes + 1023) / 1024 * 1024;
-  static constexpr int kBytes = Exchange::kOn ? kExchangedOffset + Staged::kBytes : Staged::kBytes;
+  static constexpr int kTileBytes = Exchange::kOn ? kExchangedOffset + Staged::kBytes : Staged::kBytes;
+  // What a staging buffer takes of shared memory; slices are not staged. Their number: a ping-pong kernel has one for
+  // each warpgroup.
+  static constexpr int kBytes = Scheduler::kSplit ? 0 : kTileBytes + (kTmaStore ? 0 : EpilogueOffsets<Traits>::kBytes);
+  static constexpr int kBuffers = Traits::kPingPong ? Traits::kConsumerWarpgroups : 1;
 
   char* base_;
   int thread_, barrier_;
@@ -70,7 +75,7 @@ template <class Traits, class Index> struct Epilogue {
 
   // Before the products of a tile: fills the offsets of its rows and columns where vectors or rows are stored.
   GETT_DEVICE void prepare(const Params& p, const TileId& id) {
-    if constexpr (!Traits::kTmaStore && !Traits::kSplit) {
+    if constexpr (!Traits::kTmaStore && !Scheduler::kSplit) {
       sync();  // the stores of the tile before have read the table
       const int thread = GETT_RECOMPUTE(thread_);
       offsets_.template fill<Index>(p, Index::m_tile(p, id.m), Index::n_tile(p, id.n), thread, kThreads);
@@ -148,7 +153,7 @@ template <class Traits, class Index> struct Epilogue {
   static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane) {
     int count = 0;
     const Op op(p);
-    WorkTilePrefetch<Traits, typename Index::StoreCoords> prefetch;
+    WorkTilePrefetch<Scheduler, typename Index::StoreCoords> prefetch;
     const int end = Scheduler::end(p);
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::store_coords(p, id.m, id.n, id.l); });

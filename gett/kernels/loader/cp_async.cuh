@@ -14,7 +14,7 @@ template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
   typedef typename Traits::Params Params;
   static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
   static constexpr int kBlockK = Traits::kBlockK;
-  typedef typename Traits::template LoaderTraits<kIsA> LoaderTraits;
+  typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
   static constexpr int kVec = LoaderTraits::kVec;
   static constexpr int kAlong = (LoaderTraits::kVecK ? kBlockK : kBlockMN) / kVec;
   static constexpr int kAcross = LoaderTraits::kVecK ? kBlockMN : kBlockK;

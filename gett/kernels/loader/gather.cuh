@@ -29,19 +29,20 @@ template <class Traits, class Index, bool kIsA> struct PiecesOf<Traits, Index, k
   typedef TransposedPieces<Traits, Index, kIsA> type;
 };
 
-template <class Traits, class Index> struct GatherLoader {
+template <class Traits, class Index, class Scheduler> struct GatherLoader {
   typedef typename Traits::Params Params;
-  typedef typename Traits::template LoaderTraits<true> TraitsA;
-  typedef typename Traits::template LoaderTraits<false> TraitsB;
-  typedef typename PiecesOf<Traits, Index, true, TraitsA::kGather, (TraitsA::kTransposeK > 0)>::type PiecesA;
-  typedef typename PiecesOf<Traits, Index, false, TraitsB::kGather, (TraitsB::kTransposeK > 0)>::type PiecesB;
+  typedef typename Traits::LoaderTraitsA TraitsA;
+  typedef typename Traits::LoaderTraitsB TraitsB;
+  static constexpr bool kGatherA = TraitsA::kKind == kLoaderGather, kGatherB = TraitsB::kKind == kLoaderGather;
+  typedef typename PiecesOf<Traits, Index, true, kGatherA, (TraitsA::kTransposeK > 0)>::type PiecesA;
+  typedef typename PiecesOf<Traits, Index, false, kGatherB, (TraitsB::kTransposeK > 0)>::type PiecesB;
   typedef PipelineState<Traits::kStages> Stage;
   static constexpr int kWarps = 4 * Traits::kProducerWarpgroups, kDepth = Traits::kCpAsyncStages;
   static constexpr int kRingA = PiecesA::kRingBytes, kRingB = PiecesB::kRingBytes;
   static constexpr int kTable = PiecesA::kPer + PiecesB::kPer;
   static constexpr int kWarpBytes = kDepth * (kRingA + kRingB) + (2 * kTable * 4 + 15) / 16 * 16;
   static constexpr int kBytes = kWarps * kWarpBytes;
-  static constexpr bool kOneByTma = !TraitsA::kGather || !TraitsB::kGather;
+  static constexpr bool kOneByTma = !kGatherA || !kGatherB;
   static constexpr int kArrivals = kWarps + (kOneByTma ? 1 : 0);  // of a full stage
 
   static GETT_DEVICE void run(const Params& p, char* smem, uint32 stages, int stage_bytes, int bytes_a, uint32 full,
@@ -52,7 +53,7 @@ template <class Traits, class Index> struct GatherLoader {
     PiecesA a;
     PiecesB b;
     long long load_origin_a = 0, load_origin_b = 0, store_origin_a = 0, store_origin_b = 0;
-    KTileIterator<Traits> load_at, store_at, tma_at;
+    KTileIterator<Params, Scheduler> load_at, store_at, tma_at;
     load_at.begin(p);
     store_at = tma_at = load_at;
     bool new_load_tile = true, new_store_tile = true;
@@ -66,11 +67,11 @@ template <class Traits, class Index> struct GatherLoader {
       if (round >= kDepth) {
         if (new_store_tile) {
           store_at.locate(p);
-          if constexpr (TraitsA::kGather) {
+          if constexpr (kGatherA) {
             store_origin_a = PiecesA::tabulate(p, store_at.id, table, warp, lane);
             a.plan_stores(table, lane);
           }
-          if constexpr (TraitsB::kGather) {
+          if constexpr (kGatherB) {
             int* const to = table + PiecesA::kPer;
             store_origin_b = PiecesB::tabulate(p, store_at.id, to, warp, lane);
             b.plan_stores(to, lane);
@@ -83,7 +84,7 @@ template <class Traits, class Index> struct GatherLoader {
             for (; tma_lead < max(1, Traits::kStages - 1) && tma_at.more(p); ++tma_lead) {
               mbarrier_wait(tma_stage.bar(empty), tma_stage.phase);
               const uint32 bar = tma_stage.bar(full), to = stages + tma_stage.stage * stage_bytes;
-              mbarrier_arrive_expect_tx(bar, Traits::kTransactionBytes);
+              mbarrier_arrive_expect_tx(bar, (TraitsA::kTransactionBytes + TraitsB::kTransactionBytes));
               tma_at.locate(p);
               const auto coords = Index::tile_coords(p, tma_at.id.m, tma_at.id.n, tma_at.id.l);
               Index::load_stage(p, coords, tma_at.kt, to, to + bytes_a, bar, {0, 1}, {0, 1});
@@ -99,10 +100,10 @@ template <class Traits, class Index> struct GatherLoader {
         const auto k = Index::k_tile(p, store_at.kt);
         const bool whole = Index::k_whole(p, k);
         const uint32 to = stages + stage.stage * stage_bytes;
-        if constexpr (TraitsA::kGather) {
+        if constexpr (kGatherA) {
           a.store(p, k, whole, PiecesA::base(p) + store_origin_a + k.a * PiecesA::kE, at, to, warp, lane);
         }
-        if constexpr (TraitsB::kGather) {
+        if constexpr (kGatherB) {
           const char* const from = PiecesB::base(p) + store_origin_b + k.b * PiecesB::kE;
           b.store(p, k, whole, from, at + kRingA, to + bytes_a, warp, lane);
         }
@@ -116,21 +117,21 @@ template <class Traits, class Index> struct GatherLoader {
         if (new_load_tile) {
           load_at.locate(p);
           int* const own = table + kTable;
-          if constexpr (TraitsA::kGather) {
+          if constexpr (kGatherA) {
             load_origin_a = PiecesA::tabulate(p, load_at.id, own, warp, lane);
             a.plan_loads(own, lane);
           }
-          if constexpr (TraitsB::kGather) {
+          if constexpr (kGatherB) {
             int* const to = own + PiecesA::kPer;
             load_origin_b = PiecesB::tabulate(p, load_at.id, to, warp, lane);
             b.plan_loads(to, lane);
           }
         }
         const auto k = Index::k_tile(p, load_at.kt);
-        if constexpr (TraitsA::kGather) {
+        if constexpr (kGatherA) {
           a.load(PiecesA::base(p) + load_origin_a + k.a * PiecesA::kE, PiecesA::end(p), at, lane);
         }
-        if constexpr (TraitsB::kGather) {
+        if constexpr (kGatherB) {
           b.load(PiecesB::base(p) + load_origin_b + k.b * PiecesB::kE, PiecesB::end(p), at + kRingA, lane);
         }
         new_load_tile = load_at.next(p);
@@ -142,11 +143,11 @@ template <class Traits, class Index> struct GatherLoader {
 };
 
 // What the gathering loader takes of a kernel's shared memory, and the arrivals that make a stage full.
-template <class Traits, class Index, bool kGather> struct GatherNeeds {
-  static constexpr int kBytes = GatherLoader<Traits, Index>::kBytes;
-  static constexpr int kArrivals = GatherLoader<Traits, Index>::kArrivals;
+template <class Traits, class Index, class Scheduler, bool kGather> struct GatherNeeds {
+  static constexpr int kBytes = GatherLoader<Traits, Index, Scheduler>::kBytes;
+  static constexpr int kArrivals = GatherLoader<Traits, Index, Scheduler>::kArrivals;
 };
-template <class Traits, class Index> struct GatherNeeds<Traits, Index, false> {
+template <class Traits, class Index, class Scheduler> struct GatherNeeds<Traits, Index, Scheduler, false> {
   static constexpr int kBytes = 0, kArrivals = 1;
 };
 

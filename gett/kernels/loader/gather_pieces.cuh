@@ -12,7 +12,7 @@ namespace gett {
 template <class Traits, class Index, bool kIsA> struct GatherPieces {
   typedef typename Traits::Params Params;
   typedef typename Traits::Element Element;
-  typedef typename Traits::template LoaderTraits<kIsA> LoaderTraits;
+  typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
   static constexpr int kE = sizeof(Element), kRunElements = LoaderTraits::kRunElements;
   static constexpr int kWarps = 4 * Traits::kProducerWarpgroups;
   static constexpr int kBox = kIsA ? Traits::kBoxM : Traits::kBoxN;

@@ -12,9 +12,9 @@
 
 namespace gett {
 
-template <class Traits, int kPitch> struct StationaryOperand {
-  static constexpr int kPer = Traits::kStationaryKTiles;  // k-tiles of a panel
-  static constexpr int kSlots = Traits::kEachPanel ? 2 : 1;
+template <class LoaderTraits, class Scheduler, int kWarpgroups, int kPitch> struct StationaryOperand {
+  static constexpr int kPer = LoaderTraits::kKTiles;  // k-tiles of a panel
+  static constexpr int kSlots = Scheduler::kEachPanel ? 2 : 1;
   static constexpr int kTiles = kPer * kSlots;
   static constexpr int kBarrierBytes = kPer == 0 ? 0 : 16 * kSlots;
   uint32 bars_;
@@ -24,21 +24,21 @@ template <class Traits, int kPitch> struct StationaryOperand {
     if constexpr (kPer > 0)
       for (int i = 0; i < kSlots; ++i) {
         mbarrier_init(bars + i * 16, 1);
-        mbarrier_init(bars + i * 16 + 8, Traits::kConsumerWarpgroups);
+        mbarrier_init(bars + i * 16 + 8, kWarpgroups);
       }
   }
   template <class Params> GETT_DEVICE StationaryOperand(const Params& p, uint32 bars) : bars_(bars) {
-    if constexpr (Traits::kEachPanel) panel_length_ = PersistentScheduler<Traits>::panel_length(p);
+    if constexpr (Scheduler::kEachPanel) panel_length_ = Scheduler::panel_length(p);
   }
-  GETT_DEVICE int slot() const { return Traits::kEachPanel ? panel_ & 1 : 0; }
+  GETT_DEVICE int slot() const { return Scheduler::kEachPanel ? panel_ & 1 : 0; }
   GETT_DEVICE uint32 bar() const { return bars_ + slot() * 16; }
-  GETT_DEVICE uint32 phase() const { return Traits::kEachPanel ? panel_ >> 1 & 1 : 0; }
+  GETT_DEVICE uint32 phase() const { return Scheduler::kEachPanel ? panel_ >> 1 & 1 : 0; }
 
   // Moves to the panel of work tile `t`; true if that is another one.
   GETT_DEVICE bool step(int t) {
-    if (panel_ >= 0 && (!Traits::kEachPanel || t < next_panel_)) return false;
+    if (panel_ >= 0 && (!Scheduler::kEachPanel || t < next_panel_)) return false;
     ++panel_;
-    if constexpr (Traits::kEachPanel) next_panel_ = (t / panel_length_ + 1) * panel_length_;
+    if constexpr (Scheduler::kEachPanel) next_panel_ = (t / panel_length_ + 1) * panel_length_;
     return true;
   }
 
@@ -49,7 +49,7 @@ template <class Traits, int kPitch> struct StationaryOperand {
       if (!step(t)) return;
       mbarrier_wait(bar() + 8, phase() ^ 1);
       if (elect_one()) {
-        mbarrier_arrive_expect_tx(bar(), kPer * Traits::kStationaryTransactionBytes);
+        mbarrier_arrive_expect_tx(bar(), kPer * LoaderTraits::kTransactionBytes);
 #pragma unroll 1
         for (int kt = 0; kt < kPer; ++kt)
           Index::load_stationary(p, at, kt, to + (slot() * kPer + kt) * kPitch, bar());

@@ -2,28 +2,27 @@
 // k-tile, for all work tiles of the block. The generated Index issues the copies of a stage.
 #pragma once
 #include "gett/core/pipeline.cuh"
-#include "gett/mainloop/shared_storage.cuh"
+#include "gett/ptx/mbarrier.cuh"
+#include "gett/ptx/warpgroup.cuh"
 #include "gett/scheduler/prefetch.cuh"
 
 namespace gett {
 
-template <class Traits, class Index> struct TmaLoader {
+template <class Traits, class Index, class Scheduler, class Storage> struct TmaLoader {
   typedef typename Traits::Params Params;
-  typedef PersistentScheduler<Traits> Scheduler;
-  typedef SharedStorage<Traits, Index> Storage;
 
   static GETT_DEVICE void run(const Params& p, const Storage& smem, int lane) {
     const Scheduler scheduler;
     PipelineState<Traits::kStages> stage(1);
     typename Storage::Stationary stationary(p, smem.stationary_bars());
-    WorkTilePrefetch<Traits, typename Index::TileCoords> prefetch;
+    WorkTilePrefetch<Scheduler, typename Index::TileCoords> prefetch;
     int count = 0;
     const int end = Scheduler::end(p);
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::tile_coords(p, id.m, id.n, id.l); });
       auto at = from_lane(prefetch.found_, count % 32);
       stationary.template fetch<Index>(p, t, at, smem.stationary());
-      const int slice = Traits::kSplit ? __shfl_sync(0xffffffffu, prefetch.id_.slice, count % 32) : 0;
+      const int slice = Scheduler::kSplit ? __shfl_sync(0xffffffffu, prefetch.id_.slice, count % 32) : 0;
 #pragma unroll 1
       for (int mma_tile = 0; mma_tile < Traits::kMmaTilesPerStoreTile; ++mma_tile) {
         if constexpr (Traits::kMmaTilesPerStoreTile > 1) {
@@ -34,7 +33,7 @@ template <class Traits, class Index> struct TmaLoader {
           mbarrier_wait(stage.bar(smem.empty()), stage.phase);
           const uint32 bar = stage.bar(smem.full()), to = smem.stage(stage.stage);
           if (elect_one()) {
-            mbarrier_arrive_expect_tx(bar, Traits::kTransactionBytes);
+            mbarrier_arrive_expect_tx(bar, Storage::kTransactionBytes);
             Index::load_stage(p, at, kt, to, to + Storage::kStageA, bar, scheduler.multicast_a(),
                               scheduler.multicast_b());
           }

@@ -1,71 +1,81 @@
-// The loaders of an RS kernel (kernel/wgmma_rs_gemm.cuh): a block's shared memory, its mbarriers, and the warps that
+// The loaders of an RS kernel (mainloop/wgmma_rs.cuh): a block's shared memory, its mbarriers, and the warps that
 // fill A and B.
 #pragma once
 #include "gett/core/pipeline.cuh"
-#include "gett/epilogue/tma.cuh"
+#include "gett/core/swizzle.cuh"
 #include "gett/mainloop/wgmma_rs_fragment.cuh"
 #include "gett/scheduler/k_tiles.cuh"
 
 namespace gett {
 
-template <class Traits, class Index> struct WgmmaRSLoader {
+template <class Traits, class Index, class Store, class Scheduler, class Smem> struct WgmmaRSLoader {
   typedef typename Traits::Params Params;
+  typedef typename Traits::LoaderTraitsA LoaderA;
+  typedef typename Traits::LoaderTraitsB LoaderB;
   static constexpr int kStages = Traits::kStages, kGroups = Traits::kConsumerWarpgroups;
   static constexpr int kN = Traits::kBlockN, kRows = Traits::kBlockM;
-  static constexpr int kSwizzleBytesA = Traits::LoaderTraitsA::kSwizzleBytes;
-  static constexpr int kSwizzleBytesB = Traits::LoaderTraitsB::kSwizzleBytes;
+  static constexpr int kSwizzleBytesA = LoaderA::kSwizzleBytes;
+  static constexpr int kSwizzleBytesB = LoaderB::kSwizzleBytes;
   static constexpr int kE = sizeof(typename Traits::Element), kStepK = 32 / kE;  // k of an instruction
   static constexpr int kDepth = kSwizzleBytesA / kE;                             // k1 of a k-tile
   static constexpr int kHalves = kSwizzleBytesB / kE / kStepK;                   // instructions of a stage of B
-  typedef PersistentScheduler<Traits> Scheduler;
   static constexpr bool kForwardA = Scheduler::kN == 2, kMulticastB = Scheduler::kM == 2;
   typedef WgmmaRSFragments<kSwizzleBytesA, kHalves, kForwardA> Fragments;
   static constexpr int kBatches = kDepth / Fragments::kSteps, kParts = 2 * kBatches;
-  typedef RSKTiles<Traits, kDepth, kForwardA> KTiles;
+  typedef RSKTiles<Scheduler, kDepth, kForwardA> KTiles;
   static constexpr int kStageB = kN * kSwizzleBytesB;  // bytes
   // D is staged where A was. So the A of the next tile waits for the stores of this one, its B does not.
-  static constexpr int kOffsets = Traits::kTmaStore ? 0 : EpilogueOffsets<Traits>::kBytes;
-  static constexpr int kStaging = Traits::kSplit ? 0 : Epilogue<Traits, Index>::kBytes + kOffsets;
+  static constexpr int kStaging = Store::kBytes;
   static constexpr int kLoaded = kGroups * Fragments::kGroupBytes;
-  static constexpr int kBytesA = ((kLoaded > kStaging ? kLoaded : kStaging) + 1023) / 1024 * 1024;
   // A is loaded in one share, or in one for each warpgroup, with barriers of its own.
   static constexpr int kSharesA = Traits::kPerWarpgroupA ? kGroups : 1, kShareBytes = kLoaded / kSharesA;
   // Copies of a share, of which a block makes all or, where A is forwarded, half; and those with an mbarrier each.
-  static constexpr int kPer = Traits::kTmaCopiesA / kSharesA, kOwn = kForwardA ? kPer : 1;
+  static constexpr int kPer = LoaderA::kTmaCopies / kSharesA, kOwn = kForwardA ? kPer : 1;
   // mbarriers of a share, by bytes from the first: copies have arrived; the rows have been read, by all blocks that
   // need them; the half that the other block forwards has arrived.
   static constexpr int kEmptyA = 8 * kOwn, kForwardedA = kEmptyA + 8;
   static constexpr int kBarsA = kForwardA ? kForwardedA + 8 : kForwardedA;
-  static constexpr int kSmemBytes = 1024 + kBytesA + kStages * kStageB + 16 * kStages + kSharesA * kBarsA + 8;
-  static_assert(kSmemBytes <= Traits::kSmemBytes, "the schedule reserved too little shared memory");
+  static constexpr int kBarrierBytes = 16 * kStages + kSharesA * kBarsA + 8;
+  static_assert(kLoaded <= Smem::kStages && kStaging <= Smem::kStages, "a k-tile of A, and D where it was");
+  static_assert(Smem::kStages + kStages * kStageB <= Smem::kBarriers, "stages of B");
+  static_assert(Smem::kBarriers + kBarrierBytes <= Smem::kSize - 1024, "mbarriers; 1024 bytes align the start");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMmaM == 1, "tiles of an RS kernel");
-  static_assert(Traits::kTmaCopiesA % kSharesA == 0, "a copy of A is one warpgroup's");
+  static_assert(LoaderA::kTmaCopies % kSharesA == 0, "a copy of A is one warpgroup's");
   static_assert(kSwizzleBytesB == 32 || kSwizzleBytesB == 64, "k2 in runs of 16 or 32");
   static_assert(Scheduler::kSize <= 2, "of two operands, one is shared by two blocks");
   static_assert(!kForwardA || (kHalves == 2 && Traits::kPerWarpgroupA), "two blocks have a half of k2 each");
-  static_assert(!kForwardA || Traits::kSplit, "nothing is staged where the other half of A may arrive");
+  static_assert(!kForwardA || Scheduler::kSplit, "nothing is staged where the other half of A may arrive");
   // mbarriers: `share` are those of the first share; `free` says that D's staging buffer, which is A's place too, may
   // be written or loaded.
   struct Bars { uint32 full, empty, share, free; };
 
-  static GETT_DEVICE Bars init(uint32 start, int thread) {
-    const uint32 full = start + kBytesA + kStages * kStageB, share = full + 16 * kStages;
-    const Bars bars = {full, full + 8 * kStages, share, share + kSharesA * kBarsA};
-    if (thread != 0) return bars;
-    for (int s = 0; s < kStages; ++s) {
-      mbarrier_init(bars.full + s * 8, 1);
-      mbarrier_init(bars.empty + s * 8, kGroups * Scheduler::kM);
+  // Addresses; `start` is that of the first byte, where A lies and D is staged.
+  struct Storage {
+    uint32 start;
+    GETT_DEVICE uint32 stages_b() const { return start + Smem::kStages; }
+    GETT_DEVICE uint32 staging(int) const { return start; }
+    GETT_DEVICE Bars bars() const {
+      const uint32 full = start + Smem::kBarriers, share = full + 16 * kStages;
+      return {full, full + 8 * kStages, share, share + kSharesA * kBarsA};
     }
-    for (int s = 0; s < kSharesA; ++s) {
-      const uint32 bar = bars.share + s * kBarsA;
-      for (int i = 0; i < kOwn; ++i) mbarrier_init(bar + i * 8, 1);
-      mbarrier_init(bar + kEmptyA, kGroups / kSharesA * 4 * Scheduler::kN);
-      if (kForwardA) mbarrier_init(bar + kForwardedA, 1);
+    GETT_DEVICE uint32 free(int) const { return bars().free; }
+
+    GETT_DEVICE void init_barriers() const {
+      const Bars all = bars();
+      for (int s = 0; s < kStages; ++s) {
+        mbarrier_init(all.full + s * 8, 1);
+        mbarrier_init(all.empty + s * 8, kGroups * Scheduler::kM);
+      }
+      for (int s = 0; s < kSharesA; ++s) {
+        const uint32 bar = all.share + s * kBarsA;
+        for (int i = 0; i < kOwn; ++i) mbarrier_init(bar + i * 8, 1);
+        mbarrier_init(bar + kEmptyA, kGroups / kSharesA * 4 * Scheduler::kN);
+        if (kForwardA) mbarrier_init(bar + kForwardedA, 1);
+      }
+      mbarrier_init(all.free, 1);
+      fence_mbarrier_init();
     }
-    mbarrier_init(bars.free, 1);
-    fence_mbarrier_init();
-    return bars;
-  }
+  };
 
   static GETT_DEVICE void produce_a(const Params& p, uint32 start, const Bars& bars) {
     uint32 phase = 1, phase_free = 0;
@@ -82,17 +92,17 @@ template <class Traits, class Index> struct WgmmaRSLoader {
 #pragma unroll
         for (int s = kSharesA - 1; s >= 0; --s) {
           const uint32 bar = bars.share + s * kBarsA;
-          if (Traits::kTmaStore && s * kShareBytes < kStaging) mbarrier_wait(bars.free, phase_free);
+          if (Store::kTmaStore && s * kShareBytes < kStaging) mbarrier_wait(bars.free, phase_free);
           mbarrier_wait(bar + kEmptyA, phase);
           const uint32 to = start + s * kShareBytes + (kForwardA ? scheduler.n_ * (kShareBytes / 2) : 0);
-          if (kForwardA) mbarrier_arrive_expect_tx(bar + kForwardedA, Traits::kTmaCopyBytesA * kPer);
-          else mbarrier_arrive_expect_tx(bar, Traits::kTmaCopyBytesA * kPer);
+          if (kForwardA) mbarrier_arrive_expect_tx(bar + kForwardedA, LoaderA::kCopyBytes * kPer);
+          else mbarrier_arrive_expect_tx(bar, LoaderA::kCopyBytes * kPer);
           // In several copies, so that copies of B are issued between them.
 #pragma unroll 1
           for (int i = 0; i < kPer; ++i) {
-            if (kForwardA) mbarrier_arrive_expect_tx(bar + i * 8, Traits::kTmaCopyBytesA);
+            if (kForwardA) mbarrier_arrive_expect_tx(bar + i * 8, LoaderA::kCopyBytes);
             const uint32 full = bar + (kForwardA ? i * 8 : 0);
-            Index::load_a(p, at, k, scheduler.n_, s * kPer + i, to + i * Traits::kTmaCopyBytesA, full);
+            Index::load_a(p, at, k, scheduler.n_, s * kPer + i, to + i * LoaderA::kCopyBytes, full);
           }
         }
       }
@@ -126,9 +136,9 @@ template <class Traits, class Index> struct WgmmaRSLoader {
   }
 
   static constexpr int kForwarders = 64, kForwardedRow = kForwarders * 16;  // threads, and bytes of one vector each
-  static constexpr int kCopyRows = Traits::kTmaCopyBytesA / kForwardedRow;
+  static constexpr int kCopyRows = LoaderA::kCopyBytes / kForwardedRow;
   static constexpr int kVectors = kCopyRows % 4 == 0 ? 4 : kCopyRows % 3 == 0 ? 3 : 1;  // of a thread at a time
-  static_assert(!kForwardA || Traits::kTmaCopyBytesA % kForwardedRow == 0, "whole vectors of all threads");
+  static_assert(!kForwardA || LoaderA::kCopyBytes % kForwardedRow == 0, "whole vectors of all threads");
   static GETT_DEVICE void forward_rows(uint32 to, uint32 from, uint32 bar) {
     uint32 x[kVectors][4];
 #pragma unroll
@@ -150,7 +160,7 @@ template <class Traits, class Index> struct WgmmaRSLoader {
 #pragma unroll 1
         for (int s = first; s < end; ++s) {
           mbarrier_wait(stage.bar(bars.empty), stage.phase);
-          mbarrier_arrive_expect_tx(stage.bar(bars.full), Traits::kTransactionBytesB);
+          mbarrier_arrive_expect_tx(stage.bar(bars.full), LoaderB::kTransactionBytes);
           if (!kMulticastB || s % 2 == scheduler.m_)
             Index::load_b(p, at, k, s, stages_b + stage.stage * kStageB, stage.bar(bars.full));
           ++stage;

@@ -20,8 +20,8 @@ template <class Traits> struct WarpMma {
   static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
   static constexpr int kMmaM = kWarpM / 16, kMmaN = kWarpN / 8, kSteps = Traits::kBlockK / Core::kStepK;
   static_assert(kWarpM % 16 == 0 && kWarpN % 8 == 0 && kSteps >= 1, "a warp's tile is made of 16 x 8 fragments");
-  typedef typename Traits::template LoaderTraits<true> LoaderTraitsA;
-  typedef typename Traits::template LoaderTraits<false> LoaderTraitsB;
+  typedef typename Traits::LoaderTraitsA LoaderTraitsA;
+  typedef typename Traits::LoaderTraitsB LoaderTraitsB;
 
   Acc acc_[kMmaM][kMmaN][4];
   int m0_, n0_, b0_, lane_;  // first row and column of the result, first row of B's tile

@@ -17,8 +17,8 @@ template <class Traits> struct SimtMma {
   static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
   static constexpr int kTm = kWarpM / 4, kTn = kWarpN / 8;
   static_assert(kWarpM % 4 == 0 && kWarpN % 8 == 0, "a warp's tile is made of 4 x 8 threads");
-  typedef typename Traits::template LoaderTraits<true> LoaderTraitsA;
-  typedef typename Traits::template LoaderTraits<false> LoaderTraitsB;
+  typedef typename Traits::LoaderTraitsA LoaderTraitsA;
+  typedef typename Traits::LoaderTraitsB LoaderTraitsB;
 
   // Elements read from shared memory at once: along the free group, or along K (8 bytes, to spare registers).
   static GETT_DEVICE constexpr int fit(int n, int limit) {

@@ -1,5 +1,22 @@
-// The main loop of wgmma with A from registers (RS): the consumer warpgroups of kernel/wgmma_rs_gemm.cuh, from full
-// stages to the epilogue.
+// The main loop of wgmma with A from registers (RS), for operands whose contiguous modes are two different contracted
+// modes: A's rows run along k1, B's along k2. No matrix descriptor expresses that, so A comes from registers, where
+// pairs of k2 are packed; no tile is transposed in memory. Its producers are two warps, and two more where A is
+// forwarded (loader/wgmma_rs.cuh).
+//
+// A k-tile is kDepth of k1 times 16 or 32 of k2. A lies as [row][k2][k1], and its place is free for the next k-tile as
+// soon as it is in registers. B lies as [n][k2] for one k1 at a time, one or two instructions deep, in a ring of
+// kStages.
+//
+// kPerWarpgroupA: the rows of A are loaded and released by warpgroup, with mbarriers of each. The warpgroups then
+// differ by up to the depth of the ring, and one multiplies while the other's rows arrive. A warpgroup may have fewer
+// than 64 rows (kGroupValidRows); the rest of its 64 are padding.
+//
+// kForwardA: two blocks that are neighbours along N need the same A. Each loads its half of k2 from memory and forwards
+// it to the other (WgmmaRSLoader::forward_a), so L2 has half as many requests for A. A multicast would be sent row by
+// row, and a row of 32 bytes takes longer that way than two; loads from the other's memory bring 7 bytes a clock, these
+// stores 19.
+//
+// kMulticastB: two blocks that are neighbours along M need the same B. They take turns in loading a stage for both.
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/workspace.cuh"
@@ -8,24 +25,39 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
-  typedef WgmmaRSLoader<Traits, Index> Loader;
+template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaRS {
+  typedef WgmmaRSLoader<Traits, Index, Store, Scheduler, Smem> Loader;
   typedef typename Loader::Params Params;
-  typedef typename Loader::Scheduler Scheduler;
   typedef typename Loader::Fragments Fragments;
   typedef typename Loader::KTiles KTiles;
   typedef typename Loader::Bars Bars;
+  typedef typename Loader::Storage Storage;
   typedef typename Traits::Acc Acc;
   static constexpr int kN = Loader::kN, kGroups = Loader::kGroups, kStages = Loader::kStages;
   static constexpr int kHalves = Loader::kHalves, kParts = Loader::kParts, kRows = Loader::kRows;
   static constexpr int kEmptyA = Loader::kEmptyA, kBarsA = Loader::kBarsA, kSharesA = Loader::kSharesA;
   static constexpr bool kForwardA = Loader::kForwardA;
+  // The needs of the loaders: warps, before which no store warp stands, and registers of a thread.
+  static constexpr int kProducerWarpgroups = 1, kConsumerWarpgroups = kGroups, kLoadWarps = 2;
+  static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
   // Fragments are packed before the wait for B. Wide tiles that add C from vectors lack the registers.
-  static constexpr bool kPackEarly = Traits::kSourceC != kSourceVector || kN <= 192;
+  static constexpr bool kPackEarly = !Store::kVectorSource || kN <= 192;
   // The matrix descriptor of B: rows are as long as the swizzle's, and eight of them are an atom.
   static constexpr int kSwizzleBytesB = Loader::kSwizzleBytesB;
   static constexpr uint64 kDescriptor =
       (uint64(8 * kSwizzleBytesB / 16) << 32) | (uint64(kSwizzleBytesB == 32 ? 3 : 2) << 62);
+
+  static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
+
+  // The warps of the producer warpgroup.
+  static GETT_DEVICE void load(const Params& p, const Storage& smem, char*, int thread) {
+    const Bars bars = smem.bars();
+    if (thread < 32 && elect_one()) Loader::produce_b(p, smem.stages_b(), bars);
+    if (thread >> 5 == 1 && elect_one()) Loader::produce_a(p, smem.start, bars);
+    if constexpr (kForwardA) {
+      if (thread >= 64) Loader::forward_a(p, smem.start, bars, thread - 64);
+    }
+  }
 
   // The fragments of step `s`: all of them, or those of half `h` of k2.
   static GETT_DEVICE void pack(uint32 (&x)[kHalves][4], const Fragments& a, int s) {
@@ -59,19 +91,21 @@ template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
     if (kForwardA) mbarrier_wait(share + Loader::kForwardedA, phase);
   }
 
-  static GETT_DEVICE void consume(const Params& p, char* smem, uint32 start, uint32 stages_b, const Bars& bars,
-                                  int thread) {
+  // The consumer warpgroups; `base` is the generic address of `smem.start`.
+  static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {
+    const uint32 start = smem.start, stages_b = smem.stages_b();
+    const Bars bars = smem.bars();
     const int group = thread >> 7, lane = thread & 127;
     // The shuffle tells the compiler that the threads of a warp wait for the same barrier; else it would serialise
     // wgmma.
     const uint32 share = bars.share + (kSharesA == 1 ? 0 : __shfl_sync(0xffffffffu, group, 0) * kBarsA);
     Fragments a(group, lane);
-    Epilogue<Traits, Index> epilogue(smem, bars.free, thread, group);
+    Store epilogue(base, bars.free, thread, group);
     // The phases of B's stages (bit 0), of A (bit 1) and of the staging buffer (bit 2), in one register.
     uint32 phases = 0;
     int stage = 0;
     for (int t = Scheduler::first(p); t < p.tiles; t += Scheduler::step(p)) {
-      const KTiles k_tiles(p, Traits::kSplit ? Scheduler().locate(p, t).slice : 0);
+      const KTiles k_tiles(p, Scheduler::kSplit ? Scheduler().locate(p, t).slice : 0);
       int left = k_tiles.count_;  // the last of which may be a part of one
       const int first = k_tiles.first(left - 1) / Fragments::kPart;
       const int end = first + k_tiles.steps(left - 1) / Fragments::kPart;
@@ -84,7 +118,7 @@ template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
       for (; left > 0; --left) {
         // D is staged where the last k-tile was: the next tile's A waits for the store warp, or for the consumers'
         // stores.
-        const bool again = Traits::kSplit || Traits::kTmaStore || left > 1;
+        const bool again = Scheduler::kSplit || Store::kTmaStore || left > 1;
         const bool cut = kForwardA && left == 1;
         bool held = true;  // the k-tile's rows of A
         const int parts = cut ? end : kParts;
@@ -141,7 +175,7 @@ template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
       wgmma_fence_operand(acc[0]);
       if (before >= 0) release_b(bars.empty + before * 8, lane);
       const TileId id = Scheduler().locate(p, opaque(t));  // located again, not kept through the main loop
-      if constexpr (Traits::kSplit) {
+      if constexpr (Scheduler::kSplit) {
         if (!Scheduler::exists(p, id)) continue;
         Acc* const to = partial_tile<kRows * kN>(p, id);
         Fragment::for_each_pair<kN>(lane, [&](int m, int n, int i) {
@@ -149,11 +183,11 @@ template <class Traits, class Index, class Mma> struct WgmmaRSMainloop {
         });
       } else {
         epilogue.prepare(p, id);
-        if constexpr (Traits::kTmaStore) epilogue.sync();  // both warpgroups have read A
+        if constexpr (Store::kTmaStore) epilogue.sync();  // both warpgroups have read A
         epilogue.phase_ = phases >> 2;
         phases ^= 4;
         epilogue.store(p, id, acc, group, opaque(lane));  // places are computed here, not kept through the main loop
-        if constexpr (!Traits::kTmaStore) {
+        if constexpr (!Store::kTmaStore) {
           fence_proxy_async();
           epilogue.sync();
           release_a(share + kEmptyA, lane);

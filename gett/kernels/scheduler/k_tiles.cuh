@@ -5,9 +5,7 @@
 namespace gett {
 
 // Iterates over all k-tiles of all work tiles of a block.
-template <class Traits> struct KTileIterator {
-  typedef PersistentScheduler<Traits> Scheduler;
-  typedef typename Traits::Params Params;
+template <class Params, class Scheduler> struct KTileIterator {
   int t, kt, last;
   TileId id;
   // Moves to the first k-tile of work tile `tile`, or of the first one behind it that has any.
@@ -41,7 +39,7 @@ template <class Traits> struct KTileIterator {
 // k-tiles may be divided (kDivided), those left over when all slices have equally many are cut along k1 into halves or
 // quarters for several slices. Each part needs all rows of A, but the slowest slice is a quarter behind instead of a
 // k-tile.
-template <class Traits, int kDepth, bool kDivided> struct RSKTiles {
+template <class Scheduler, int kDepth, bool kDivided> struct RSKTiles {
   int count_;                // k-tiles of this block, the last of which may be a part of one
   int whole_, slice_, cut_;  // whole ones; the slice; how often the last is halved
 
@@ -53,13 +51,13 @@ template <class Traits, int kDepth, bool kDivided> struct RSKTiles {
       cut_ = 4 * left <= p.split_k ? 2 : 2 * left <= p.split_k ? 1 : 0;
       count_ = whole_ + (slice < left << cut_);
     } else {
-      if constexpr (Traits::kSplit) whole_ = (p.k_tiles - slice + p.split_k - 1) / p.split_k;
+      if constexpr (Scheduler::kSplit) whole_ = (p.k_tiles - slice + p.split_k - 1) / p.split_k;
       count_ = whole_;
     }
   }
   // The number of the block's i-th k-tile.
   template <class Params> GETT_DEVICE int tile(const Params& p, int i) const {
-    if constexpr (!Traits::kSplit) return i;
+    if constexpr (!Scheduler::kSplit) return i;
     const int own = kDivided && i >= whole_ ? slice_ >> cut_ : slice_;
     return own + i * p.split_k;
   }

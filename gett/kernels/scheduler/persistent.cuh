@@ -1,6 +1,10 @@
-// The persistent tile scheduler: which work tiles a cluster of blocks makes, and which block fetches what for the
+// The persistent tile schedulers: which work tiles a cluster of blocks makes, and which block fetches what for the
 // others. kClusterM x kClusterN neighbouring tiles are made by one cluster. The blocks of a row need the same A, those
 // of a column the same B; each fetches a part of it, which the copy engine multicasts to all of them.
+//
+// PersistentRaster: clusters take tiles in turn, in the order of the raster. PersistentPanel: the tiles of a cluster
+// are in one panel after the other, or in one only (kOnePanel). A panel is a row of tiles (kPanelA), which need the
+// same rows of A, or a column, which need the same of B.
 //
 // Several blocks fill a stage, so a block's `empty` barrier waits for the warpgroups of the whole cluster. All blocks
 // of a cluster have the same k-tiles in the same order. Where tiles do not suffice, the surplus block does the same
@@ -15,11 +19,13 @@ namespace gett {
 // The part of a shared operand that a block fetches, and the ranks in the cluster that it is for, as bits.
 struct Multicast { uint32 part, mask; };
 
-template <class Traits> struct PersistentScheduler {
+// What both schedulers share: a block's place in its cluster, and the cluster's in the raster.
+template <class Traits> struct ClusterTiles {
   static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
+  static constexpr bool kSplit = Traits::kSplit;
   int m_, n_;
 
-  GETT_DEVICE PersistentScheduler() : m_(0), n_(0) {
+  GETT_DEVICE ClusterTiles() : m_(0), n_(0) {
     if constexpr (kSize > 1) {
       const int rank = cluster_ctarank();
       m_ = rank % kM;
@@ -58,39 +64,6 @@ template <class Traits> struct PersistentScheduler {
     }
   }
 
-  // The work tiles of this cluster: from `first` to below `end` by `step`. Where an operand is stationary for each
-  // panel, they are neighbours. Where it is for one panel, clusters are assigned to panels in turn, and those of a
-  // panel share it. Others start in plain order, but on a grid of kOrderedClusters in the device's order of clusters.
-  template <class Params> static GETT_DEVICE int first(const Params& p) {
-    const int own = blockIdx.x / kSize;
-    if constexpr (Traits::kOnePanel) {
-      const int count = panels(p);
-      return own < count * step(p) ? own % count * panel_length(p) + own / count : p.tiles;
-    }
-    if constexpr (Traits::kOrderedClusters > 0) {
-      if (gridDim.x == Traits::kOrderedClusters * kSize) return Traits::cluster_order(own);
-    }
-    return Traits::kEachPanel ? first_of(p, own) : own;
-  }
-  template <class Params> static GETT_DEVICE int end(const Params& p) {
-    const int own = blockIdx.x / kSize;
-    if constexpr (Traits::kOnePanel) return (own % panels(p) + 1) * panel_length(p);
-    return Traits::kEachPanel ? first_of(p, own + 1) : p.tiles;
-  }
-  template <class Params> static GETT_DEVICE int step(const Params& p) {
-    const int clusters = gridDim.x / kSize;
-    if constexpr (Traits::kOnePanel) return clusters / panels(p);
-    return Traits::kEachPanel ? 1 : clusters;
-  }
-  // Clusters along a panel: a row or column of tiles, which need the same rows of the stationary operand.
-  template <class Params> static GETT_DEVICE int panel_length(const Params& p) {
-    return Traits::kStationaryA ? (p.tiles_n + kN - 1) / kN : (p.tiles_m + kM - 1) / kM;
-  }
-  template <class Params> static GETT_DEVICE int panels(const Params& p) { return p.tiles / panel_length(p); }
-  template <class Params> static GETT_DEVICE int first_of(const Params& p, int block) {
-    const int blocks = gridDim.x / kSize, each = p.tiles / blocks;
-    return block * each + min(block, p.tiles - each * blocks);
-  }
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
     if constexpr (kSize == 1) return locate_tile(p, t);
     struct { int tiles_m, tiles_n, group_m, split_k; } const q = {
@@ -98,15 +71,68 @@ template <class Traits> struct PersistentScheduler {
     const TileId id = locate_tile(q, t);
     return {place<kM>(id.m, m_), place<kN>(id.n, n_), id.l, id.slice};
   }
-  // The tile of a block along M or N. Tiles of a cluster are neighbours, or kExchangeDistance apart where halves of D's
+  // The tile of a block along M or N. Tiles of a cluster are neighbours, or kTileDistance apart where halves of D's
   // tiles are exchanged.
   template <int kCount> static GETT_DEVICE int place(int at, int own) {
-    constexpr int kDistance = kCount == 2 && Traits::kExchangeDistance > 1 ? Traits::kExchangeDistance : 1;
+    constexpr int kDistance = kCount == 2 ? Traits::kTileDistance : 1;
     if constexpr (kDistance == 1) return at * kCount + own;
     return (at / kDistance * kCount + own) * kDistance + at % kDistance;
   }
   template <class Params> static GETT_DEVICE bool exists(const Params& p, const TileId& id) {
     return (kM == 1 || id.m < p.tiles_m) && (kN == 1 || id.n < p.tiles_n);
+  }
+};
+
+// The work tiles of a cluster go from `first` to below `end` by `step`. On a grid of kOrderedClusters they start in the
+// device's order of clusters.
+template <class Traits> struct PersistentRaster : ClusterTiles<Traits> {
+  static constexpr int kSize = ClusterTiles<Traits>::kSize;
+  static constexpr bool kEachPanel = false;
+
+  template <class Params> static GETT_DEVICE int first(const Params&) {
+    const int own = blockIdx.x / kSize;
+    if constexpr (Traits::kOrderedClusters > 0) {
+      if (gridDim.x == Traits::kOrderedClusters * kSize) return Traits::cluster_order(own);
+    }
+    return own;
+  }
+  template <class Params> static GETT_DEVICE int end(const Params& p) { return p.tiles; }
+  template <class Params> static GETT_DEVICE int step(const Params&) { return gridDim.x / kSize; }
+};
+
+// Where an operand is stationary for each panel in turn, the work tiles of a cluster are neighbours. Where it is for
+// one panel, clusters are assigned to panels in turn, and those of a panel share it.
+template <class Traits> struct PersistentPanel : ClusterTiles<Traits> {
+  typedef ClusterTiles<Traits> Base;
+  static constexpr int kSize = Base::kSize;
+  static constexpr bool kOnePanel = Traits::kOnePanel, kEachPanel = !kOnePanel;
+
+  template <class Params> static GETT_DEVICE int first(const Params& p) {
+    const int own = blockIdx.x / kSize;
+    if constexpr (kOnePanel) {
+      const int count = panels(p);
+      return own < count * step(p) ? own % count * panel_length(p) + own / count : p.tiles;
+    }
+    return first_of(p, own);
+  }
+  template <class Params> static GETT_DEVICE int end(const Params& p) {
+    const int own = blockIdx.x / kSize;
+    if constexpr (kOnePanel) return (own % panels(p) + 1) * panel_length(p);
+    return first_of(p, own + 1);
+  }
+  template <class Params> static GETT_DEVICE int step(const Params& p) {
+    return kOnePanel ? gridDim.x / kSize / panels(p) : 1;
+  }
+  // Clusters along a panel.
+  template <class Params> static GETT_DEVICE int panel_length(const Params& p) {
+    return Traits::kPanelA ? (p.tiles_n + Base::kN - 1) / Base::kN : (p.tiles_m + Base::kM - 1) / Base::kM;
+  }
+
+ private:
+  template <class Params> static GETT_DEVICE int panels(const Params& p) { return p.tiles / panel_length(p); }
+  template <class Params> static GETT_DEVICE int first_of(const Params& p, int block) {
+    const int blocks = gridDim.x / kSize, each = p.tiles / blocks;
+    return block * each + min(block, p.tiles - each * blocks);
   }
 };
 

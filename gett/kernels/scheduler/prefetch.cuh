@@ -7,8 +7,7 @@
 namespace gett {
 
 // `find(TileId)` gives what is needed of a tile, such as the coordinates of its copies.
-template <class Traits, class Found> struct WorkTilePrefetch {
-  typedef PersistentScheduler<Traits> Scheduler;
+template <class Scheduler, class Found> struct WorkTilePrefetch {
   TileId id_;
   Found found_;  // of the lane's tile; `from_lane(found_, count % 32)` is that of the current one
   // Called for each tile t of the block; `count` is the number of tiles before it.

@@ -27,10 +27,10 @@ template <bool kIsA, class Mine> void bring(const Params& p, int m, int n, int l
     }
   }
 }
-template <bool kTransposed, bool kIsA> struct Which { typedef GatherPieces<Traits, Index, kIsA> type; };
-template <bool kIsA> struct Which<true, kIsA> { typedef TransposedPieces<Traits, Index, kIsA> type; };
-typedef Which<(Traits::LoaderTraitsA::kTransposeK > 0), true>::type MineA;
-typedef Which<(Traits::LoaderTraitsB::kTransposeK > 0), false>::type MineB;
+template <bool kTransposed, bool kIsA> struct Which { typedef GatherPieces<MainloopTraits, Index, kIsA> type; };
+template <bool kIsA> struct Which<true, kIsA> { typedef TransposedPieces<MainloopTraits, Index, kIsA> type; };
+typedef Which<(MainloopTraits::LoaderTraitsA::kTransposeK > 0), true>::type MineA;
+typedef Which<(MainloopTraits::LoaderTraitsB::kTransposeK > 0), false>::type MineB;
 int main() {
   Params p;
   if (fread(&p, sizeof p, 1, stdin) != 1) return 2;

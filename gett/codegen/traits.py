@@ -1,0 +1,118 @@
+"""The traits that every GEMM kernel has: the problem's types, the scheduler's, and what any epilogue asks.
+
+A part of a kernel is told what it is by a struct of its own, made from the record of that part. Types and tile are
+shared: the structs of main loop and epilogue extend `TileShape`, which extends `ProblemTraits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gett.codegen.common import cpp_bool, source_c
+from gett.codegen.types import cpp_type
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import GemmPlan
+from gett.schedule.spec.epilogue import TmaSource, TmaStore
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+
+Constants = Mapping[str, bool | int | str]
+"""Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""
+
+
+def struct(name: str, constants: Constants, base: str = "", more: Sequence[str] = ()) -> str:
+    """A struct of constants.
+
+    Args:
+        name: Its name.
+        constants: Its members.
+        base: The struct that it extends, if any.
+        more: Further members, as C++.
+    """
+    lines = [*more, *(f"static constexpr {_declared(k, v)};" for k, v in constants.items())]
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"struct {name}{f' : {base}' if base else ''} {{\n{body}}};\n"
+
+
+def _declared(name: str, value: bool | int | str) -> str:
+    if isinstance(value, bool):
+        return f"bool {name} = {cpp_bool(value)}"
+    if isinstance(value, int):
+        return f"int {name} = {value}"
+    kind, enumerator = value.split("::")
+    return f"gett::{kind} {name} = gett::{enumerator}"
+
+
+def problem_traits(plan: GemmPlan, dtype_c: str) -> str:
+    """The struct `ProblemTraits`: the types of the argument and of elements; `dtype_c` is D's where C is absent."""
+    c = plan.contraction
+    types = {
+        "Element": c.dtype, "ElementC": dtype_c, "ElementD": c.d.dtype, "Acc": data_type(c.dtype).accumulator
+    }  # fmt: skip
+    return struct(
+        "ProblemTraits",
+        {},
+        more=["typedef ::Params Params;", *(f"typedef {cpp_type(dtype)} {name};" for name, dtype in types.items())],
+    )
+
+
+def tile_shape(schedule: Schedule, more: Constants) -> str:
+    """The struct `TileShape`: the block's tile, what it holds of the box, and how products divide it (`more`)."""
+    t = schedule.tiling
+    block = dict(zip(("kBlockM", "kBlockN", "kBlockK"), t.block, strict=True))
+    return struct("TileShape", {**block, "kBoxMN": t.m.size * t.n.size * t.batches, **more}, "ProblemTraits")
+
+
+def scheduler_traits(schedule: Schedule) -> str:
+    """The struct `SchedulerTraits`: the slices of K, clusters and panels."""
+    constants: dict[str, bool | int | str] = {"kSplit": schedule.split_k > 1}
+    scheduler, store = schedule.scheduler, schedule.epilogue.store
+    if scheduler_class(schedule) != "OneTile":
+        exchange = store.exchange if isinstance(store, TmaStore) else None
+        constants |= {
+            "kClusterM": schedule.cluster[0],
+            "kClusterN": schedule.cluster[1],
+            "kTileDistance": max(1, exchange.distance) if exchange is not None else 1,
+        }
+    if isinstance(scheduler, PersistentPanel):
+        constants |= {"kPanelA": scheduler.tensor == "a", "kOnePanel": scheduler.one_panel}
+    if not isinstance(scheduler, PersistentRaster):
+        return struct("SchedulerTraits", constants)
+    order = scheduler.cluster_order
+    constants["kOrderedClusters"] = len(order)
+    if not order:
+        return struct("SchedulerTraits", constants)
+    table = f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{', '.join(map(str, order))}}};\n"
+    read = "static GETT_DEVICE int cluster_order(int cluster) { return kClusterOrder[cluster]; }"
+    return table + struct("SchedulerTraits", constants, more=[read])
+
+
+def scheduler_class(schedule: Schedule) -> str:
+    """The class of `gett/kernels/scheduler`, which has the name of the record."""
+    return type(schedule.scheduler).__name__
+
+
+def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> Constants:
+    """Members of `EpilogueTraits` that every epilogue has: where C comes from, vectors of D, and their steps.
+
+    Args:
+        plan: A lowered plan.
+        schedule: How it runs.
+        order: Tiled dimensions by D's stride.
+    """
+    t = schedule.tiling
+    step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension
+    if order:
+        group, i = order[0]
+        if group == "l":  # batches lie one above the other
+            assert t.l is not None
+            step["m"] = t.block[0] * t.l.prefix(i)
+        else:
+            step[group] = (t.m if group == "m" else t.n).prefix(i)
+    source = source_c(plan.contraction.c is not None, isinstance(schedule.epilogue.source, TmaSource))
+    return {
+        "kSourceC": f"SourceC::{source.removeprefix('gett::')}",
+        "kVecD": schedule.epilogue.store.vector,
+        "kStepM": step["m"],
+        "kStepN": step["n"],
+    }

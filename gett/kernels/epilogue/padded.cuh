@@ -1,0 +1,65 @@
+// The epilogue of the multistage kernels: accumulators are staged in rows of N where the stages were, then stored as
+// vectors in D's order (epilogue/vector.cuh). Slices of K store partial tiles instead.
+#pragma once
+#include "gett/core/batched.cuh"
+#include "gett/core/workspace.cuh"
+#include "gett/epilogue/vector.cuh"
+#include "gett/scheduler/raster.cuh"
+
+namespace gett {
+
+// Stores accumulators of a slice to its partial tile, whose rows have kN elements.
+template <class Acc, int kN> struct StorePartial {
+  Acc* to_;
+  GETT_DEVICE void operator()(int m, int n, Acc x) const { to_[m * kN + n] = x; }
+  GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { Vec<Acc, 2>{{x, y}}.store(to_ + m * kN + n); }
+};
+
+template <class Traits, class Index, class Scheduler, class Smem> struct PaddedEpilogue {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  typedef BatchedResult<Traits> Result;
+  typedef PaddedTile<Result> Staged;
+  typedef LinearCombination<Result> Op;
+  static constexpr int kOffsetsBytes = Scheduler::kSplit ? 0 : EpilogueOffsets<Result>::kBytes;
+  static_assert(Scheduler::kSplit || Smem::kStaging + Staged::kBytes <= Smem::kKTable, "staged tile");
+  static_assert(Smem::kOffsets + kOffsetsBytes <= Smem::kSize, "offsets of rows and columns");
+
+  // An accumulator's place in the staged tile.
+  struct StoreStaged {
+    const Op& op_;
+    const Staged& staged_;
+    GETT_DEVICE void operator()(int m, int n, Acc x) const { staged_.store(op_, m, n, x); }
+    GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { staged_.store(op_, m, n, x, y); }
+  };
+
+  char* base_;
+  int thread_;
+  EpilogueOffsets<Result> offsets_;
+
+  GETT_DEVICE PaddedEpilogue(char* smem, int thread)
+      : base_(smem + Smem::kStaging), thread_(thread),
+        offsets_{reinterpret_cast<long long*>(smem + Smem::kOffsets)} {}
+
+  // Before the products: the offsets of the tile's rows and columns.
+  template <class Rows, class NTile>
+  GETT_DEVICE void prepare(const Params& p, const Rows& rows, const NTile& nt, int threads) const {
+    if constexpr (!Scheduler::kSplit) offsets_.template fill<Index>(p, rows, nt, thread_, threads);
+  }
+
+  template <class Mainloop> GETT_DEVICE void store(const Params& p, const TileId& id, const Mainloop& products) const {
+    if constexpr (Scheduler::kSplit) {
+      products.visit(StorePartial<Acc, Traits::kBlockN>{partial_tile<Traits::kBlockM * Traits::kBlockN>(p, id)});
+    } else {
+      const Op op(p);
+      const Staged staged{base_};
+      products.visit(StoreStaged{op, staged});
+      __syncthreads();
+      const typename Traits::ElementC* c = nullptr;
+      if constexpr (Traits::kSourceC == kSourceVector) c = p.c;
+      store_vectors<Result, Index>(p, p.d, c, offsets_, staged, thread_, Mainloop::kThreads);
+    }
+  }
+};
+
+}  // namespace gett

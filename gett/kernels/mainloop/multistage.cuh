@@ -1,0 +1,142 @@
+// The multistage main loop: all warps fill the stages of a ring by cp.async or through registers, and multiply them.
+// One block makes one tile of D, of one batch or of several (core/batched.cuh), or one slice of K of it.
+//
+// Mma is the policy of mainloop/mma_sync.cuh or mainloop/simt.cuh. Index says where everything lies, as
+// core/batched.cuh sees it.
+#pragma once
+#include "gett/core/batched.cuh"
+#include "gett/core/pipeline.cuh"
+#include "gett/loader/cp_async.cuh"
+#include "gett/loader/k_offset_table.cuh"
+#include "gett/loader/register.cuh"
+#include "gett/ptx/shared.cuh"
+#include "gett/scheduler/raster.cuh"
+
+namespace gett {
+
+// The loader of an operand: by cp.async or through registers.
+template <class Traits, class Index, bool kIsA, bool kCpAsync> struct LoaderOf {
+  typedef CpAsyncLoader<Traits, Index, kIsA> type;
+};
+template <class Traits, class Index, bool kIsA> struct LoaderOf<Traits, Index, kIsA, false> {
+  typedef RegisterLoader<Traits, Index, kIsA> type;
+};
+
+template <class Traits, class Index, class Mma, class Smem> struct Multistage {
+  typedef typename Traits::Params Params;
+  typedef typename Traits::Acc Acc;
+  static constexpr int kThreads = Traits::kThreads, kStages = Traits::kStages;
+  static constexpr int kBatch = Traits::kBatch, kWarps = Traits::kWarpsM * Traits::kWarpsN;
+  static constexpr int kBatchesPerWarp = kBatch * kWarps * 32 / kThreads;
+  typedef BatchedOperands<Traits> Operands;
+  typedef KOffsetTable<Traits, Index> KTable;
+  typedef typename LoaderOf<Operands, Index, true, Traits::LoaderTraitsA::kCpAsync>::type LoadA;
+  typedef typename LoaderOf<Operands, Index, false, Traits::LoaderTraitsB::kCpAsync>::type LoadB;
+  static constexpr int kStageBytes = LoadA::kBytes + LoadB::kBytes;
+  static constexpr int kPipeBytes = kStages * kStageBytes;
+  static_assert(Smem::kStages + kPipeBytes <= Smem::kKTable, "stages");
+  static_assert(Smem::kKTable + KTable::kBytes <= Smem::kOffsets, "table of offsets along K");
+
+  char* stages_;
+  int thread_;
+  KTable table_;
+  LoadA load_a_;
+  LoadB load_b_;
+  Mma mma_[kBatchesPerWarp];
+
+  GETT_DEVICE Multistage(char* smem, int thread)
+      : stages_(smem + Smem::kStages), thread_(thread), table_{reinterpret_cast<OffsetPair*>(smem + Smem::kKTable)} {}
+
+  template <class Loader> GETT_DEVICE void fetch(Loader& load, const Params& p, int kt, uint32 stage) const {
+    if constexpr (Traits::kKTable) {
+      load.fetch(p, table_.slot(kt), stage, thread_);
+    } else {
+      load.fetch(p, Index::k_tile(p, kt), stage, thread_);
+    }
+  }
+
+  // Before the first k-tile: `rows` and `columns` are the tile's offsets.
+  template <class Rows, class Columns>
+  GETT_DEVICE void init(const Params& p, const Rows& rows, const Columns& columns) {
+    // A padded box along K leaves parts of a tile unwritten, which must be zero.
+    if constexpr (LoadA::kZeroFill || LoadB::kZeroFill) {
+      for (int i = thread_ * 16; i < kPipeBytes; i += kThreads * 16) Vec<uint32, 4>{{0, 0, 0, 0}}.store(stages_ + i);
+      __syncthreads();
+    }
+    load_a_.init(p, p.a + rows.a, rows, thread_);
+    load_b_.init(p, p.b + columns.b, columns, thread_);
+    const int warp = thread_ >> 5, lane = thread_ & 31;
+#pragma unroll
+    for (int q = 0; q < kBatchesPerWarp; ++q) {
+      if constexpr (kBatch > 1) {
+        mma_[q].init(warp % kWarps, lane, warp / kWarps * kBatchesPerWarp + q);
+      } else {
+        mma_[q].init(warp, lane);
+      }
+    }
+  }
+
+  // Fills all stages but one.
+  GETT_DEVICE void fill(const Params& p, const KTileRange& k_tiles) {
+    const int first = k_tiles.first, last = k_tiles.last;
+    if constexpr (Traits::kKTable) {
+      for (int s = 0; s < kStages; ++s) table_.write(p, first + s, thread_);
+      __syncthreads();
+    }
+    const uint32 base = smem_address(stages_);
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (first + s < last) {
+        fetch(load_a_, p, first + s, base + s * kStageBytes);
+        fetch(load_b_, p, first + s, base + s * kStageBytes + LoadA::kBytes);
+        load_a_.store(p, stages_ + s * kStageBytes, thread_);
+        load_b_.store(p, stages_ + s * kStageBytes + LoadA::kBytes, thread_);
+      }
+      cp_async_commit();
+    }
+  }
+
+  GETT_DEVICE void multiply(const Params& p, const KTileRange& k_tiles) {
+    const uint32 base = smem_address(stages_);
+    const int last = k_tiles.last;
+    int read = 0, write = kStages - 1;
+    GETT_MAIN_LOOP
+    for (int kt = k_tiles.first; kt < last; ++kt) {
+      cp_async_wait<kStages - 2>();
+      __syncthreads();  // the copies of all threads have landed, and all have read the stage that is written next
+      const int next = kt + kStages - 1;
+      const bool more = next < last;
+      if (more) {
+        fetch(load_a_, p, next, base + write * kStageBytes);
+        fetch(load_b_, p, next, base + write * kStageBytes + LoadA::kBytes);
+        if constexpr (Traits::kKTable) table_.write(p, next + 1, thread_);
+      }
+      cp_async_commit();
+      char* const at = stages_ + read * kStageBytes;
+#pragma unroll
+      for (int q = 0; q < kBatchesPerWarp; ++q) {
+        if constexpr (Traits::kTensorCores) {
+          mma_[q].multiply(base + read * kStageBytes, base + read * kStageBytes + LoadA::kBytes);
+        } else {
+          mma_[q].multiply(at, at + LoadA::kBytes);
+        }
+      }
+      if (more) {
+        load_a_.store(p, stages_ + write * kStageBytes, thread_);
+        load_b_.store(p, stages_ + write * kStageBytes + LoadA::kBytes, thread_);
+      }
+      read = next_stage<kStages>(read);
+      write = next_stage<kStages>(write);
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+  }
+
+  // Calls f(m, n, x, y) for neighbours, or f(m, n, x), for all accumulators of the thread.
+  template <class F> GETT_DEVICE void visit(const F& f) const {
+#pragma unroll
+    for (int q = 0; q < kBatchesPerWarp; ++q) mma_[q].visit(f);
+  }
+};
+
+}  // namespace gett

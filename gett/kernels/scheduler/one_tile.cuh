@@ -1,0 +1,20 @@
+// The tile scheduler of the multistage kernels: one tile of D, or one slice of K of it, for each block. Blocks are
+// numbered along the raster; as many run at a time as the multiprocessors have room for.
+#pragma once
+#include "gett/ptx/warpgroup.cuh"
+#include "gett/scheduler/raster.cuh"
+
+namespace gett {
+
+template <class Traits> struct OneTile {
+  static constexpr bool kSplit = Traits::kSplit;  // whether K is split
+
+  // Where K is split, the kernel that adds the slices may be launched before this one ends.
+  static GETT_DEVICE void begin() {
+    if constexpr (kSplit) griddepcontrol_launch_dependents();
+  }
+  // The tile of this block.
+  template <class Params> static GETT_DEVICE TileId locate(const Params& p) { return locate_tile(p, blockIdx.x); }
+};
+
+}  // namespace gett
