@@ -133,7 +133,9 @@ def test_the_copies_of_a_stage_are_those_of_the_other() -> None:
         assert f"map_{other}" in loads
         assert once.count(f"map_{name}") == (1 if "for (int" in once else load.copies)
         assert f"map_{other}" not in once
-        assert f"kStationaryTransactionBytes = {load.bytes};" in text
+        members = text[text.index(f"struct LoaderTraits{name.upper()} {{") :].split("}", 1)[0]
+        assert "kKind = gett::kLoaderStationary;" in members
+        assert f"kTransactionBytes = {load.bytes};" in members
 
 
 def test_operands_that_come_with_every_k_tile_stay_candidates() -> None:
@@ -219,6 +221,6 @@ def test_the_kernel_agrees_on_the_layout(family: str) -> None:
         rows, deep = load.rows(box.size), row_bytes(load, tiling.block[2], 2)
         pitch = stationary_bytes(name, rows, deep, 2) - stationary_bytes(name, rows, deep, 1)
         whole = stationary_bytes(name, rows, deep, tiling.k.tiles * (2 if family == "each_panel" else 1))
-        storage = "typedef gett::SharedStorage<Traits, Index> Smem;\n"
-        check = f'static_assert(Smem::kStationaryPitch == {pitch} && Smem::kStationaryBytes == {whole}, "layout");'
+        storage = "typedef Mainloop::Storage Parts;\n"
+        check = f'static_assert(Parts::kStationaryPitch == {pitch} && Parts::kStationaryBytes == {whole}, "layout");'
         compile_kernel(replace(source, text=f"{source.text}{storage}{check}\n"), "sm_90a")

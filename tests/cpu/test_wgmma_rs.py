@@ -122,7 +122,9 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
         share = t.m.size // loop.warpgroups
         assert share == 64 or (case is RS_GAPS and s.split_k == 1 and stage.copy.kind not in ("stsm_t", "vec_m"))
         if share < 64:
-            assert f"kGroupValidRows = {share}, kGroupRows = 64" in render_kernel(plan, s).source.text
+            text = render_kernel(plan, s).source.text
+            assert f"kGroupValidRows = {share};" in text
+            assert "kGroupRows = 64;" in text
         assert loop.a.copies % loop.warpgroups == 0
         ((dim, step, count),) = loop.a.repeats
         assert all(b == 1 for b in loop.a.map.box[dim + 1 :])
