@@ -131,8 +131,6 @@ def _address_extras(
         if spec.dtype.name not in SUPPORTED:
             known = ", ".join(sorted(SUPPORTED))
             raise EpilogueError(f"epilogue_args[{i}] has dtype {spec.dtype}; supported are {known}")
-    if request.arch != "cpu":
-        raise EpilogueError(f"epilogue= runs on the CPU so far, the plan is for {request.arch}")
     extras = request.epilogue.extras
     specs = [request.epilogue_args[x.argument] for x in extras]
     value_types(request.epilogue, data_type(dtype.name).accumulator, [s.dtype.name for s in specs])

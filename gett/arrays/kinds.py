@@ -36,7 +36,7 @@ class ArrayKind(Protocol):
 
     @property
     def launch(self) -> Any:
-        """`launch(executable, a, b, c, d, alpha, beta)`, or None where executables take the arrays themselves."""
+        """`launch(executable, a, b, c, d, alpha, beta, extras)`, or None where executables take arrays themselves."""
 
     def describe(self, array: Any) -> TensorSpec:
         """Shape, strides, dtype and alignment of an array."""

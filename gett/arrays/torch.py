@@ -201,10 +201,14 @@ class TorchKind:
 
         return device_facts(device).arch
 
-    def launch(self, executable: Any, a: Any, b: Any, c: Any, d: Any, alpha: Any, beta: Any) -> None:
+    def launch(
+        self, executable: Any, a: Any, b: Any, c: Any, d: Any, alpha: Any, beta: Any, extras: Sequence[Any] = ()
+    ) -> None:
         # The allocator gives the workspace to nobody else before this stream has run what is queued in it now.
         nbytes = executable.workspace_bytes
         memory = self._workspace(nbytes) if nbytes else None
+        if extras:
+            extras = [x.data_ptr() for x in extras]
         executable.run_at(
             a.data_ptr(),
             0 if b is None else b.data_ptr(),
@@ -214,6 +218,7 @@ class TorchKind:
             0 if memory is None else memory.data_ptr(),
             alpha,
             beta,
+            extras,
         )
 
     def _workspace(self, nbytes: int) -> Any:

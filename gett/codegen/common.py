@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gett.codegen.params import POINTERS, scalar_slots
+from gett.codegen.params import POINTERS, extra_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
 from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction
-from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
+from gett.ir.gemm import EXTRA, D, GemmPlan, itemsize
 from gett.schedule.spec.schedule import Schedule
 from layouts.modes import Strided
 
@@ -25,14 +25,15 @@ def element_strides(plan: GemmPlan, modes: Sequence[Strided], tensor: int) -> tu
         ScheduleError: A stride is no multiple of the item size.
     """
     c = plan.contraction
-    operand = {A: plan.a, B: plan.b, C: c.c, D: c.d}[tensor]
+    operand = (plan.a, plan.b, c.d, c.c, *c.extras)[tensor]
     if operand is None:
         return tuple(0 for _ in modes)
     size = itemsize(operand.dtype)
     for s in modes:
         if s.strides[tensor] % size:
+            name = "ABDC"[tensor] if tensor < EXTRA else f"x{tensor - EXTRA} of the epilogue"
             raise ScheduleError(
-                f"operand {'ABDC'[tensor]}: its stride of {s.strides[tensor]} bytes is no multiple of its item size "
+                f"operand {name}: its stride of {s.strides[tensor]} bytes is no multiple of its item size "
                 f"of {size} bytes; GPU kernels address whole elements"
             )
     return tuple(s.strides[tensor] // size for s in modes)
@@ -87,6 +88,7 @@ def finish_kernel(
     threads: int,
     tiles: int,
     packed: bytes,
+    names: Mapping[str, int],
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = (),
 ) -> Kernel:
     """The launches of a rendered main kernel and, under split-K, of the kernel that adds the slices.
@@ -100,6 +102,7 @@ def finish_kernel(
         threads: Its threads a block.
         tiles: Tiles of D, batches included.
         packed: The argument's bytes.
+        names: Its named integers.
         maps: Tensor-map slots.
 
     Raises:
@@ -110,6 +113,7 @@ def finish_kernel(
     slots = tuple(p for p in POINTERS if p[0] != "c" or contraction.c is not None)
     if schedule.split_k == 1:
         slots = tuple(p for p in slots if p[0] != "workspace")
+    slots += extra_slots(names, len(contraction.extras))
     scalars = scalar_slots(contraction.dtype)
     entries = [name]
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars)]

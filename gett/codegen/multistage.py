@@ -16,6 +16,7 @@ from gett.codegen.common import (
     store_order,
     strides_of,
 )
+from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
@@ -49,7 +50,7 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     contraction = plan.contraction
     table = ParamTable()
     has_c = contraction.c is not None
-    out = {"d": D, **({"c": C} if has_c else {})}
+    out = {"d": D, **({"c": C} if has_c else {}), **extra_tensors(contraction)}
     m = group_index("m", t.m, t.block[0], strides_of(plan, plan.m, {"a": A, **out}), table)
     n = group_index("n", t.n, t.block[1], strides_of(plan, plan.n, {"b": B, **out}), table)
     batch = _batches(plan, t, {"a": A, "b": B, **out}, table)
@@ -68,15 +69,18 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
         [
             *(m.to_cpp(), n.to_cpp(), batch, k_struct),
             *(f.to_cpp() for f in (*k, *walks, unpack_d(t, order))),
+            *tile_op(plan, t.l is not None),
         ]
     )
     names = named_counts(plan, schedule)
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
-    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table)
+    extras = extra_dtypes(contraction)
+    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, extras=extras)
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{_traits(plan, schedule, order, dtype_c)}\n{smem_struct(schedule)}\nstruct Index {{\n{index}\n}};\n\n"
+        f"{op_struct(contraction)}{_traits(plan, schedule, order, dtype_c)}\n{smem_struct(schedule)}\n"
+        f"struct Index {{\n{index}\n}};\n\n"
         "typedef gett::BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Offsets;\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::Multistage<MainloopTraits, Offsets, gett::{mma}<MainloopTraits>, Smem> Mainloop;\n"
@@ -86,9 +90,8 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     )
     tiles = t.tiles(plan.extent_l)
     blocks = (tiles * schedule.split_k, 1, 1)
-    return finish_kernel(
-        schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, pack_params(names, table)
-    )
+    packed = pack_params(names, table, extras=len(extras))
+    return finish_kernel(schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, packed, names)
 
 
 def flattened_k(plan: GemmPlan, tiling: Tiling) -> list[Strided]:

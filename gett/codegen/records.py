@@ -48,7 +48,7 @@ class Launch:
         smem_bytes: Dynamic shared memory.
         params: The struct argument, slots zeroed.
         pointers: (role, byte offset) of 8-byte address slots; roles are `a`, `b`, `c`, `d` of the *plan* (after its
-            swap) and `workspace`.
+            swap), `workspace`, and `x0`, `x1`, ... of the tensors that an epilogue's function reads.
         maps: (role, byte offset, descriptor) of 128-byte tensor-map slots.
         scalars: (`"alpha"` or `"beta"`, byte offset, NumPy dtype name in which the kernel takes it).
         overlaps: Whether its blocks may start while the launch before it ends; the kernel itself waits for the results

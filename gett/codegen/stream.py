@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.common import cpp_bool, element_strides, entry, source_c
+from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, output_op
 from gett.codegen.index import Expr, Function, ParamTable, const, var
-from gett.codegen.params import POINTERS, declare_params, pack_params, scalar_slots
+from gett.codegen.params import POINTERS, declare_params, extra_slots, pack_params, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.tiles import GroupIndex, Strides, group_index
 from gett.codegen.types import cpp_type
@@ -68,18 +69,20 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
         "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
     }
     dtype_c = c.c.dtype if c.c is not None else c.d.dtype
-    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table)
+    extras = extra_dtypes(c)
+    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras)
     kind = "sum" if sums else "map"
+    members = "\n".join([index.to_cpp(), *output_op(c)])
     text = (
-        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{_traits(plan, schedule, s, dtype_c)}\n'
-        f"struct Index {{\n{index.to_cpp()}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
+        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{_traits(plan, schedule, s, dtype_c)}\n'
+        f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
-    packed = pack_params(names, table)
+    packed = pack_params(names, table, extras=len(extras))
     absent = {"b"} if plan.b is None else set()
     absent |= {"c"} if c.c is None else set()
     absent |= {"workspace"} if schedule.split_k == 1 else set()
-    slots = tuple(p for p in POINTERS if p[0] not in absent)
+    slots = (*(p for p in POINTERS if p[0] not in absent), *extra_slots(names, len(extras)))
     scalars = scalar_slots(c.dtype)
     grid = (box.tiles * schedule.split_k, 1, 1)
     launches = [Launch("gett_stream", grid, (s.threads, 1, 1), schedule.smem.size, packed, slots, (), scalars)]
@@ -100,7 +103,8 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
     loads = {name: (t, load) for name, t, load in (("a", A, s.a), ("b", B, s.b), ("c", C, s.c)) if load is not None}
     modes = output_modes(plan)
     tensors = [Strides(name, element_strides(plan, modes, t)) for name, (t, _) in loads.items()]
-    tensors.append(Strides("d", element_strides(plan, modes, D)))
+    written = {"d": D, **extra_tensors(plan.contraction)}
+    tensors += [Strides(name, element_strides(plan, modes, t)) for name, t in written.items()]
     o = group_index("o", _not_empty(tiling.m), tiling.block[0], tensors, table)
     k = None
     if sums:
@@ -179,6 +183,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
+        f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gett.codegen.common import cpp_bool, source_c
+from gett.codegen.epilogue_op import op_traits
 from gett.codegen.types import cpp_type
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
@@ -115,4 +116,5 @@ def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, 
         "kVecD": schedule.epilogue.store.vector,
         "kStepM": step["m"],
         "kStepN": step["n"],
+        **op_traits(plan.contraction),
     }

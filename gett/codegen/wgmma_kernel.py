@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
+from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
 from gett.codegen.gather import gather_index, gathered, reach
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
@@ -71,7 +72,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     assert not isinstance(schedule.scheduler, OneTile)
     contraction = plan.contraction
     table = ParamTable()
-    out = {"d": D, **({"c": C} if isinstance(epilogue.source, VectorSource) else {})}
+    out = {"d": D, **({"c": C} if isinstance(epilogue.source, VectorSource) else {}), **extra_tensors(contraction)}
     found = gathered(loop)
     tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
     m = group_index("m", t.m, t.block[0], strides_of(plan, plan.m, tensors_m), table)
@@ -85,6 +86,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     index += pipeline.copies(plan, schedule, table)
     if isinstance(epilogue.store, RowStore):
         index.append(_rows_left(schedule, order[0], table))
+    index += tile_op(plan, many_batches=False)
     if found:
         k_struct, k = gather_index(t.k, strides_of(plan, plan.k, found), table)
         index += [k_struct, *(f.to_cpp() for f in k)]
@@ -96,18 +98,19 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
     maps = tensor_maps(schedule)
-    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(maps))
-    packed = pack_params(names, table, len(maps))
+    extras = extra_dtypes(contraction)
+    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(maps), extras)
+    packed = pack_params(names, table, len(maps), len(extras))
     dtypes = {"a": contraction.dtype, "b": contraction.dtype, "c": dtype_c, "d": contraction.d.dtype}
     loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
     slots = tuple(
         (role, offset, _spec(made, dtypes[role], loads.get(role), pipeline.thrifty))
-        for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps)), strict=True)
+        for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps), len(extras)), strict=True)
     )
     body = "\n".join(index)
     text = (
         f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{pipeline.header}.cuh"\n\n{params}\n'
-        f"{wgmma_traits(plan, schedule, order, dtype_c)}\n"
+        f"{op_struct(contraction)}{wgmma_traits(plan, schedule, order, dtype_c)}\n"
         f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         "typedef gett::Epilogue<EpilogueTraits, Index, Scheduler> Epilogue;\n"
@@ -118,7 +121,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     # One block a multiprocessor; each walks tiles from its own number on.
     grid = (min(walks, schedule.scheduler.blocks // size) * size, 1, 1)
     return finish_kernel(
-        schedule, contraction, "gett_sm90", text, grid, schedule.threads, t.tiles(plan.extent_l), packed, slots
+        schedule, contraction, "gett_sm90", text, grid, schedule.threads, t.tiles(plan.extent_l), packed, names, slots
     )
 
 

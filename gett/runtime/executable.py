@@ -11,6 +11,7 @@ at every replay: it lives as long as the executable does, so the plan must outli
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gett.codegen.records import Kernel
@@ -53,6 +54,7 @@ class GpuExecutable:
         "_current_stream",
         "_d",
         "_driver",
+        "_extras",
         "_has_b",
         "_has_c",
         "_host",
@@ -95,6 +97,8 @@ class GpuExecutable:
         self._words, self._calls, self._streams, self._maps = block.words, block.calls, block.streams, block.maps
         self._a, self._b, self._c = (block.pointers[role] for role in "abc")
         self._d, self._workspace = block.pointers["d"], block.pointers["workspace"]
+        extras = range(len(plan.contraction.extras))
+        self._extras = tuple(block.pointers.get(f"x{i}", ()) for i in extras)
         self._swapped = plan.swapped
         self._has_b, self._has_c = plan.contraction.b is not None, plan.contraction.c is not None
         self._launch, self._current_stream = driver.launch, host.current_stream
@@ -106,8 +110,10 @@ class GpuExecutable:
         block.write_scalar("alpha", 1)
         block.write_scalar("beta", 0)
 
-    def __call__(self, a: Any, b: Any, c: Any, d: Any, alpha: complex = 1, beta: complex = 0) -> None:
-        """Launch `d = alpha * a * b + beta * c` on the current stream.
+    def __call__(
+        self, a: Any, b: Any, c: Any, d: Any, alpha: complex = 1, beta: complex = 0, extras: Sequence[Any] = ()
+    ) -> None:
+        """Launch `d = alpha * a * b + beta * c`, and the plan's epilogue of that, on the current stream.
 
         Args:
             a: The user's first operand, a CuPy array with the shape, strides, dtype and alignment that were planned.
@@ -116,6 +122,7 @@ class GpuExecutable:
             d: The result, written in place in its own strides.
             alpha: Factor of the product.
             beta: Factor of `c`; with 0 `c` is not read.
+            extras: The tensors that the plan's epilogue reads, laid out as planned.
 
         Raises:
             OptionError: An operand is missing or too many.
@@ -123,14 +130,16 @@ class GpuExecutable:
             OutOfMemoryError: No memory for the workspace.
             DeviceError: The launch failed.
         """
-        if (b is None) is self._has_b or (c is None) is self._has_c:
-            raise self._wrong_operands(b, c)
+        if (b is None) is self._has_b or (c is None) is self._has_c or len(extras) != len(self._extras):
+            raise self._wrong_operands(b, c, extras)
+        if extras:
+            extras = [x.data.ptr for x in extras]
         if self._check_device and self._host.current_device() != self.device:
             with self._host.use_device(self.device):
-                return self._run(a, b, c, d, alpha, beta)
-        return self._run(a, b, c, d, alpha, beta)
+                return self._run(a, b, c, d, alpha, beta, extras)
+        return self._run(a, b, c, d, alpha, beta, extras)
 
-    def _run(self, a: Any, b: Any, c: Any, d: Any, alpha: complex, beta: complex) -> None:
+    def _run(self, a: Any, b: Any, c: Any, d: Any, alpha: complex, beta: complex, extras: Sequence[int]) -> None:
         stream = self._current_stream()
         memory = self._take_workspace(stream) if self.workspace_bytes else None
         self._start(
@@ -142,10 +151,20 @@ class GpuExecutable:
             0 if memory is None else memory.ptr,
             alpha,
             beta,
+            extras,
         )
 
     def run_at(
-        self, a: int, b: int, c: int, d: int, stream: int, workspace: int, alpha: complex = 1, beta: complex = 0
+        self,
+        a: int,
+        b: int,
+        c: int,
+        d: int,
+        stream: int,
+        workspace: int,
+        alpha: complex = 1,
+        beta: complex = 0,
+        extras: Sequence[int] = (),
     ) -> None:
         """Launch as a call does, on addresses of any origin; 0 stands for an operand that the plan has not.
 
@@ -158,6 +177,7 @@ class GpuExecutable:
             workspace: Address of `workspace_bytes` bytes that nothing else uses until the stream has run the launches.
             alpha: Factor of the product.
             beta: Factor of `c`.
+            extras: Of the tensors that the plan's epilogue reads.
 
         Raises:
             DTypeError: alpha or beta does not fit the kernel's dtype.
@@ -165,11 +185,20 @@ class GpuExecutable:
         """
         if self._check_device and self._host.current_device() != self.device:
             with self._host.use_device(self.device):
-                return self._start(a, b, c, d, stream, workspace, alpha, beta)
-        return self._start(a, b, c, d, stream, workspace, alpha, beta)
+                return self._start(a, b, c, d, stream, workspace, alpha, beta, extras)
+        return self._start(a, b, c, d, stream, workspace, alpha, beta, extras)
 
     def _start(
-        self, a: int, b: int, c: int, d: int, stream: int, workspace: int, alpha: complex, beta: complex
+        self,
+        a: int,
+        b: int,
+        c: int,
+        d: int,
+        stream: int,
+        workspace: int,
+        alpha: complex,
+        beta: complex,
+        extras: Sequence[int],
     ) -> None:
         if self._swapped:
             a, b = b, a
@@ -188,6 +217,10 @@ class GpuExecutable:
             if workspace:
                 for word in self._workspace:
                     words[word] = workspace
+            if extras:
+                for slots, address in zip(self._extras, extras, strict=True):
+                    for word in slots:
+                        words[word] = address
             if alpha != self._alpha:
                 self._block.write_scalar("alpha", alpha)
                 self._alpha = alpha
@@ -218,7 +251,9 @@ class GpuExecutable:
             entry = self._block.entries[self._calls.index(call)]
             raise self._driver.error(code, "cuLaunchKernelEx", f"{entry}, GPU {self.device}")
 
-    def _wrong_operands(self, b: Any, c: Any) -> OptionError:
+    def _wrong_operands(self, b: Any, c: Any, extras: Sequence[Any]) -> OptionError:
+        if len(extras) != len(self._extras):
+            return OptionError(f"the plan's epilogue reads {len(self._extras)} tensors, {len(extras)} are given")
         if (b is None) is self._has_b:
             return OptionError(f"the plan takes {'two operands, b is missing' if self._has_b else 'no second operand'}")
         return OptionError(f"the plan {'adds C, but c is missing' if self._has_c else 'adds no C, but c is given'}")

@@ -65,7 +65,8 @@ class ArgumentBlock:
         self._memory = memoryview(raw)[skip : skip + sum(sizes)]  # keeps `raw` alive and in place
         self.words = self._memory.cast("Q")
 
-        pointers: dict[str, list[int]] = {role: [] for role in ROLES}
+        extras = {role for launch in launches for role, _ in launch.pointers} - {*ROLES}
+        pointers: dict[str, list[int]] = {role: [] for role in (*ROLES, *extras)}
         streams, maps, calls, entries = [], [], [], []
         self._scalars: dict[str, list[tuple[int, np.dtype[np.generic]]]] = {"alpha": [], "beta": []}
         for launch, start, config, argv in zip(launches, starts, config_at, argv_at, strict=True):

@@ -29,23 +29,36 @@ class ShiftedExecutable:
 
     Args:
         inner: What runs.
-        offsets: Bytes from the address of each tensor (a, b, c, d) to where it begins.
+        offsets: Bytes from the address of each tensor (a, b, c, d, then the epilogue's) to where it begins.
     """
 
     def __init__(self, inner: GpuExecutable, offsets: Sequence[int]) -> None:
-        self._inner, self._offsets = inner, tuple(offsets)
+        self._inner, self._offsets, self._extra_offsets = inner, tuple(offsets[:4]), tuple(offsets[4:])
         self.schedule, self.measured, self.device = inner.schedule, inner.measured, inner.device
         self.workspace_bytes = inner.workspace_bytes
 
-    def __call__(self, a: Any, b: Any, c: Any, d: Any, alpha: complex = 1, beta: complex = 0) -> None:
+    def __call__(
+        self, a: Any, b: Any, c: Any, d: Any, alpha: complex = 1, beta: complex = 0, extras: Sequence[Any] = ()
+    ) -> None:
         """As `GpuExecutable`'s, on whole arrays."""
         whole = zip((a, b, c, d), self._offsets, strict=True)
         a, b, c, d = (None if x is None else _Address(x.data.ptr + by) for x, by in whole)
-        self._inner(a, b, c, d, alpha, beta)
+        further = [_Address(x.data.ptr + by) for x, by in zip(extras, self._extra_offsets, strict=True)]
+        self._inner(a, b, c, d, alpha, beta, further)
 
     def run_at(
-        self, a: int, b: int, c: int, d: int, stream: int, workspace: int, alpha: complex = 1, beta: complex = 0
+        self,
+        a: int,
+        b: int,
+        c: int,
+        d: int,
+        stream: int,
+        workspace: int,
+        alpha: complex = 1,
+        beta: complex = 0,
+        extras: Sequence[int] = (),
     ) -> None:
         """As `GpuExecutable.run_at`, at the addresses of whole arrays."""
         a, b, c, d = (x and x + by for x, by in zip((a, b, c, d), self._offsets, strict=True))
-        self._inner.run_at(a, b, c, d, stream, workspace, alpha, beta)
+        extras = [x + by for x, by in zip(extras, self._extra_offsets, strict=True)]
+        self._inner.run_at(a, b, c, d, stream, workspace, alpha, beta, extras)

@@ -22,7 +22,7 @@ from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.measure.timer import EventTimer, sets_to_rotate
 
 Run: TypeAlias = Callable[..., object]
-"""Called with (a, b, c, d, alpha, beta); the tensors are objects that have an address."""
+"""Called with (a, b, c, d, alpha, beta) and, where there is an epilogue, what it reads; a tensor has an address."""
 
 PATTERN = 1_000_003  # elements; a prime, so that copies of it meet no tile at the same place
 ALLOCATION = 256  # what the addresses of allocations are multiples of
@@ -98,7 +98,7 @@ class Bench:
     def __init__(self, cupy: Any, plan: GemmPlan, l2_bytes: int) -> None:
         self._cupy, self._plan = cupy, plan
         c = plan.contraction
-        self._operands = (c.a, c.b, c.c, c.d)
+        self._operands = (c.a, c.b, c.c, c.d, *c.extras)
         self._spans = tuple(None if o is None else span_of(o, c.extents) for o in self._operands)
         total = sum(s.size for s in self._spans if s is not None)
         count = sets_to_rotate(total, l2_bytes)
@@ -155,7 +155,8 @@ class Bench:
         return statistics.median(self._timer.times(lambda i: self._call(run, i), repeat))
 
     def _call(self, run: Run, i: int) -> None:
-        run(*self._sets[i], 1, self._beta)
+        tensors, extras = self._sets[i][:4], self._sets[i][4:]
+        run(*tensors, 1, self._beta, *([extras] if extras else []))
 
     def _result(self, run: Run) -> None:
         """Run once over a D of ones in all bits, so that what is left out shows."""
@@ -168,8 +169,8 @@ class Bench:
 
     def _fill(self, most: int) -> None:
         cupy = self._cupy
-        for position, operand in enumerate(self._operands[:3]):
-            if operand is None:
+        for position, operand in enumerate(self._operands):
+            if operand is None or position == 3:
                 continue
             source = cupy.asarray(pattern(operand.dtype, position + 1, most=most))
             # Elements stay whole: the pattern starts where the element at coordinate 0 is a whole number away.
@@ -187,8 +188,9 @@ class Bench:
         return -(-span.size // 4) * 4
 
     def _allocate(self) -> tuple[Any, ...]:
-        sizes = [None if s is None else s.size for s in self._spans[:3]]
-        return tuple(None if n is None else self._cupy.empty(n, np.uint8) for n in [*sizes, self._size_d])
+        sizes = [None if s is None else s.size for s in self._spans]
+        sizes[3] = self._size_d
+        return tuple(None if n is None else self._cupy.empty(n, np.uint8) for n in sizes)
 
     @staticmethod
     def _start(span: Span | None, buffer: Any) -> Any:

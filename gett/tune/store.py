@@ -28,8 +28,8 @@ from gett.tune.codec import Stale, decode, encode
 FOLDER = "schedules"
 # Folders, with those below them, and the suffix of the files that count; single files.
 SOURCES = (
-    *(("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("hw", ".py"), ("../layouts", ".py")),
-    *(("jit/compile.py", ""), ("tune/codec.py", "")),
+    *(("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("hw", ".py"), ("epilogue", ".py")),
+    *(("../layouts", ".py"), ("jit/compile.py", ""), ("tune/codec.py", "")),
 )
 ENTRY_BYTES = 12 << 10  # of a common entry; most of it is the kernel's text
 MOST_ENTRIES = 4096

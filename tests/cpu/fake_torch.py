@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gett.epilogue.evaluate import Evaluator
+from gett.epilogue.types import value_types
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 
 WIDE = {"f": np.float64, "c": np.complex128, "i": np.int64, "u": np.uint64, "b": np.bool_}
@@ -223,7 +226,16 @@ class AddressExecutable:
         )
 
     def run_at(
-        self, a: int, b: int, c: int, d: int, stream: int, workspace: int, alpha: Any = 1, beta: Any = 0
+        self,
+        a: int,
+        b: int,
+        c: int,
+        d: int,
+        stream: int,
+        workspace: int,
+        alpha: Any = 1,
+        beta: Any = 0,
+        extras: Sequence[int] = (),
     ) -> None:
         contraction = self.contraction
         State.launches.append((stream, workspace, contraction.dtype, alpha, beta))
@@ -242,4 +254,20 @@ class AddressExecutable:
             modes, all_modes = list(contraction.c.modes), list(contraction.d.modes)
             spread = np.einsum(added.astype(wide), modes, np.ones(contraction.shape_d), all_modes, all_modes)
             result = result + beta * spread
+        if contraction.epilogue is not None:
+            result = self._finished(result, extras)
         self._at(d, contraction.d)[...] = encode(result, contraction.d.dtype)
+
+    def _finished(self, sums: np.ndarray, addresses: Sequence[int]) -> np.ndarray:
+        """The epilogue's function of the sums and of the tensors that it reads."""
+        contraction = self.contraction
+        extras, modes = contraction.extras, contraction.d.modes
+        values = []
+        for address, operand in zip(addresses, extras, strict=True):
+            array = decode(self._at(address, operand), operand.dtype)
+            order = sorted(range(array.ndim), key=lambda i, operand=operand: modes.index(operand.modes[i]))
+            shape = [contraction.extents[m] if m in operand.modes else 1 for m in modes]
+            values.append(array.transpose(order).reshape(shape))
+        accumulator = data_type(contraction.dtype).accumulator
+        types = value_types(contraction.epilogue, accumulator, [x.dtype for x in extras])
+        return Evaluator(contraction.epilogue, types)(sums.astype(accumulator), values)

@@ -437,6 +437,14 @@ def test_the_command_prints_a_table_and_writes_json_and_a_chart(tmp_path, capsys
     assert png.stat().st_size > 10_000
 
 
+def test_epilogues_are_compared_with_kernels_of_their_own(tmp_path, capsys):
+    assert main(["epilogue", "--cpu", "--json", str(tmp_path / "e.json")]) == 0
+    printed = capsys.readouterr().out
+    rows = json.loads((tmp_path / "e.json").read_text())["cases"]
+    assert all(0 <= row["apart"] <= 1 and set(row["us"]) == {"fused", "unfused", "contraction alone"} for row in rows)
+    assert [row["name"] in printed for row in rows] == [True] * 5
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

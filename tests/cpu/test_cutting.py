@@ -117,7 +117,8 @@ def test_pieces_run_at_their_addresses(monkeypatch):
         def __init__(self, gemm):
             self.gemm = gemm
 
-        def __call__(self, a, b, c, d, alpha, beta):
+        def __call__(self, a, b, c, d, alpha, beta, extras):
+            assert not extras
             calls.append(tuple(None if x is None else x.data.ptr for x in (a, b, c, d)))
 
     monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
@@ -126,7 +127,7 @@ def test_pieces_run_at_their_addresses(monkeypatch):
     assert [type(s.executable) for s in steps] == [Executable, ShiftedExecutable]
     at_zero = [types.SimpleNamespace(data=types.SimpleNamespace(ptr=p)) for p in (1000, 2000, 3000, 4000)]
     for step in steps:
-        step.executable(*at_zero[:2], None, at_zero[3], 1, 0)
+        step.executable(*at_zero[:2], None, at_zero[3], 1, 0, ())
     half = (BIG // 2) * 4 * itemsize("float16")
     assert calls == [(1000, 2000, None, 4000), (1000 + half, 2000, None, 4000 + half)]
 

@@ -10,16 +10,21 @@ import sys
 import threading
 import timeit
 import types
+from dataclasses import replace
 
 import pytest
 
+from gett.epilogue.traced import trace
 from gett.errors import DeviceError, DTypeError, OptionError, OutOfMemoryError
+from gett.ir.gemm import make_gemm_plan
 from gett.runtime import driver as driver_module
 from gett.runtime.driver import ERROR_INVALID_CONTEXT
 from gett.runtime.modules import load_module, release_modules
+from gett.runtime.shifted import ShiftedExecutable
 from tests.cpu.fake_driver import (
     KILO,
     PARAMS,
+    POINTERS,
     A,
     Array,
     B,
@@ -117,6 +122,40 @@ def test_missing_and_surplus_operands_are_named():
     assert addresses(driver.launches[0]) == {
         "a": A.data.ptr, "b": 0, "c": 0, "d": D.data.ptr, "workspace": 0
     }  # fmt: skip
+
+
+def bias_plan(count):
+    """`D[i, j] = A[i] * B[j] + x0[i] + ...`, and the parameters of its kernel."""
+    plan = product_plan(swapped=False, with_c=False)
+    extra = plan.contraction.a
+    function = trace(lambda d, *x: sum(x, d), [0] * count)
+    return make_gemm_plan(replace(plan.contraction, epilogue=function, extras=(extra,) * count))
+
+
+def test_addresses_of_an_epilogues_tensors_reach_every_launch():
+    slots = (("x0", 0), ("x1", 16))
+    both = [launch(name, pointers=(*POINTERS[1:2], *POINTERS[3:], *slots)) for name in ("main_kernel", "gett_reduce")]
+    run, _, driver = build(bias_plan(2), *both)
+    for first, second in ((0x1230, 0x4560), (0x7890, 0xABC0)):
+        driver.launches.clear()
+        run(A, B, None, D, extras=[Array(first), Array(second)])
+        run.run_at(A.data.ptr, B.data.ptr, 0, D.data.ptr, 0x51, 0, extras=[second, first])
+        assert [struct.unpack_from("<Q8xQ", one.params) for one in driver.launches] == [(first, second)] * 2 + [
+            (second, first)
+        ] * 2
+    shifted = ShiftedExecutable(run, (4, 0, 0, 8, 32, -16))
+    driver.launches.clear()
+    shifted(A, B, None, D, extras=[Array(0x1230), Array(0x4560)])
+    shifted.run_at(A.data.ptr, B.data.ptr, 0, D.data.ptr, 0x51, 0, extras=[0x1230, 0x4560])
+    assert {struct.unpack_from("<Q8xQ", one.params) for one in driver.launches} == {(0x1250, 0x4550)}
+
+
+def test_missing_and_surplus_tensors_of_an_epilogue_are_counted():
+    run, _, driver = build(bias_plan(2), launch(pointers=(*POINTERS, ("x0", 0), ("x1", 16))))
+    for given in ([], [A], [A, A, A]):
+        with pytest.raises(OptionError, match=f"reads 2 tensors, {len(given)} are given"):
+            run(A, B, None, D, extras=given)
+    assert not driver.launches
 
 
 def test_two_launches_run_in_order_and_share_the_workspace():

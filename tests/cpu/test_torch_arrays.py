@@ -355,6 +355,24 @@ def test_tensors_that_cannot_be_read(torch: Any) -> None:
         gett.contract("ij,jk", hollow, a)
 
 
+def test_epilogues_read_tensors_at_their_addresses(torch: Any) -> None:
+    """Those of each call, in the order in which the function first reads them; strided ones and broadcast ones."""
+    values = [integers(*s) for s in ((4, 3), (3, 5), (4, 1), (9,))]
+    a, b, x, long = (tensor(v, "bfloat16") for v in values)
+    y = long[1:6]
+
+    def function(d: Any, x: Any, y: Any) -> Any:
+        return np.clip(d + 2 * y, -9, 9) - x
+
+    product = values[0] @ values[1]
+    found = gett.contract("ij,jk->ik", a, b, epilogue=function, epilogue_args=(x, y))
+    expected = function(product, values[2], values[3][1:6])
+    np.testing.assert_array_equal(found.values(), expected)
+    plan = gett.plan("ij,jk->ik", a, b, epilogue=function, epilogue_args=(x, y))
+    other = tensor(values[2] + 1, "bfloat16")
+    np.testing.assert_array_equal(plan(a, b, epilogue_args=(other, y)).values(), expected - 1)
+
+
 def test_out_of_memory_and_empty_sums_of_tensors(torch: Any) -> None:
     a = tensor(np.ones((10, 10)), "float64")
     State.limit = 1000

@@ -40,4 +40,20 @@ template <class Traits> struct FragmentRows {
   }
 };
 
+// The accumulators of a thread of a warpgroup as rows and columns of the tile; padding has negative rows.
+template <class Traits> struct AccumulatorTile {
+  typedef typename Traits::Acc Acc;
+  static constexpr int kRows = Traits::kMmaM * 2, kColumns = Traits::kBlockN / 4;
+  Acc (&acc_)[Traits::kMmaM][Traits::kBlockN / 2];
+  int block_, lane_, rows_;  // the warpgroup's first block of 64 rows; rows of the tile before the accumulators'
+
+  GETT_DEVICE int row(int i) const {
+    const int m = FragmentRows<Traits>::at(block_, i / 2, Fragment::row(lane_) + i % 2 * 8);
+    return m < Traits::kBoxM ? m + rows_ : -1;
+  }
+  GETT_DEVICE int column(int j) const { return j / 2 * 8 + Fragment::column(lane_) + j % 2; }
+  GETT_DEVICE Acc get(int i, int j) const { return acc_[i / 2][j / 2 * 4 + i % 2 * 2 + j % 2]; }
+  GETT_DEVICE void set(int i, int j, Acc x) { acc_[i / 2][j / 2 * 4 + i % 2 * 2 + j % 2] = x; }
+};
+
 }  // namespace gett

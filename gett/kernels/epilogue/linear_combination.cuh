@@ -1,6 +1,7 @@
-// What the epilogue computes: D = convert(alpha * X + beta * C), where X is a finished sum of products. Every element
-// of D goes through this functor, in every family: in one call where product, C and store meet, or in two where the
-// products are scaled before they are staged in shared memory.
+// What the epilogue computes: D = convert(f(alpha * X + beta * C)), where X is a finished sum of products and f the
+// function of the plan, if it has one (epilogue/epilogue_op.cuh). All elements of D go through this functor, in every
+// family: in one call where product, C and store meet, or in two where the products are scaled before they are staged
+// in shared memory.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/core/vec.cuh"
@@ -43,11 +44,11 @@ template <class Traits> struct LinearCombination {
   static GETT_DEVICE ElementD result(Acc x) { return convert<ElementD>(x); }
   static GETT_DEVICE uint32 result_x2(Acc x, Acc y) { return cvt_x2(x, y, ElementD()); }
 
-  // All at once; `c` is read only where it is needed.
-  GETT_DEVICE ElementD operator()(Acc x, const ElementC* c) const {
+  // All at once; `c` is read only where it is needed, and `function` is applied to the sum.
+  template <class Function> GETT_DEVICE ElementD operator()(Acc x, const ElementC* c, const Function& function) const {
     x = scale(x);
     if (reads_source()) x = add_source(x, *c);
-    return result(x);
+    return result(function(x));
   }
 };
 

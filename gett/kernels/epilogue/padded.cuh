@@ -25,12 +25,25 @@ template <class Traits, class Index, class Scheduler, class Smem> struct PaddedE
   static_assert(Scheduler::kSplit || Smem::kStaging + Staged::kBytes <= Smem::kKTable, "staged tile");
   static_assert(Smem::kOffsets + kOffsetsBytes <= Smem::kSize, "offsets of rows and columns");
 
-  // An accumulator's place in the staged tile.
+  typedef TileOp<Traits, Index> Function;
+  // Whether the function is applied to accumulators before they are staged; else it is where C is added.
+  static constexpr bool kFinish = Function::kOn && Traits::kSourceC == kSourceNone;
+
+  // Stages an accumulator; it is scaled here unless the function has been applied to it.
   struct StoreStaged {
     const Op& op_;
     const Staged& staged_;
-    GETT_DEVICE void operator()(int m, int n, Acc x) const { staged_.store(op_, m, n, x); }
-    GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { staged_.store(op_, m, n, x, y); }
+    GETT_DEVICE Acc scaled(Acc x) const { return kFinish ? x : op_.scale(x); }
+    GETT_DEVICE void operator()(int m, int n, Acc x) const { staged_.store(m, n, scaled(x)); }
+    GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { staged_.store(m, n, scaled(x), scaled(y)); }
+  };
+  // Scales accumulators and applies the function to them.
+  struct Finish {
+    const Op& op_;
+    const Function& function_;
+    template <class Fragment> GETT_DEVICE void operator()(Fragment& fragment) const {
+      function_.apply(fragment, [&](Acc x) { return op_.scale(x); });
+    }
   };
 
   char* base_;
@@ -47,17 +60,19 @@ template <class Traits, class Index, class Scheduler, class Smem> struct PaddedE
     if constexpr (!Scheduler::kSplit) offsets_.template fill<Index>(p, rows, nt, thread_, threads);
   }
 
-  template <class Mainloop> GETT_DEVICE void store(const Params& p, const TileId& id, const Mainloop& products) const {
+  template <class Mainloop> GETT_DEVICE void store(const Params& p, const TileId& id, Mainloop& products) const {
     if constexpr (Scheduler::kSplit) {
       products.visit(StorePartial<Acc, Traits::kBlockN>{partial_tile<Traits::kBlockM * Traits::kBlockN>(p, id)});
     } else {
       const Op op(p);
       const Staged staged{base_};
+      const Function function(p, id);
+      if constexpr (kFinish) products.for_each_fragment(Finish{op, function});
       products.visit(StoreStaged{op, staged});
       __syncthreads();
       const typename Traits::ElementC* c = nullptr;
       if constexpr (Traits::kSourceC == kSourceVector) c = p.c;
-      store_vectors<Result, Index>(p, p.d, c, offsets_, staged, thread_, Mainloop::kThreads);
+      store_vectors<Result, Index>(p, p.d, c, offsets_, staged, function, thread_, Mainloop::kThreads);
     }
   }
 };

@@ -5,6 +5,7 @@
 // different banks.
 #pragma once
 #include "gett/epilogue/dsmem_exchange.cuh"
+#include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/r2s.cuh"
 #include "gett/epilogue/row.cuh"
 #include "gett/epilogue/vector.cuh"
@@ -43,6 +44,7 @@ template <class Traits, class Index, class Scheduler> struct Epilogue {
   typedef LinearCombination<Traits> Op;
   typedef StagedTile<Traits> Staged;
   typedef typename Staged::Element Element;
+  typedef TileOp<Traits, Index> Function;
   static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN;
   static constexpr int kThreads = 128 * (Traits::kPingPong ? 1 : Traits::kConsumerWarpgroups);  // that share a tile
   // Whether a warp of the producer warpgroup issues the stores. Where all of them gather, a consumer does.
@@ -88,9 +90,10 @@ template <class Traits, class Index, class Scheduler> struct Epilogue {
                          int mma_tile = 0) {
     const Op op(p);
     scale(op, acc);
+    const int rows = Traits::kMmaTilesPerStoreTile > 1 ? mma_tile * Traits::kBoxM : 0;  // of the MMA tiles before
+    if constexpr (Traits::kSourceC == kSourceNone) finish_sums(p, id, acc, block, lane, rows);
     if constexpr (Traits::kTmaStore) {
       const int group = Traits::kPingPong ? barrier_ - 1 : 0;
-      const int rows = Traits::kMmaTilesPerStoreTile > 1 ? mma_tile * Traits::kBoxM : 0;  // of the MMA tiles before
       // Warpgroups wait for the buffer one by one: the first stages while another still multiplies.
       if constexpr (kStoreWarp) {
         if constexpr (Traits::kReuseMainloopSmem) {
@@ -107,6 +110,7 @@ template <class Traits, class Index, class Scheduler> struct Epilogue {
       // All of C is read before D is written over it: else each load would wait behind a store.
       if constexpr (Traits::kSourceC == kSourceTma) {
         if (op.reads_source()) copy(p, acc, block, lane, rows, AddStagedSource<Traits>{op});
+        finish_sums(p, id, acc, block, lane, rows);
       }
       copy(p, acc, block, lane, rows, StoreStaged<Traits>());
       if (Traits::kMmaTilesPerStoreTile > 1 && mma_tile + 1 < Traits::kMmaTilesPerStoreTile) return;
@@ -138,7 +142,8 @@ template <class Traits, class Index, class Scheduler> struct Epilogue {
       const typename Traits::ElementC* c = nullptr;
       if constexpr (Traits::kSourceC == kSourceVector) c = p.c + lt.c;
       const Staged staged{reinterpret_cast<const Element*>(base_)};
-      store_vectors<Traits, Index>(p, p.d + lt.d, c, offsets_, staged, GETT_RECOMPUTE(thread_), kThreads);
+      store_vectors<Traits, Index>(p, p.d + lt.d, c, offsets_, staged, Function(p, id), GETT_RECOMPUTE(thread_),
+                                   kThreads);
     }
   }
 
@@ -193,6 +198,17 @@ template <class Traits, class Index, class Scheduler> struct Epilogue {
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
       for (int j = 0; j < kN / 2; ++j) acc[i][j] = op.scale(acc[i][j]);
+  }
+
+  // Applies the plan's function to sums that are complete.
+  static GETT_DEVICE void finish_sums(const Params& p, const TileId& id, Acc (&acc)[kMmaM][kN / 2], int block, int lane,
+                                      int rows) {
+    if constexpr (Function::kOn) {
+      // A surplus block of a cluster has a tile that does not exist, and so do the tensors' elements.
+      if (Function::kReads && Scheduler::kSize > 1 && !Scheduler::exists(p, id)) return;
+      AccumulatorTile<Traits> tile{acc, opaque(block), opaque(lane), rows};
+      Function(p, id).apply(tile, [](Acc x) { return x; });
+    }
   }
 
   // Visits the accumulators with their places in the staged tile, `rows` rows further on. Padding is left out.

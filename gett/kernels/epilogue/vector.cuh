@@ -1,11 +1,12 @@
 // The epilogue that stores vectors: accumulators go through shared memory, so that stores follow D's own order whatever
-// the order of the fragments. C is added here, from global memory.
+// the order of the fragments. C is added here, from global memory, and the plan's function applied to the sum.
 //
 // The offsets of every row (m) and column (n) of the tile are computed once and kept in shared memory. A store then
 // takes two look-ups instead of a division for each mode.
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/core/vec.cuh"
+#include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 
 namespace gett {
@@ -50,13 +51,9 @@ template <class Traits> struct PaddedTile {
   char* base_;
 
   GETT_DEVICE char* at(int m, int n) const { return base_ + m * kPitch + n * int(sizeof(Element)); }
-  GETT_DEVICE void store(const Op& op, int m, int n, Acc x) const {
-    *reinterpret_cast<Element*>(at(m, n)) = op.staged(op.scale(x));
-  }
-  GETT_DEVICE void store(const Op& op, int m, int n, Acc x, Acc y) const {
-    x = op.scale(x);
-    y = op.scale(y);
-    Vec<Element, 2>{{op.staged(x), op.staged(y)}}.store(at(m, n));
+  GETT_DEVICE void store(int m, int n, Acc x) const { *reinterpret_cast<Element*>(at(m, n)) = Op::staged(x); }
+  GETT_DEVICE void store(int m, int n, Acc x, Acc y) const {
+    Vec<Element, 2>{{Op::staged(x), Op::staged(y)}}.store(at(m, n));
   }
   // kV elements from (m, n) on, neighbours along D's fastest dimension.
   template <int kV> GETT_DEVICE void load(const MN& mn, Element (&x)[kV]) const {
@@ -74,10 +71,11 @@ template <class Traits> struct PaddedTile {
 
 // Stores the tile's vectors first, first + step, ... in D's order, from a staged tile of scaled products. Vectors go in
 // batches: all look-ups and loads of a batch are issued before its first store, since each takes tens of clocks.
-template <class Traits, class Index, class Staged>
+// `function` is applied where C is added here; else it has been.
+template <class Traits, class Index, class Staged, class Function>
 GETT_DEVICE void store_vectors(const typename Traits::Params& p, typename Traits::ElementD* d,
                                const typename Traits::ElementC* c, const EpilogueOffsets<Traits>& at,
-                               const Staged& staged, int first, int step) {
+                               const Staged& staged, const Function& function, int first, int step) {
   constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV, kBatch = Staged::kBatch;
   const LinearCombination<Traits> op(p);
   for (int i = first; i < kCount; i += kBatch * step) {
@@ -105,9 +103,10 @@ GETT_DEVICE void store_vectors(const typename Traits::Params& p, typename Traits
       for (int j = 0; j < kV; ++j) {
         if constexpr (Traits::kSourceC == kSourceVector) {
           // C has D's modes and strides of its own, so its offsets are looked up element by element.
-          const long long here =
-              at.rows_c()[mn[q].m + j * Traits::kStepM] + at.columns_c()[mn[q].n + j * Traits::kStepN];
-          out.x[j] = op.result(op.reads_source() ? op.add_source(x[q][j], c[here]) : x[q][j]);
+          const int m = mn[q].m + j * Traits::kStepM, n = mn[q].n + j * Traits::kStepN;
+          const long long here = at.rows_c()[m] + at.columns_c()[n];
+          const typename Traits::Acc sum = op.reads_source() ? op.add_source(x[q][j], c[here]) : x[q][j];
+          out.x[j] = op.result(function(m, n, sum));
         } else {
           out.x[j] = x[q][j];  // staged as D's elements
         }

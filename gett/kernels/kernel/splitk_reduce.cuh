@@ -6,6 +6,7 @@
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/core/workspace.cuh"
+#include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/ptx/warpgroup.cuh"
 
@@ -69,15 +70,16 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
     }
   }
   if (row != 0 || !ok) return;
+  const TileOp<Traits, Index> function(p, {tm, tn, l, 0});
   Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
   for (int j = 0; j < kV; ++j) {
+    const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
     const typename Traits::ElementC* c = nullptr;
     if constexpr (Traits::kSourceC == kSourceVector) {
-      const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
       c = p.c + lt.c + mt.c + nt.c + Index::m_c(p, mt, m) + Index::n_c(p, nt, n);
     }
-    out.x[j] = op(x[j], c);
+    out.x[j] = op(x[j], c, [&](Acc sum) { return function(m, n, sum); });
   }
   out.store(p.d + lt.d + mt.d + nt.d + Index::m_d(p, mt, at.m) + Index::n_d(p, nt, at.n));
 }

@@ -4,6 +4,7 @@
 // A block makes one tile and writes it in D's order. An operand whose own order is another one is first read in that
 // order, in whole L2 lines, and transposed through shared memory.
 #pragma once
+#include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
 
@@ -82,6 +83,7 @@ template <class Traits, class Index> struct StreamMap {
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;
     const LinearCombination<Traits> op(p);
+    const OutputOp<Traits, Index, decltype(t)> function{p, t};
     const bool with_c = op.reads_source();
     stage<A>(p, t, image_a, thread);
     if constexpr (Traits::kHasB) stage<B>(p, t, image_b, thread);
@@ -115,7 +117,8 @@ template <class Traits, class Index> struct StreamMap {
         for (int j = 0; j < kV; ++j) {
           Acc x = convert<Acc>(a[u].x[j]);
           if constexpr (Traits::kHasB) x = multiply(x, convert<Acc>(b[u].x[j]));
-          out.x[j] = op(x, &c[u].x[j]);
+          const int o = (first + u * kThreads) * kV + j;
+          out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }
         out.store(p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV));
       }

@@ -7,6 +7,7 @@
 #pragma once
 #include "gett/core/shuffle.cuh"
 #include "gett/core/workspace.cuh"
+#include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -150,7 +151,8 @@ template <class Traits, class Index> struct StreamSum {
   template <class OTile>
   static GETT_DEVICE void store(const Params& p, const OTile& t, int o, Acc x, const ElementC* c) {
     if constexpr (Traits::kSourceC == kSourceVector) c += Index::o_c(p, t, o);
-    p.d[t.d + Index::o_d(p, t, o)] = LinearCombination<Traits>(p)(x, c);
+    const OutputOp<Traits, Index, OTile> function{p, t};
+    p.d[t.d + Index::o_d(p, t, o)] = LinearCombination<Traits>(p)(x, c, [&](Acc sum) { return function(o, sum); });
   }
 
   // Second kernel of a split K: a block adds the slices of some outputs of one tile.

@@ -134,6 +134,13 @@ template <class Traits> struct WarpMma {
     }
   }
 
+  // The thread's accumulators as rows and columns of the tile.
+  static constexpr int kRows = kMmaM * 2, kColumns = kMmaN * 2;
+  GETT_DEVICE int row(int i) const { return m0_ + i / 2 * 16 + Fragment::row(lane_) + i % 2 * 8; }
+  GETT_DEVICE int column(int j) const { return n0_ + j / 2 * 8 + Fragment::column(lane_) + j % 2; }
+  GETT_DEVICE Acc get(int i, int j) const { return acc_[i / 2][j / 2][i % 2 * 2 + j % 2]; }
+  GETT_DEVICE void set(int i, int j, Acc x) { acc_[i / 2][j / 2][i % 2 * 2 + j % 2] = x; }
+
   // Calls f(m, n, x, y) for neighbours (m, n) and (m, n + 1) of the tile.
   template <class F> GETT_DEVICE void visit(F&& f) const {
 #pragma unroll

@@ -137,6 +137,11 @@ template <class Traits, class Index, class Mma, class Smem> struct Multistage {
 #pragma unroll
     for (int q = 0; q < kBatchesPerWarp; ++q) mma_[q].visit(f);
   }
+  // Calls f(mma) for the accumulators of each batch of the thread.
+  template <class F> GETT_DEVICE void for_each_fragment(const F& f) {
+#pragma unroll
+    for (int q = 0; q < kBatchesPerWarp; ++q) f(mma_[q]);
+  }
 };
 
 }  // namespace gett

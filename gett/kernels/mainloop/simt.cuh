@@ -90,6 +90,13 @@ template <class Traits> struct SimtMma {
     }
   }
 
+  // The thread's accumulators as rows and columns of the tile.
+  static constexpr int kRows = kTm, kColumns = kTn;
+  GETT_DEVICE int row(int i) const { return m_of(i); }
+  GETT_DEVICE int column(int j) const { return n_of(j); }
+  GETT_DEVICE Acc get(int i, int j) const { return result(acc_[i][j], Element{}); }
+  GETT_DEVICE void set(int i, int j, Acc x) { acc_[i][j] = factor(x); }
+
   // Calls f(m, n, x) for every element of the thread.
   template <class F> GETT_DEVICE void visit(F&& f) const {
 #pragma unroll

@@ -136,11 +136,17 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         if constexpr (Scheduler::kSplit) {
           store_partial(p, id, acc, GETT_RECOMPUTE(block), GETT_RECOMPUTE(lane));
         } else {
-          epilogue.store(p, id, acc, block, lane, mma_tile);
+          epilogue.store(p, located(scheduler, p, id, t), acc, block, lane, mma_tile);
         }
       }
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();
+  }
+
+  // Where the tile lies, which a plan's function that reads tensors needs to know beside a store warp.
+  static GETT_DEVICE TileId located(const Scheduler& scheduler, const Params& p, const TileId& id, int t) {
+    if constexpr (Store::kStoreWarp && Store::Function::kReads) return scheduler.locate(p, opaque(t));
+    return id;
   }
 
   // Stores a slice's partial tile to the workspace.

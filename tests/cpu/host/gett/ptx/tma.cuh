@@ -16,5 +16,7 @@ template <class... X> void tma_load(uint32 to, const TensorMap*, uint32, X... x)
 template <class... X> void tma_load_multicast(uint32, const TensorMap*, uint32, uint32, X...) {}
 template <class... X> void tma_store(const TensorMap*, uint32 from, X... x) { print_copy('d', from, x...); }
 inline void prefetch_tensormap(const TensorMap*) {}
+inline void tma_store_commit() {}
+template <int> void tma_store_wait_read() {}
 
 }  // namespace gett

@@ -1,0 +1,130 @@
+"""The function of an epilogue in generated text: its functor, its traits, and how `Index` applies it to an element.
+
+Owns which of the function's tensors x0, x1, ... are read once for a row of the tile, once for a column, or for each
+element. The functor's statements are `gett.epilogue.cpp`'s, offsets are `codegen.tiles`'.
+"""
+
+from __future__ import annotations
+
+from gett.codegen.types import cpp_type
+from gett.epilogue.cpp import print_functor
+from gett.epilogue.types import TRUTH, value_types
+from gett.hw.dtypes import data_type
+from gett.ir.contraction import Contraction
+from gett.ir.gemm import EXTRA, GemmPlan
+
+
+def extra_tensors(contraction: Contraction) -> dict[str, int]:
+    """The tensors that the function reads: name in the kernel to position in `Strided.strides`."""
+    return {f"x{i}": EXTRA + i for i in range(len(contraction.extras))}
+
+
+def extra_dtypes(contraction: Contraction) -> tuple[str, ...]:
+    """Their dtypes in memory."""
+    return tuple(x.dtype for x in contraction.extras)
+
+
+def op_traits(contraction: Contraction) -> dict[str, bool | int | str]:
+    """Members of the traits: whether there is a function, and how many tensors it reads."""
+    return {"kEpilogueOp": contraction.epilogue is not None, "kExtras": len(contraction.extras)}
+
+
+def op_struct(contraction: Contraction) -> str:
+    """The struct `EpilogueOp`, nothing where there is no function."""
+    if contraction.epilogue is None:
+        return ""
+    return f"{print_functor(contraction.epilogue, _types(contraction), cpp_type)}\n"
+
+
+def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
+    """Members of `Index` that apply the function to an element of a tile of rows and columns.
+
+    `op_row` and `op_column` give what rows and columns fix: whether D has them, and of each tensor either its value or
+    an offset. What varies along one of the two only is so read once for many elements.
+
+    Args:
+        plan: The lowered plan.
+        many_batches: Whether a block makes several batches: batches are then parts of the rows.
+    """
+    contraction = plan.contraction
+    if contraction.epilogue is None:
+        return []
+    types = _types(contraction)
+    row_fields, column_fields = ["bool ok;"], ["bool ok;"]
+    rows = ["m >= 0 && m_ok(p, t, m)"]
+    columns = ["n_ok(p, t, n)"]
+    within, by_element = "m", False
+    if many_batches:
+        within = "m % TileShape::kBlockM"
+        rows = [f"l_ok(p, l, m / TileShape::kBlockM) && m_ok(p, t, {within})"]
+    arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
+    for (name, tensor), kind in zip(extra_tensors(contraction).items(), types[1:], strict=False):
+        along = {g: any(s.strides[tensor] for s in modes) for g, modes in (("l", plan.l), ("m", plan.m), ("n", plan.n))}
+        in_rows = along["m"] or (many_batches and along["l"]) or not along["n"]
+        at_row = f"t.{name} + m_{name}(p, t, {within})"
+        if many_batches:
+            at_row += f" + l_{name}(p, l, m / TileShape::kBlockM)"
+        at_column = f"t.{name} + n_{name}(p, t, n)"
+        if in_rows:
+            at_row = f"l.{name} + {at_row}"
+        else:
+            at_column = f"l.{name} + {at_column}"
+        load = f"gett::load_extra<{_cpp(kind)}>(p.{name}, "
+        if in_rows and along["n"]:
+            by_element = True
+            offset = _offset_type(plan, tensor)
+            row_fields.append(f"{offset} {name};")
+            column_fields.append(f"{offset} {name};")
+            rows.append(f"({offset})({at_row})")
+            columns.append(f"({offset})({at_column})")
+            arguments.append(f"{load}r.{name} + c.{name}, r.ok && c.ok)")
+        elif in_rows:
+            row_fields.append(f"{_cpp(kind)} {name};")
+            rows.append(f"{load}{at_row}, ok)")
+            arguments.append(f"r.{name}")
+        else:
+            column_fields.append(f"{_cpp(kind)} {name};")
+            columns.append(f"{load}{at_column}, ok)")
+            arguments.append(f"c.{name}")
+    head, acc = "  static GETT_DEVICE", "ProblemTraits::Acc"
+    return [
+        f"  static constexpr bool kReadsElements = {'true' if by_element else 'false'};",
+        f"  struct OpRow {{ {' '.join(row_fields)} }};",
+        f"  struct OpColumn {{ {' '.join(column_fields)} }};",
+        f"{head} OpRow op_row(const Params& p, const LTile& l, const MTile& t, int m) {{\n"
+        f"    const bool ok = {rows[0]};\n    return {{{', '.join(['ok', *rows[1:]])}}};\n  }}",
+        f"{head} OpColumn op_column(const Params& p, const LTile& l, const NTile& t, int n) {{\n"
+        f"    const bool ok = {columns[0]};\n    return {{{', '.join(['ok', *columns[1:]])}}};\n  }}",
+        f"{head} {acc} op(const Params& p, const OpRow& r, const OpColumn& c, {acc} d) {{\n"
+        f"    return gett::convert<{acc}>(EpilogueOp::apply({', '.join(arguments)}));\n  }}",
+    ]
+
+
+def _offset_type(plan: GemmPlan, tensor: int) -> str:
+    """What holds the distance of two elements of a tensor: registers are scarce beside the accumulators."""
+    span = sum(abs(s.strides[tensor]) * (s.extent - 1) for g in (plan.l, plan.m, plan.n) for s in g)
+    return "int" if span < 2**31 else "long long"
+
+
+def output_op(contraction: Contraction) -> list[str]:
+    """The member of `Index` that applies the function to element `o` of a tile of D's modes."""
+    if contraction.epilogue is None:
+        return []
+    types = _types(contraction)
+    arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
+    for name, kind in zip(extra_tensors(contraction), types[1:], strict=False):
+        arguments.append(f"gett::load_extra<{_cpp(kind)}>(p.{name}, t.{name} + o_{name}(p, t, o), true)")
+    return [
+        "  static GETT_DEVICE Traits::Acc op(const Params& p, const OTile& t, int o, Traits::Acc d) {\n"
+        f"    return gett::convert<Traits::Acc>(EpilogueOp::apply({', '.join(arguments)}));\n  }}"
+    ]
+
+
+def _types(contraction: Contraction) -> tuple[str, ...]:
+    """The type of each value of the function."""
+    assert contraction.epilogue is not None
+    return value_types(contraction.epilogue, data_type(contraction.dtype).accumulator, extra_dtypes(contraction))
+
+
+def _cpp(dtype: str) -> str:
+    return "bool" if dtype == TRUTH else cpp_type(dtype)
