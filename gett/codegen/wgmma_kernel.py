@@ -24,13 +24,16 @@ from gett.codegen.wgmma_atom import wgmma_struct
 from gett.codegen.wgmma_traits import wgmma_traits
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import C, D, GemmPlan
-from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
+from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
+
+STORE_HEADERS = {TmaStore: "tma_store", RowStore: "row_store", VectorStore: "vector_store"}
+"""Headers of the epilogues, whose classes have the names of the records."""
 
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 2  # 128 bytes; 1 is 64
@@ -109,11 +112,12 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     )
     body = "\n".join(index)
     text = (
-        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{pipeline.header}.cuh"\n\n{params}\n'
+        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{pipeline.header}.cuh"\n'
+        f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
         f"{op_struct(contraction)}{wgmma_traits(plan, schedule, order, dtype_c)}\n"
         f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
-        "typedef gett::Epilogue<EpilogueTraits, Index, Scheduler> Epilogue;\n"
+        f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
         f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, Wgmma, Epilogue, Scheduler, Smem> Mainloop;\n"
         "typedef gett::Gemm<Mainloop, Epilogue, Scheduler, Smem> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"

@@ -126,17 +126,18 @@ def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
 def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
     """How D is stored and where C comes from."""
     store, source = schedule.epilogue.store, schedule.epilogue.source
-    by_map = isinstance(store, TmaStore)
-    return {
-        **store_traits(plan, schedule, order),
-        "kTransactionBytesC": source.map.transaction_bytes * source.map.slabs if isinstance(source, TmaSource) else 0,
-        "kTmaStore": by_map,
-        "kStoreWarp": by_map and not gathers(schedule.wgmma),
-        "kReuseMainloopSmem": isinstance(store, TmaStore) and store.reuse_mainloop_smem,
-        "kExchange": isinstance(store, TmaStore) and store.exchange is not None,
-        "kRowLengthD": store.run if isinstance(store, RowStore) else 0,
-        "kRowsContiguousD": _rows_join(schedule, order),
-    }
+    constants = dict(store_traits(plan, schedule, order))
+    if isinstance(store, TmaStore):
+        constants |= {
+            "kStoreWarp": not gathers(schedule.wgmma),
+            "kReuseMainloopSmem": store.reuse_mainloop_smem,
+            "kExchange": store.exchange is not None,
+        }
+    if isinstance(source, TmaSource):
+        constants["kTransactionBytesC"] = source.map.transaction_bytes * source.map.slabs
+    if isinstance(store, RowStore):
+        constants |= {"kRowLengthD": store.run, "kRowsContiguousD": _rows_join(schedule, order)}
+    return constants
 
 
 def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:

@@ -72,7 +72,7 @@ WGMMA = """
             at[i][j] = m < Traits::kBoxM ? m + rows : -1;
             acc[i][j] = before(m + rows, j / 4 * 8 + lane % 4 * 2 + j % 2);
           }
-        Epilogue<Traits, Index, SCHEDULER<SchedulerTraits>>::finish_sums(p, id, acc, block, lane, rows);
+        StagedEpilogue<Traits, Index, SCHEDULER<SchedulerTraits>>::finish_sums(p, id, acc, block, lane, rows);
         for (int i = 0; i < Traits::kMmaM; ++i)
           for (int j = 0; j < Traits::kBlockN / 2; ++j)
             if (at[i][j] >= 0) found(at[i][j], j / 4 * 8 + lane % 4 * 2 + j % 2, acc[i][j]);
@@ -128,7 +128,7 @@ def program(kernel: Kernel, spec: Spec) -> str:
         body = body.replace("MMA", mma).replace("INIT", init).replace("VISIT", visit)
     else:
         headers, body = (
-            includes("core/index", "epilogue/tma"),
+            includes("core/index", "ptx/tma", "epilogue/staged"),
             WGMMA.replace("SCHEDULER", scheduler_class(spec.schedule)),
         )
     inside = generated(kernel)

@@ -74,7 +74,7 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, tmp_path
         real = lower_plan(spec.plan, t)
         kernel = render_kernel(spec.plan, s)
         program = PROGRAM.replace("STAGED", str(store.stage.elements))
-        body = includes("epilogue/row", "ptx/tma", "scheduler/persistent") + generated(kernel) + program
+        body = includes("epilogue/row_store", "ptx/tma", "scheduler/persistent") + generated(kernel) + program
         size = 1 + sum(x.strides[D] * (x.extent - 1) for g in (real.l, real.m, real.n) for x in g) // 2
         staged = rng.integers(1, 1 << 16, store.stage.elements, dtype=np.uint16)
         threads = 128 * (1 if s.wgmma.ping_pong else s.wgmma.warpgroups)

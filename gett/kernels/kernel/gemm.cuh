@@ -4,7 +4,8 @@
 // Producer warpgroups come first: their first kLoadWarps warps fill stages, the next ones store D, one for each staging
 // buffer. The consumer warpgroups multiply and stage D.
 #pragma once
-#include "gett/epilogue/tma.cuh"
+#include "gett/ptx/shared.cuh"
+#include "gett/ptx/tma.cuh"
 #include "gett/ptx/warpgroup.cuh"
 
 namespace gett {

@@ -19,6 +19,7 @@
 // kMulticastB: two blocks that are neighbours along M need the same B. They take turns in loading a stage for both.
 #pragma once
 #include "gett/core/fragment.cuh"
+#include "gett/core/vec.cuh"
 #include "gett/core/workspace.cuh"
 #include "gett/loader/wgmma_rs.cuh"
 #include "gett/ptx/wgmma.cuh"
@@ -183,8 +184,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         });
       } else {
         epilogue.prepare(p, id);
-        if constexpr (Store::kTmaStore) epilogue.sync();  // both warpgroups have read A
-        epilogue.phase_ = phases >> 2;
+        if constexpr (Store::kTmaStore) {
+          epilogue.sync();  // both warpgroups have read A
+          epilogue.phase_ = phases >> 2;
+        }
         phases ^= 4;
         epilogue.store(p, id, acc, group, opaque(lane));  // places are computed here, not kept through the main loop
         if constexpr (!Store::kTmaStore) {

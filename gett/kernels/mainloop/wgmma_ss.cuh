@@ -12,6 +12,7 @@
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/pipeline.cuh"
+#include "gett/core/vec.cuh"
 #include "gett/core/workspace.cuh"
 #include "gett/loader/k_residue.cuh"
 #include "gett/loader/tma.cuh"

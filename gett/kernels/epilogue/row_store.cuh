@@ -6,7 +6,7 @@
 // Knows rows of the staged tile (`Index::idx2crd_d`) and the offset tables. D's elements have two bytes, and C is not
 // added.
 #pragma once
-#include "gett/epilogue/vector.cuh"
+#include "gett/epilogue/staged.cuh"
 #include "gett/ptx/shared.cuh"
 
 namespace gett {
@@ -91,5 +91,23 @@ GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::E
     }
   }
 }
+
+template <class Traits, class Index, class Scheduler> struct RowStore : TableEpilogue<Traits, Index, Scheduler> {
+  typedef TableEpilogue<Traits, Index, Scheduler> Table;
+  typedef typename Table::Base Base;
+  using Table::Table;
+  static constexpr bool kStoresRows = true;
+
+  // Stages and stores a tile; `acc` is overwritten.
+  GETT_DEVICE void store(const typename Base::Params& p, const TileId& id,
+                         typename Base::Acc (&acc)[Base::kMmaM][Base::kN / 2], int block, int lane, int = 0) {
+    this->stage(p, id, acc, block, lane);
+    const auto lt = Index::l_tile(p, id.l);
+    const int m = opaque(id.m), n = opaque(id.n);  // not kept through the main loop
+    const int length = min(Traits::kRowLengthD, Index::d_remaining(p, m, n));
+    store_rows<Traits, Index>(p, p.d + lt.d, this->offsets_, smem_address(this->base_), length, this->thread_,
+                              Base::kThreads);
+  }
+};
 
 }  // namespace gett

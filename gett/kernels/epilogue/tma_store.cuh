@@ -1,0 +1,134 @@
+// The epilogue whose tensor map stores D's tile. The consumer warpgroups stage it, a warp of the producer warpgroup
+// issues the store, which runs while the next tile is multiplied; that warp also brings C's tile to the same places
+// before (kSourceTma).
+#pragma once
+#include "gett/epilogue/dsmem_exchange.cuh"
+#include "gett/epilogue/staged.cuh"
+#include "gett/ptx/shared.cuh"
+#include "gett/ptx/tma.cuh"
+#include "gett/scheduler/prefetch.cuh"
+
+namespace gett {
+
+template <class Traits, class Index, class Scheduler> struct TmaStore : StagedEpilogue<Traits, Index, Scheduler> {
+  typedef StagedEpilogue<Traits, Index, Scheduler> Base;
+  typedef typename Base::Params Params;
+  typedef typename Base::Acc Acc;
+  typedef typename Base::Op Op;
+  typedef typename Base::Staged Staged;
+  using Base::base_;
+  using Base::barrier_;
+  using Base::kThreads;
+  using Base::sync;
+  using Base::thread_;
+  // Whether a warp of the producer warpgroup issues the stores. Where all of them gather, a consumer does.
+  static constexpr bool kTmaStore = true, kStoreWarp = Traits::kStoreWarp, kStoresRows = false;
+  static constexpr bool kReuseMainloopSmem = Traits::kReuseMainloopSmem;
+  static_assert(Traits::kSourceC != kSourceTma || (kStoreWarp && !kReuseMainloopSmem),
+                "a store warp brings C to the staging buffer once it is free");
+  typedef DsmemExchange<Traits, Scheduler, kThreads> Exchange;
+  static constexpr int kStagedBarrier = 12;  // named barriers: the staged tile is written
+  // The staged tile, and behind it the one that is put together from two blocks' halves.
+  static constexpr int kExchangedOffset = (Staged::kBytes + 1023) / 1024 * 1024;
+  static constexpr int kTileBytes = Exchange::kOn ? kExchangedOffset + Staged::kBytes : Staged::kBytes;
+  // What a staging buffer takes of shared memory; slices are not staged.
+  static constexpr int kBytes = Scheduler::kSplit ? 0 : kTileBytes;
+
+  // The mbarrier of the staging buffer: it may be written, or C has arrived there.
+  uint32 free_, phase_ = 0;
+
+  GETT_DEVICE TmaStore(char* base, uint32 free, int thread, int group) : Base(base, thread, group), free_(free) {}
+
+  GETT_DEVICE void prepare(const Params&, const TileId&) {}
+
+  // Stages and stores a tile; `acc` is overwritten. A store tile may consist of several MMA tiles: all are staged, and
+  // the last one causes the store.
+  GETT_DEVICE void store(const Params& p, const TileId& id, Acc (&acc)[Base::kMmaM][Base::kN / 2], int block, int lane,
+                         int mma_tile = 0) {
+    const Op op(p);
+    Base::scale(op, acc);
+    const int rows = Traits::kMmaTilesPerStoreTile > 1 ? mma_tile * Traits::kBoxM : 0;  // of the MMA tiles before
+    if constexpr (Traits::kSourceC == kSourceNone) Base::finish_sums(p, id, acc, block, lane, rows);
+    const int group = Traits::kPingPong ? barrier_ - 1 : 0;
+    // Warpgroups wait for the buffer one by one: the first stages while another still multiplies.
+    if constexpr (kStoreWarp) {
+      if constexpr (kReuseMainloopSmem) {
+        sync();  // all have read the stages, where the tile is staged
+        if constexpr (Exchange::kOn) Exchange::arrive_ready(free_, thread_);
+      } else if (mma_tile == 0) {
+        mbarrier_wait(free_, phase_);
+        phase_ ^= 1;
+      }
+    } else {
+      if (thread_ == 0) tma_store_wait_read<0>();
+      sync();
+    }
+    // All of C is read before D is written over it: else each load would wait behind a store.
+    if constexpr (Traits::kSourceC == kSourceTma) {
+      if (op.reads_source()) this->copy(p, acc, block, lane, rows, AddStagedSource<Traits>{op});
+      Base::finish_sums(p, id, acc, block, lane, rows);
+    }
+    this->copy(p, acc, block, lane, rows, StoreStaged<Traits>());
+    if (Traits::kMmaTilesPerStoreTile > 1 && mma_tile + 1 < Traits::kMmaTilesPerStoreTile) return;
+    if constexpr (Exchange::kOn) {
+      sync();
+      Exchange::send(free_, smem_address(base_), smem_address(base_) + kExchangedOffset, thread_);
+    }
+    fence_proxy_async();
+    if constexpr (kStoreWarp) {
+      named_barrier_arrive(kStagedBarrier + group, kThreads + 32);
+    } else {
+      sync();
+      if (thread_ == 0) {
+        Index::store_tile(p, Index::store_coords(p, id.m, id.n, id.l), smem_address(base_));
+        tma_store_commit();
+      }
+    }
+  }
+
+  GETT_DEVICE void finish() const {
+    if constexpr (!kStoreWarp) {
+      if (thread_ == 0) tma_store_wait_read<0>();
+    }
+  }
+
+  // The store warp of `group`: for each of its tiles it frees the staging buffer, or has C brought there, waits until
+  // the tile is staged, and stores it. So consumers need not compute where a tile lies.
+  static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane) {
+    int count = 0;
+    const Op op(p);
+    WorkTilePrefetch<Scheduler, typename Index::StoreCoords> prefetch;
+    const int end = Scheduler::end(p);
+    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
+      prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::store_coords(p, id.m, id.n, id.l); });
+      if (Traits::kPingPong && count % Traits::kConsumerWarpgroups != group) continue;
+      const auto coords = from_lane(prefetch.found_, count % 32);
+      // A surplus block of a cluster stages a tile that does not exist.
+      const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, count % 32));
+      if (elect_one()) {           // always the same thread, which waits for its own stores
+        tma_store_wait_read<0>();  // the store of the tile before has read the buffer
+        if constexpr (Traits::kSourceC == kSourceTma) {
+          if (exists && op.reads_source()) {
+            mbarrier_arrive_expect_tx(free, Traits::kTransactionBytesC);
+            Index::load_c(p, coords, staged, free);
+          } else {
+            mbarrier_arrive(free);
+          }
+        } else {
+          mbarrier_arrive(free);
+        }
+      }
+      __syncwarp();
+      named_barrier_sync(kStagedBarrier + group, kThreads + 32);
+      if constexpr (Exchange::kOn) Exchange::wait(free);
+      if (exists && elect_one()) {
+        if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());
+        else Index::store_tile(p, coords, staged);
+        tma_store_commit();
+      }
+    }
+    if (elect_one()) tma_store_wait_read<0>();
+  }
+};
+
+}  // namespace gett
