@@ -128,7 +128,7 @@ def program(kernel: Kernel, spec: Spec) -> str:
         body = body.replace("MMA", mma).replace("INIT", init).replace("VISIT", visit)
     else:
         headers, body = (
-            includes("core/index", "ptx/tma", "epilogue/staged"),
+            includes("core/index", "ptx/tma", "epilogue/tma_store"),
             WGMMA.replace("SCHEDULER", scheduler_class(spec.schedule)),
         )
     inside = generated(kernel)
