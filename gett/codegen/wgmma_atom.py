@@ -12,6 +12,13 @@ def _instruction(dtype: str, n: int) -> str:
     return f"wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{kind}.{kind}"
 
 
+def _majors(dtype: str, *majors: str) -> str:
+    """The last operands of the instruction: whether a tile is MN-major; types that must be K-major have none."""
+    atom = wgmma_atom(dtype)
+    assert set(majors) <= set(atom.majors), (dtype, majors)
+    return "".join(f", {int(major != 'k')}" for major in majors) if atom.either_major else ""
+
+
 def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
     """A C++ struct `Wgmma` with `mma(acc, a0, a1, a2, a3, b)`: as `wgmma_struct`, A's fragment in registers."""
     instruction, count = _instruction(dtype, n), n // 2
@@ -33,7 +40,7 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
 
 
 def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
-    """A C++ struct `Wgmma` with `mma(acc, a, b, keep)`: acc = A * B, or acc += A * B to keep, on 64 x n x 16.
+    """A C++ struct `Wgmma` with `mma(acc, a, b, keep)`: acc = A * B, or acc += A * B to keep, on 64 x n x 32 bytes.
 
     Args:
         dtype: dtype of the operands; products are summed in float32.
@@ -44,13 +51,12 @@ def wgmma_struct(dtype: str, n: int, a_major: str, b_major: str) -> str:
     instruction, count = _instruction(dtype, n), n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    turned = f"{int(a_major != 'k')}, {int(b_major != 'k')}"
     return f"""struct Wgmma {{
   static GETT_DEVICE void mma(float (&d)[{count}], gett::uint64 a, gett::uint64 b, bool keep) {{
     asm volatile(
         "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 2}, 0;\\n"
         "{instruction} {{{registers}}}, %{count}, %{count + 1}, "
-        "keep, 1, 1, {turned};\\n}}\\n"
+        "keep, 1, 1{_majors(dtype, a_major, b_major)};\\n}}\\n"
         : {outputs}
         : "l"(a), "l"(b), "r"(int(keep)));
   }}

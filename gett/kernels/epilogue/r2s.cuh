@@ -1,5 +1,5 @@
 // Copies of wgmma's accumulators to the staged tile of D, from registers to shared memory. Traits::kR2SCopy says how;
-// schedule/d_box.py chooses it and the places of the rows.
+// gett/schedule/tile/staged_tile.py chooses it and the places of the rows.
 //
 // A copy visits each place of the staged tile with the accumulators that belong there. What is done at a place is the
 // visitor's: StoreStaged writes D, AddStagedSource reads C, which TMA has brought to the same places, and adds it.
@@ -32,9 +32,13 @@ template <class Traits> struct StoreStaged {
   }
   // kV neighbours; `x(v)` is the accumulator of the v-th. The address is computed after they are packed.
   template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
-    uint32 y[kV / 2];
+    constexpr int kPer = 4 / int(sizeof(Element));  // elements of a register
+    uint32 y[kV / kPer];
 #pragma unroll
-    for (int v = 0; v < kV; v += 2) y[v / 2] = Op::result_x2(x(v), x(v + 1));
+    for (int v = 0; v < kV; v += kPer) {
+      if constexpr (kPer == 1) y[v] = __float_as_uint(Op::result(x(v)));
+      else y[v / kPer] = Op::result_x2(x(v), x(v + 1));
+    }
     st_shared(address(), y);
   }
   // Two elements that are neighbours, and a single one.
@@ -73,10 +77,14 @@ template <class Traits> struct AddStagedSource {
     }
   }
   template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
-    uint32 c[kV / 2];
+    constexpr int kPer = 4 / int(sizeof(Element));
+    uint32 c[kV / kPer];
     ld_shared(address(), c);
 #pragma unroll
-    for (int v = 0; v < kV; v += 2) add(x(v), x(v + 1), c[v / 2]);
+    for (int v = 0; v < kV; v += kPer) {
+      if constexpr (kPer == 1) add(x(v), __uint_as_float(c[v]));
+      else add(x(v), x(v + 1), c[v / kPer]);
+    }
   }
   GETT_DEVICE void pair(const Element* at, Acc& x, Acc& y) const {
     const auto c = Vec<Element, 2>::load(at);
@@ -137,7 +145,7 @@ template <class Traits, class Index> struct R2STiledCopy {
   typedef FragmentRows<Traits> Rows;
   static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN, kJ = kN / 8, kV = Traits::kR2SVector;
   static constexpr int kE = sizeof(typename Traits::ElementD);
-  static_assert(kE == 2, "stmatrix and packed pairs take 16-bit elements");
+  static_assert(kE == 2 || kE == 4, "registers hold one element or two");
   static constexpr int kPaddingOffset = Traits::kStagingElements * kE;  // where stmatrix writes rows of padding
 
   const Params& p_;
@@ -171,6 +179,7 @@ template <class Traits, class Index> struct R2STiledCopy {
   // Four matrices at a time: rows r * 8 and up, columns (j + jj) * 8 and up, with r the faster of the two.
   template <class Visit> GETT_DEVICE void stsm(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
     constexpr bool kTrans = Traits::kR2SCopy == kR2SStsmT;
+    static_assert(kE == 2, "stmatrix stores matrices of 16-bit elements");
     const int r = (lane_ >> 3) & 1, jj = lane_ >> 4, within = lane_ & 7;
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
