@@ -5,13 +5,13 @@ arrays, PyTorch tensors and other arrays on a GPU, for which kernels are generat
 CuPy nor PyTorch nor a driver.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gett.api.contract import contract
 from gett.api.einsum import ContractionPlan, einsum, plan
 from gett.api.plan_cache import plan_cache
 from gett.api.tensordot import tensordot, transpose
-from gett.epilogue import ops
 from gett.errors import (
     CompileError,
     DeviceError,
@@ -37,6 +37,7 @@ from gett.errors import (
 
 if TYPE_CHECKING:
     from gett.api.autotune import TuneResult, autotune
+    from gett.epilogue import ops
 
 __version__ = "0.1.0"
 
@@ -76,7 +77,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The autotuner brings the runtime and the store with it, which most programs need late or never.
+    # Most programs need these late or never; the autotuner brings the runtime and the store with it.
+    if name == "ops":
+        return import_module("gett.epilogue.ops")
     if name not in ("TuneResult", "autotune"):
         raise AttributeError(f"module 'gett' has no attribute {name!r}")
     from gett.api import autotune

@@ -6,14 +6,15 @@ Owns the checks of the two arguments, and how they are brought to arrays beside 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gett.arrays.interop import gather
 from gett.arrays.kinds import ArrayKind
-from gett.epilogue.expression import Expression
-from gett.epilogue.traced import trace
 from gett.errors import EpilogueError, GradientError
 from gett.ir.tensors import TensorSpec
+
+if TYPE_CHECKING:
+    from gett.epilogue.expression import Expression
 
 NO_ARGUMENTS: tuple[Any, ...] = ()  # one object, which a call without arguments is known by
 
@@ -54,7 +55,12 @@ def trace_epilogue(epilogue: Any, arguments: Sequence[TensorSpec]) -> Expression
     Raises:
         EpilogueError: It does what an epilogue cannot.
     """
-    return None if epilogue is None else trace(epilogue, [len(x.shape) for x in arguments])
+    if epilogue is None:
+        return None
+    from gett.epilogue import ops  # noqa: F401  (gives NumPy's functions their meaning on traced tensors)
+    from gett.epilogue.traced import trace
+
+    return trace(epilogue, [len(x.shape) for x in arguments])
 
 
 def gradient_error(error: GradientError, epilogue: Any) -> GradientError:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gett.api.plan_cache import plan_cache
 from gett.console.progress import on_terminal, progress
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
-from gett.schedule.spec.schedule import Schedule
+
+if TYPE_CHECKING:
+    from gett.schedule.spec.schedule import Schedule
 
 
 def choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:

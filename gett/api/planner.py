@@ -15,7 +15,6 @@ import numpy as np
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.executables import bind_steps, choose_schedules
 from gett.api.plan_cache import plan_cache
-from gett.epilogue.types import value_types
 from gett.errors import DTypeError, EpilogueError
 from gett.hw.dtypes import data_type
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
@@ -126,6 +125,8 @@ def _address_extras(
     """
     if request.epilogue is None:
         return ()
+    from gett.epilogue.types import value_types
+
     for i, spec in enumerate(request.epilogue_args):
         if spec.dtype.name not in SUPPORTED:
             known = ", ".join(sorted(SUPPORTED))

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gett.epilogue.expression import Expression, Extra
 from gett.errors import EpilogueError, OptionError, OutputError, ShapeError, SubscriptsError
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.subscripts import Subscripts
 from gett.ir.tensors import MAX_AXES, TensorSpec, is_contiguous
+
+if TYPE_CHECKING:
+    from gett.epilogue.expression import Expression, Extra
 
 
 def resolve_extents(

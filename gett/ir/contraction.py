@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from gett.epilogue.expression import Expression
+if TYPE_CHECKING:  # most contractions have no epilogue
+    from gett.epilogue.expression import Expression
 
 
 @dataclass(frozen=True, slots=True)

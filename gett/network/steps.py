@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from gett.arrays.kinds import CPU
-from gett.epilogue.expression import Expression
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec
-from gett.schedule.spec.mainloop import Stream
-from gett.schedule.spec.schedule import Schedule
+
+if TYPE_CHECKING:  # plans of NumPy arrays have neither
+    from gett.epilogue.expression import Expression
+    from gett.schedule.spec.schedule import Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
 # seventh argument is the sequence of their arrays.
@@ -96,13 +97,7 @@ def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
     stream kernels read all of a place before they write it.
     """
     every = tuple(range(len(request.operands)))
-    if (
-        len(steps) != 1
-        or steps[0].inputs != every
-        or (steps[0].schedule is not None and not isinstance(steps[0].schedule.mainloop, Stream))
-    ):
-        return (False,) * len(request.operands)
-    if request.arch != "cpu" and steps[0].schedule is None:
+    if len(steps) != 1 or steps[0].inputs != every or not _reads_before_writing(steps[0].schedule, request.arch):
         return (False,) * len(request.operands)
     contraction = steps[0].gemm.contraction
 
@@ -115,3 +110,12 @@ def own_places(request: PlanRequest, steps: Sequence[Step]) -> tuple[bool, ...]:
     alike = [x.dtype == d.dtype and places(x) == places(d) for x in sides]
     summed = any(contraction.extents[m] != 1 for m in contraction.summed)
     return tuple(x and not summed for x in alike)
+
+
+def _reads_before_writing(schedule: Schedule | None, arch: str) -> bool:
+    """Whether what runs a step reads all of a place before it writes it."""
+    if schedule is None:
+        return arch == "cpu"
+    from gett.schedule.spec.mainloop import Stream
+
+    return isinstance(schedule.mainloop, Stream)

@@ -10,19 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layouts import (
-    Box,
-    RunRates,
-    Strided,
-    TileDim,
-    alignment,
-    contiguous_run,
-    max_vector,
-    run_bandwidth,
-    run_cost,
-    sector_efficiency,
-    unit_mode,
-)
+from layouts.access import alignment, contiguous_run, max_vector
+from layouts.box import Box, TileDim
+from layouts.modes import Strided, unit_mode
+from layouts.rates import RunRates, run_bandwidth, run_cost, sector_efficiency
 
 RATES = RunRates(
     copy_tbps=4.25,

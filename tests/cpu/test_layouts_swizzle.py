@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layouts import SmemLayout, choose_smem, replays, swizzle_address, swizzle_dividing, swizzle_holding
-from layouts.swizzle import Pattern
+from layouts.swizzle import (
+    Pattern,
+    SmemLayout,
+    choose_smem,
+    replays,
+    swizzle_address,
+    swizzle_dividing,
+    swizzle_holding,
+)
 
 
 @given(st.sampled_from((1, 2, 4, 8, 16)), st.lists(st.integers(0, 255), min_size=1, max_size=32), st.booleans())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from layouts import Refusal, TmaMap, tma_map
+from layouts.tma import Refusal, TmaMap, tma_map
 
 Tensor = tuple[tuple[int, ...], tuple[int, ...], int]
 
