@@ -178,7 +178,7 @@ KINDS = ["permutation", "sum", "hadamard", "dot", "product", "batched product", 
 
 
 @pytest.mark.parametrize("extent", [2, 3])
-@pytest.mark.parametrize("count", [40, 50, 64])
+@pytest.mark.parametrize("count", [40, 64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_planning_of_many_modes(kind: str, count: int, extent: int) -> None:
     for seed in range(3):
