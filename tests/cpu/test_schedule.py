@@ -87,8 +87,15 @@ def check_smem(plan: GemmPlan, s: Schedule) -> None:
 BENCHMARK = (("float16", "complex128"), ("float32", "float64", "complex64"))
 
 
-@pytest.mark.parametrize("dtypes", [BENCHMARK[0], pytest.param(BENCHMARK[1], marks=pytest.mark.slow)], ids=str)
-@pytest.mark.parametrize("case", tccg(), ids=repr)
+@pytest.mark.parametrize(
+    ("case", "dtypes"),
+    [
+        pytest.param(case, dtypes, marks=pytest.mark.slow if i % 3 or dtypes is BENCHMARK[1] else ())
+        for i, case in enumerate(tccg())
+        for dtypes in BENCHMARK
+    ],
+    ids=str,
+)
 def test_every_candidate_of_the_benchmark_meets_the_hard_limits(case: Case, dtypes: tuple[str, ...]) -> None:
     for i, dtype in enumerate(dtypes):
         for arch in ("sm_80", "sm_90a") if i == 0 else ("sm_90a",):
@@ -126,6 +133,7 @@ def test_every_access_is_legal_and_right(case: Case) -> None:
                 assert walk.check_stores(m, n, batch) > 0
 
 
+@pytest.mark.slow
 def test_the_cases_meet_every_path_of_the_kernels() -> None:
     """A path that no case takes would be tested by nobody."""
     met = set()
