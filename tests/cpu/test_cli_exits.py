@@ -115,7 +115,7 @@ def test_labels_beyond_ascii_are_escaped_where_the_output_is_ascii() -> None:
 
 @needs_full
 @pytest.mark.parametrize("arguments", [EXPLAIN, RUN, ["-m", "gett", "--help"], ["-m", "gett", "cache"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_full_output_is_one_line(arguments: list[str], unbuffered: str) -> None:
     done = shell(arguments, ">/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (2, "gett: [Errno 28] No space left on device\n")
