@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
@@ -36,7 +36,7 @@ Found = Callable[[GemmPlan, ArchFacts, int], list[Schedule]]
 CLUSTERS = ((2, 1), (1, 2), (2, 2))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spec:
     """A kernel.
 
@@ -61,7 +61,7 @@ class Spec:
     def __repr__(self) -> str:
         return f"{self.family}-{self.case.name}-{self.number}"
 
-    @property
+    @cached_property
     def parts(self) -> frozenset[str]:
         """The parts that the kernel is made of."""
         return parts_of(self.schedule)
@@ -165,7 +165,6 @@ def few(facts: ArchFacts, count: int) -> ArchFacts:
     return replace(facts, sm_count=count) if count else facts
 
 
-@cache
 def specs(family: str, facts: ArchFacts | None = None, dtype: str = "") -> tuple[Spec, ...]:
     """The kernels of a family: of each case one schedule of every combination of parts.
 
@@ -174,10 +173,15 @@ def specs(family: str, facts: ArchFacts | None = None, dtype: str = "") -> tuple
         facts: Of the GPU, an H200 by default.
         dtype: Of the operands, the family's own by default.
     """
-    chosen, facts = FAMILIES[family], facts or arch_facts("sm_90a")
+    return _specs(family, facts or arch_facts("sm_90a"), (dtype,) if dtype else FAMILIES[family].dtypes)
+
+
+@cache
+def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec, ...]:
+    chosen = FAMILIES[family]
     out = []
     for case, c in chosen.cases:
-        for kind in (dtype,) if dtype else chosen.dtypes:
+        for kind in dtypes:
             plan = make_gemm_plan(case.contraction(kind, with_c=c))
             found = [s for n in chosen.sm_counts for s in chosen.find(plan, few(facts, n), chosen.limit)]
             kept = one_of_each(filter(chosen.keeps, found))
@@ -190,6 +194,12 @@ def kernel_specs(facts: ArchFacts | None = None) -> tuple[Spec, ...]:
     """The whole catalogue, clusters made by hand included."""
     found = [spec for family in FAMILIES for spec in specs(family, facts)]
     return (*found, *by_hand(found))
+
+
+@cache
+def few_kernels(pairs: bool = False, numbers: bool = True) -> tuple[Spec, ...]:
+    """Few kernels of the catalogue that have every part, or every pair of parts: `covering` of it."""
+    return tuple(covering(kernel_specs(), pairs, numbers))
 
 
 def by_hand(found: Iterable[Spec]) -> list[Spec]:
@@ -225,18 +235,20 @@ def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
     return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=scheduler)
 
 
-def covering(found: Iterable[Spec], pairs: bool = True) -> list[Spec]:
+def covering(found: Iterable[Spec], pairs: bool = True, numbers: bool = True) -> list[Spec]:
     """Few kernels that have every part that any of `found` has, and every pair of parts without their numbers.
 
     Args:
         found: What to choose from.
         pairs: Whether pairs count, or parts alone.
+        numbers: Whether parts that differ in their numbers are different ones.
     """
     every = list(found)
     left = {}
     for i, spec in enumerate(every):
-        parts = {coarse(x) for x in spec.parts} if pairs else ()
-        left[i] = {*((x, x) for x in spec.parts), *itertools.combinations(sorted(parts), 2)}
+        kinds = {coarse(x) for x in spec.parts}
+        both = itertools.combinations(sorted(kinds), 2) if pairs else ()
+        left[i] = {*((x, x) for x in (spec.parts if numbers else kinds)), *both}
     missing = set().union(*left.values())
     out: list[Spec] = []
     while missing:

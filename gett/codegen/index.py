@@ -52,7 +52,7 @@ class Expr:
         return self if other == TRUE else Expr("and", (self, other))
 
     def evaluate(self, env: Mapping[str, int]) -> int:
-        """Value with variables taken from `env` and parameters from the plan."""
+        """Value with variables taken from `env` and parameters from the plan; arrays of integers give arrays."""
         if self.op == "const":
             return int(self.args[0])  # type: ignore[arg-type]
         if self.op == "var":
@@ -70,9 +70,9 @@ class Expr:
             case "mod":
                 return x % y
             case "lt":
-                return int(x < y)
+                return (x < y) * 1
             case _:
-                return int(bool(x) and bool(y))
+                return ((x != 0) & (y != 0)) * 1
 
     def to_cpp(self) -> str:
         """The expression as C++; products are widened where a stride takes part."""

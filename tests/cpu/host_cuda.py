@@ -7,6 +7,7 @@ other, so only code between barriers can be run.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,10 +35,10 @@ def generated(kernel: Kernel) -> str:
 
 
 def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False) -> bytes:
-    """Output of the program `body`, compiled for the host as a sparing kernel or not.
+    """Output of the program `body`, compiled for the host as a sparing kernel or not; equal ones are compiled once.
 
     Args:
-        tmp: For the program.
+        tmp: For the programs.
         body: C++; may include the headers of the kernels.
         data: What the program reads.
         sparing: Whether `GETT_SPARING` is defined.
@@ -49,11 +50,14 @@ def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False) 
     if not kernels.exists():
         kernels.parent.mkdir()
         kernels.symlink_to(KERNELS)
-    source, program = tmp / "program.cpp", tmp / "program"
-    source.write_text("#define GETT_SPARING\n" * sparing + '#include "prelude.h"\n' + body)
-    folders = [f"-I{REPLACED}", f"-I{kernels.parent}"]
-    done = subprocess.run([compiler, *FLAGS, *folders, str(source), "-o", str(program)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:4000]
+    text = "#define GETT_SPARING\n" * sparing + '#include "prelude.h"\n' + body
+    program = tmp / hashlib.sha256(text.encode()).hexdigest()[:16]
+    if not program.exists():
+        source = program.with_suffix(".cpp")
+        source.write_text(text)
+        command = [compiler, *FLAGS, f"-I{REPLACED}", f"-I{kernels.parent}", str(source), "-o", str(program)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:4000]
     ran = subprocess.run([str(program)], input=data, capture_output=True)
     assert ran.returncode == 0, (ran.stdout[-500:], ran.stderr[-3000:])
     return ran.stdout

@@ -47,7 +47,7 @@ def read_at(loader: Tma | Gather, rows: int, depth: int, row: int, k: int) -> in
         loader: What brings the tile.
         rows: Rows of the tile.
         depth: K of the tile, padding included.
-        row, k: The element.
+        row, k: The element; arrays of them give an array.
     """
     swizzle = swizzle_of(loader)
     if loader.major == "k":

@@ -10,6 +10,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from gett.codegen.common import element_strides
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.stream import stream_index
@@ -18,6 +20,7 @@ from gett.schedule.search.stream_boxes import swizzled
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.stream_views import output_modes
+from tests.cpu.walk import each
 
 Offsets = tuple[int, ...]
 TENSOR = {"a": A, "b": B, "c": C, "d": D}
@@ -41,6 +44,7 @@ class StreamWalk:
         self.sizes = {name: itemsize(o.dtype) for name, o in operands.items() if o is not None}
         loads = {"a": self.loop.a, "b": self.loop.b, "c": self.loop.c}
         self.loads: dict[str, StreamLoad] = {name: x for name, x in loads.items() if x is not None}
+        self._known: dict[tuple[str, tuple[int, ...]], list[int]] = {}
 
     def definition(self) -> dict[int, Counter[Offsets]]:
         """By D's offset: how often each tuple of operand offsets (a, b) is a product of that element; C's is last."""
@@ -210,11 +214,20 @@ class StreamWalk:
         return lambda local: self._call(function, t, local)
 
     def _walk(self, name: str, i: int) -> int:
-        return self.index.walks[name].evaluate(i=i)[""]
+        return self._value(self.index.walks[name], "i", {}, i)
 
-    @staticmethod
-    def _call(function: Function, t: dict[str, int], local: int) -> int:
-        return function.evaluate(local=local, **{f"t.{name}": value for name, value in t.items()})[""]
+    def _call(self, function: Function, t: dict[str, int], local: int) -> int:
+        return self._value(function, "local", t, local)
+
+    def _value(self, function: Function, argument: str, t: dict[str, int], at: int) -> int:
+        """A function's value at one index, of values worked out for all indices of a tile at once."""
+        key = function.name, tuple(t.values())
+        known = self._known.get(key)
+        if known is None:
+            count = max(self.schedule.tiling.block) + self.loop.vector
+            env = {argument: np.arange(count), **{f"t.{name}": value for name, value in t.items()}}
+            known = self._known[key] = each(function.evaluate(**env)[""], count)
+        return known[at]
 
 
 def _dot(x: tuple[int, ...], strides: tuple[int, ...]) -> int:

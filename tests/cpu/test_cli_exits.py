@@ -115,7 +115,7 @@ def test_labels_beyond_ascii_are_escaped_where_the_output_is_ascii() -> None:
 
 @needs_full
 @pytest.mark.parametrize("arguments", [EXPLAIN, RUN, ["-m", "gett", "--help"], ["-m", "gett", "cache"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_full_output_is_one_line(arguments: list[str], unbuffered: str) -> None:
     done = shell(arguments, ">/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (2, "gett: [Errno 28] No space left on device\n")
@@ -151,7 +151,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command_in_silence() -> None:
     "arguments",
     [
         ["-m", "gett", "run", "ab,bc->ac", "--extents", "64", "--device", "cpu", "--repeat", "100000000"],
-        ["-m", "benchmarks", "tccg", "--cpu", "--json", "JSON"],
+        pytest.param(["-m", "benchmarks", "tccg", "--cpu", "--json", "JSON"], marks=pytest.mark.slow),
     ],
     ids=["run", "tccg"],
 )
@@ -180,6 +180,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_compiling_ahead_in_all_processes(tmp_path: Path) -> None:
     script = tmp_path / "ahead.py"
     script.write_text(AHEAD)

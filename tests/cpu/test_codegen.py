@@ -135,7 +135,10 @@ def test_table_and_batch_index_run_through_all_modes(data: st.DataObject, extent
     assert batch_struct == "  struct LTile { long long a; long long b; };"
     assert table_struct == "  struct KEntry { long long a; long long b; };"
     params = CppParams.unpack(table)
+    step = 1 + math.prod(extents) // 200
     for i, reverse in enumerate(np.ndindex(*reversed(extents))):
+        if i % step:
+            continue
         wanted = {t.tensor: offset_of(reverse[::-1], t.values) for t in named}
         assert batch.evaluate(l=i) == wanted
         assert entry.evaluate(k=i) == wanted

@@ -178,10 +178,10 @@ KINDS = ["permutation", "sum", "hadamard", "dot", "product", "batched product", 
 
 
 @pytest.mark.parametrize("extent", [2, 3])
-@pytest.mark.parametrize("count", [40, 50, 64])
+@pytest.mark.parametrize("count", [40, 64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_planning_of_many_modes(kind: str, count: int, extent: int) -> None:
-    for seed in range(3):
+    for seed in range(2):
         terms = many_modes(kind, random.Random(seed), count)
         operands = [((extent,) * len(t), "float64") for t in terms[:-1]]
         check_planning(lambda t=terms, o=operands: gett.plan(spelled(*t), *o))  # type: ignore[misc]

@@ -30,7 +30,7 @@ def run(piece: Piece, tensors, alpha, beta):
     NumpyExecutable(make_gemm_plan(c))(*views, alpha, beta)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(contractions(operands=2, dtypes=("int64", "float64")), LIMITS, st.booleans())
 def test_pieces_give_the_whole(case: Case, limit: int, with_c: bool):
     whole = contraction_of(case.subscripts, *case.operands)

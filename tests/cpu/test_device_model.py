@@ -242,6 +242,7 @@ def test_every_figure_names_a_field() -> None:
         field_at(H200, path)
 
 
+@pytest.mark.slow
 def test_a_calibration_writes_the_record_of_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything but the clocks and the kernels: schedules are chosen, and take 1.1 times what the model expects."""
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))

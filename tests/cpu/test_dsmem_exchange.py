@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gett.api.explain import explain_gemm
@@ -22,7 +23,6 @@ from tests.specs import FAMILIES, Spec, reuses_smem, specs
 
 CASES = [case for case, _ in FAMILIES["exchange"].cases]
 VECTOR = 16  # bytes that are exchanged at once
-Coordinates = tuple[int, ...]
 
 
 def parts(s: Schedule) -> tuple[TmaStore, DsmemExchange]:
@@ -36,27 +36,36 @@ def of(case: Case) -> list[Spec]:
     return [spec for spec in specs("exchange") if spec.case is case]
 
 
-def staged(s: Schedule, tile_m: int, tile_n: int) -> dict[int, Coordinates]:
-    """What a block stages: by byte, the coordinates along M and N, also those past the edge."""
+def staged(s: Schedule, tile_m: int, tile_n: int) -> np.ndarray:
+    """What a block stages: for each element, the coordinates along M and N, also those past the edge."""
     stage = parts(s)[0].stage
-    out: dict[int, Coordinates] = {}
     sides = ((s.tiling.m, stage.m, tile_m), (s.tiling.n, stage.n, tile_n))
-    for local in itertools.product(*(range(d.box) for box, _, _ in sides for d in box.dims)):
-        at, byte, found = 0, 0, []
-        for box, steps, tile in sides:
-            here = [0] * len(box.extents)
-            for d, start, step in zip(box.dims, box.origin(tile), steps, strict=True):
-                byte += local[at] * step * 2
-                here[d.modes[0]] = start + local[at]
-                at += 1
-            found += here
-        out[byte] = tuple(found)
+    local = iter(
+        np.indices([d.box for box, _, _ in sides for d in box.dims]).reshape(-1, s.tiling.m.size * s.tiling.n.size)
+    )
+    element, found = np.zeros(1, int), []
+    for box, steps, tile in sides:
+        here = [np.zeros(1, int)] * len(box.extents)
+        for d, start, step in zip(box.dims, box.origin(tile), steps, strict=True):
+            at = next(local)
+            element = element + at * step
+            here[d.modes[0]] = start + at
+        found += here
+    return by_element(element, found)
+
+
+def image(d: TmaMap) -> np.ndarray:
+    """What a copy takes: for each element, the coordinates inside its box."""
+    local = np.indices(d.tile).reshape(len(d.tile), -1)
+    return by_element(np.asarray(d.smem_offset(local)) // 2, local)
+
+
+def by_element(element: np.ndarray, found: Sequence[np.ndarray]) -> np.ndarray:
+    """A row of coordinates for each element of memory, every one once."""
+    out = np.full((len(element), len(found)), 1 << 40)
+    out[element] = np.stack(np.broadcast_arrays(element, *found)[1:], axis=1)
+    assert (out < 1 << 40).all()
     return out
-
-
-def image(d: TmaMap) -> dict[int, Coordinates]:
-    """What a copy takes: by byte, the coordinates inside its box."""
-    return {d.smem_offset(x): x for x in itertools.product(*(range(b) for b in d.tile))}
 
 
 def origins(box: Box, tile: int) -> list[int]:
@@ -82,6 +91,7 @@ def test_each_block_stores_its_half_of_both_tiles(case: Case) -> None:
             tiles = [(1, t) if along_n else (t, 1) for t in numbers]
             brought = [staged(s, *t) for t in tiles]
             half = len(brought[0]) * 2 // VECTOR // 2
+            vector, byte = np.arange(half)[:, None], np.arange(0, VECTOR, 2)
             taken = image(store.map)
             stored = []
             for rank in (0, 1):
@@ -89,13 +99,14 @@ def test_each_block_stores_its_half_of_both_tiles(case: Case) -> None:
                 at[way.row[0]] -= rank * way.row[1]
                 at[way.half[0]] += rank * way.half[1]
                 for source, tile in enumerate(brought):
-                    for vector, byte in itertools.product(range(half), range(0, VECTOR, 2)):
-                        element = tile[(rank * half + vector) * VECTOR + byte]
-                        local = taken[(2 * vector + source) * VECTOR + byte]
-                        place = tuple(x + y for x, y in zip(at, local, strict=True))
-                        assert place[l_modes:] == element
-                        stored.append(element)
-            assert len(stored) == len(set(stored)) == 4 * half * VECTOR // 2
+                    element = tile[((rank * half + vector) * VECTOR + byte) // 2]
+                    place = np.array(at) + taken[((2 * vector + source) * VECTOR + byte) // 2]
+                    np.testing.assert_array_equal(place[..., l_modes:], element)
+                    stored.append(element.reshape(-1, element.shape[-1]))
+            every = np.concatenate(stored)
+            assert 0 <= every.min() <= every.max() < 1 << 12
+            names = every @ (1 << 12 * np.arange(every.shape[1]))
+            assert len(every) == len(np.unique(names)) == 4 * half * VECTOR // 2
 
 
 def test_rows_are_twice_as_long_and_chosen() -> None:

@@ -149,3 +149,9 @@ def test_importing_loads_no_heavy_package(package: str) -> None:
     program = f"import sys, {package}; print([m for m in ('cupy', 'opt_einsum', 'torch', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_test_module_imports_another() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        parts = {part for _, target in imports(ast.parse(path.read_text())) for part in target.split(".")}
+        assert not [part for part in parts if part.startswith("test_")], path

@@ -98,10 +98,15 @@ except KeyboardInterrupt:
 """
 
 
-def routes() -> list[tuple[str, int]]:
+#: One of each program, which the quick tests run.
+PROGRAMS = ("one BLAS call", "batched BLAS", "packed boxes", "integers", "dot product", "sum of rows", "permutation")
+
+
+def routes() -> list[Any]:
     """Every route on two threads, one of each program on one."""
     alone = ("one BLAS call", "packed boxes", "dot product", "copy")
-    return [*((route, 2) for route in ROUTES), *((route, 1) for route in alone)]
+    every = [*((route, 2) for route in ROUTES), *((route, 1) for route in alone)]
+    return [x if x in [(p, 2) for p in PROGRAMS] else pytest.param(*x, marks=pytest.mark.slow) for x in every]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")

@@ -411,6 +411,7 @@ def start(go: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_racing_processes_agree_and_a_later_one_does_not_even_load_the_compiler(tmp_path: Path) -> None:
     go = tmp_path / "go"
     racers = [start(go), start(go)]

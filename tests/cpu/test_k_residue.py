@@ -135,9 +135,9 @@ def test_wgmma_reads_the_tile_and_zeros(tmp_path: Path) -> None:
                 for at in zeroed:
                     assert (image[at // 2 : at // 2 + 8] == -1).all(), "copies leave the zeros alone"
                 strides = [s.strides[tensor] for s in (*real.l, *modes, *real.k)]
-                for row in {0, box.size - 1, *map(int, rng.integers(box.size, size=8))}:
+                for row in {0, box.size - 1, *map(int, rng.integers(box.size, size=4))}:
                     at_row = box.coordinates(tile, row)
-                    got = image[[read_at(load, rows, deep, row, k) // 2 for k in range(deep)]]
+                    got = image[read_at(load, rows, deep, row, np.arange(deep)) // 2]
                     for k in range(deep) if at_row is not None else ():
                         at_k = box_k.coordinates(tile_k, k)
                         if at_k is None:

@@ -124,7 +124,7 @@ def test_a_map_addresses_what_the_strides_address(
         assert [m for m in made.order[1:]] == [m for m in order if m != made.order[0]]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(2, 3), min_size=5, max_size=7), st.data())
 def test_many_modes_fold(outer: list[int], data: st.DataObject) -> None:
     """Up to eight modes, at most three of them tiled, some backwards: always expressible."""

@@ -6,6 +6,8 @@ import math
 import random
 import re
 
+import numpy as np
+
 from gett.codegen.render import render_kernel
 from gett.codegen.tma_copies import copies
 from gett.codegen.wgmma_kernel import staged_place
@@ -18,6 +20,7 @@ from gett.schedule.spec.schedule import Schedule
 from layouts.swizzle import swizzle_address
 from tests.cases import DENSE, Case, Layout
 from tests.cpu.smem_places import coordinates, run
+from tests.cpu.walk import each
 from tests.specs import FAMILIES, few, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
@@ -112,7 +115,7 @@ def test_mma_tiles_fill_the_staged_tile_once() -> None:
         m, n, vector = tiling.m, tiling.n, stage.copy.vector
         real = lower_plan(spec.plan, tiling)
         place_m, place_n = staged_place("m", m, stage.m, stage.cut), staged_place("n", n, stage.n, stage.cut)
-        at_m, at_n = [run(place_m, x) for x in range(m.size)], [run(place_n, y) for y in range(n.size)]
+        at_m, at_n = (each(run(f, np.arange(x.size)), x.size) for f, x in ((place_m, m), (place_n, n)))
         blocks = accumulator_rows(schedule)
         seen: list[int] = []
         for part in range(tiling.mma_tiles):

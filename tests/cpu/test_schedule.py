@@ -84,10 +84,21 @@ def check_smem(plan: GemmPlan, s: Schedule) -> None:
     assert at.offsets % 16 == at.k_table % 16 == 0
 
 
-@pytest.mark.parametrize("case", tccg(), ids=repr)
-def test_every_candidate_of_the_benchmark_meets_the_hard_limits(case: Case) -> None:
-    for i, dtype in enumerate(("float16", "float32", "float64", "complex64", "complex128")):
-        for arch in ("sm_80", "sm_90a") if i < 2 else ("sm_90a",):
+BENCHMARK = (("float16", "complex128"), ("float32", "float64", "complex64"))
+
+
+@pytest.mark.parametrize(
+    ("case", "dtypes"),
+    [
+        pytest.param(case, dtypes, marks=pytest.mark.slow if i % 3 or dtypes is BENCHMARK[1] else ())
+        for i, case in enumerate(tccg())
+        for dtypes in BENCHMARK
+    ],
+    ids=str,
+)
+def test_every_candidate_of_the_benchmark_meets_the_hard_limits(case: Case, dtypes: tuple[str, ...]) -> None:
+    for i, dtype in enumerate(dtypes):
+        for arch in ("sm_80", "sm_90a") if i == 0 else ("sm_90a",):
             plan = plan_of(case, dtype)
             found = candidates(plan, arch)
             assert all(s.smem.size <= arch_facts(arch).smem_per_block for s in found)
@@ -106,13 +117,14 @@ def test_every_candidate_of_awkward_cases_meets_the_hard_limits(case: Case, dtyp
             check_hard_limits(plan, s)
 
 
+@pytest.mark.parametrize("most", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", SMALL, ids=repr)
-def test_every_access_is_legal_and_right(case: Case) -> None:
+def test_every_access_is_legal_and_right(case: Case, most: int) -> None:
     """The proof of vector widths, alignment and index functions together: all accesses of first and last tiles."""
     turn = sum(case.name.encode())
     for dtype in ("float16", DTYPES[turn % len(DTYPES)]):
         plan = plan_of(case, dtype)
-        for s in spread(multistage_candidates(plan, "sm_90a"), 3):
+        for s in spread(multistage_candidates(plan, "sm_90a"), most):
             walk = Walk(plan, s)
             last = {"m": s.tiling.m.tiles - 1, "n": s.tiling.n.tiles - 1, "k": s.tiling.k.tiles - 1}
             for m, n, k in {(0, 0, 0), (last["m"], last["n"], last["k"]), (last["m"], 0, last["k"] // 2)}:
@@ -122,6 +134,7 @@ def test_every_access_is_legal_and_right(case: Case) -> None:
                 assert walk.check_stores(m, n, batch) > 0
 
 
+@pytest.mark.slow
 def test_the_cases_meet_every_path_of_the_kernels() -> None:
     """A path that no case takes would be tested by nobody."""
     met = set()

@@ -20,7 +20,7 @@ from gett.schedule.search.smem import DEEP, DEEPEST, carve, carve_stationary
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
 from gett.schedule.tile.wgmma_tile import cluster_tiles
-from tests.specs import FAMILIES, covering, few, kernel_specs, reuses_smem, specs, ss_schedules
+from tests.specs import FAMILIES, few, few_kernels, reuses_smem, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 CAPACITY = FACTS.smem_per_block
@@ -82,7 +82,7 @@ def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> Non
 
 def test_smem_struct_is_the_plan() -> None:
     """The kernel computes no offset of its own: what is printed is what the schedule says."""
-    for spec in covering(kernel_specs(), pairs=False):
+    for spec in few_kernels():
         s = spec.schedule
         if isinstance(s.mainloop, (StreamMap, StreamSum)):
             continue
@@ -97,7 +97,7 @@ def test_smem_struct_is_the_plan() -> None:
 
 @pytest.mark.parametrize("kind", ["mma.sync", "wgmma ss", "wgmma rs"])
 def test_a_plan_whose_parts_overlap_does_not_compile(kind: str) -> None:
-    spec = next(x for x in covering(kernel_specs(), pairs=False) if x.schedule.kind == kind and x.schedule.split_k == 1)
+    spec = next(x for x in few_kernels() if x.schedule.kind == kind and x.schedule.split_k == 1)
     source = render_kernel(spec.plan, spec.schedule).source
     name = "kOffsets" if kind == "mma.sync" else "kBarriers"
     text = re.sub(rf"{name} = (\d+)", lambda x: f"{name} = {int(x[1]) - 16}", source.text)

@@ -53,7 +53,7 @@ def first(case: Case, dtype: str, with_c: bool) -> str:
 
 @pytest.mark.parametrize(
     ("case", "dtype", "with_c"),
-    [pytest.param(*poor, marks=pytest.mark.slow if i % 4 else ()) for i, poor in enumerate(POOR)],
+    [*(pytest.param(*poor, marks=pytest.mark.slow) for poor in POOR[:-1]), POOR[-1]],
     ids=lambda x: getattr(x, "name", str(x)),
 )
 def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> None:
@@ -125,12 +125,13 @@ def walked() -> list[tuple[Case, Schedule]]:
     return list(found.values())
 
 
-def test_a_sparing_walk_stores_what_the_other_stores(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [2, pytest.param(99, marks=pytest.mark.slow)])
+def test_a_sparing_walk_stores_what_the_other_stores(most: int, tmp_path: Path) -> None:
     headers = includes("core/batched", "loader/register")
-    cases = walked()
+    cases = sorted(walked(), key=lambda x: x[1].tiling.batches == 1)
     assert len(cases) >= 4
-    assert any(s.tiling.batches > 1 for _, s in cases)
-    for number, (case, schedule) in enumerate(cases):
+    assert cases[0][1].tiling.batches > 1
+    for number, (case, schedule) in enumerate(cases[:most]):
         kernel = render_kernel(make_gemm_plan(case.contraction("float16")), schedule)
         calls = "".join(f"run<{str(name == 'a').lower()}>(p);" for name in walks(schedule))
         body = headers + PROGRAM.replace("KERNEL", generated(kernel)).replace("CALLS", calls)

@@ -78,8 +78,10 @@ def test_every_case_has_an_operand_that_stays(family: str) -> None:
         assert any(load.repeats for load in loads)
 
 
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", SCOPES)
-def test_every_element_arrives_once_where_it_is_read(family: str) -> None:
+def test_every_element_arrives_once_where_it_is_read(family: str, step: int) -> None:
+    """Of every row, or in the quick tests of rows in every place of a swizzle's pattern."""
     seen = set()
     for spec in found(family):
         name, load, box = kept(spec.schedule)
@@ -97,7 +99,6 @@ def test_every_element_arrives_once_where_it_is_read(family: str) -> None:
         seen.add((load, box, box_k))
         taken = set()
         fixed = len(load.map.modes) - len(box.extents) - len(box_k.extents)
-        step = 1 if box.size * box_k.size <= 1 << 13 else 7
         for row in range(0, box.size, step):
             for k in range(box_k.size):
                 at = load.map.coordinates([0] * fixed + coordinates(box, row) + coordinates(box_k, k))
@@ -212,7 +213,7 @@ def test_the_model_takes_one_panel_where_it_was_measured_faster() -> None:
             assert (isinstance(best, PersistentPanel) and best.one_panel) == wanted
 
 
-@pytest.mark.parametrize("family", SCOPES)
+@pytest.mark.parametrize("family", ["each_panel", *(pytest.param(x, marks=pytest.mark.slow) for x in SCOPES[::2])])
 def test_the_kernel_agrees_on_the_layout(family: str) -> None:
     """With both operands that may stay."""
     for spec in {kept(spec.schedule)[0]: spec for spec in found(family)}.values():

@@ -241,7 +241,10 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype",
+    [x if x in ("float16", "complex64", "bool") else pytest.param(x, marks=pytest.mark.slow) for x in DTYPES],
+)
 def test_kernels_of_every_dtype_compile_without_spills(dtype: str) -> None:
     for i, (subscripts, extents) in enumerate(SHAPES):
         plan = large(subscripts, "uint16" if dtype == "bfloat16" else dtype, **extents)

@@ -162,6 +162,7 @@ print(bad)
 """
 
 
+@pytest.mark.slow
 def test_racing_processes_read_whole_entries(tmp_path):
     command = [sys.executable, "-c", _RACE, str(tmp_path)]
     processes = [

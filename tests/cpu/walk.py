@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from gett.codegen.common import store_order, strides_of
 from gett.codegen.index import ParamTable
 from gett.codegen.multistage import flattened_k, unpack_d, walk_function
@@ -25,6 +27,17 @@ def element_offset(box: Box, tile: int, local: int, modes: Sequence[Strided], te
     """Elements from the origin to index `local` of a tile, None in the padding: the definition."""
     at = box.coordinates(tile, local)
     return None if at is None else sum(x * s.strides[tensor] for x, s in zip(at, modes, strict=True)) // size
+
+
+def element_offsets(box: Box, tile: int, modes: Sequence[Strided], tensor: int, size: int) -> np.ndarray:
+    """`element_offset` of every index of a tile of a tensor with no negative stride, -1 in the padding."""
+    found = (element_offset(box, tile, local, modes, tensor, size) for local in range(box.size))
+    return np.array([-1 if x is None else x for x in found])
+
+
+def each(value: object, count: int) -> list[int]:
+    """The values of an index function for `count` indices, of which it may need none."""
+    return np.broadcast_to(np.asarray(value), count).tolist()
 
 
 class Walk:
@@ -55,10 +68,10 @@ class Walk:
         env = {f"t.{name}": x for name, x in origin.items()}
         f = next(f for f in index.offsets if f.name == f"{group}_{tensor}")
         block = self.schedule.tiling.batches if group == "l" else self.schedule.tiling.block[0 if group == "m" else 1]
-        return [
-            origin[tensor] + f.evaluate(local=i, **env)[""] if index.ok.evaluate(local=i, **env)[""] else None
-            for i in range(block)
-        ]
+        local = np.arange(block)
+        offsets = each(origin[tensor] + f.evaluate(local=local, **env)[""], block)
+        valid = each(index.ok.evaluate(local=local, **env)[""], block)
+        return [x if ok else None for x, ok in zip(offsets, valid, strict=True)]
 
     def tall(self, group: str, tensor: str, tile: int, tile_l: int) -> list[int | None]:
         """Offsets of every row of a tile that holds several batches, one above the other."""
@@ -77,17 +90,16 @@ class Walk:
         block = self.schedule.tiling.block[2]
         if self.schedule.multistage.k_table:
             extent = self.plan.extent_k
-            at = range(tile * block, tile * block + block)
-            return [self.k[0].evaluate(k=k)[tensor] if k < extent else None for k in at]
+            at = np.arange(tile * block, tile * block + block)
+            found = each(self.k[0].evaluate(k=at)[tensor], block)
+            return [x if k < extent else None for k, x in zip(at, found, strict=True)]
         k_tile, k_a, k_b, k_ok, k_coord = self.k
         origin = k_tile.evaluate(tile=tile)
         f = k_a if tensor == "a" else k_b
-        return [
-            origin[tensor] + f.evaluate(local=k)[""]
-            if k_ok.evaluate(local=k)[""] and k_coord.evaluate(local=k)[""] < origin["rem"]
-            else None
-            for k in range(block)
-        ]
+        local = np.arange(block)
+        found = each(origin[tensor] + f.evaluate(local=local)[""], block)
+        inside = (k_ok.evaluate(local=local)[""] != 0) & (k_coord.evaluate(local=local)[""] < origin["rem"])
+        return [x if ok else None for x, ok in zip(found, each(inside, block), strict=True)]
 
     def check_loads(self, tensor: str, tile_mn: int, tile_k: int, tile_l: int = 0) -> int:
         """Check each access of one operand for one k-tile; returns how many there are."""
@@ -136,8 +148,9 @@ class Walk:
             (walk,) = walk_function(loader, tiling, box_mn, block_mn, "a")
             total = box_mn.size * tiling.k.size * tiling.batches
             assert total % vec == 0
-            at = [walk.evaluate(i=i) for i in range(total)]
-            return [[(x["m"], x["n"]) for x in at[i : i + vec]] for i in range(0, total, vec)]
+            found = walk.evaluate(i=np.arange(total))
+            at = list(zip(each(found["m"], total), each(found["n"], total), strict=True))
+            return [at[i : i + vec] for i in range(0, total, vec)]
         rows, block_k = block_mn * tiling.batches, tiling.block[2]
         length, across = (block_k, rows) if along_k else (rows, block_k)
         assert length % vec == 0
@@ -174,9 +187,10 @@ class Walk:
             else:
                 step[group] = math.prod(d.box for d in (s.tiling.m if group == "m" else s.tiling.n).dims[:i])
         stored: set[tuple[int, int]] = set()
-        for i in range(0, total, s.epilogue.store.vector):
-            at = unpack.evaluate(i=i)
-            places = [(at["m"] + j * step["m"], at["n"] + j * step["n"]) for j in range(s.epilogue.store.vector)]
+        first = np.arange(0, total, s.epilogue.store.vector)
+        at = unpack.evaluate(i=first)
+        for m0, n0 in zip(each(at["m"], len(first)), each(at["n"], len(first)), strict=True):
+            places = [(m0 + j * step["m"], n0 + j * step["n"]) for j in range(s.epilogue.store.vector)]
             offsets = []
             for m, n in places:
                 row, column = rows[m], columns[n]
