@@ -23,9 +23,9 @@ from gett.schedule.spec.stream_views import output_modes
 from layouts.box import Box
 from tests.cpu.host_cuda import generated, includes, run_host
 from tests.epilogues import TENSORS, buffer_of, clipped, most_of, with_epilogue
-from tests.specs import Spec, covering, kernel_specs
+from tests.specs import Spec, few_kernels
 
-FEW = covering(kernel_specs(), pairs=False)
+KINDS = ("mma.sync", "simt", "stream map", "stream sum", "wgmma rs", "wgmma ss")
 READ = """
 INSIDE
 using namespace gett;
@@ -193,13 +193,32 @@ def _digits(number: int, extents: list[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def quick(spec: Spec) -> bool:
-    """Whether it is the catalogue's first with its kind of main loop: the others are compiled in the slow tests."""
-    return spec is next(x for x in FEW if x.schedule.kind == spec.schedule.kind)
+def covered() -> dict[str, list[Spec]]:
+    """Kernels of the catalogue with every part, by what multiplies."""
+    out: dict[str, list[Spec]] = {}
+    for spec in few_kernels():
+        out.setdefault(spec.schedule.kind, []).append(spec)
+    return out
 
 
-@pytest.mark.parametrize("spec", [pytest.param(x, id=repr(x), marks=[] if quick(x) else pytest.mark.slow) for x in FEW])
-def test_the_function_is_applied_where_the_accumulators_belong(spec: Spec, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_function_is_applied_where_the_accumulators_belong(kind: str, tmp_path: Path) -> None:
+    check(covered()[kind][0], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_fragment_is_known(kind: str, tmp_path: Path) -> None:
+    for i, spec in enumerate(covered()[kind][1:]):
+        (tmp_path / str(i)).mkdir()
+        check(spec, tmp_path / str(i))
+
+
+def test_kinds_are_those_of_the_catalogue() -> None:
+    assert sorted(covered()) == sorted(KINDS)
+
+
+def check(spec: Spec, tmp_path: Path) -> None:
     """First and last tiles, with edges that hang over and padded rows; tensors of every kind.
 
     Tiles that a cluster makes beyond the last read nothing, which the sanitizer would see.
