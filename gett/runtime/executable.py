@@ -155,8 +155,8 @@ class GpuExecutable:
             c: Of the added operand.
             d: Of the result.
             stream: Handle of a stream of this executable's device, 0 for the default one.
-            workspace: Address of `workspace_bytes` bytes that nothing else uses until the stream has run the launches; 0
-                where the plan needs none.
+            workspace: Address of `workspace_bytes` bytes that nothing else uses until the stream has run the launches;
+                0 where the plan needs none.
             alpha: Factor of the product.
             beta: Factor of `c`.
 
