@@ -174,7 +174,8 @@ class GpuExecutable:
             c: Of the added operand.
             d: Of the result.
             stream: Handle of a stream of this executable's device, 0 for the default one.
-            workspace: Address of `workspace_bytes` bytes that nothing else uses until the stream has run the launches.
+            workspace: Address of `workspace_bytes` bytes that nothing else uses until the stream has run the launches;
+                0 where the plan needs none.
             alpha: Factor of the product.
             beta: Factor of `c`.
             extras: Of the tensors that the plan's epilogue reads.
@@ -183,6 +184,7 @@ class GpuExecutable:
             DTypeError: alpha or beta does not fit the kernel's dtype.
             DeviceError: The launch failed.
         """
+        assert workspace or not self.workspace_bytes, "kernels that split K write to the workspace"
         if self._check_device and self._host.current_device() != self.device:
             with self._host.use_device(self.device):
                 return self._start(a, b, c, d, stream, workspace, alpha, beta, extras)

@@ -38,6 +38,14 @@ def test_addresses_of_any_origin_reach_the_kernel() -> None:
         assert seen.params[48:] == PARAMS[48:]
 
 
+def test_a_workspace_that_is_needed_is_not_left_out() -> None:
+    """At address 0 the kernel's stores would end the process's context."""
+    run, _, driver = build(product_plan(swapped=False), workspace=64)
+    with pytest.raises(AssertionError, match="workspace"):
+        run.run_at(0x1000, 0x2000, 0x3000, 0x4000, 0x99, 0)
+    assert not driver.launches
+
+
 def test_addresses_on_another_device_switch_to_it() -> None:
     host = FakeHost(device=1, count=2)
     run, _, driver = build(product_plan(swapped=False), launch(), host=host, driver=FakeDriver(len(PARAMS)))

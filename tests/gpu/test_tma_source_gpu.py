@@ -119,5 +119,6 @@ def test_bfloat16(family: str, case: Case, layout: Layout) -> None:
         d = torch.full(shape, float("nan"), dtype=torch.bfloat16, device="cuda")
         run = build_executable(spec.plan, None, spec.schedule)
         stream = torch.cuda.current_stream().cuda_stream
-        run.run_at(a.data_ptr(), b.data_ptr(), c.data_ptr(), d.data_ptr(), stream, 0, 2, 3)
+        workspace = torch.empty(run.workspace_bytes, dtype=torch.uint8, device="cuda")
+        run.run_at(a.data_ptr(), b.data_ptr(), c.data_ptr(), d.data_ptr(), stream, workspace.data_ptr(), 2, 3)
         assert torch.equal(d.cpu(), wanted)

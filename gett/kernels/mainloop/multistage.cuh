@@ -97,7 +97,8 @@ template <class Traits, class Index, class Mma, class Smem> struct Multistage {
   }
 
   GETT_DEVICE void multiply(const Params& p, const KTileRange& k_tiles) {
-    const uint32 base = smem_address(stages_);
+    // Hidden from the compiler, which would compute it anew from special registers in every k-tile.
+    const uint32 base = opaque(smem_address(stages_));
     const int last = k_tiles.last;
     int read = 0, write = kStages - 1;
     GETT_MAIN_LOOP
@@ -112,7 +113,7 @@ template <class Traits, class Index, class Mma, class Smem> struct Multistage {
         if constexpr (Traits::kKTable) table_.write(p, next + 1, thread_);
       }
       cp_async_commit();
-      char* const at = stages_ + read * kStageBytes;
+      char* const at = smem_pointer(base + read * kStageBytes);
 #pragma unroll
       for (int q = 0; q < kBatchesPerWarp; ++q) {
         if constexpr (Traits::kTensorCores) {
@@ -122,8 +123,9 @@ template <class Traits, class Index, class Mma, class Smem> struct Multistage {
         }
       }
       if (more) {
-        load_a_.store(p, stages_ + write * kStageBytes, thread_);
-        load_b_.store(p, stages_ + write * kStageBytes + LoadA::kBytes, thread_);
+        char* const to = smem_pointer(base + write * kStageBytes);
+        load_a_.store(p, to, thread_);
+        load_b_.store(p, to + LoadA::kBytes, thread_);
       }
       read = next_stage<kStages>(read);
       write = next_stage<kStages>(write);

@@ -5,6 +5,8 @@
 namespace gett {
 
 GETT_DEVICE uint32 smem_address(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
+// The compiler sees that the pointer is one to shared memory.
+GETT_DEVICE char* smem_pointer(uint32 at) { return static_cast<char*>(__cvta_shared_to_generic(at)); }
 
 // ---- words ----
 GETT_DEVICE uint32 ld_shared_u32(uint32 at) {
