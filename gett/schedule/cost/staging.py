@@ -13,8 +13,8 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyModel
 from gett.schedule.spec.epilogue import StagedTile
+from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.tile.staged_tile import Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
-from gett.schedule.tile.store_tile import Exchanged, exchanged
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing

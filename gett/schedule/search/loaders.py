@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gett.hw.dtypes import TensorType, data_type
-from gett.ir.gemm import A, GemmPlan
+from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, tiled_dims, widest_vector
+from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 from layouts.box import Box
 from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
 
@@ -33,10 +33,7 @@ def operand_loader(plan: GemmPlan, tensor: int, tile: OperandTile, tensor_cores:
     """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
     dtype = data_type(plan.contraction.dtype)
     size, tensor_type = dtype.bytes, dtype.tensor if tensor_cores else None
-    groups: Groups = (("k", plan.k, tile.k), ("mn", plan.m if tensor == A else plan.n, tile.mn))
-    if tile.l is not None:
-        groups = (*groups, ("l", plan.l, tile.l))
-    dims = tiled_dims(groups, tensor)
+    dims = operand_dims(plan, tensor, tile.mn, tile.k, tile.l)
     group = dims[0].group if dims else "k"
     tall = tile.rows * (tile.l.size if tile.l is not None else 1)
 

@@ -20,7 +20,7 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.wgmma_needs import RS_COPIES, RS_WIDEST_SHARED_A, RS_WIDEST_WITH_C, rs_smem, up
+from gett.schedule.spec.wgmma_needs import RS_COPIES, RS_WIDEST_SHARED_A, RS_WIDEST_WITH_C, rs_smem, steps_over_gaps, up
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -33,7 +33,6 @@ SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A),
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLABS = 16  # most slabs of B under way
 DEEPER, DEEPER_SPLIT = 1.001, 0.98  # of the time with more slabs under way, and with slices of K
-BY_ROWS = ("scalar", "stsm", "vec_n")  # copies to the staged tile that take each row for itself
 
 
 class WgmmaRSSearch(WgmmaSearch):
@@ -126,10 +125,8 @@ class WgmmaRSSearch(WgmmaSearch):
     def can_part(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
         loaded = a.bytes * tile.cluster[1] // (tile.block[2] * self.size)
-        # Shares below 64 rows leave gaps between them; copies of whole blocks of rows, and slices, have none.
-        stage = epilogue.store.stage
-        kind = stage.copy.kind if stage is not None else "scalar"
-        gaps = split == 1 and kind in BY_ROWS and tile.m.box.size % GROUPS.count == 0
+        # Shares below 64 rows leave gaps between them.
+        gaps = steps_over_gaps(epilogue.store, tile.m.box.size, split)
         return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.block[0])
 
     def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gett.ir.gemm import D, GemmPlan, itemsize
+from gett.ir.gemm import A, D, GemmPlan, itemsize
 from layouts.access import max_vector
 from layouts.box import Box
 from layouts.modes import Strided
@@ -60,6 +60,12 @@ def tiled_dims(groups: Groups, tensor: int) -> list[TiledDim]:
             whole = len(taken) == len(d.modes) and d.box == extent
             out.append(TiledDim(name, i, d.box, stride, extent, whole, tuple(taken), box.prefix(i)))
     return sorted(out, key=lambda x: abs(x.stride) or math.inf)
+
+
+def operand_dims(plan: GemmPlan, tensor: int, box: Box, box_k: Box, box_l: Box | None) -> list[TiledDim]:
+    """The tiled dimensions of A or B: of K, of M or N (group `"mn"`), and of L where a block makes several batches."""
+    groups: Groups = (("k", plan.k, box_k), ("mn", plan.m if tensor == A else plan.n, box))
+    return tiled_dims(groups if box_l is None else (*groups, ("l", plan.l, box_l)), tensor)
 
 
 def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: int | None = None) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.spec.epilogue import StagedTile, TmaStore, VectorSource
+from gett.schedule.spec.epilogue import StagedTile, Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS
 from gett.schedule.spec.schedule import Schedule
@@ -117,10 +117,13 @@ def shared_dimension(made: TmaMap, blocks: int) -> int | None:
     return outer
 
 
-def tile_rows(loader: WgmmaLoader, rows: int) -> int:
-    """Rows of an operand's tile in shared memory, of which `rows` are loaded: atoms may have some to spare."""
-    load = tma_of(loader)
-    return rows // load.run * (load.map.span // load.map.itemsize) if load is not None and load.run else rows
+def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
+    """Whether an epilogue steps over the padding behind each warpgroup's share of `rows` rows, with A in registers.
+
+    Copies of whole blocks of rows do not, nor do slices of K.
+    """
+    kind = store.stage.copy.kind if store.stage is not None else "scalar"
+    return split == 1 and kind in ("scalar", "stsm", "vec_n") and rows % WgmmaRS.warpgroups == 0
 
 
 def _tile_bytes(rows: int, grain: int, deep: int) -> int:
@@ -253,7 +256,8 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         slab = columns * width * size
         return rs_smem(loop.stages, slab, rows * deep * size, staging, s.cluster, loop.per_warpgroup_a)
     loaders = loop.a, loop.b
-    rows_of = tuple(tile_rows(x, side) for x, side in zip(loaders, sides, strict=True))
+    loads = [tma_of(x) for x in loaders]
+    rows_of = tuple(load.rows(side) if load is not None else side for load, side in zip(loads, sides, strict=True))
     deep_of = tuple(row_bytes(x, t.block[2], size) for x in loaders)
     for name, loader, rows, deep in zip("ab", loaders, rows_of, deep_of, strict=True):
         if isinstance(loader, Stationary):
