@@ -133,7 +133,6 @@ def machine_figures(cupy: Any, timer: GpuTimer, arch: str) -> dict[str, Value]:
             "memory.cut_store_tbps": bulk["store"][48],
             "l2.tma_bytes_per_clock": 128 / clocks["l2"][128],
             "tma.row_clocks": (clocks["l2"][16] + clocks["l2"][32]) / 2,
-            "tma.wide_row_clocks": (clocks["l2"][32] + clocks["l2"][64]) / 2,
             "tma.memory_row_clocks": clocks["memory"][32],
             "tma.stored_row_clocks": (clocks["stored"][16] + clocks["stored"][32]) / 2,
         }

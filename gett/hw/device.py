@@ -66,7 +66,6 @@ class TmaClocks:
 
     Attributes:
         row_clocks: A row of 16 or 32 bytes.
-        wide_row_clocks: A row of 32 or 64 bytes where loads alternate between two operands (wgmma RS).
         memory_row_clocks: Any row that comes from device memory, for as many as can be under way.
         stored_row_clocks: A row of a store.
         cut_row_factor: Time of a row of 48, 80 or 112 bytes, which cuts a sector, against a whole one.
@@ -75,7 +74,6 @@ class TmaClocks:
     """
 
     row_clocks: float
-    wide_row_clocks: float
     memory_row_clocks: float
     stored_row_clocks: float
     cut_row_factor: float
@@ -92,20 +90,19 @@ class WgmmaRates:
         smem_bytes_per_clock: What shared memory serves.
         latency_clocks: From a warpgroup's tile to its next one where nothing else takes longer (ping-pong).
         cooperative_clocks: Of a tile where all warpgroups share it.
-        cluster_clocks: Of a tile where blocks of a cluster keep step.
         cluster_m, cluster_n: Factor on the loop where two blocks along M (along N) keep step.
         short_ping_pong: Factor on ping-pong for products too short to overlap.
         shallow_share: Share of the time that each k-tile of only 16 costs.
         padded_share: Share in which padded outputs show in the time though waves are whole.
         dim_share: Share of the time that one more tiled dimension costs.
         late_share: Share in which slow stores show where every block has one tile.
+        per_warpgroup_a: Factor with A in registers where warpgroups wait for their own rows of A.
     """
 
     peak_share: float
     smem_bytes_per_clock: float
     latency_clocks: float
     cooperative_clocks: float
-    cluster_clocks: float
     cluster_m: float
     cluster_n: float
     short_ping_pong: float
@@ -113,6 +110,7 @@ class WgmmaRates:
     padded_share: float
     dim_share: float
     late_share: float
+    per_warpgroup_a: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +150,6 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
-class WgmmaRsRates:
-    """The main loop with A in registers.
-
-    Attributes:
-        peak_share: Share of the nominal tensor rate.
-        tile_clocks: Of a tile, besides its loop and its stores.
-        memory_factor: On the time of the bytes at copy speed.
-        cluster_m, cluster_n: Factor on the time where two blocks share B (share A).
-        per_warpgroup: Factor where warpgroups wait for their own rows of A.
-        many_pieces: Factor where A's tile comes in more than six runs.
-    """
-
-    peak_share: float
-    tile_clocks: float
-    memory_factor: float
-    cluster_m: float
-    cluster_n: float
-    per_warpgroup: float
-    many_pieces: float
-
-
-@dataclass(frozen=True, slots=True)
 class GatherRates:
     """Operands gathered by warps where no tensor map can move them.
 
@@ -198,14 +174,12 @@ class WgmmaModel:
         loop: Main loops with both operands in shared memory, and what tiles take besides.
         stationary: Operands that stay in shared memory.
         in_flight: Depth of the pipeline.
-        rs: The main loop with A in registers.
         gather: Gathered operands.
     """
 
     loop: WgmmaRates
     stationary: StationaryFactors
     in_flight: InFlight
-    rs: WgmmaRsRates
     gather: GatherRates
 
 
@@ -214,8 +188,7 @@ class StoreClocks:
     """Stores of D from shared memory.
 
     Attributes:
-        tile_clocks: Of a tile's store, whatever it holds.
-        tma_setup_clocks: Barriers, fences and the issue of a store by tensor map.
+        tile_clocks: Of a tile's store, whatever it holds: barriers, fences, the issue.
         vector_slots: Instructions of a warp to store one vector, look-ups included.
         element_slots: The same for a single element.
         row_pass_slots: Instructions of a warp for one pass over rows that are stored in aligned chunks.
@@ -223,7 +196,6 @@ class StoreClocks:
     """
 
     tile_clocks: float
-    tma_setup_clocks: float
     vector_slots: float
     element_slots: float
     row_pass_slots: float

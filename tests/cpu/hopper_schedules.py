@@ -10,7 +10,7 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
-from gett.schedule.search.mma_tiles import is_matrix_product
+from gett.schedule.search.select import is_stream
 from gett.schedule.search.wgmma import WgmmaSearch, both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
@@ -32,7 +32,7 @@ Found = tuple[Schedule, GemmPlan, ArchFacts]
 
 def schedules(plan: GemmPlan, facts: ArchFacts, limit: int) -> Iterator[Schedule]:
     """The most promising schedules of every Hopper search."""
-    if is_matrix_product(plan) and wgmma_takes(plan, facts):
+    if not is_stream(plan) and wgmma_takes(plan, facts):
         for search in SEARCHES:
             yield from best_schedules(both_roles(search, plan, facts), limit)
 

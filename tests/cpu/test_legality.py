@@ -17,8 +17,8 @@ from gett.errors import ScheduleError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.mma_tiles import is_matrix_product
 from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.legality import can_implement, check_schedule
@@ -190,7 +190,7 @@ def test_the_other_searches_find_legal_schedules() -> None:
     kinds = set()
     for case in AWKWARD:
         plan = make_gemm_plan(case.contraction("float32"))
-        search = MultistageSearch(plan, FACTS) if is_matrix_product(plan) else StreamSearch(plan, FACTS)
+        search = MultistageSearch(plan, FACTS) if not is_stream(plan) else StreamSearch(plan, FACTS)
         for s in best_schedules([search], 4):
             kinds.add(type(s.mainloop))
             assert can_implement(s, plan, FACTS) is None

@@ -14,8 +14,8 @@ from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.loaders import OperandTile, operand_loader
-from gett.schedule.search.mma_tiles import is_matrix_product
 from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec import rules_multistage, rules_stream
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
@@ -235,10 +235,10 @@ def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex128", "int8"])
 def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
     plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
-    assert {is_matrix_product(p) for p in plans} == {True, False}
+    assert {is_stream(p) for p in plans} == {True, False}
     for plan in plans:
         rules, search = rules_stream.RULES, StreamSearch(plan, FACTS)
-        if is_matrix_product(plan):
+        if not is_stream(plan):
             rules, search = rules_multistage.RULES, MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
         found = best_schedules([search], 30)
         assert found

@@ -13,7 +13,6 @@ Measured (times the fitted values of NVIDIA H200):
   memory.cut_store_tbps
   l2.tma_bytes_per_clock
   tma.row_clocks
-  tma.wide_row_clocks
   tma.memory_row_clocks
   tma.stored_row_clocks
   multistage.rates.tensor_share
@@ -41,7 +40,6 @@ from gett.hw.device import (
     TmaClocks,
     WgmmaModel,
     WgmmaRates,
-    WgmmaRsRates,
 )
 from layouts.rates import RunRates
 
@@ -76,7 +74,6 @@ MODEL = DeviceModel(
     ),
     tma=TmaClocks(
         row_clocks=2.0,
-        wide_row_clocks=1.5,
         memory_row_clocks=2.61,
         stored_row_clocks=2.3,
         cut_row_factor=1.6,
@@ -84,8 +81,7 @@ MODEL = DeviceModel(
         multicast_gain=0.7,
     ),
     stores=StoreClocks(
-        tile_clocks=250.0,
-        tma_setup_clocks=200.0,
+        tile_clocks=200.0,
         vector_slots=80.0,
         element_slots=34.0,
         row_pass_slots=95.0,
@@ -97,7 +93,6 @@ MODEL = DeviceModel(
             smem_bytes_per_clock=128.0,
             latency_clocks=1100.0,
             cooperative_clocks=500.0,
-            cluster_clocks=150.0,
             cluster_m=1.21,
             cluster_n=1.21,
             short_ping_pong=1.1,
@@ -105,6 +100,7 @@ MODEL = DeviceModel(
             padded_share=0.1,
             dim_share=0.005,
             late_share=0.3,
+            per_warpgroup_a=0.96,
         ),
         stationary=StationaryFactors(
             whole=0.97,
@@ -118,15 +114,6 @@ MODEL = DeviceModel(
             none_share=0.2,
             start_share=0.02,
             two_stages=1.2,
-        ),
-        rs=WgmmaRsRates(
-            peak_share=0.88,
-            tile_clocks=2000.0,
-            memory_factor=1.3,
-            cluster_m=1.21,
-            cluster_n=1.12,
-            per_warpgroup=0.96,
-            many_pieces=1.08,
         ),
         gather=GatherRates(
             piece_clocks=2.4,

@@ -100,7 +100,7 @@ class StagingModel(CopyModel):
         dense: StagedTile | None = None
         bulk_clocks = math.inf
         if tma_source or not has_c:
-            boxed = boxed_tile(*self.dims(tile), self.device.stores.tma_setup_clocks) if self.type_d.stmatrix else None
+            boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.type_d.stmatrix else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
             if run % CHUNK == 0 and least < bulk_clocks:

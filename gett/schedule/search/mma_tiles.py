@@ -25,11 +25,6 @@ class MmaTile:
     batches: int = 1
 
 
-def is_matrix_product(plan: GemmPlan) -> bool:
-    """Whether each group but the batches has more than one element; other plans are bound by bandwidth."""
-    return plan.contraction.b is not None and plan.extent_k > 1 and plan.extent_m != 1 and plan.extent_n != 1
-
-
 def uses_tensor_cores(plan: GemmPlan) -> bool:
     """Whether tensor cores form the products that the precision asks for."""
     c = plan.contraction

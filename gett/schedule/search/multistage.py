@@ -11,6 +11,7 @@ from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
+from gett.schedule.search.base import Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.loaders import OperandTile, operand_loader
 from gett.schedule.search.mma_tiles import (
@@ -37,7 +38,7 @@ from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 
 
-class MultistageSearch:
+class MultistageSearch(Search[Schedule]):
     """What may be tried for one plan; a choice is a schedule without a split of K.
 
     Args:
@@ -88,14 +89,6 @@ class MultistageSearch:
         if self.tensor_cores:
             for tile in batched_tiles(self.plan):
                 yield from self._schedules(tile)
-
-    def least_us(self, choice: Schedule) -> float:
-        """Nothing is known before a choice is estimated."""
-        return 0.0
-
-    def variants(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """All choices are enumerated."""
-        return ()
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""

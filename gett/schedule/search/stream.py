@@ -14,6 +14,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.stream import stream_estimate, sum_slices
+from gett.schedule.search.base import Search
 from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
@@ -29,7 +30,7 @@ from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
 
-class StreamSearch:
+class StreamSearch(Search[Schedule]):
     """What may be tried for one plan; the choice is a schedule without a split of K.
 
     Args:
@@ -66,14 +67,6 @@ class StreamSearch:
                 how = f"{sums.lanes_k} lanes add up one output"
             reason = f"{'AB'[self.problem.big]} streamed along {'K' if sums.along_k else 'D'}'s modes, {how}"
             yield self._schedule(sum_block(sums), box_o, box_k, sums, reason)
-
-    def least_us(self, choice: Schedule) -> float:
-        """Nothing is known before a choice is estimated."""
-        return 0.0
-
-    def variants(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """All choices are enumerated."""
-        return ()
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time, with K split where few tiles leave multiprocessors idle."""

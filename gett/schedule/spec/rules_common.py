@@ -56,7 +56,7 @@ def extents(x: Lowered) -> Iterator[str]:
     """The extents of a group multiply to less than 2**31."""
     for name, box in zip("MNK", (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k), strict=True):
         if box.volume > MOST:
-            yield f"those of group {name} multiply to {box.volume}"
+            yield f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
 
 
 @rule
