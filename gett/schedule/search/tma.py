@@ -5,7 +5,6 @@ Owns the rules that join boxes, swizzles and copies. Which boxes are tried and w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,8 +18,6 @@ from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
 from layouts.tma import Refusal, TmaMap, tma_map
-
-COPIES = 40  # most copies of an operand's tile: a thread issues them one by one
 
 
 def tensor_map(
@@ -148,8 +145,6 @@ class OperandMaps:
             counts = [(self.first_mn + m, step, count) for m, (step, count) in pieces.items() if count > 1]
             box_mn = [row if m == self.mn_unit else 1 for m in range(len(self.side))]
         else:
-            return None
-        if math.prod(count for _, _, count in counts) > COPIES:
             return None
         made = self.map(box_mn, box_k.cut, self._order(cut.box, box_k), span, unit, row)
         if made is None or made.slabs > 1 or made.box[0] != row:

@@ -30,7 +30,7 @@ ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
 SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLABS = 16  # most slabs of B under way
-DEEPER, DEEPER_SPLIT = 1.001, 0.98  # of the time with more slabs under way, and with slices of K
+DEEPER = 0.98  # of the time of slices of K with more slabs under way
 
 
 class WgmmaRSSearch(WgmmaSearch):
@@ -100,8 +100,7 @@ class WgmmaRSSearch(WgmmaSearch):
             for per_warpgroup in (True,) if shares_a else (False, True) if parts else (False,):
                 made = fitted(per_warpgroup, (stages,))
                 us = estimate.us * (self.device.wgmma.loop.per_warpgroup_a if per_warpgroup and not shares_a else 1.0)
-                if stages > slabs:
-                    us *= DEEPER_SPLIT if slices > 1 else DEEPER
+                us *= DEEPER if stages > slabs and slices > 1 else 1.0
                 if made is not None:
                     yield replace(made, forecast=Forecast(us, estimate.bound, text))
 

@@ -14,11 +14,7 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.stationary import (
-    one_panel_pace,
-    small_operands,
-    with_stationary,
-)
+from gett.schedule.search.stationary import UNDER_WAY, one_panel_pace, shared_operands, with_stationary
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
 from gett.schedule.search.wgmma import RASTER, WgmmaSearch
 from gett.schedule.search.wgmma_boxes import widths
@@ -42,7 +38,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
         super().__init__(plan, facts, swapped)
-        self.small = small_operands(self.plan, self.size)
+        self.shared = shared_operands(self.plan)
         self.tma_source = self.takes_tma_source()
 
     def choices(self) -> Iterator[WgmmaTile]:
@@ -124,9 +120,9 @@ class WgmmaSSSearch(WgmmaSearch):
                 if staging.bulk:
                     yield tile
 
-    def stationary(self, tile: WgmmaTile) -> list[WgmmaTile]:
+    def stationary(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile with an operand that stays in shared memory."""
-        return with_stationary(tile, self.small, self.size, self.plan.extent_l, self.facts.sm_count)
+        return with_stationary(tile, self.shared, self.plan.extent_l, self.facts.sm_count)
 
     def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
         """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
@@ -154,9 +150,11 @@ class WgmmaSSSearch(WgmmaSearch):
         made = self.deepest(choice, (a, b), epilogue, split, self.scheduler(choice, estimate, split[0]))
         if made is None or (choice.exchange and not _reuses(made)):
             return
-        pace = one_panel_pace(choice, made.wgmma.stages * made.smem.stage) if choice.panel == "one" else 1.0
-        if pace is None:
-            return
+        under_way, pace = made.wgmma.stages * made.smem.stage, 1.0
+        if choice.panel == "one":
+            if under_way < UNDER_WAY:
+                return
+            pace = one_panel_pace(choice, under_way, self.device.wgmma.in_flight.dram_bytes)
         d = epilogue.store.map if isinstance(epilogue.store, TmaStore) else None
         us = estimate.us * pace * self.preference(choice, (a.map, b.map, d)) * self.depth(choice, estimate, made)
         yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
