@@ -13,7 +13,7 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.loaders import OperandTile, operand_loader
+from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
@@ -74,8 +74,8 @@ def multistage(
     }
     t = Tiling(block, **{**made, **(boxes or {})})
     p = plan_loaders or plan
-    a = load_a(operand_loader(p, A, OperandTile(t.m, t.k, block[0], block[2]), True))
-    b = operand_loader(p, B, OperandTile(t.n, t.k, block[1], block[2]), True)
+    a = load_a(operand_loader(p, A, t, True))
+    b = operand_loader(p, B, t, True)
     loop = Multistage(a, b, True, stages, warps, batch_warps, k_table)
     smem = multistage_smem(plan, t, a, b, k_table).plan(stages, split > 1)
     store = VectorStore(store_vector(p, t.m, t.n))

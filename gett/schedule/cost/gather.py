@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gett.ir.gemm import A, B, D
 from gett.schedule.cost.staging import Staging, row_length
-from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaModel
+from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaCost
 from gett.schedule.spec.wgmma_needs import pieces_of
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
@@ -12,7 +12,7 @@ SHORT_K = 64
 """Sums so short that nothing hides a tile's start and its stores."""
 
 
-class GatherModel(WgmmaModel):
+class GatherCost(WgmmaCost):
     """Estimates for one plan."""
 
     fills = 2  # the chunks' way through the warps' rings, too

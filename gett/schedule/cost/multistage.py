@@ -88,14 +88,7 @@ class MultistageCost:
     ) -> Estimate:
         """Time with K in `split` slices.
 
-        Args:
-            s: The schedule.
-            split: Slices.
-            k_tile: Clocks of a k-tile.
-            per_sm: Blocks that a multiprocessor holds at a time.
-            tiles: Tiles of D.
-            read: Bytes of A and B, as many as at copy speed would take as long.
-            written: Bytes of D and C, likewise.
+        `read` and `written` are bytes of A and B, and of D and C, as many as at copy speed would take as long.
         """
         t, loop, facts, device = s.tiling, s.multistage, self.facts, self.device
         us = facts.clock_ghz * 1e3

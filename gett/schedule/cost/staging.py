@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gett.hw.device import DeviceModel, StoreClocks
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, C, D, GemmPlan
-from gett.schedule.cost.copies import CopyModel
+from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.tile.staged_tile import Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
@@ -38,7 +38,7 @@ class Staging:
     clocks: float
 
 
-class StagingModel(CopyModel):
+class StagingCost(CopyCost):
     """Stagings of one plan's tiles, worked out once per pair of boxes."""
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:

@@ -16,7 +16,7 @@ from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
-from gett.schedule.cost.staging import Staging, StagingModel
+from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.modes import Strided
@@ -58,7 +58,7 @@ class Loop:
     panel_clocks: float
 
 
-class WgmmaModel(StagingModel):
+class WgmmaCost(StagingCost):
     """Estimates for one plan; what tiles have in common is worked out once.
 
     Attributes:

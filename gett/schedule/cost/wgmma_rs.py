@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gett.schedule.cost.estimate import WORKSPACE_LIMIT
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaModel
+from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaCost
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 
-class WgmmaRSModel(WgmmaModel):
+class WgmmaRSCost(WgmmaCost):
     """Estimates for one plan."""
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.gather import GatherModel
+from gett.schedule.cost.gather import GatherCost
 from gett.schedule.cost.staging import row_length
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
@@ -50,10 +50,10 @@ def addressable(plan: GemmPlan) -> bool:
 class GatherSearch(WgmmaSearch):
     """The boxes of one assignment of roles to A and B."""
 
-    cost = GatherModel
+    Cost = GatherCost
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        super().__init__(plan, facts, swapped)
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
         self.chunk = CHUNK // self.size
         self.compute = 2 * self.boxes.compute
         self.transposes = len(self.leads) > 1
@@ -158,7 +158,7 @@ class GatherSearch(WgmmaSearch):
         made, row = super().epilogue(plan, tile, split), row_length(plan, tile.m.box, tile.n.box)
         assert made is not None
         if isinstance(made.store, VectorStore) and split == 1 and made.store.vector == 1 and row:
-            return Epilogue(RowStore(row, self.model.padded(tile)), made.source)
+            return Epilogue(RowStore(row, self.cost.padded(tile)), made.source)
         return made
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:

@@ -25,12 +25,8 @@ def k_boxes(
 
     Past the end of a mode both operands read zeros.
 
-    Args:
-        extents: Of K's modes.
-        lead: Mode along which an operand's rows run, None where they run along M and N only.
-        size: Bytes of an element.
-        step: K of one instruction.
-        patient: Whether the start of a tile is hidden behind others.
+    `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
+    instruction; `patient` whether the start of a tile is hidden behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}

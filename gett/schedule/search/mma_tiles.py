@@ -140,11 +140,7 @@ def batch_warps(count: int) -> int:
 def stage_counts(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> list[int]:
     """Stages worth trying: as many as two blocks on a multiprocessor allow, and as many as one does.
 
-    Args:
-        facts: Of the GPU.
-        smem: Parts of a block's shared memory.
-        k_tiles: Length of the loop; more stages are waste.
-        copies: Whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
+    `copies`: whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
 
     Returns:
         At least 2 each; empty where not even two stages fit.

@@ -13,7 +13,7 @@ from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
 from gett.schedule.search.base import Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
-from gett.schedule.search.loaders import OperandTile, operand_loader
+from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.mma_tiles import (
     MmaTile,
     batch_warps,
@@ -68,7 +68,7 @@ class MultistageSearch(Search[Schedule]):
         self.cost = MultistageCost(plan, facts)
         self.refusal = ""
         self._boxes: dict[tuple[str, int], list[Box]] = {}
-        self._loaders: dict[tuple[int, OperandTile], CpAsync | RegisterStaged] = {}
+        self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
         self._lowered: set[tuple[Tiling, tuple[int, int]]] = set()
 
     def choices(self) -> Iterator[Schedule]:
@@ -139,8 +139,7 @@ class MultistageSearch(Search[Schedule]):
     def _staged(self, tile: MmaTile, t: Tiling) -> list[Schedule]:
         """Schedules with several stages, none where the most stages break a limit."""
         plan, facts, c = self.plan, self.facts, self.plan.contraction
-        a = self._loader(A, OperandTile(t.m, t.k, tile.m, tile.k, t.l))
-        b = self._loader(B, OperandTile(t.n, t.k, tile.n, tile.k, t.l))
+        a, b = self._loader(A, t, t.m, tile.m), self._loader(B, t, t.n, tile.n)
         smem = multistage_smem(plan, t, a, b, t.k.flattens)
         stages = stage_counts(facts, smem, t.k.tiles, isinstance(a, CpAsync) or isinstance(b, CpAsync))
         if not stages:
@@ -161,11 +160,12 @@ class MultistageSearch(Search[Schedule]):
         self.refusal = reason or self.refusal
         return made if reason is None else []
 
-    def _loader(self, tensor: int, tile: OperandTile) -> CpAsync | RegisterStaged:
+    def _loader(self, tensor: int, t: Tiling, box: Box, side: int) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""
-        if (tensor, tile) not in self._loaders:
-            self._loaders[tensor, tile] = operand_loader(self.plan, tensor, tile, self.tensor_cores)
-        return self._loaders[tensor, tile]
+        key = tensor, box, side, t.k, t.block[2], t.l
+        if key not in self._loaders:
+            self._loaders[key] = operand_loader(self.plan, tensor, t, self.tensor_cores)
+        return self._loaders[key]
 
     def _group_boxes(self, group: str, block: int) -> list[Box]:
         """Boxes of one group at one block size, the best first."""

@@ -33,10 +33,6 @@ from layouts.box import Box
 class StreamSearch(Search[Schedule]):
     """What may be tried for one plan; the choice is a schedule without a split of K.
 
-    Args:
-        plan: What to run.
-        facts: Of the GPU.
-
     Attributes:
         refusal: Why the schedule was refused, "" where it was not.
     """

@@ -50,13 +50,7 @@ def tensor_map(
 
 
 class OperandMaps:
-    """Tensor maps of one operand of a plan.
-
-    Args:
-        plan: A lowered plan.
-        tensor: `A` or `B`.
-        size: Bytes of an element.
-    """
+    """Tensor maps of one operand of a plan."""
 
     def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
         self.plan, self.tensor, self.size = plan, tensor, size

@@ -12,10 +12,10 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.wgmma import WgmmaModel
-from gett.schedule.lower import split_modes, swap_ab
+from gett.schedule.cost.wgmma import WgmmaCost
 from gett.schedule.search.base import Search
 from gett.schedule.search.tma import d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
@@ -45,18 +45,12 @@ def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
 
 
 class WgmmaSearch(Search[WgmmaTile]):
-    """One assignment of roles to A and B.
+    """One assignment of roles to A and B."""
 
-    Args:
-        plan: What to run.
-        facts: Of the GPU.
-        swapped: Whether A and B change roles.
-    """
+    Cost: ClassVar[type[WgmmaCost]] = WgmmaCost
 
-    cost: ClassVar[type[WgmmaModel]] = WgmmaModel
-
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        self.plan, self.facts, self.swapped = swap_ab(plan) if swapped else plan, facts, swapped
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
         self.device = nearest(facts)
         plan = self.plan
         self.atom = wgmma_atom(plan.contraction.dtype)
@@ -64,11 +58,11 @@ class WgmmaSearch(Search[WgmmaTile]):
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.boxes = WgmmaBoxes(plan, facts)
-        self.model = self.cost(plan, facts)
+        self.cost = self.Cost(plan, facts)
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
         """Expected time of a tile."""
-        return self.model.estimate(choice)
+        return self.cost.estimate(choice)
 
     @property
     def has_units(self) -> bool:
@@ -80,9 +74,9 @@ class WgmmaSearch(Search[WgmmaTile]):
         """Contracted modes along which operands' rows run."""
         return tuple(dict.fromkeys(u for u in self.k_unit.values() if u is not None))
 
-    def realized(self, tile: WgmmaTile) -> GemmPlan:
+    def lowered(self, tile: WgmmaTile) -> GemmPlan:
         """The plan that the tile's boxes belong to."""
-        return split_modes(self.plan, tile.tiling(self.swapped).splits)
+        return lowering.split_modes(self.plan, tile.tiling(self.swap_ab).splits)
 
     def tiles(self, tile: WgmmaTile) -> int:
         """Tiles of D, batches included."""
@@ -96,7 +90,7 @@ class WgmmaSearch(Search[WgmmaTile]):
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
         """How D leaves: by the tensor map `d`, else as vectors."""
         vector = store_vector(plan, tile.m.box, tile.n.box)
-        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, self.model.padded(tile))
+        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, self.cost.padded(tile))
 
     def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
         """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
@@ -122,7 +116,7 @@ class WgmmaSearch(Search[WgmmaTile]):
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored, and C read."""
-        staging = self.model.staging(tile)
+        staging = self.cost.staging(tile)
         return Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split)), self.source())
 
     def fitted(
@@ -140,7 +134,7 @@ class WgmmaSearch(Search[WgmmaTile]):
         if scheduler is None:
             scheduler = self.persistent(tile, self.raster(tile), split[0])
         for loop in loops:
-            parts = self.facts.arch, tile.tiling(self.swapped), loop, epilogue, scheduler
+            parts = self.facts.arch, tile.tiling(self.swap_ab), loop, epilogue, scheduler
             smem = wgmma_smem(Schedule(*parts, SmemPlan(0)), self.plan)
             if smem.size <= self.facts.smem_per_block:
                 return Schedule(*parts, smem, split[1])
@@ -154,4 +148,4 @@ class WgmmaSearch(Search[WgmmaTile]):
 
 def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:
     """A search for either assignment of roles to A and B."""
-    return [kind(plan, facts, swapped) for swapped in (False, True)]
+    return [kind(plan, facts, swap_ab) for swap_ab in (False, True)]

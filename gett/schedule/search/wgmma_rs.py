@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_rs import WgmmaRSModel
+from gett.schedule.cost.wgmma_rs import WgmmaRSCost
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue
@@ -36,7 +36,7 @@ DEEPER = 0.98  # of the time of slices of K with more slabs under way
 class WgmmaRSSearch(WgmmaSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    cost = WgmmaRSModel
+    Cost = WgmmaRSCost
 
     @property
     def units(self) -> tuple[int, int]:
@@ -72,7 +72,7 @@ class WgmmaRSSearch(WgmmaSearch):
 
         They vary in whether each warpgroup waits for its own rows of A, and in how many slabs are under way.
         """
-        tile, plan = choice, self.realized(choice)
+        tile, plan = choice, self.lowered(choice)
         shares_a = tile.cluster[1] > 1
         a, b = self.load_a(plan, tile), self.load_b(plan, tile)
         if a is None or b is None:

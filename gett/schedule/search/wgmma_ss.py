@@ -36,8 +36,8 @@ SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the 
 class WgmmaSSSearch(WgmmaSearch):
     """Estimates first, tensor maps for the best of them."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        super().__init__(plan, facts, swapped)
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
         self.shared = shared_operands(self.plan)
         self.tma_source = self.takes_tma_source()
 
@@ -72,11 +72,11 @@ class WgmmaSSSearch(WgmmaSearch):
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the estimates of a tile and of its variants."""
         if choice.blocks > 1:
-            return self.model.least_us(choice)
-        loop = self.model.loop(choice, self.tiles(choice))
-        least = self.model.least_us(choice, loop)
+            return self.cost.least_us(choice)
+        loop = self.cost.loop(choice, self.tiles(choice))
+        least = self.cost.least_us(choice, loop)
         variants = self.clusters(choice) if loop.slowest == "L2" else ()
-        return min([least, *map(self.model.least_us, variants)])
+        return min([least, *map(self.cost.least_us, variants)])
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
@@ -99,7 +99,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if tile.warpgroups.ping_pong or self.plan.contraction.c is not None or tile.k.tiles < 2:
             return
         if self.one_tile(tile, (2, 1)) or self.one_tile(tile, (1, 2)):
-            found = self.model.exchanged(tile)
+            found = self.cost.exchanged(tile)
             if found is not None and self.one_tile(tile, found.cluster):
                 yield replace(tile, cluster=found.cluster, exchange=True)
 
@@ -116,7 +116,7 @@ class WgmmaSSSearch(WgmmaSearch):
             sizes = self.size, self.size_d
             for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
                 tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
-                staging = self.model.staging(tile)
+                staging = self.cost.staging(tile)
                 if staging.bulk:
                     yield tile
 
@@ -134,7 +134,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule of a tile; none where a rule of the hardware forbids it."""
-        plan = self.realized(choice)
+        plan = self.lowered(choice)
         a = OperandMaps(plan, A, self.size).load(choice.a, choice.k)
         b = OperandMaps(plan, B, self.size).load(choice.n, choice.k)
         split = self.split(choice, estimate)
@@ -161,7 +161,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored, None where the tile needs a tensor map that does not exist."""
-        staging = self.model.staging(tile)
+        staging = self.cost.staging(tile)
         d = self.d_map(plan, tile, staging, split)
         added = d is not None and self.plan.contraction.c is not None
         c = c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d) if added and d is not None else None
@@ -169,7 +169,7 @@ class WgmmaSSSearch(WgmmaSearch):
             return None
         if d is None or not tile.exchange:
             return Epilogue(self.stores(plan, tile, staging, d), self.source(c))
-        found = self.model.exchanged(tile)
+        found = self.cost.exchanged(tile)
         assert found is not None
         whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
@@ -208,7 +208,7 @@ class WgmmaSSSearch(WgmmaSearch):
         dims = sum(weight * (b > 1) for made, weight in weighted if made is not None for b in made.box)
         firsts = [next((d.box for _, d in side.box.tiled), 1) for side in (tile.m, tile.n)]
         together = 0.0 if tile.warpgroups.ping_pong else 0.01
-        order = 0.0005 * (dims + self.swapped + tile.warpgroups.mma_m) + sum(0.05 / first for first in firsts)
+        order = 0.0005 * (dims + self.swap_ab + tile.warpgroups.mma_m) + sum(0.05 / first for first in firsts)
         return 1.0 + order + together
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:

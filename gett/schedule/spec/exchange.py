@@ -32,12 +32,7 @@ def exchanged(box_m: Box, box_n: Box, stage: StagedTile, size: int, batches: int
     Such rows write half a sector each, which takes four times as long as whole ones. Of two tiles side by side in
     D's unit mode each block stores one half, in rows of 32 bytes.
 
-    Args:
-        box_m: Box of the tile's rows.
-        box_n: Of its columns.
-        stage: How it is staged.
-        size: Bytes of an element of D.
-        batches: Modes of D before those of M.
+    `stage` says how the tile is staged; there are `batches` modes of D before those of M.
     """
     if stage.row * size != CHUNK or stage.swizzle_bytes != CHUNK or stage.cut is not None or len(stage.order) < 2:
         return None

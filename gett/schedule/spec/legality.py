@@ -45,10 +45,7 @@ class Refusal:
 def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
     """The first rule that a schedule breaks, None where a GPU can run a plan by it.
 
-    Args:
-        schedule: What is checked.
-        plan: The plan as it was made, not lowered.
-        facts: Of the GPU.
+    The plan is as it was made, not lowered.
     """
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
     if reason := splits.broken(Lowered(schedule, swapped, facts)):

@@ -168,11 +168,7 @@ def rule(reasons: Callable[[Lowered], Iterator[str]]) -> Rule:
 def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     """The reason of the first rule that a schedule breaks, None where it meets all.
 
-    Args:
-        rules: In the order in which they are asked: a rule may rely on those before it.
-        schedule: What is checked.
-        plan: The lowered plan that its boxes belong to.
-        facts: Of the GPU.
+    Rules are asked in order: one may rely on those before it.
     """
     x = Lowered(schedule, plan, facts)
     return next((reason for rule in rules if (reason := rule.broken(x)) is not None), None)

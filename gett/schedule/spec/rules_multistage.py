@@ -10,23 +10,10 @@ from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B
+from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import multistage_registers, thread_accesses, warp_step
 from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.rules_common import (
-    boxes,
-    extents,
-    grid,
-    groups,
-    parts,
-    shared_memory,
-    shared_memory_plan,
-    source,
-    split,
-    threads,
-    vector,
-    workspace,
-)
 from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 
 REGISTER_LIMIT = 252
@@ -155,11 +142,12 @@ def layouts(x: Lowered) -> Iterator[str]:
             yield f"{found} hold operand {name}, its tile has {shape[0]} of {shape[1]}"
 
 
-LIMITS = (shared_memory, threads, accesses, registers, boxes, extents)
+LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxes, common.extents)
 """What a search runs into."""
 
 RULES = (
-    *(groups, parts, source, tensor_cores, batches, warps, depth, stages, k_table, split, workspace, grid, *LIMITS),
-    *(vectors, walks, layouts, shared_memory_plan, vector),
+    *(common.groups, common.parts, common.source, tensor_cores, batches, warps, depth, stages, k_table),
+    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts, common.shared_memory_plan),
+    common.vector,
 )
 """All conditions."""

@@ -10,19 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from gett.ir.gemm import A, B, C, D
+from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.rules_common import (
-    boxes,
-    grid,
-    parts,
-    shared_memory,
-    shared_memory_plan,
-    source,
-    split,
-    threads,
-    workspace,
-)
 from gett.schedule.spec.stream_needs import sum_block
 from gett.schedule.spec.stream_views import (
     TensorView,
@@ -180,11 +170,12 @@ def shared(x: Lowered) -> Iterator[str]:
             yield f"the outputs of a tile read different elements of {NAMES[t]}"
 
 
-LIMITS = (grid, shared_memory)
+LIMITS = (common.grid, common.shared_memory)
 """What a search runs into."""
 
 RULES = (
-    *(kind, groups, parts, operands, source, threads, lanes, counts, block, boxes, modes, shared_memory_plan),
-    *(split, workspace, walks, staging, vectors, shared, *LIMITS),
+    *(kind, groups, common.parts, operands, common.source, common.threads, lanes, counts, block, common.boxes),
+    *(modes, common.shared_memory_plan, common.split, common.workspace, walks, staging, vectors, shared),
+    *LIMITS,
 )
 """All conditions."""

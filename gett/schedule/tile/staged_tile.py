@@ -35,13 +35,8 @@ def gapped_tile(
 ) -> StagedTile:
     """A staged tile whose dimensions follow each other in D's order.
 
-    Args:
-        m: Box extents of M.
-        n: Box extents of N.
-        order: Dimensions (group, position) with a box above 1, in D's order.
-        itemsize: Bytes of a staged element.
-        vector: Elements of a store to D; gaps keep its alignment.
-        padded: Whether gaps may separate the runs (a tensor map needs the box dense).
+    `order` has the dimensions (group, position) with a box above 1. Gaps keep vectors of D aligned; a tensor map needs
+    the box dense.
     """
     boxes = [(m if g == "m" else n)[i] for g, i in order]
     best: StagedTile | None = None
@@ -160,11 +155,7 @@ def boxed_tile(
 ) -> tuple[StagedTile, float] | None:
     """The cheapest staging for copies by tensor map and its clocks for one tile, or None where D has no such rows.
 
-    Args:
-        dims: Tiled dimensions of D by their step.
-        held: The accumulators.
-        counts: Dimensions of the boxes of M and N.
-        setup_clocks: Of a tile's store, whatever it holds.
+    `dims` come by their step; the boxes of M and N have `counts` dimensions.
     """
     if not dims or dims[0].step != 1:
         return None

@@ -21,13 +21,8 @@ def store_tiles(
 ) -> Iterator[tuple[OperandTiling, OperandTiling]]:
     """(tile of D, its MMA tile) along M; MMA tiles of `rows` rows follow each other along D's unit-stride mode.
 
-    Args:
-        plan: The plan, exchanged where A and B change roles.
-        rows: Of the accumulators, padding included.
-        columns: Of the tile.
-        unit: A's unit-stride mode in M, None where A's rows run along K.
-        sizes: Bytes of an element of A and of D.
-        facts: Of the GPU, all of whose multiprocessors should have tiles.
+    A's unit-stride mode is number `unit` of M, None where A's rows run along K; `sizes` are bytes of an element of A
+    and of D.
     """
     modes = plan.m
     along = next((i for i, s in enumerate(modes) if s.strides[D] == sizes[1]), None)
