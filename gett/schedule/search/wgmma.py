@@ -28,7 +28,6 @@ from gett.schedule.spec.vectors import store_vector
 from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, wgmma_smem
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
-from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="WgmmaSearch")
@@ -104,12 +103,9 @@ class WgmmaSearch(Search[WgmmaTile]):
             return None
         return VectorSource() if tma is None else TmaSource(tma)
 
-    def raster(self, tile: WgmmaTile, rows: int = RASTER) -> int:
-        """Rows of tiles, or of clusters, that are visited together."""
-        return max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
-
-    def persistent(self, tile: WgmmaTile, group_m: int, split: int) -> PersistentRaster:
+    def raster(self, tile: WgmmaTile, split: int, rows: int = RASTER) -> PersistentRaster:
         """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
+        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
         order, blocks = self.device.l2.cluster_order, self.facts.sm_count
         ordered = tile.blocks == 2 and blocks == 2 * len(order)
         return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
@@ -132,18 +128,13 @@ class WgmmaSearch(Search[WgmmaTile]):
         The scheduler is a persistent raster unless one is given; who asks adds the forecast.
         """
         if scheduler is None:
-            scheduler = self.persistent(tile, self.raster(tile), split[0])
+            scheduler = self.raster(tile, split[0])
         for loop in loops:
             parts = self.facts.arch, tile.tiling(self.swap_ab), loop, epilogue, scheduler
             smem = wgmma_smem(Schedule(*parts, SmemPlan(0)), self.plan)
             if smem.size <= self.facts.smem_per_block:
                 return Schedule(*parts, smem, split[1])
         return None
-
-    def takes_tma_source(self) -> bool:
-        """Whether C's type and address are such that a tensor map may bring it."""
-        c, d = self.plan.contraction.c, self.plan.contraction.d
-        return c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
 
 def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:

@@ -28,6 +28,7 @@ from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST
 from gett.schedule.tile.store_tile import store_tiles
 from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
+from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
@@ -39,7 +40,8 @@ class WgmmaSSSearch(WgmmaSearch):
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
         self.shared = shared_operands(self.plan)
-        self.tma_source = self.takes_tma_source()
+        c, d = self.plan.contraction.c, self.plan.contraction.d
+        self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile and boxes."""
@@ -239,7 +241,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.block[1] / tile.block[0])))
-        return self.persistent(tile, self.raster(tile, rows), split)
+        return self.raster(tile, split, rows)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
