@@ -270,7 +270,7 @@ class MultistageModel:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyFactors:
+class MainloopFactors:
     """Factors that make estimates of different main loops comparable, wgmma with both operands by tensor map being 1.
 
     Attributes:
@@ -302,7 +302,7 @@ class DeviceModel:
         stores: Stores of D.
         wgmma: Kernels that multiply by wgmma.
         multistage: Kernels that multiply by mma.sync or ordinary arithmetic.
-        families: Estimates of one main loop against another's.
+        mainloops: Estimates of one main loop against another's.
     """
 
     name: str
@@ -316,7 +316,7 @@ class DeviceModel:
     stores: StoreClocks
     wgmma: WgmmaModel
     multistage: MultistageModel
-    families: FamilyFactors
+    mainloops: MainloopFactors
 
     def rescaled(self, facts: ArchFacts) -> DeviceModel:
         """The record of another GPU of a similar kind.

@@ -17,6 +17,7 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import PersistentPanel
 from tests import spec_cases
 from tests.cases import DENSE, Case, Layout
 from tests.specs import few
@@ -88,7 +89,11 @@ def stationary() -> Found:
 
 def one_panel() -> Found:
     """Blocks that keep to a panel each."""
-    return first(spec_cases.ONE_PANEL[0], stays, sms=3)
+
+    def keeps(s: Schedule) -> bool:
+        return isinstance(s.scheduler, PersistentPanel) and s.scheduler.one_panel
+
+    return first(spec_cases.ONE_PANEL[0], keeps, sms=3)
 
 
 def clustered() -> Found:

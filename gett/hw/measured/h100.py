@@ -19,19 +19,19 @@ Measured (times the fitted values of NVIDIA H200):
   wgmma.loop.peak_share
   wgmma.loop.cluster_m
   wgmma.loop.cluster_n
-  families.gather
-  families.multistage
-  families.multistage_elements
+  mainloops.gather
+  mainloops.multistage
+  mainloops.multistage_elements
 All else is NVIDIA H200's.
 """
 
 from gett.hw.device import (
     DeviceModel,
-    FamilyFactors,
     GatherRates,
     InFlight,
     L2Rates,
     LaunchTimes,
+    MainloopFactors,
     MmaSyncRates,
     MmaSyncTile,
     MultistageModel,
@@ -146,7 +146,7 @@ MODEL = DeviceModel(
             staged_clocks=5.2,
         ),
     ),
-    families=FamilyFactors(
+    mainloops=MainloopFactors(
         multistage=0.942,
         multistage_elements=0.744,
         wgmma_rs=1.0,

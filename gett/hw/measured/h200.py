@@ -6,11 +6,11 @@ of TCCG, random and odd-sized contractions in float16; those of mma.sync to some
 
 from gett.hw.device import (
     DeviceModel,
-    FamilyFactors,
     GatherRates,
     InFlight,
     L2Rates,
     LaunchTimes,
+    MainloopFactors,
     MmaSyncRates,
     MmaSyncTile,
     MultistageModel,
@@ -117,5 +117,5 @@ MODEL = DeviceModel(
             staged_clocks=5.2,
         ),
     ),
-    families=FamilyFactors(multistage=1.1, multistage_elements=1.35),
+    mainloops=MainloopFactors(multistage=1.1, multistage_elements=1.35),
 )

@@ -167,10 +167,10 @@ class WgmmaCost(StagingCost):
     def least_us(self, tile: WgmmaTile, known: Loop | None = None) -> float:
         """A bound of the estimate that does not ask how D is staged; `known` is the tile's loop."""
         facts, launches = self.facts, self.device.launches
-        k_tiles, parts, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
+        k_tiles, mma_tiles, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
         loop = known or self.loop(tile, tiles)
-        looped, waves, memory = k_tiles * parts * loop.clocks, tiles / at_once, self.least_dram_us(tile)
-        clocks = engine = k_tiles * parts * loop.engine_clocks
+        looped, waves, memory = k_tiles * mma_tiles * loop.clocks, tiles / at_once, self.least_dram_us(tile)
+        clocks = engine = k_tiles * mma_tiles * loop.engine_clocks
         if wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]:
             clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
@@ -232,13 +232,13 @@ class WgmmaCost(StagingCost):
         launches, (rows, bn, _) = device.launches, tile.block
         staging = self.staging(tile)
         traffic = self.traffic(tile, staging)
-        k_tiles, parts = tile.k.tiles, tile.mma_tiles
+        k_tiles, mma_tiles = tile.k.tiles, tile.mma_tiles
         tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
         for split in self.splits(tile, tiles):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
-            steps = -(-k_tiles // split) * parts
+            steps = -(-k_tiles // split) * mma_tiles
             tail = self.tail(tile, staging) if split == 1 else rows * bn / 32.0
             looped = steps * loop.clocks
             work = self.work(tile, loop, looped, tail)
@@ -247,8 +247,8 @@ class WgmmaCost(StagingCost):
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
             us = launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
             us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
-            us += traffic.late_us if waves == 1 and split == 1 and parts == 1 else 0.0
-            us *= self.factor(tile, tiles, steps // parts)
+            us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
+            us *= self.factor(tile, tiles, steps // mma_tiles)
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
             yield Estimate(us, bound, split)
 

@@ -33,4 +33,4 @@ class WgmmaRSCost(WgmmaCost):
 
     def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
         """Factor against the other main loops."""
-        return self.device.families.wgmma_rs
+        return self.device.mainloops.wgmma_rs

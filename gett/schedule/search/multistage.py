@@ -95,8 +95,8 @@ class MultistageSearch(Search[Schedule]):
         found = self.cost.estimate(choice)
         if self.beside_wgmma:
             single = choice.multistage.a.vector == choice.multistage.b.vector == 1
-            families = self.device.families
-            return replace(found, us=found.us * (families.multistage_elements if single else families.multistage))
+            mainloops = self.device.mainloops
+            return replace(found, us=found.us * (mainloops.multistage_elements if single else mainloops.multistage))
         return found
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:

@@ -91,20 +91,20 @@ class WgmmaRSSearch(WgmmaSearch):
         most = deepest.wgmma.stages if deepest is not None else 0
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
         slabs = min(SLABS if slices == 1 else tile.k.cut[self.units[0]] // 4, most)
-        parts = self.can_part(tile, a, epilogue, slices)
-        if slabs < 4 or (shares_a and not (parts and slices > 1)):
+        apart = self.waits_apart(tile, a, epilogue, slices)
+        if slabs < 4 or (shares_a and not (apart and slices > 1)):
             return
         text = f"{self.tiles(tile)} tiles of {rows} x {columns}, operands' rows along different contracted modes, "
         text += "A through registers" + ("" if tile.blocks == 1 else ", an operand shared by two blocks")
         for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}):
-            for per_warpgroup in (True,) if shares_a else (False, True) if parts else (False,):
+            for per_warpgroup in (True,) if shares_a else (False, True) if apart else (False,):
                 made = fitted(per_warpgroup, (stages,))
                 us = estimate.us * (self.device.wgmma.loop.per_warpgroup_a if per_warpgroup and not shares_a else 1.0)
                 us *= DEEPER if stages > slabs and slices > 1 else 1.0
                 if made is not None:
                     yield replace(made, forecast=Forecast(us, estimate.bound, text))
 
-    def can_part(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
+    def waits_apart(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
         loaded = a.bytes * tile.cluster[1] // (tile.block[2] * self.size)
         # Shares below 64 rows leave gaps between them.
@@ -112,13 +112,13 @@ class WgmmaRSSearch(WgmmaSearch):
         return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.block[0])
 
     def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
-        """A k-tile, [row][k2][k1], in pieces so that slabs of B get between; where blocks share A, one's part of k2."""
+        """A k-tile, [row][k2][k1], in copies so that slabs of B get between; where blocks share A, one's part of k2."""
         unit_a, unit_b = self.units
         maps = OperandMaps(plan, A, self.size)
         cut = [*tile.k.cut]
         cut[unit_b] //= tile.cluster[1]
         first = [maps.first_k + unit_a, maps.first_k + unit_b]
-        return _in_pieces(self.load(maps, tile.m.box, cut, tile.k.cut, unit_b, first, unit_a))
+        return _in_copies(self.load(maps, tile.m.box, cut, tile.k.cut, unit_b, first, unit_a))
 
     def load_b(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
         """A slab, [n][k2] at one k1."""
@@ -157,15 +157,15 @@ class WgmmaRSSearch(WgmmaSearch):
         return Tma("k", made) if step.weight > 0 else None
 
 
-def _in_pieces(load: Tma | None) -> Tma | None:
-    """The copies in pieces along the slowest dimension of the box."""
+def _in_copies(load: Tma | None) -> Tma | None:
+    """Several copies in place of one, along the slowest dimension of the box."""
     if load is None:
         return None
     made = load.map
     slowest = max(i for i, b in enumerate(made.box) if b > 1)
     if slowest < 2:  # k1 and k2 alone: a single row
         return load
-    pieces = max(d for d in range(1, RS_COPIES + 1) if made.box[slowest] % d == 0)
-    part = tuple(b // pieces if i == slowest else b for i, b in enumerate(made.box))
+    copies = max(d for d in range(1, RS_COPIES + 1) if made.box[slowest] % d == 0)
+    part = tuple(b // copies if i == slowest else b for i, b in enumerate(made.box))
     piece = replace(made, box=part)
-    return replace(load, map=piece, repeats=((slowest, part[slowest], pieces),), pitch=piece.slab_bytes)
+    return replace(load, map=piece, repeats=((slowest, part[slowest], copies),), pitch=piece.slab_bytes)

@@ -22,7 +22,7 @@ from gett.schedule.spec.vectors import tiled_dims
 from gett.schedule.spec.wgmma_needs import swizzle_of
 from layouts.swizzle import CHUNK
 
-BLOCK, MATRIX = 64, 8  # rows of an instruction; rows and columns of a matrix that `stmatrix` stores
+ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
 VECTORS = (2, 4, 8)
 
 
@@ -32,7 +32,7 @@ def copy_kind(x: Lowered) -> Iterator[str]:
     store, d = x.s.epilogue.store, x.plan.contraction.d
     if store.stage is None:
         return
-    copy, dense = store.stage.copy, store.stage.swizzle_bytes == CHUNK and store.stage.copy.rows == BLOCK
+    copy, dense = store.stage.copy, store.stage.swizzle_bytes == CHUNK and store.stage.copy.rows == ATOM_M
     if copy.kind == "scalar":
         if not dense:
             yield f"single elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
@@ -49,32 +49,32 @@ def copy_kind(x: Lowered) -> Iterator[str]:
 
 @rule
 def rows_apart(x: Lowered) -> Iterator[str]:
-    """Blocks that take parts of atoms read an MN-major A with such atoms."""
+    """MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms."""
     stage, a = x.s.epilogue.store.stage, x.s.wgmma.a
-    if stage is None or stage.copy.rows == BLOCK:
+    if stage is None or stage.copy.rows == ATOM_M:
         return
     atom, run, load = swizzle_of(a) // x.size, stage.copy.rows, tma_of(a)
     if stage.copy.kind != "vec_m" or a.major != "mn" or run != atom or (load is not None and load.run):
-        yield f"blocks take {run} rows at a time, A is {a.major}-major with atoms of {atom}"
+        yield f"MMA atoms take {run} rows at a time, A is {a.major}-major with swizzle atoms of {atom}"
 
 
 def _rows(s: Schedule, copy: R2SCopy) -> Places:
-    """Row of M's box in row [warpgroup, block, row of it] of the accumulators; for padding the number of rows."""
+    """Row of M's box in row [warpgroup, MMA atom, row of it] of the accumulators; for padding the number of rows."""
     loop, rows = s.wgmma, mma_box(s.tiling).size
     groups = 1 if loop.ping_pong else loop.warpgroups
     first = np.arange(groups)[:, None, None] * loop.mma_m
-    block, x = np.arange(loop.mma_m)[None, :, None], np.arange(BLOCK)[None, None, :]
+    mma, x = np.arange(loop.mma_m)[None, :, None], np.arange(ATOM_M)[None, None, :]
     load, held, room = tma_of(loop.a), 0, 1
-    if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < BLOCK * loop.warpgroups:
-        held, room = rows // loop.warpgroups, BLOCK
+    if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < ATOM_M * loop.warpgroups:
+        held, room = rows // loop.warpgroups, ATOM_M
     elif load is not None and load.run:
         held, room = load.run, load.atom
-    row: Places = (first + block) * BLOCK + x
+    row: Places = (first + mma) * ATOM_M + x
     if held:
         row = np.where(row % room < held, row // room * held + row % room, rows)
-    elif copy.rows != BLOCK:
-        per = BLOCK // copy.rows
-        row = (first * per + block + loop.mma_m * (x // copy.rows)) * copy.rows + x % copy.rows
+    elif copy.rows != ATOM_M:
+        per = ATOM_M // copy.rows
+        row = (first * per + mma + loop.mma_m * (x // copy.rows)) * copy.rows + x % copy.rows
     return np.minimum(row, rows)
 
 
@@ -120,12 +120,12 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]
     else:
         mma_m = x.s.wgmma.mma_m
         if mma_m % vector:
-            yield f"{vector} neighbours of D are in blocks one after the other, a warpgroup has {mma_m}"
-        shape = (-1, mma_m // vector, vector, BLOCK)
+            yield f"{vector} neighbours of D are in MMA atoms one after the other, a warpgroup has {mma_m}"
+        shape = (-1, mma_m // vector, vector, ATOM_M)
         run, present = (x.reshape(shape).swapaxes(2, 3).reshape(-1, vector) for x in (at, real.astype(np.int64)))
         held = present.any(axis=1)
         if np.any(present[held] != 1):
-            yield f"{m.size} rows are no whole groups of {vector} blocks"
+            yield f"{m.size} rows are no whole groups of {vector} MMA atoms"
         run = run[held]
     apart = np.count_nonzero(run - run[:, :1] != np.arange(vector))
     # Either side starts at whole vectors: the rows' places and the columns', of which the run's own are the first ones.

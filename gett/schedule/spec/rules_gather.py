@@ -53,8 +53,8 @@ def transpose(x: Lowered) -> Iterator[str]:
         yield f"pieces of {b.loader.transpose} of B, only A's are transposed"
     if not isinstance(a.loader, Gather) or not a.loader.transpose:
         return
-    wide, crossed = a.loader.transpose, None not in (a.k_unit, b.k_unit) and a.k_unit != b.k_unit
-    if not crossed or a.loader.major != "k" or not isinstance(b.loader, Gather):
+    wide, two_modes = a.loader.transpose, None not in (a.k_unit, b.k_unit) and a.k_unit != b.k_unit
+    if not two_modes or a.loader.major != "k" or not isinstance(b.loader, Gather):
         yield f"pieces of {wide} are transposed, but rows run along modes {a.k_unit} and {b.k_unit} of K"
     if first != (TileDim((b.k_unit or 0,), wide),) or wide % chunk:
         yield f"{wide} of B's mode, {chunk} at a time, but box_k begins with {first}"

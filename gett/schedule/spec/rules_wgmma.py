@@ -83,7 +83,7 @@ def warpgroups(x: Lowered) -> Iterator[str]:
     """The warpgroups share the registers of a multiprocessor."""
     loop = x.s.wgmma
     if loop.warpgroups < 1 or loop.mma_m < 1 or loop.producers < 1:
-        yield f"{loop.warpgroups} of {loop.mma_m} blocks of rows, {loop.producers} that fetch"
+        yield f"{loop.warpgroups} of {loop.mma_m} MMA atoms, {loop.producers} that fetch"
         return
     fetching, multiplying = thread_registers(loop, x.s.tiling.block[1])
     groups = loop.warpgroups + loop.producers
@@ -112,7 +112,7 @@ def block(x: Lowered) -> Iterator[str]:
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
     columns, deep = up(x.s.tiling.n.size, atom.n), up(x.s.tiling.k.size, atom.k)
     if m != rows:
-        yield f"block_m = {m}, but {loop.warpgroups} warpgroups with {loop.mma_m} blocks of {atom.m} rows make {rows}"
+        yield f"block_m = {m}, but {loop.warpgroups} warpgroups of {loop.mma_m} MMA atoms of {atom.m} rows make {rows}"
     if n != columns or n > atom.most_n:
         yield f"block_n = {n}: box_n needs {columns}, a multiple of {atom.n} up to {atom.most_n}"
     if k != deep:

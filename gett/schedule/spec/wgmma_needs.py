@@ -118,7 +118,7 @@ def shared_dimension(made: TmaMap, blocks: int) -> int | None:
 def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
     """Whether an epilogue steps over the padding behind each warpgroup's share of `rows` rows, with A in registers.
 
-    Copies of whole blocks of rows do not, nor do slices of K.
+    Copies of whole MMA atoms do not, nor do slices of K.
     """
     kind = store.stage.copy.kind if store.stage is not None else "scalar"
     return split == 1 and kind in ("scalar", "stsm", "vec_n") and rows % WgmmaRS.warpgroups == 0

@@ -143,7 +143,7 @@ class Accumulators:
         return 64 * self.mma_m * self.warpgroups
 
     def row(self, x: int, copy: R2SCopy) -> int:
-        """Row of M's box that lies in row `x` of the first block."""
+        """Row of M's box that lies in row `x` of the first MMA atom."""
         if self.run:
             return min(x, self.run - 1)
         return x if copy.rows == 64 else x // copy.rows * self.mma_m * copy.rows + x % copy.rows
