@@ -200,7 +200,7 @@ def folded_end() -> Found:
         assert operand is not None
         made = tma_map(
             [m.extent for m in modes], [m.strides[tensor] for m in modes], 2, load.map.tile, order=load.map.order,
-            unit=load.map.order[0], base_alignment=operand.alignment, span=load.map.span,
+            unit=load.map.order[0], base_alignment=operand.alignment, swizzle_bytes=load.map.swizzle_bytes,
         )  # fmt: skip
         assert isinstance(made, TmaMap)
         sides[name] = replace(load, map=replace(made, box=load.map.box))

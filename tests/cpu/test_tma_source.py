@@ -136,7 +136,7 @@ def test_copies_bring_every_element_of_c_once() -> None:
                     line = 0
                     for x, b in zip(reversed(within[1:]), reversed(box[1:]), strict=True):
                         line = line * b + x
-                    places.append(start + swizzle_address(made.span, line * made.pitch + 2 * within[0]))
+                    places.append(start + swizzle_address(made.swizzle_bytes, line * made.pitch + 2 * within[0]))
             assert places == [made.smem_offset(local)]
     assert edges > 20
 

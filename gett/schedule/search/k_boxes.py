@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from gett.schedule.spec.wgmma_needs import up
 from layouts.box import Box
-from layouts.swizzle import CHUNK, SPANS, swizzle_dividing
+from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
 DEPTHS = (64, 48, 32, 16, 96, 128)
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
@@ -85,7 +85,7 @@ def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: i
     beside = {m: e for m, e in enumerate(extents) if m != longest and e > 1} if lead is None else {}
     if (math.prod(extents) if lead is None else extents[lead]) % step == 0:
         return []  # full k-tiles divide it
-    whole, deepest = math.prod(beside.values()), max(DEPTHS) if lead is None else SPANS[-1] // size
+    whole, deepest = math.prod(beside.values()), max(DEPTHS) if lead is None else SWIZZLES[-1] // size
     found = []
     for cut in (extents[longest] // parts for parts in range(1, extents[longest] + 1) if extents[longest] % parts == 0):
         deep = whole * cut

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
 from layouts.modes import Strided
-from layouts.swizzle import CHUNK, SPANS
+from layouts.swizzle import CHUNK, SWIZZLES
 from layouts.tma import Refusal, TmaMap, tma_map
 
 
@@ -35,8 +35,8 @@ def wrong_map(
         yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
     if made.itemsize != size:
         yield f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
-    if made.span not in (CHUNK, *SPANS):
-        yield f"map of {name}: no hardware swizzle spans {made.span} bytes"
+    if made.swizzle_bytes not in (CHUNK, *SWIZZLES):
+        yield f"map of {name}: no hardware swizzle spans {made.swizzle_bytes} bytes"
     if made.base_offset:
         yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
     whole = replace(made, box=tuple(box)) if box is not None else made
@@ -50,7 +50,7 @@ def wrong_map(
             order=made.order,
             unit=made.order[0],
             base_alignment=operand.alignment,
-            span=made.span,
+            swizzle_bytes=made.swizzle_bytes,
             row=row,
         )
         if found == whole:

@@ -21,7 +21,7 @@ from gett.schedule.spec.smem_places import Places, coordinates, mapped_places, s
 from gett.schedule.spec.vectors import tiled_dims
 from gett.schedule.spec.wgmma_needs import gathers
 from layouts.box import TileDim
-from layouts.swizzle import CHUNK, SPANS
+from layouts.swizzle import CHUNK, SWIZZLES
 from layouts.tma import TmaMap
 
 
@@ -48,7 +48,7 @@ def staging(x: Lowered) -> Iterator[str]:
         return
     if (len(stage.m), len(stage.n)) != (len(t.m.dims), len(t.n.dims)):
         yield f"{len(stage.m)} and {len(stage.n)} steps for boxes of {len(t.m.dims)} and {len(t.n.dims)} dimensions"
-    if stage.swizzle_bytes not in (CHUNK, *SPANS):
+    if stage.swizzle_bytes not in (CHUNK, *SWIZZLES):
         yield f"no hardware swizzle spans {stage.swizzle_bytes} bytes"
     if stage.cut is not None and stage.cut[2] < 1:
         yield f"rows that hold {stage.cut[2]} elements of dimension {stage.cut[:2]}"

@@ -10,7 +10,7 @@ from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.scheduler import PersistentRaster
 from gett.schedule.spec.wgmma_needs import GATHERING, REACH, chunk_bytes, gathers, warp_pieces
 from layouts.box import TileDim
-from layouts.swizzle import CHUNK, SPANS
+from layouts.swizzle import CHUNK, SWIZZLES
 
 COPIES = 32
 """Most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end."""
@@ -80,7 +80,7 @@ def swizzle(x: Lowered) -> Iterator[str]:
         lead = _lead(o, loader)
         assert lead is not None
         row = (o.box_k.size if loader.major == "k" else lead.box) * x.size
-        if loader.swizzle_bytes not in (CHUNK, *SPANS) or row % loader.swizzle_bytes:
+        if loader.swizzle_bytes not in (CHUNK, *SWIZZLES) or row % loader.swizzle_bytes:
             yield f"{loader.swizzle_bytes} bytes do not divide rows of {row} bytes of operand {o.name}"
 
 

@@ -53,17 +53,17 @@ def maps(x: Lowered) -> Iterator[str]:
 def copies(x: Lowered) -> Iterator[str]:
     """The copies of a tile bring each element to where wgmma reads it, and nothing else."""
     for o, load in x.by_map:
-        found, span = copied_places(load, coordinates([*o.free_dims, *o.k_dims])), load.map.span
+        found, swizzle = copied_places(load, coordinates([*o.free_dims, *o.k_dims])), load.map.swizzle_bytes
         rows, deep = o.box.size, o.box_k.size
         if found is None or load.bytes != rows * deep * x.size:
             yield f"{load.copies} of {load.map.box} are not the {rows} x {deep} of operand {o.name}"
             return
-        if load.run and (load.run > span // x.size or rows % load.run):
-            yield f"{load.run} rows an atom of {span} bytes, operand {o.name} has {rows}"
-        if load.major == "mn" and not load.run and rows * x.size % span:
-            yield f"{rows} rows of operand {o.name} do not fill atoms of {span} bytes"
+        if load.run and (load.run > swizzle // x.size or rows % load.run):
+            yield f"{load.run} rows an atom of {swizzle} bytes, operand {o.name} has {rows}"
+        if load.major == "mn" and not load.run and rows * x.size % swizzle:
+            yield f"{rows} rows of operand {o.name} do not fill atoms of {swizzle} bytes"
         atom = (load.run, load.atom) if load.run else (0, 0)
-        wanted = wgmma_places(load.major, span, (rows, deep), load.rows(rows), x.s.tiling.block[2], x.size, atom)
+        wanted = wgmma_places(load.major, swizzle, (rows, deep), load.rows(rows), x.s.tiling.block[2], x.size, atom)
         misplaced = np.count_nonzero(wanted != np.broadcast_to(found, rows * deep).reshape(deep, rows).T)
         if misplaced:
             yield f"{misplaced} of {wanted.size} elements of operand {o.name} are not where wgmma reads"
@@ -82,8 +82,8 @@ def k_residue(x: Lowered) -> Iterator[str]:
     for o, load in x.by_map:
         if (written := valid_k(load, len(x.plan.k))) != box.size:
             yield f"copies of operand {o.name} write {written} k of {box.size}"
-        if load.major == "k" and (box.size * x.size % CHUNK or block_k * x.size > load.map.span):
-            yield f"rows of {box.size * x.size} bytes of operand {o.name}, a swizzled row has {load.map.span}"
+        if load.major == "k" and (box.size * x.size % CHUNK or block_k * x.size > load.map.swizzle_bytes):
+            yield f"rows of {box.size * x.size} bytes of operand {o.name}, a swizzled row has {load.map.swizzle_bytes}"
 
 
 @rule

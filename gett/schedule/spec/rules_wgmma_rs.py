@@ -89,10 +89,10 @@ def rs_copies(x: Lowered) -> Iterator[str]:
         dims = [unit, other, *o.free_dims]
         count = math.prod(n for _, n in dims)
         found = copied_places(load, coordinates(dims))
-        if found is None or load.bytes != count * x.size or load.map.span != unit[1] * x.size:
-            held = f"{load.copies} of {load.map.box} in rows of {load.map.span} bytes"
+        if found is None or load.bytes != count * x.size or load.map.swizzle_bytes != unit[1] * x.size:
+            held = f"{load.copies} of {load.map.box} in rows of {load.map.swizzle_bytes} bytes"
             yield f"{held} are not the {count} elements of operand {o.name}, {unit[1] * x.size} bytes a row"
-        elif misplaced := np.count_nonzero(found != swizzled(load.map.span, np.arange(count) * x.size)):
+        elif misplaced := np.count_nonzero(found != swizzled(load.map.swizzle_bytes, np.arange(count) * x.size)):
             yield f"{misplaced} of {count} elements of operand {o.name} are not where warps read"
 
 

@@ -47,7 +47,7 @@ GATHERING = 2
 """Warpgroups that gather."""
 
 REACH = 1 << 30
-"""Elements that the offsets of a gathered operand span."""
+"""Elements that the offsets of a gathered operand reach."""
 
 GRAIN = {"a": 64, "b": 8}
 """Rows that one instruction reads; a tile has room for whole ones."""
@@ -91,7 +91,7 @@ def swizzle_of(loader: WgmmaLoader) -> int:
     """Bytes of a row that the swizzle of an operand's tile permutes."""
     load = tma_of(loader)
     if load is not None:
-        return load.map.span
+        return load.map.swizzle_bytes
     assert isinstance(loader, Gather)
     return loader.swizzle_bytes
 
@@ -109,7 +109,7 @@ def valid_k(load: Tma, modes_k: int) -> int:
 def shared_dimension(made: TmaMap, blocks: int) -> int | None:
     """The outermost tiled dimension of a box, if equal parts of it start where the swizzle's pattern does."""
     outer = max((i for i, b in enumerate(made.box) if b > 1), default=0)
-    period = 8 * made.span if made.span > CHUNK else 8 * CHUNK
+    period = 8 * made.swizzle_bytes if made.swizzle_bytes > CHUNK else 8 * CHUNK
     if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
         return None
     return outer

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
 from layouts.box import Box
-from layouts.swizzle import CHUNK, SPANS, replays, swizzle_address
+from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
 
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
 MAX_ROW = 256  # elements of a copy's first dimension
@@ -242,9 +242,9 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
         if inner := fit(row, 128):
             yield row, CHUNK, inner
             break
-    for span in reversed(SPANS):
-        if inner := fit(span // size, 8 * span):
-            yield span // size, span, inner
+    for swizzle in reversed(SWIZZLES):
+        if inner := fit(swizzle // size, 8 * swizzle):
+            yield swizzle // size, swizzle, inner
 
 
 def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[DimD, int], Cut | None]:

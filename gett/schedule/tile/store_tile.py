@@ -43,6 +43,6 @@ def store_tiles(
 
 def _runs(extent: int, size: int) -> list[tuple[int, int]]:
     """(elements of A's run, rows that an atom has room for): whole swizzled rows, or the mode whole in a wider one."""
-    found = [(span // size, span // size) for span in (128, 64) if extent * size % span == 0]
+    found = [(swizzle // size, swizzle // size) for swizzle in (128, 64) if extent * size % swizzle == 0]
     wider = next((s for s in (64, 128) if s > extent * size and extent * size % CHUNK == 0), 0)
     return found or ([(extent, wider // size)] if wider and extent * size * 2 > wider else [])
