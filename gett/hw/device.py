@@ -26,13 +26,11 @@ class LaunchTimes:
     Attributes:
         launch_us: From one kernel to the next in a full queue.
         fill_us: Way of a block's first tile through the empty pipeline of a persistent kernel.
-        reduce_us: A second launch that adds slices of K, multistage kernels.
-        reduce_l2_passes: Passes over the partial sums at L2's rate that it takes besides.
+        reduce_l2_passes: Passes over partial sums at L2's rate that a second launch takes, which adds slices of K.
     """
 
     launch_us: float
     fill_us: float
-    reduce_us: float
     reduce_l2_passes: float
 
 
@@ -45,7 +43,7 @@ class L2Rates:
         tma_bytes_per_clock: What one multiprocessor draws by tensor maps, in rows of 64 bytes or more.
         thread_bytes_per_clock: What it draws by accesses of its threads.
         run_end_bytes: What the two ends of a stored run cost in lines that are not full.
-        read_line_share, write_line_share: Share in which lines that are touched in part show in the time.
+        line_share: Share in which lines that are touched in part show in the time.
         cluster_order: First tile of each cluster of two blocks where they fill the GPU; empty where plain order is as
             good. Requests of one GPC for the same line are joined when they come close together, so clusters of one
             GPC take neighbouring tiles.
@@ -55,8 +53,7 @@ class L2Rates:
     tma_bytes_per_clock: float
     thread_bytes_per_clock: float
     run_end_bytes: int
-    read_line_share: float
-    write_line_share: float
+    line_share: float
     cluster_order: tuple[int, ...] = ()
 
 
@@ -91,7 +88,7 @@ class WgmmaRates:
         latency_clocks: From a warpgroup's tile to its next one where nothing else takes longer (ping-pong).
         cooperative_clocks: Of a tile where all warpgroups share it.
         cluster_m, cluster_n: Factor on the loop where two blocks along M (along N) keep step.
-        short_ping_pong: Factor on ping-pong for products too short to overlap.
+        short_sum: Factor on products too short to overlap: in ping-pong up to 32 k, gathered up to 64.
         shallow_share: Share of the time that each k-tile of only 16 costs.
         padded_share: Share in which padded outputs show in the time though waves are whole.
         dim_share: Share of the time that one more tiled dimension costs.
@@ -105,7 +102,7 @@ class WgmmaRates:
     cooperative_clocks: float
     cluster_m: float
     cluster_n: float
-    short_ping_pong: float
+    short_sum: float
     shallow_share: float
     padded_share: float
     dim_share: float
@@ -157,13 +154,11 @@ class GatherRates:
         piece_clocks: Of a piece of a row on its way from L2 to its place.
         element_clocks: Of each of its elements besides.
         tile_clocks: Of the offsets of a tile's pieces.
-        short_sum: Factor on the time of sums up to 64 long, whose start and stores nothing hides.
     """
 
     piece_clocks: float
     element_clocks: float
     tile_clocks: float
-    short_sum: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +184,12 @@ class StoreClocks:
 
     Attributes:
         tile_clocks: Of a tile's store, whatever it holds: barriers, fences, the issue.
-        vector_slots: Instructions of a warp to store one vector, look-ups included.
-        element_slots: The same for a single element.
-        row_pass_slots: Instructions of a warp for one pass over rows that are stored in aligned chunks.
-        row_pass_clocks: Shared memory and the way to L2 of such a pass.
+        access_slots: Instructions of a warp to store one vector or single element, look-ups included.
+        row_pass_clocks: Of a warp's pass over rows that are stored in aligned chunks.
     """
 
     tile_clocks: float
-    vector_slots: float
-    element_slots: float
-    row_pass_slots: float
+    access_slots: float
     row_pass_clocks: float
 
 

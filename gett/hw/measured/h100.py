@@ -61,7 +61,6 @@ MODEL = DeviceModel(
     launches=LaunchTimes(
         launch_us=2.88,
         fill_us=1.5,
-        reduce_us=3.4,
         reduce_l2_passes=5.9,
     ),
     l2=L2Rates(
@@ -69,8 +68,7 @@ MODEL = DeviceModel(
         tma_bytes_per_clock=46.0,
         thread_bytes_per_clock=62.0,
         run_end_bytes=80,
-        read_line_share=0.1,
-        write_line_share=0.3,
+        line_share=0.3,
     ),
     tma=TmaClocks(
         row_clocks=2.0,
@@ -82,10 +80,8 @@ MODEL = DeviceModel(
     ),
     stores=StoreClocks(
         tile_clocks=200.0,
-        vector_slots=80.0,
-        element_slots=34.0,
-        row_pass_slots=95.0,
-        row_pass_clocks=14.0,
+        access_slots=34.0,
+        row_pass_clocks=37.75,
     ),
     wgmma=WgmmaModel(
         loop=WgmmaRates(
@@ -95,7 +91,7 @@ MODEL = DeviceModel(
             cooperative_clocks=500.0,
             cluster_m=1.21,
             cluster_n=1.21,
-            short_ping_pong=1.1,
+            short_sum=1.25,
             shallow_share=0.02,
             padded_share=0.1,
             dim_share=0.005,
@@ -119,7 +115,6 @@ MODEL = DeviceModel(
             piece_clocks=2.4,
             element_clocks=0.1171875,
             tile_clocks=1500.0,
-            short_sum=1.25,
         ),
     ),
     multistage=MultistageModel(

@@ -37,14 +37,13 @@ MODEL = DeviceModel(
         cut_store_tbps=0.5,
         cut_run_bytes=48,
     ),
-    launches=LaunchTimes(launch_us=2.5, fill_us=1.5, reduce_us=3.4, reduce_l2_passes=5.9),
+    launches=LaunchTimes(launch_us=2.5, fill_us=1.5, reduce_l2_passes=5.9),
     l2=L2Rates(
         read_tbps=6.9,
         tma_bytes_per_clock=46.0,
         thread_bytes_per_clock=62.0,
         run_end_bytes=80,
-        read_line_share=0.1,
-        write_line_share=0.3,
+        line_share=0.3,
         # 66 clusters are dealt out to the GPCs in turn: four, then rounds of eight, rounds of seven, and two.
         cluster_order=(
             *(0, 1, 2, 3),
@@ -69,10 +68,8 @@ MODEL = DeviceModel(
     ),
     stores=StoreClocks(
         tile_clocks=200.0,
-        vector_slots=80.0,
-        element_slots=34.0,
-        row_pass_slots=95.0,
-        row_pass_clocks=14.0,
+        access_slots=34.0,
+        row_pass_clocks=37.75,
     ),
     wgmma=WgmmaModel(
         loop=WgmmaRates(
@@ -82,7 +79,7 @@ MODEL = DeviceModel(
             cooperative_clocks=500.0,
             cluster_m=1.04,
             cluster_n=1.25,
-            short_ping_pong=1.1,
+            short_sum=1.25,
             shallow_share=0.02,
             padded_share=0.1,
             dim_share=0.005,
@@ -91,7 +88,7 @@ MODEL = DeviceModel(
         ),
         stationary=StationaryFactors(whole=0.97, whole_beside_lines=1.01, each_panel=1.15, one_panel=0.83),
         in_flight=InFlight(dram_bytes=96 << 10, l2_bytes=120 << 10, none_share=0.2, start_share=0.02, two_stages=1.2),
-        gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0, short_sum=1.25),
+        gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0),
     ),
     multistage=MultistageModel(
         rates=MmaSyncRates(

@@ -55,4 +55,4 @@ class GatherCost(WgmmaCost):
     def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
         """Factor on the time of sums that hide nothing."""
         factor = self.device.mainloops.gather
-        return factor * (self.device.wgmma.gather.short_sum if self.plan.extent_k <= SHORT_K else 1.0)
+        return factor * (self.device.wgmma.loop.short_sum if self.plan.extent_k <= SHORT_K else 1.0)

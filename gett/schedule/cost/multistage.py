@@ -109,7 +109,7 @@ class MultistageCost:
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.block[0] * t.block[1] * 4 / device.l2.read_tbps
-            reduce = device.launches.reduce_us + (passes + written / device.memory.copy_tbps) * 1e-6
+            reduce = device.launches.launch_us + (passes + written / device.memory.copy_tbps) * 1e-6
         bound = "DRAM" if memory >= clocks / us else k_tile.bound
         if steps * max(k_tile.busy, k_tile.latency) < k_tile.start + tail or reduce > main:
             bound = "latency"

@@ -119,8 +119,7 @@ class StagingCost(CopyCost):
     def _vectors(self, elements: int, vector: int) -> float:
         """Clocks of storing a tile in vectors of D."""
         stores = self.device.stores
-        slots = stores.vector_slots if vector > 1 else stores.element_slots
-        return elements / vector / 32 * (slots / 4 + 4 * vector * self.size_d / 16)
+        return elements / vector / 32 * (stores.access_slots / 4 + 4 * vector * self.size_d / 16)
 
     def row_staging(self, tile: WgmmaTile, row: int) -> float:
         """Clocks of a tile whose rows of `row` elements leave one by one, instead of element by element."""
@@ -219,4 +218,4 @@ def _row_clocks(stores: StoreClocks, elements: int, row: int) -> float:
     chunks = row // 16 * 2
     lanes = 8 if chunks <= 8 else 16 if chunks <= 16 else 32
     passes = elements / row * lanes / 32 * -(-chunks // lanes)
-    return passes * (stores.row_pass_slots / 4 + stores.row_pass_clocks)
+    return passes * stores.row_pass_clocks

@@ -115,22 +115,22 @@ class WgmmaCost(StagingCost):
 
     def _traffic(self, tile: WgmmaTile, bulk: bool, row: int) -> Traffic:
         device, k, of = self.device, self.plan.k, self.bytes
-        read, written = device.l2.read_line_share, device.l2.write_line_share
+        share = device.l2.line_share
         tbps = device.memory.copy_tbps
         m, n, modes_n = tile.m, tile.n.box, tile.n.modes
 
-        def cut(share: float, tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> float:
+        def cut(tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> float:
             return 1.0 + share * (self.lines(tensor, first, second, modes) - 1.0)
 
-        cost_a = self.cost(A, m, tile.k, k) * cut(read, A, tile.a, tile.k, k)
-        cost_b = self.cost(B, tile.n, tile.k, k) * cut(read, B, tile.n, tile.k, k)
+        cost_a = self.cost(A, m, tile.k, k) * cut(A, tile.a, tile.k, k)
+        cost_b = self.cost(B, tile.n, tile.k, k) * cut(B, tile.n, tile.k, k)
         m_stored, n_stored, row_stored = m, n, row
         if tile.exchange and (exchanged := self.exchanged(tile)) is not None:
             m_stored, n_stored, row_stored = replace(m, box=exchanged.m), exchanged.n, 2 * row
-        cost_d = self.cost(D, m_stored, n_stored, modes_n, bulk, row_stored) * cut(written, D, m, n, modes_n)
+        cost_d = self.cost(D, m_stored, n_stored, modes_n, bulk, row_stored) * cut(D, m, n, modes_n)
         source = 0.0
         if C in of:
-            source = of[C] * self.cost(C, m, n, modes_n, bulk, row) * cut(read, C, m, n, modes_n)
+            source = of[C] * self.cost(C, m, n, modes_n, bulk, row) * cut(C, m, n, modes_n)
         late = device.wgmma.loop.late_share * of[D] * (cost_d - 1.0) / tbps * 1e-6
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d + source) / tbps * 1e-6
         stored = m.box.size * n.size * self.size_d / row_stored * device.tma.stored_row_clocks if row_stored else 0.0
@@ -191,7 +191,7 @@ class WgmmaCost(StagingCost):
         """What a tile's loads take of device memory, and its stores in the longest rows that D has."""
         key = (tile.m.box, tile.n.box, tile.k, tile.a.box, tile.exchange)
         if key not in self.least_traffics:
-            k, of, share = self.plan.k, self.bytes, self.device.l2.read_line_share
+            k, of, share = self.plan.k, self.bytes, self.device.l2.line_share
             us = 0.0
             for tensor, first, side in ((A, tile.m, tile.a), (B, tile.n, tile.n)):
                 lines = 1.0 + share * (self.lines(tensor, side, tile.k, k) - 1.0)
@@ -221,7 +221,7 @@ class WgmmaCost(StagingCost):
         factor *= 1.0 + (rates.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
         factor *= self.stays(tile) * (1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled)))
         short = tile.warpgroups.ping_pong and tile.k.tiles * bk <= 32 and tile.panel != "each"
-        return factor * (rates.short_ping_pong if short else 1.0)
+        return factor * (rates.short_sum if short else 1.0)
 
     def estimate(self, tile: WgmmaTile) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""

@@ -20,9 +20,9 @@ from functools import lru_cache
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
+from layouts.tma import MAX_BOX
 
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
-MAX_ROW = 256  # elements of a copy's first dimension
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
 
@@ -237,7 +237,7 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
             before = run
         return 0
 
-    longest = min(math.prod(d.box for d in dims[:joined]), MAX_ROW)
+    longest = min(math.prod(d.box for d in dims[:joined]), MAX_BOX)
     for row in range(longest - longest % (CHUNK // size), 0, -(CHUNK // size)):
         if inner := fit(row, 128):
             yield row, CHUNK, inner
