@@ -86,7 +86,7 @@ class GatherSearch(WgmmaSearch):
                             runs = tuple(x.run if isinstance(x, Gather) else 0 for x in (a, b))
                             yield WgmmaTile(
                                 self.atom, groups, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
-                                runs=(runs[0], runs[1]), transposed=self.transposes,
+                                runs=(runs[0], runs[1]),
                             )  # fmt: skip
 
     def side_boxes(self, tensor: int, block: int) -> list[Box]:
@@ -181,5 +181,5 @@ class GatherSearch(WgmmaSearch):
             return
         m, n, k = tile.block
         reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
-        reason += (", A transposed" if tile.transposed else "") + (", ping-pong" if groups.ping_pong else "")
+        reason += (", A transposed" if self.transposes else "") + (", ping-pong" if groups.ping_pong else "")
         yield replace(made, forecast=Forecast(estimate.us, estimate.bound, reason))
