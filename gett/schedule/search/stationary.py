@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.spec.wgmma_needs import stationary_bytes
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 
 TILES = 2  # that a multiprocessor makes at least
+MOST = 40 * 1024  # bytes that may stay beside all stages; more is never chosen and takes time to estimate
 # Blocks that keep to one panel: panels at most, tiles of a multiprocessor and k at least, share of rows that padding
 # may add, outputs of a tile at most, bytes of loads under way at least. Beyond these it gains nothing on an H200.
 PANELS, PANEL_TILES, LEAST_K, PADDED, OUTPUTS, UNDER_WAY = 6, 4, 192, 1.07, 128 * 192, 64 * 1024
@@ -23,22 +25,28 @@ def shared_operands(plan: GemmPlan) -> tuple[str, ...]:
     return tuple(n for n, t in (("a", A), ("b", B)) if not any(s.extent > 1 and s.strides[t] for s in plan.l))
 
 
-def with_stationary(tile: WgmmaTile, shared: tuple[str, ...], batches: int, sm_count: int) -> Iterator[WgmmaTile]:
+def with_stationary(
+    tile: WgmmaTile, shared: tuple[str, ...], size: int, batches: int, sm_count: int
+) -> Iterator[WgmmaTile]:
     """The same tile with an operand that stays in shared memory, or with the rows of a panel.
 
-    `shared` are those operands that are the same for all `batches`.
+    `shared` are those operands that are the same for all `batches`; their elements have `size` bytes.
     """
     sides = {"a": tile.m, "b": tile.n}
+
+    def fits(name: str, k_tiles: int) -> bool:
+        return stationary_bytes(name, sides[name].rows, tile.k.size * size, k_tiles) <= MOST
+
     if tile.m.box.tiles * tile.n.box.tiles * batches < TILES * sm_count:
         return
-    whole = next((x for x in shared if sides[x].box.tiles == 1), "")
+    whole = next((x for x in shared if sides[x].box.tiles == 1 and fits(x, tile.k.tiles)), "")
     if whole or tile.mma_m is not None:
         yield from (replace(tile, stationary=whole),) if whole else ()
         return
     for x, y in (("a", "b"), ("b", "a")):
         if batches == 1 and not tile.warpgroups.ping_pong and _one_panel(sides[x], sides[y], tile, sm_count):
             yield replace(tile, stationary=x, panel="one")
-        if sides[x].box.tiles * batches > 1:
+        if sides[x].box.tiles * batches > 1 and fits(x, 2 * tile.k.tiles):
             yield replace(tile, stationary=x, panel="each")
 
 

@@ -124,7 +124,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def stationary(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile with an operand that stays in shared memory."""
-        return with_stationary(tile, self.shared, self.plan.extent_l, self.facts.sm_count)
+        return with_stationary(tile, self.shared, self.size, self.plan.extent_l, self.facts.sm_count)
 
     def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
         """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
