@@ -133,7 +133,6 @@ def machine_figures(cupy: Any, timer: GpuTimer, arch: str) -> dict[str, Value]:
             "memory.cut_store_tbps": bulk["store"][48],
             "l2.tma_bytes_per_clock": 128 / clocks["l2"][128],
             "tma.row_clocks": (clocks["l2"][16] + clocks["l2"][32]) / 2,
-            "tma.wide_row_clocks": (clocks["l2"][32] + clocks["l2"][64]) / 2,
             "tma.memory_row_clocks": clocks["memory"][32],
             "tma.stored_row_clocks": (clocks["stored"][16] + clocks["stored"][32]) / 2,
         }
@@ -164,9 +163,9 @@ def schedule_figures(cupy: Any, dtype: str, facts: Any, base: DeviceModel, detai
             figures[path] = max(1.0, field_at(base, path) * mean)
     cases = [*load_cases()[::3], *(c.odd() for c in load_cases()[::5]), *random_cases()[::6]]
     with progress(len(cases), "main loops against each other") as step:
-        details["families"] = schedule_rates.measure_families(cupy, cases, dtype, facts, step)
-    for kind, factor in schedule_rates.fit_families(details["families"]).items():
-        figures[f"families.{kind}"] = field_at(base, f"families.{kind}") * factor
+        details["mainloops"] = schedule_rates.measure_mainloops(cupy, cases, dtype, facts, step)
+    for kind, factor in schedule_rates.fit_mainloops(details["mainloops"]).items():
+        figures[f"mainloops.{kind}"] = field_at(base, f"mainloops.{kind}") * factor
     return figures
 
 

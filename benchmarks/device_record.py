@@ -20,7 +20,7 @@ from gett.hw.device import DeviceModel
 
 Value = float | Sequence[float]
 
-DIRECT = ("families.", "wgmma.loop.cluster_")
+DIRECT = ("mainloops.", "wgmma.loop.cluster_")
 """Fields whose figures are factors of the model already, and never taken as ratios to a reference's."""
 
 

@@ -30,7 +30,7 @@ Step = Callable[[str], object]
 
 
 def kind_of(s: Any) -> str:
-    """The main loop of a schedule, by the names of `FamilyFactors`.
+    """The main loop of a schedule, by the names of `MainloopFactors`.
 
     `"wgmma"` is the one that is their measure; `"stream"` has no factor.
     """
@@ -144,7 +144,7 @@ def measure_clusters(cupy: Any, dtype: str, facts: Any, step: Step = lambda text
     return found
 
 
-def measure_families(
+def measure_mainloops(
     cupy: Any, cases: Sequence[Case], dtype: str, facts: Any, step: Step = lambda text: None
 ) -> list[dict[str, Any]]:
     """Of each case the best few schedules of each main loop: kind, estimate and time; a case that fails gives none."""
@@ -173,7 +173,7 @@ def measure_families(
     return rows
 
 
-def fit_families(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+def fit_mainloops(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     """By how much each main loop's times exceed its estimates, `"wgmma"` being 1.
 
     log(time / estimate) is taken as a sum of what a case and what a main loop adds; least squares. Main loops that no

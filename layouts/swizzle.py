@@ -13,17 +13,17 @@ from operator import or_
 BANKS = 32
 BANK_BYTES = 4
 CHUNK = 16  # bytes of one swizzled unit and of the widest access
-SPANS = (32, 64, 128)  # bytes of a row that the hardware's swizzles permute
+SWIZZLES = (32, 64, 128)  # bytes of a row that the hardware's swizzles permute
 
 
 def swizzle_dividing(run_bytes: int) -> int:
     """The widest swizzle whose rows divide a run, 16 for none; 0 where the run is no multiple of 16 bytes."""
-    return next((s for s in (*reversed(SPANS), CHUNK) if run_bytes % s == 0), 0)
+    return next((s for s in (*reversed(SWIZZLES), CHUNK) if run_bytes % s == 0), 0)
 
 
 def swizzle_holding(run_bytes: int) -> int:
     """The narrowest swizzle whose rows hold a run; 0 where none does."""
-    return next((s for s in SPANS if s >= run_bytes), 0)
+    return next((s for s in SWIZZLES if s >= run_bytes), 0)
 
 
 Pattern = tuple[Callable[[int], tuple[int, int]], int, int]
@@ -145,9 +145,9 @@ def _candidates(rows: int, row_bytes: int) -> Iterable[SmemLayout]:
         yield SmemLayout(rows, row_bytes, dense + padding)
 
 
-def swizzle_address(span: int, address: int) -> int:
-    """Where byte `address` of a dense slab lies under the hardware's swizzle of `span` bytes.
+def swizzle_address(swizzle: int, address: int) -> int:
+    """Where byte `address` of a dense slab lies under the hardware's swizzle of `swizzle` bytes.
 
     Bits 4, 5, 6 of the address are permuted by bits 7, 8, 9: all three for 128, two for 64, one for 32, none for 16.
     """
-    return address ^ (((address >> 7) & (span // CHUNK - 1)) << 4)
+    return address ^ (((address >> 7) & (swizzle // CHUNK - 1)) << 4)

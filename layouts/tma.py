@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from layouts.modes import Strided, unit_mode
-from layouts.swizzle import CHUNK, SPANS, swizzle_address
+from layouts.swizzle import CHUNK, SWIZZLES, swizzle_address
 
 MAX_RANK = 5
 MAX_BOX = 256  # elements along one dimension of a box
@@ -46,7 +46,7 @@ class TmaMap:
         extents: Of each dimension of the map.
         strides: Bytes, of each dimension; the first is the element's size (the driver takes the others only).
         box: Elements of one copy along each dimension.
-        span: Swizzle in bytes: 128, 64, 32, or 16 for none.
+        swizzle_bytes: Swizzle in bytes: 128, 64, 32, or 16 for none.
         slabs: Copies per tile. Copy i starts `i * box[0]` further along dimension 0 and lies `i * slab_bytes` further
             in shared memory.
         base_offset: Bytes from the element at coordinate 0 to the map's address (not 0 where strides are negative).
@@ -58,7 +58,7 @@ class TmaMap:
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
-    span: int
+    swizzle_bytes: int
     slabs: int
     base_offset: int
     modes: tuple[ModeMap, ...]
@@ -77,8 +77,8 @@ class TmaMap:
 
     @property
     def pitch(self) -> int:
-        """Bytes from row to row in shared memory: a swizzled row takes the whole span, however short its run."""
-        return self.span if self.span > CHUNK else self.box[0] * self.itemsize
+        """Bytes from row to row in shared memory: a swizzled row takes the whole swizzle, however short its run."""
+        return self.swizzle_bytes if self.swizzle_bytes > CHUNK else self.box[0] * self.itemsize
 
     @property
     def slab_bytes(self) -> int:
@@ -116,7 +116,7 @@ class TmaMap:
         row = 0
         for x, b in zip(reversed(at[1:]), reversed(self.box[1:]), strict=True):
             row = row * b + x
-        return slab * self.slab_bytes + swizzle_address(self.span, row * self.pitch + at[0] * self.itemsize)
+        return slab * self.slab_bytes + swizzle_address(self.swizzle_bytes, row * self.pitch + at[0] * self.itemsize)
 
 
 @dataclass(slots=True)
@@ -143,13 +143,13 @@ def tma_map(
     order: Sequence[int] | None = None,
     unit: int | None = None,
     base_alignment: int = 16,
-    span: int = CHUNK,
+    swizzle_bytes: int = CHUNK,
     row: int = 0,
 ) -> TmaMap | Refusal:
     """The tensor map that moves tiles of `box` elements, or the reason why there is none.
 
     Modes that the box covers whole are merged with the next mode of the tile if no gap separates them in memory; modes
-    with a box of 1 are folded into one dimension when there are too many. A run longer than the swizzle's span is
+    with a box of 1 are folded into one dimension when there are too many. A run longer than the swizzle is
     moved in several slabs.
 
     Args:
@@ -161,21 +161,21 @@ def tma_map(
             Default: as they come.
         unit: The mode that becomes dimension 0. Default: the mode of stride `itemsize`.
         base_alignment: Alignment in bytes of the element at coordinate 0.
-        span: Swizzle in bytes, 16 for none.
+        swizzle_bytes: Swizzle in bytes, 16 for none.
         row: Elements of one copy along dimension 0; a longer run is moved in several slabs whatever the swizzle. 0
-            leaves it to the span.
+            leaves it to the swizzle.
 
     Returns:
         A `TmaMap`, or a `Refusal`.
 
     Raises:
-        ValueError: The arguments do not belong together (lengths, an unknown span).
+        ValueError: The arguments do not belong together (lengths, an unknown swizzle).
     """
     rank = len(extents)
     if not len(strides) == len(box) == rank or sorted(order or range(rank)) != list(range(rank)):
         raise ValueError(f"extents {extents}, strides {strides}, box {box}, order {order} do not belong together")
-    if span != CHUNK and span not in SPANS:
-        raise ValueError(f"no hardware swizzle spans {span} bytes; there are {SPANS}, and 16 for none")
+    if swizzle_bytes != CHUNK and swizzle_bytes not in SWIZZLES:
+        raise ValueError(f"no hardware swizzle spans {swizzle_bytes} bytes; there are {SWIZZLES}, and 16 for none")
     if unit is None:
         unit = unit_mode([Strided((), e, (s,)) for e, s in zip(extents, strides, strict=True)], 0, itemsize)
     refusal = _refuse_modes(extents, strides, itemsize, box, unit, base_alignment)
@@ -186,17 +186,17 @@ def tma_map(
     # The only neighbour of a mode of extent 1 is out of bounds, so its stride may be any legal one.
     dims = [_Dim(extents[m], abs(strides[m]) if extents[m] > 1 else CHUNK, box[m], [(m, 1)]) for m in kept]
     dims[0].stride = itemsize
-    _merge(dims, itemsize, span, row)
+    _merge(dims, itemsize, swizzle_bytes, row)
     inner, slabs = dims[0].box * itemsize, 1
     if row:
         if dims[0].box % row:
             return Refusal(f"a run of {dims[0].box} elements along mode {unit} is no multiple of {row}")
         slabs = dims[0].box // row
         dims[0].box = row
-    elif span > CHUNK and inner > span:
-        if inner % span:
-            return Refusal(f"a run of {inner} bytes along mode {unit} is no multiple of the swizzle's span of {span}")
-        slabs = inner // span
+    elif swizzle_bytes > CHUNK and inner > swizzle_bytes:
+        if inner % swizzle_bytes:
+            return Refusal(f"a run of {inner} bytes along mode {unit} is no multiple of the swizzle's {swizzle_bytes}")
+        slabs = inner // swizzle_bytes
         dims[0].box //= slabs
     refusal = _refuse_strides(dims) or _fold(dims) or _refuse_dims(dims, itemsize)
     if refusal:
@@ -214,7 +214,7 @@ def tma_map(
         tuple(d.extent for d in dims),
         tuple(d.stride for d in dims),
         tuple(d.box for d in dims),
-        span,
+        swizzle_bytes,
         slabs,
         base,
         tuple(modes),
@@ -251,7 +251,7 @@ def _refuse_modes(
     return ""
 
 
-def _merge(dims: list[_Dim], itemsize: int, span: int, row: int) -> None:
+def _merge(dims: list[_Dim], itemsize: int, swizzle: int, row: int) -> None:
     """Merge a dimension that the box covers whole with one that continues it in memory.
 
     That one must be next in the tile's index, or have a box of 1: then its place there does not matter.
@@ -264,11 +264,11 @@ def _merge(dims: list[_Dim], itemsize: int, span: int, row: int) -> None:
             fits = together <= MAX_BOX
             if i == 0 and row:
                 fits = a.box < row or b.box == 1  # slabs divide the run where it is too long for one copy
-            elif i == 0 and span > CHUNK:
-                # A row of the image is at most one span. A longer run takes one copy per span of it, so it must
-                # consist of whole spans, and is not worth it where the rows are whole spans already.
+            elif i == 0 and swizzle > CHUNK:
+                # A row of the image is at most as long as the swizzle. A longer run takes several copies, so it must
+                # be a multiple of it, and is not worth it where the rows are multiples already.
                 run = together * itemsize
-                fits = run <= span or b.box == 1 or (run % span == 0 and a.box * itemsize % span != 0)
+                fits = run <= swizzle or b.box == 1 or (run % swizzle == 0 and a.box * itemsize % swizzle != 0)
             near = all(d.box == 1 for d in dims[i + 1 : j]) or b.box == 1
             if near and fits and a.box == a.extent and b.stride == a.stride * a.extent:
                 modes = a.modes + [(m, w * a.extent) for m, w in b.modes]

@@ -48,7 +48,7 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         if loop.batch_warps > 1:
             yield "batch warps"
     elif isinstance(loop, WgmmaRS):
-        yield f"k-tiles of two modes, {loop.a.map.span // 2} x {loop.b.map.span // 2}"
+        yield f"k-tiles of two modes, {loop.a.map.swizzle_bytes // 2} x {loop.b.map.swizzle_bytes // 2}"
         yield "A per warpgroup" if loop.per_warpgroup_a else "A for both warpgroups"
     elif isinstance(loop, WgmmaSS):
         yield "ping-pong" if loop.ping_pong else "cooperative"
@@ -86,7 +86,7 @@ def _loader(x: CpAsync | RegisterStaged | WgmmaLoader | StreamLoad | None) -> It
 
 
 def _tma(x: Tma) -> Iterator[str]:
-    yield f"TMA {x.major}-major, swizzle {x.map.span}"
+    yield f"TMA {x.major}-major, swizzle {x.map.swizzle_bytes}"
     if x.run:
         yield "atoms with rows to spare"
     if x.repeats:

@@ -146,7 +146,7 @@ def _box(gemm: GemmPlan, modes: Sequence[Strided], box: Box, block: int) -> str:
 
 def _map(tensor_map: TmaMap, copies: int) -> str:
     box = " x ".join(map(str, tensor_map.box))
-    return f"box {box}, {count(copies, 'copy', 'copies')} a tile, swizzle over {tensor_map.span} bytes"
+    return f"box {box}, {count(copies, 'copy', 'copies')} a tile, swizzle over {tensor_map.swizzle_bytes} bytes"
 
 
 def _at_a_time(elements: int, size: int) -> str:

@@ -119,7 +119,8 @@ def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[i
     box, pieces = list(made.box), [(0,) * made.rank]
     size = made.slab_bytes
     for dim in range(made.rank - 1, 0, -1) if size * made.slabs > LONG_BYTES else ():
-        fits = [n for n in range(1, box[dim] + 1) if box[dim] % n == 0 and size // n % (8 * max(made.span, CHUNK)) == 0]
+        period = 8 * max(made.swizzle_bytes, CHUNK)
+        fits = [n for n in range(1, box[dim] + 1) if box[dim] % n == 0 and size // n % period == 0]
         n = next((n for n in fits if size // n <= STORE_BYTES), max(fits, default=1))
         box[dim] //= n
         size //= n

@@ -143,10 +143,10 @@ def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
 
 def _spec(made: TmaMap, dtype: str, load: Tma | None, thrifty: bool) -> TensorMapSpec:
     box = store_pieces(made)[0] if load is None else load.box
-    promotion = L2_PROMOTION - 1 if thrifty and made.span == 64 else L2_PROMOTION
+    promotion = L2_PROMOTION - 1 if thrifty and made.swizzle_bytes == 64 else L2_PROMOTION
     kind = data_type(dtype).tma
     assert kind is not None
-    return TensorMapSpec(kind, made.extents, made.strides[1:], box, SWIZZLES[made.span], promotion)
+    return TensorMapSpec(kind, made.extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 
 
 def _copies(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:

@@ -75,11 +75,11 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
         constants["kPerWarpgroupA"] = loop.per_warpgroup_a
         made, made_b = loop.a.map, loop.b.map
         a: Constants = {
-            "kSwizzleBytes": made.span,
+            "kSwizzleBytes": made.swizzle_bytes,
             "kTmaCopies": loop.a.copies,
             "kCopyBytes": made.transaction_bytes,
         }
-        b: Constants = {"kSwizzleBytes": made_b.span, "kTransactionBytes": made_b.transaction_bytes}
+        b: Constants = {"kSwizzleBytes": made_b.swizzle_bytes, "kTransactionBytes": made_b.transaction_bytes}
     else:
         constants |= {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
         a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)

@@ -26,13 +26,11 @@ class LaunchTimes:
     Attributes:
         launch_us: From one kernel to the next in a full queue.
         fill_us: Way of a block's first tile through the empty pipeline of a persistent kernel.
-        reduce_us: A second launch that adds slices of K, multistage kernels.
-        reduce_l2_passes: Passes over the partial sums at L2's rate that it takes besides.
+        reduce_l2_passes: Passes over partial sums at L2's rate that a second launch takes, which adds slices of K.
     """
 
     launch_us: float
     fill_us: float
-    reduce_us: float
     reduce_l2_passes: float
 
 
@@ -45,7 +43,7 @@ class L2Rates:
         tma_bytes_per_clock: What one multiprocessor draws by tensor maps, in rows of 64 bytes or more.
         thread_bytes_per_clock: What it draws by accesses of its threads.
         run_end_bytes: What the two ends of a stored run cost in lines that are not full.
-        read_line_share, write_line_share: Share in which lines that are touched in part show in the time.
+        line_share: Share in which lines that are touched in part show in the time.
         cluster_order: First tile of each cluster of two blocks where they fill the GPU; empty where plain order is as
             good. Requests of one GPC for the same line are joined when they come close together, so clusters of one
             GPC take neighbouring tiles.
@@ -55,8 +53,7 @@ class L2Rates:
     tma_bytes_per_clock: float
     thread_bytes_per_clock: float
     run_end_bytes: int
-    read_line_share: float
-    write_line_share: float
+    line_share: float
     cluster_order: tuple[int, ...] = ()
 
 
@@ -66,7 +63,6 @@ class TmaClocks:
 
     Attributes:
         row_clocks: A row of 16 or 32 bytes.
-        wide_row_clocks: A row of 32 or 64 bytes where loads alternate between two operands (wgmma RS).
         memory_row_clocks: Any row that comes from device memory, for as many as can be under way.
         stored_row_clocks: A row of a store.
         cut_row_factor: Time of a row of 48, 80 or 112 bytes, which cuts a sector, against a whole one.
@@ -75,7 +71,6 @@ class TmaClocks:
     """
 
     row_clocks: float
-    wide_row_clocks: float
     memory_row_clocks: float
     stored_row_clocks: float
     cut_row_factor: float
@@ -92,27 +87,27 @@ class WgmmaRates:
         smem_bytes_per_clock: What shared memory serves.
         latency_clocks: From a warpgroup's tile to its next one where nothing else takes longer (ping-pong).
         cooperative_clocks: Of a tile where all warpgroups share it.
-        cluster_clocks: Of a tile where blocks of a cluster keep step.
         cluster_m, cluster_n: Factor on the loop where two blocks along M (along N) keep step.
-        short_ping_pong: Factor on ping-pong for products too short to overlap.
+        short_sum: Factor on products too short to overlap: in ping-pong up to 32 k, gathered up to 64.
         shallow_share: Share of the time that each k-tile of only 16 costs.
         padded_share: Share in which padded outputs show in the time though waves are whole.
         dim_share: Share of the time that one more tiled dimension costs.
         late_share: Share in which slow stores show where every block has one tile.
+        per_warpgroup_a: Factor with A in registers where warpgroups wait for their own rows of A.
     """
 
     peak_share: float
     smem_bytes_per_clock: float
     latency_clocks: float
     cooperative_clocks: float
-    cluster_clocks: float
     cluster_m: float
     cluster_n: float
-    short_ping_pong: float
+    short_sum: float
     shallow_share: float
     padded_share: float
     dim_share: float
     late_share: float
+    per_warpgroup_a: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +147,6 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
-class WgmmaRsRates:
-    """The main loop with A in registers.
-
-    Attributes:
-        peak_share: Share of the nominal tensor rate.
-        tile_clocks: Of a tile, besides its loop and its stores.
-        memory_factor: On the time of the bytes at copy speed.
-        cluster_m, cluster_n: Factor on the time where two blocks share B (share A).
-        per_warpgroup: Factor where warpgroups wait for their own rows of A.
-        many_pieces: Factor where A's tile comes in more than six runs.
-    """
-
-    peak_share: float
-    tile_clocks: float
-    memory_factor: float
-    cluster_m: float
-    cluster_n: float
-    per_warpgroup: float
-    many_pieces: float
-
-
-@dataclass(frozen=True, slots=True)
 class GatherRates:
     """Operands gathered by warps where no tensor map can move them.
 
@@ -181,13 +154,11 @@ class GatherRates:
         piece_clocks: Of a piece of a row on its way from L2 to its place.
         element_clocks: Of each of its elements besides.
         tile_clocks: Of the offsets of a tile's pieces.
-        short_sum: Factor on the time of sums up to 64 long, whose start and stores nothing hides.
     """
 
     piece_clocks: float
     element_clocks: float
     tile_clocks: float
-    short_sum: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +169,12 @@ class WgmmaModel:
         loop: Main loops with both operands in shared memory, and what tiles take besides.
         stationary: Operands that stay in shared memory.
         in_flight: Depth of the pipeline.
-        rs: The main loop with A in registers.
         gather: Gathered operands.
     """
 
     loop: WgmmaRates
     stationary: StationaryFactors
     in_flight: InFlight
-    rs: WgmmaRsRates
     gather: GatherRates
 
 
@@ -214,19 +183,13 @@ class StoreClocks:
     """Stores of D from shared memory.
 
     Attributes:
-        tile_clocks: Of a tile's store, whatever it holds.
-        tma_setup_clocks: Barriers, fences and the issue of a store by tensor map.
-        vector_slots: Instructions of a warp to store one vector, look-ups included.
-        element_slots: The same for a single element.
-        row_pass_slots: Instructions of a warp for one pass over rows that are stored in aligned chunks.
-        row_pass_clocks: Shared memory and the way to L2 of such a pass.
+        tile_clocks: Of a tile's store, whatever it holds: barriers, fences, the issue.
+        access_slots: Instructions of a warp to store one vector or single element, look-ups included.
+        row_pass_clocks: Of a warp's pass over rows that are stored in aligned chunks.
     """
 
     tile_clocks: float
-    tma_setup_clocks: float
-    vector_slots: float
-    element_slots: float
-    row_pass_slots: float
+    access_slots: float
     row_pass_clocks: float
 
 
@@ -298,7 +261,7 @@ class MultistageModel:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyFactors:
+class MainloopFactors:
     """Factors that make estimates of different main loops comparable, wgmma with both operands by tensor map being 1.
 
     Attributes:
@@ -330,7 +293,7 @@ class DeviceModel:
         stores: Stores of D.
         wgmma: Kernels that multiply by wgmma.
         multistage: Kernels that multiply by mma.sync or ordinary arithmetic.
-        families: Estimates of one main loop against another's.
+        mainloops: Estimates of one main loop against another's.
     """
 
     name: str
@@ -344,7 +307,7 @@ class DeviceModel:
     stores: StoreClocks
     wgmma: WgmmaModel
     multistage: MultistageModel
-    families: FamilyFactors
+    mainloops: MainloopFactors
 
     def rescaled(self, facts: ArchFacts) -> DeviceModel:
         """The record of another GPU of a similar kind.

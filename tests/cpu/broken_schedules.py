@@ -200,7 +200,7 @@ def folded_end() -> Found:
         assert operand is not None
         made = tma_map(
             [m.extent for m in modes], [m.strides[tensor] for m in modes], 2, load.map.tile, order=load.map.order,
-            unit=load.map.order[0], base_alignment=operand.alignment, span=load.map.span,
+            unit=load.map.order[0], base_alignment=operand.alignment, swizzle_bytes=load.map.swizzle_bytes,
         )  # fmt: skip
         assert isinstance(made, TmaMap)
         sides[name] = replace(load, map=replace(made, box=load.map.box))
@@ -249,7 +249,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "splits": [changed(hopper.plain, lambda s: tiling(s, splits=(Split("m", 0, 24),)))],
     "architecture": [changed(hopper.plain, lambda s: replace(s, arch="sm_80"))],
     "wgmma": [blackwell],
-    "data type": [doubles],
+    "data types": [doubles],
     "product": [without_k],
     "groups": [changed(hopper.plain, lambda s: tiling(s, m=Box.of_cuts((4000,), {0: 128})))],
     "extents": [endless],
@@ -259,10 +259,14 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: raster(s, group_m=0)),
         changed(hopper.plain, lambda s: tiling(s, l=Box((), ()))),
     ],
-    "ping-pong": [changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3))],
+    "ping pong": [changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3))],
     "threads": [changed(hopper.plain, lambda s: loop(s, warpgroups=8, ping_pong=False))],
     "warpgroups": [changed(hopper.plain, lambda s: loop(s, warpgroups=3, ping_pong=False))],
-    "mma tiles": [changed(hopper.plain, lambda s: tiling(s, mma_tiles=3))],
+    "mma tiles": [
+        changed(hopper.plain, lambda s: tiling(s, mma_tiles=3)),
+        changed(hopper.gathered, lambda s: tiling(s, mma_tiles=2, block=s.tiling.block)),
+        changed(hopper.mma_tiles, lambda s: replace(s, epilogue=Epilogue(VectorStore(1, store_of(s).stage)))),
+    ],
     "block": [
         changed(hopper.plain, lambda s: tiling(s, block=(192, *s.tiling.block[1:]))),
         changed(hopper.plain, lambda s: tiling(s, block=(s.tiling.block[0], 264, s.tiling.block[2]))),
@@ -290,7 +294,6 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "gather": [
         changed(hopper.gathered, lambda s: raster(s, cluster=(2, 1))),
         changed(hopper.gathered, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
-        changed(hopper.gathered, lambda s: tiling(s, mma_tiles=2, block=s.tiling.block)),
     ],
     "transpose": [
         changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, transpose=8))),
@@ -313,7 +316,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: loop(s, b=replace(s.wgmma.b, map=replace(s.wgmma.b.map, base_offset=16)))),
     ],
     "copies": [half_of_a, changed(hopper.stationary, without_run)],
-    "K residue": [gathered_residue],
+    "k residue": [gathered_residue],
     "cluster": [
         changed(hopper.plain, lambda s: raster(s, cluster=(3, 3))),
         changed(hopper.stationary, lambda s: raster(s, cluster=(1, 2))),
@@ -344,14 +347,11 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.added, lambda s: replace(s, epilogue=replace(s.epilogue, source=VectorSource()))),
     ],
     "row store": [wide_row_store],
-    "staged MMA tiles": [
-        changed(hopper.mma_tiles, lambda s: replace(s, epilogue=Epilogue(VectorStore(1, store_of(s).stage)))),
-    ],
-    "D by tensor map": [
+    "tma store": [
         changed(hopper.plain, lambda s: with_store(s, map=longer(store_of(s).map))),
         changed(hopper.plain, lambda s: with_store(s, map=replace(store_of(s).map, base_offset=16))),
     ],
-    "C by tensor map": [
+    "tma source": [
         changed(hopper.added, longer_c),
         changed(hopper.added, lambda s: with_store(s, reuse_mainloop_smem=True)),
     ],
@@ -378,21 +378,21 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.registers, lambda s: loop(s, unit_b=7)),
         changed(hopper.registers, lambda s: loop(s, unit_a=s.mainloop.unit_b, unit_b=s.mainloop.unit_a)),
     ],
-    "k-tile": [
+    "k tile": [
         changed(hopper.registers, lambda s: tiling(s, k=SQUARE_K, block=(*s.tiling.block[:2], SQUARE_K.size))),
         changed(hopper.registers, lambda s: tiling(s, k=Box.of_cuts((64, 64), {0: 64, 1: 8}))),
     ],
-    "RS cluster": [
+    "rs cluster": [
         changed(hopper.registers, lambda s: raster(s, cluster=(2, 2))),
         changed(hopper.registers, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
-    "RS maps": [changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map))))],
-    "RS copies": [
+    "rs maps": [changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map))))],
+    "rs copies": [
         changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, pitch=128))),
         changed(hopper.registers, lambda s: loop(s, a=replace(s.mainloop.a, run=1))),
     ],
     "zeros": [folded_end],
-    "A's copies": [many_copies],
+    "copies of a": [many_copies],
     "per warpgroup": [padded_rows],
-    "sharing A": [changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False))],
+    "sharing a": [changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False))],
 }  # fmt: skip

@@ -10,14 +10,14 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
-from gett.schedule.search.mma_tiles import is_matrix_product
+from gett.schedule.search.select import is_stream
 from gett.schedule.search.wgmma import WgmmaSearch, both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore
-from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_operand import stationary_operand
+from gett.schedule.spec.scheduler import PersistentPanel
 from tests import spec_cases
 from tests.cases import DENSE, Case, Layout
 from tests.specs import few
@@ -33,7 +33,7 @@ Found = tuple[Schedule, GemmPlan, ArchFacts]
 
 def schedules(plan: GemmPlan, facts: ArchFacts, limit: int) -> Iterator[Schedule]:
     """The most promising schedules of every Hopper search."""
-    if is_matrix_product(plan) and wgmma_takes(plan, facts):
+    if not is_stream(plan) and wgmma_takes(plan, facts):
         for search in SEARCHES:
             yield from best_schedules(both_roles(search, plan, facts), limit)
 
@@ -78,14 +78,22 @@ def vectors() -> Found:
     return first(spec_cases.STATIONARY[0], lambda s: not isinstance(s.epilogue.store, TmaStore), sms=2)
 
 
+def stays(s: Schedule) -> bool:
+    return any(isinstance(x, Stationary) for x in (s.wgmma.a, s.wgmma.b))
+
+
 def stationary() -> Found:
     """An operand that stays whole."""
-    return first(spec_cases.STATIONARY[0], lambda s: bool(stationary_operand(s)), sms=2)
+    return first(spec_cases.STATIONARY[0], stays, sms=2)
 
 
 def one_panel() -> Found:
     """Blocks that keep to a panel each."""
-    return first(spec_cases.ONE_PANEL[0], lambda s: bool(stationary_operand(s)), sms=3)
+
+    def keeps(s: Schedule) -> bool:
+        return isinstance(s.scheduler, PersistentPanel) and s.scheduler.one_panel
+
+    return first(spec_cases.ONE_PANEL[0], keeps, sms=3)
 
 
 def clustered() -> Found:

@@ -37,7 +37,7 @@ def mma_box(schedule: Schedule) -> Box:
 
 def swizzle_of(loader: Tma | Gather) -> int:
     """Bytes of the tile's swizzle."""
-    return loader.map.span if isinstance(loader, Tma) else loader.swizzle_bytes
+    return loader.map.swizzle_bytes if isinstance(loader, Tma) else loader.swizzle_bytes
 
 
 def read_at(loader: Tma | Gather, rows: int, depth: int, row: int, k: int) -> int:
@@ -78,6 +78,6 @@ def places(load: Tma, at: tuple[int, ...], tile_k: int) -> list[int]:
             line = 0
             for x, b in zip(reversed(inside[1:]), reversed(load.box[1:]), strict=True):
                 line = line * b + x
-            assert start % (8 * made.span) == 0, "a copy starts where the swizzle's pattern does"
-            out.append(start + swizzle_address(made.span, line * made.pitch + SIZE * inside[0]))
+            assert start % (8 * made.swizzle_bytes) == 0, "a copy starts where the swizzle's pattern does"
+            out.append(start + swizzle_address(made.swizzle_bytes, line * made.pitch + SIZE * inside[0]))
     return out

@@ -20,7 +20,7 @@ from benchmarks import calibrate, schedule_rates
 from benchmarks.cases import load_cases
 from benchmarks.device_record import calibrated, field_at, file_name, source_text, with_field, write_record
 from benchmarks.random_cases import random_cases
-from benchmarks.schedule_rates import cluster_pairs, fit_families, kind_of, wgmma_schedules
+from benchmarks.schedule_rates import cluster_pairs, fit_mainloops, kind_of, wgmma_schedules
 from gett.codegen.render import render_kernel
 from gett.hw.archs import ARCHS, arch_facts
 from gett.hw.device import DeviceModel, measured, nearest
@@ -61,7 +61,7 @@ def test_records_are_complete_and_small(model: DeviceModel) -> None:
         assert len(rates) == len(memory.run_bytes)
         assert min(rates) > 0
         assert max(rates) <= 1.1 * memory.copy_tbps
-    for share in (model.wgmma.loop.peak_share, model.wgmma.rs.peak_share, model.multistage.rates.tensor_share):
+    for share in (model.wgmma.loop.peak_share, model.multistage.rates.tensor_share):
         assert 0.2 < share <= 1.1
 
 
@@ -212,9 +212,9 @@ def test_factors_of_main_loops_are_those_that_explain_the_times() -> None:
         for kind in pair
     ]
     unlinked = {"case": "four", "kind": "wgmma_rs", "estimate_us": 1.0, "measured_us": 5.0}
-    found = fit_families([*rows, unlinked, {"case": "five", "error": "no room"}])
+    found = fit_mainloops([*rows, unlinked, {"case": "five", "error": "no room"}])
     assert found == pytest.approx({"multistage": 1.3, "gather": 0.8})
-    assert fit_families([]) == {}
+    assert fit_mainloops([]) == {}
 
 
 def test_schedules_are_known_by_their_main_loops() -> None:
@@ -237,7 +237,7 @@ def test_pairs_differ_in_their_cluster_alone() -> None:
 def test_every_figure_names_a_field() -> None:
     text = Path(calibrate.__file__).read_text()
     paths = [p for p in re.findall(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"', text) if not p.startswith("sm_")]
-    assert len(paths) >= 15
+    assert len(paths) >= 14
     for path in paths:
         field_at(H200, path)
 
@@ -271,7 +271,7 @@ def test_a_calibration_writes_the_record_of_its_device(tmp_path: Path, monkeypat
         made = scope["MODEL"]
         assert (made.name, made.arch, made.sm_count) == (facts.name, facts.arch, facts.sm_count)
         assert made.tma.row_clocks == 2.5
-        assert made.families.multistage == pytest.approx(1.5 * H200.families.multistage, rel=0.01)
+        assert made.mainloops.multistage == pytest.approx(1.5 * H200.mainloops.multistage, rel=0.01)
         assert made.wgmma.loop.cluster_m == pytest.approx(H200.wgmma.loop.cluster_m, rel=0.01)
         assert made.memory.copy_tbps == pytest.approx(4.25 if refers else 2.96)
         assert "tma.row_clocks" in scope["__doc__"]

@@ -14,8 +14,8 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile, TmaStore
+from gett.schedule.spec.exchange import exchanged
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.tile.store_tile import exchanged
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap
 from tests.cases import Case

@@ -153,7 +153,7 @@ def test_a_hopper_schedule_tells_its_warps_and_tensor_maps() -> None:
     shared = replace(loop, a=replace(loop.a, multicast=Multicast(2, None)))
     clusters = replace(hopper, mainloop=shared, scheduler=PersistentRaster(132, cluster=(1, 2)))
     assert "clusters of 1 x 2 blocks" in explain_gemm(plan, clusters)
-    assert f"swizzle over {move.span} bytes, shared by 2 blocks" in explain_gemm(plan, clusters)
+    assert f"swizzle over {move.swizzle_bytes} bytes, shared by 2 blocks" in explain_gemm(plan, clusters)
     stays = replace(hopper, mainloop=replace(loop, b=Stationary(Tma("mn", move), 4)))
     assert "stationary: whole, once a block" in explain_gemm(plan, stays)
     panel = replace(stays, scheduler=PersistentPanel(132, "b", True, 1))

@@ -75,7 +75,7 @@ def residue_chunks(tmp: Path, wanted: Sequence[Residue]) -> dict[Residue, list[i
 
 
 def residue(load: Tma, box: Box, real: GemmPlan, deep: int) -> Residue:
-    return load.major, load.map.span, load.rows(box.size), valid_k(load, len(real.k)), deep
+    return load.major, load.map.swizzle_bytes, load.rows(box.size), valid_k(load, len(real.k)), deep
 
 
 def fill(image: Any, load: Tma, first: tuple[int, ...], tile_k: int) -> None:
@@ -90,7 +90,7 @@ def fill(image: Any, load: Tma, first: tuple[int, ...], tile_k: int) -> None:
             if load.divided is not None:
                 at[load.divided] += part * copy.part_step
                 start += part * copy.part_bytes
-            assert start % (8 * made.span) == 0, "a copy starts where the swizzle's pattern does"
+            assert start % (8 * made.swizzle_bytes) == 0, "a copy starts where the swizzle's pattern does"
             inside = np.indices(box).reshape(len(box), -1)
             there = inside + np.array([[x + f] for x, f in zip(at, first, strict=True)])
             ok = ((there >= 0) & (there < np.array([[e] for e in made.extents]))).all(axis=0)
@@ -100,8 +100,8 @@ def fill(image: Any, load: Tma, first: tuple[int, ...], tile_k: int) -> None:
                 line += x * step
                 step *= b
             byte = line * made.pitch + 2 * inside[0]
-            if made.span > 16:
-                byte ^= ((byte >> 7) & (made.span // 16 - 1)) << 4
+            if made.swizzle_bytes > 16:
+                byte ^= ((byte >> 7) & (made.swizzle_bytes // 16 - 1)) << 4
             image[(start + byte) // 2] = np.where(ok, source, -1)
 
 
@@ -119,7 +119,7 @@ def test_wgmma_reads_the_tile_and_zeros(tmp_path: Path) -> None:
         box_k, deep = schedule.tiling.k, schedule.tiling.block[2]
         for tensor, load, box, modes in sides(real, schedule):
             rows, kept = load.rows(box.size), valid_k(load, len(real.k))
-            kinds.add((load.major, kept < deep, bool(load.run), bool(load.repeats), load.map.span))
+            kinds.add((load.major, kept < deep, bool(load.run), bool(load.repeats), load.map.swizzle_bytes))
             room = -(-rows // 64) * 64 * row_bytes(load, deep, 2)
             image = np.full(room // 2, UNWRITTEN)
             zeroed = chunks[residue(load, box, real, deep)]

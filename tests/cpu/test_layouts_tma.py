@@ -68,7 +68,7 @@ def check(tensor: Tensor, box: tuple[int, ...], made: TmaMap) -> None:
     assert all(s % 16 == 0 and 0 < s < 2**40 for s in made.strides[1:])
     assert all(1 <= b <= 256 for b in made.box)
     assert all(1 <= e <= 2**31 for e in made.extents)
-    assert made.span == 16 or made.box[0] * itemsize <= made.span
+    assert made.swizzle_bytes == 16 or made.box[0] * itemsize <= made.swizzle_bytes
     inside = list(itertools.product(*(range(b) for b in box)))
     places = [made.smem_offset(x) for x in inside]
     assert len(set(places)) == len(inside) == math.prod(made.box) * made.slabs
@@ -78,7 +78,7 @@ def check(tensor: Tensor, box: tuple[int, ...], made: TmaMap) -> None:
     for index, x in enumerate(in_order):
         at_mode = dict(zip(reversed(made.order), x, strict=True))
         slab, place = divmod(made.smem_offset([at_mode[m] for m in range(len(box))]), made.slab_bytes)
-        row, byte = divmod(swizzled(made.span, place), made.pitch)
+        row, byte = divmod(swizzled(made.swizzle_bytes, place), made.pitch)
         assert ((row * made.slabs + slab) * made.box[0]) + byte // itemsize == index
     for origin in origins(extents, box):
         start = made.coordinates(origin)
@@ -94,7 +94,7 @@ def check(tensor: Tensor, box: tuple[int, ...], made: TmaMap) -> None:
                     line += x * factor
                     factor *= b
                 address = line * made.pitch + local[0] * itemsize
-                image = slab * made.slab_bytes + swizzled(made.span, address)
+                image = slab * made.slab_bytes + swizzled(made.swizzle_bytes, address)
                 offset = made.base_offset + sum(x * s for x, s in zip(at, made.strides, strict=True))
                 read[image] = offset if ok else None
         for x, place in zip(inside, places, strict=True):
@@ -117,7 +117,7 @@ def test_a_map_addresses_what_the_strides_address(
 ) -> None:
     tensor, box, order = case
     assume(math.prod(box) <= 2048)
-    made = tma_map(*tensor, box, order=order, span=span)
+    made = tma_map(*tensor, box, order=order, swizzle_bytes=span)
     event("refused" if isinstance(made, Refusal) else f"rank {made.rank}, slabs {made.slabs > 1}")
     if isinstance(made, TmaMap):
         check(tensor, box, made)
@@ -144,7 +144,7 @@ def test_many_modes_fold(outer: list[int], data: st.DataObject) -> None:
 
 def test_fuse_again_makes_one_run() -> None:
     """Modes of 12 and 8 halves lie together: the row of 24 bytes alone is illegal, both together are one of 192."""
-    made = tma_map((12, 8, 40), (2, 24, 192), 2, (12, 8, 4), span=64)
+    made = tma_map((12, 8, 40), (2, 24, 192), 2, (12, 8, 4), swizzle_bytes=64)
     assert isinstance(made, TmaMap)
     assert (made.extents, made.strides, made.box, made.slabs) == ((96, 40), (2, 192), (32, 4), 3)
     check(((12, 8, 40), (2, 24, 192), 2), (12, 8, 4), made)
@@ -158,7 +158,7 @@ def test_fuse_again_makes_one_run() -> None:
 def test_order_of_the_box_is_the_order_of_the_tile() -> None:
     extents, strides = (64, 10, 12), (2, 128, 1280)
     for order in ((0, 1, 2), (0, 2, 1)):
-        made = tma_map(extents, strides, 2, (64, 2, 3), order=order, span=128)
+        made = tma_map(extents, strides, 2, (64, 2, 3), order=order, swizzle_bytes=128)
         assert isinstance(made, TmaMap)
         assert made.strides[1:] == tuple(strides[m] for m in order[1:])
         places = {m: made.smem_offset(tuple(8 * (m == j and j == 0) or int(m == j) for j in range(3))) for m in (1, 2)}
@@ -168,7 +168,7 @@ def test_order_of_the_box_is_the_order_of_the_tile() -> None:
 
 
 def test_a_short_run_takes_the_span_as_its_pitch() -> None:
-    made = tma_map((16, 100), (2, 64), 2, (16, 64), span=128)
+    made = tma_map((16, 100), (2, 64), 2, (16, 64), swizzle_bytes=128)
     assert isinstance(made, TmaMap)
     assert (made.pitch, made.slab_bytes, made.transaction_bytes) == (128, 64 * 128, 64 * 32)
 
@@ -186,7 +186,7 @@ def test_a_short_run_takes_the_span_as_its_pitch() -> None:
         (((8, 5), (16, 128), 16, (8, 2)), {}, "elements of 16 bytes"),
         (((8, 600), (2, 32), 2, (8, 300)), {}, "a box of 300 elements along mode 1"),
         (((8, 5), (2, 2**40), 2, (8, 2)), {}, "mode 1 has a stride of 1099511627776 bytes"),
-        (((48, 5), (2, 128), 2, (48, 2)), {"span": 64}, "run of 96 bytes along mode 0 is no multiple"),
+        (((48, 5), (2, 128), 2, (48, 2)), {"swizzle_bytes": 64}, "run of 96 bytes along mode 0 is no multiple"),
         (((8, *(3,) * 6), (2, *(32 * 4**i for i in range(6))), 2, (8, *(2,) * 5, 1)), {}, "6 tiled modes and one"),
         (((8, 5), (2, 16), 2, (8, 0)), {}, "mode 1 has a box of 0"),
         (((8, 5), (2, 16), 2, (8, 2)), {"unit": 1}, "mode 1 has stride 16, dimension 0 of a map needs 2"),
@@ -210,7 +210,7 @@ def test_arguments_that_do_not_belong_together() -> None:
     with pytest.raises(ValueError, match="do not belong together"):
         tma_map((8, 5), (2,), 2, (8, 2))
     with pytest.raises(ValueError, match="spans 48"):
-        tma_map((8, 5), (2, 16), 2, (8, 2), span=48)
+        tma_map((8, 5), (2, 16), 2, (8, 2), swizzle_bytes=48)
 
 
 def test_modes_apart_in_the_tile_stay_apart() -> None:

@@ -17,14 +17,14 @@ from gett.errors import ScheduleError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.mma_tiles import is_matrix_product
 from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.legality import can_implement, check_schedule
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
-from gett.schedule.spec.rules_common import SPLITS
+from gett.schedule.spec.rules_common import splits
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
@@ -36,7 +36,7 @@ from tests.cpu.broken_schedules import CASES, loop, panel_of_none
 from tests.cpu.hopper_schedules import FACTS, Found, schedules, store_of
 from tests.specs import few
 
-NAMES = list(dict.fromkeys(r.name for r in (SPLITS, *SS_RULES, *RS_ALL_RULES)))
+NAMES = list(dict.fromkeys(r.name for r in (splits, *SS_RULES, *RS_ALL_RULES)))
 
 
 def test_each_rule_has_a_case_and_a_sentence() -> None:
@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[Callable[[], Found], str]] = {
     "gather with a cluster": (CASES["gather"][0], "gather"),
     "a panel scheduler and nothing stationary": (panel_of_none, "panel"),
     "rows from a tile that is staged for a map": (row_store_for_a_map, "copy kind"),
-    "ping-pong of three warpgroups": (CASES["ping-pong"][0], "ping-pong"),
+    "ping-pong of three warpgroups": (CASES["ping pong"][0], "ping pong"),
 }
 
 
@@ -190,7 +190,7 @@ def test_the_other_searches_find_legal_schedules() -> None:
     kinds = set()
     for case in AWKWARD:
         plan = make_gemm_plan(case.contraction("float32"))
-        search = MultistageSearch(plan, FACTS) if is_matrix_product(plan) else StreamSearch(plan, FACTS)
+        search = MultistageSearch(plan, FACTS) if not is_stream(plan) else StreamSearch(plan, FACTS)
         for s in best_schedules([search], 4):
             kinds.add(type(s.mainloop))
             assert can_implement(s, plan, FACTS) is None

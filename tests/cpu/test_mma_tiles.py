@@ -65,7 +65,11 @@ def test_every_case_has_tiles_of_several_mma_tiles() -> None:
         (False, True),
     }
     assert {s.wgmma.mma_m for s in found} == {4, 8}
-    assert {(parts(s)[0].run > 0, parts(s)[0].map.span) for s in found} >= {(True, 128), (False, 128), (False, 64)}
+    assert {(parts(s)[0].run > 0, parts(s)[0].map.swizzle_bytes) for s in found} >= {
+        (True, 128),
+        (False, 128),
+        (False, 64),
+    }
 
 
 def test_rows_of_d_are_whole_sectors() -> None:

@@ -13,20 +13,20 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.loaders import OperandTile, operand_loader
-from gett.schedule.search.mma_tiles import is_matrix_product
+from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec import rules_multistage, rules_stream
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamMap
 from gett.schedule.spec.multistage_needs import multistage_smem
-from gett.schedule.spec.rule import Rule, first_broken
+from gett.schedule.spec.rule import Lowered, Rule, first_broken
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentRaster
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.stream_needs import sum_block, sum_bytes
+from gett.schedule.spec.stream_needs import stream_bytes, sum_block
 from gett.schedule.spec.tiling import Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
@@ -74,8 +74,8 @@ def multistage(
     }
     t = Tiling(block, **{**made, **(boxes or {})})
     p = plan_loaders or plan
-    a = load_a(operand_loader(p, A, OperandTile(t.m, t.k, block[0], block[2]), True))
-    b = operand_loader(p, B, OperandTile(t.n, t.k, block[1], block[2]), True)
+    a = load_a(operand_loader(p, A, t, True))
+    b = operand_loader(p, B, t, True)
     loop = Multistage(a, b, True, stages, warps, batch_warps, k_table)
     smem = multistage_smem(plan, t, a, b, k_table).plan(stages, split > 1)
     store = VectorStore(store_vector(p, t.m, t.n))
@@ -118,11 +118,11 @@ MULTISTAGE: dict[str, tuple[Callable[[], Made], str]] = {
     "depth": (lambda: (multistage(GEMM, block=(64, 64, 24)), GEMM), "block_k = 24 is no multiple of 16"),
     "stages": (lambda: (multistage(GEMM, stages=1), GEMM), "stages: 1, a pipeline has at least 2"),
     "k table": (lambda: (multistage(TWO_K, k_table=True), TWO_K), "need K flattened"),
-    "split": (lambda: (multistage(GEMM, split=11), GEMM), "split_k = 11: 16 k-tiles in slices of 2 leave"),
+    "split": (lambda: (multistage(GEMM, split=11), GEMM), "11 slices of 2 out of 16 k-tiles leave"),
     "workspace": (lambda: (multistage(GEMM, split=2, workspace=1000), GEMM), "1000 bytes, partial sums take 2097152"),
     "grid": (lambda: (multistage(WIDE), WIDE), "281474976710656 blocks"),
     "shared memory": (lambda: (multistage(GEMM, stages=40), GEMM), "bytes needed, sm_80 gives a block 166912"),
-    "threads": (lambda: (multistage(GEMM, block=(128, 64, 32), warps=(8, 8)), GEMM), "more than 1024 in a block, 2048"),
+    "threads": (lambda: (multistage(GEMM, block=(128, 64, 32), warps=(8, 8)), GEMM), "threads: 2048"),
     "accesses": (lambda: (multistage(SINGLE, block=(64, 64, 64), stages=2), SINGLE),
                  "32 a thread to load operand [AB], the limit is 24"),
     "registers": (lambda: (multistage(GEMM, block=(256, 256, 32), stages=2), GEMM), "the limit is 252 of 255"),
@@ -133,13 +133,14 @@ MULTISTAGE: dict[str, tuple[Callable[[], Made], str]] = {
     "layouts": (lambda: (multistage(GEMM, load_a=lambda x: replace(x, smem=replace(x.smem, rows=16))), GEMM),
                 "16 rows of 64 bytes hold operand A, its tile has 64 of 64"),
     "shared memory plan": (lambda: (misplaced(multistage(GEMM)), GEMM), "the parts make"),
-    "store": (lambda: (replace(multistage(GEMM), epilogue=Epilogue(VectorStore(16))), GEMM), "its strides allow 8"),
+    "vector": (lambda: (replace(multistage(GEMM), epilogue=Epilogue(VectorStore(16))), GEMM), "its strides allow 8"),
 }  # fmt: skip
 
 
 def broken_names(rules: tuple[Rule, ...], made: Made) -> dict[str, str]:
     s, plan, *facts = made
-    found = {r.name: r.broken(s, plan, *facts or [FACTS]) for r in rules}
+    x = Lowered(s, plan, facts[0] if facts else FACTS)
+    found = {r.name: r.broken(x) for r in rules}
     return {name: reason for name, reason in found.items() if reason is not None}
 
 
@@ -169,7 +170,7 @@ def lanes(s: Schedule, count: int) -> Schedule:
     """A sum with other threads along K; all that follows from them follows."""
     s = with_loop(s, lanes_k=count, unroll=4)
     tiling = replace(s.tiling, block=sum_block(s.mainloop), k=cut(4096, 4))
-    return replace(s, tiling=tiling, smem=SmemPlan(sum_bytes(SUM, s.mainloop)))
+    return replace(s, tiling=tiling, smem=SmemPlan(stream_bytes(SUM, tiling, s.mainloop)))
 
 
 TRANSPOSE = plan_of("ij->ji", "float32", i=640, j=512)
@@ -202,14 +203,15 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "groups": (lambda: (replace(MAP, tiling=replace(MAP.tiling, n=Box((1,), (TileDim((0,), 1),)))), TRANSPOSE),
                r"box_n is for extents \(1,\)"),
     "parts": (lambda: (replace(MAP, epilogue=Epilogue(VectorStore(1))), TRANSPOSE), "stored in vectors of 4"),
-    "operands": (lambda: (replace(MAP, epilogue=Epilogue(MAP.epilogue.store, VectorSource())), TRANSPOSE), "source: C"),
+    "operands": (lambda: (with_loop(MAP, c=StreamLoad()), TRANSPOSE), "the plan has 0 C, the schedule reads 1"),
+    "source": (lambda: (replace(MAP, epilogue=Epilogue(MAP.epilogue.store, VectorSource())), TRANSPOSE), "is no C"),
     "threads": (lambda: (with_loop(MAP, threads=100), TRANSPOSE), "threads: 100"),
-    "lanes": (lambda: (lanes(SUMS, 12), SUM), "lanes_k: 12 threads along K"),
-    "counts": (lambda: (with_loop(MAP, unroll=0), TRANSPOSE), "unroll: 0"),
+    "lanes": (lambda: (lanes(SUMS, 12), SUM), "lanes: 12 threads along K"),
+    "counts": (lambda: (with_loop(MAP, unroll=0), TRANSPOSE), "counts: 0 steps"),
     "block": (lambda: (replace(MAP, tiling=replace(MAP.tiling, block=(1, 1, 1 << 20))), TRANSPOSE), r"block: \(1, 1,"),
     "boxes": (lambda: (replace(SUMS, tiling=replace(SUMS.tiling, k=cut(4096, 4096))), SUM), "box_k of 4096 elements"),
     "modes": (lambda: (flattened(), TRANSPOSE), "flattens modes"),
-    "shared memory plan": (lambda: (replace(MAP, smem=SmemPlan(MAP.smem.size - 128)), TRANSPOSE), "bytes planned"),
+    "shared memory plan": (lambda: (replace(MAP, smem=SmemPlan(MAP.smem.size - 128)), TRANSPOSE), "planned as"),
     "split": (lambda: (replace(MAP, scheduler=OneTile(split_k=2), workspace_bytes=1 << 40), TRANSPOSE), "nothing is"),
     "workspace": (lambda: (replace(SUMS, scheduler=OneTile(split_k=2), workspace_bytes=8), SUM), "workspace: 8 bytes"),
     "walks": (lambda: (with_loop(MAP, walk_d=MAP.mainloop.walk_d[:1]), TRANSPOSE), "each element of D's tile once"),
@@ -233,10 +235,10 @@ def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex128", "int8"])
 def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
     plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
-    assert {is_matrix_product(p) for p in plans} == {True, False}
+    assert {is_stream(p) for p in plans} == {True, False}
     for plan in plans:
         rules, search = rules_stream.RULES, StreamSearch(plan, FACTS)
-        if is_matrix_product(plan):
+        if not is_stream(plan):
             rules, search = rules_multistage.RULES, MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
         found = best_schedules([search], 30)
         assert found

@@ -7,56 +7,60 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gett.codegen.render import render_kernel
 from gett.codegen.smem import smem_struct
 from gett.errors import CompileError
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import make_gemm_plan
+from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
-from gett.schedule.search.smem import DEEP, DEEPEST, carve, carve_stationary
+from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaStore
+from gett.schedule.spec.loader import tma_of
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST, wgmma_smem
 from gett.schedule.tile.wgmma_tile import cluster_tiles
-from tests.specs import FAMILIES, few, few_kernels, reuses_smem, specs, ss_schedules
+from tests.cpu.hopper_schedules import with_store
+from tests.specs import FAMILIES, few, few_kernels, kernel_specs, reuses_smem, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 CAPACITY = FACTS.smem_per_block
-sizes = st.integers(1, 220).map(lambda x: x * 1024)
 
 
-@given(stage=sizes, staging=sizes | st.just(0), k_tiles=st.integers(1, 40), exchange=st.booleans())
-def test_stages_fit_beside_the_staged_tile_or_under_it(stage: int, staging: int, k_tiles: int, exchange: bool) -> None:
-    beside, instead = (carve(CAPACITY, stage, staging, k_tiles, one, exchange) for one in (False, True))
-    store = 2 * staging if exchange else staging
-    if beside is not None:
-        assert not beside.reuse
-        assert 2 <= beside.stages <= DEEP
-        assert beside.plan.staging == beside.stages * stage
-        assert beside.plan.barriers == beside.plan.staging + store
-        assert 1024 + beside.plan.barriers + 16 * beside.stages <= beside.plan.size <= CAPACITY
-    if instead is not None and instead.reuse:
-        assert 2 <= instead.stages <= DEEP
-        assert beside is None or instead.stages > beside.stages
-        assert instead.plan.staging == instead.plan.stages == 0
-        assert instead.plan.barriers == max(instead.stages * stage, store)
-        assert 1024 + instead.plan.barriers + 16 * instead.stages <= instead.plan.size <= CAPACITY
-        assert k_tiles > (beside.stages if beside is not None else 0)
-    else:
-        assert instead == beside
+def deepest(s: Schedule, plan: GemmPlan, most: int) -> int:
+    """Stages that fit into shared memory, one where not even two do."""
+    stages = range(most, 1, -1)
+    made = (replace(s, mainloop=replace(s.wgmma, stages=n)) for n in stages)
+    return next((n for n, x in zip(stages, made, strict=True) if wgmma_smem(x, plan).size <= CAPACITY), 1)
 
 
-@given(stage=sizes, staging=sizes | st.just(0), kept=sizes)
-def test_what_stays_costs_no_stage(stage: int, staging: int, kept: int) -> None:
-    found = carve_stationary(CAPACITY, stage, staging, kept, stage + kept)
-    if found is not None:
-        both = (CAPACITY - 1024 - staging - 16 * DEEP) // (stage + kept)
-        assert min(DEEP, both) <= found.stages <= DEEPEST
-        at = found.plan
-        assert (at.stationary, at.staging) == (found.stages * stage, found.stages * stage + kept)
-        assert 1024 + at.staging + staging + 16 * found.stages <= at.size <= CAPACITY
+def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
+    reusing = 0
+    for spec in specs("reuse"):
+        s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
+        store, stages = s.epilogue.store, s.wgmma.stages
+        assert stages == deepest(s, plan, DEEP)
+        if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
+            reusing += 1
+            beside = deepest(with_store(s, reuse_mainloop_smem=False), plan, DEEP)
+            assert beside < min(stages, s.tiling.k.tiles)
+            assert s.smem.barriers >= stages * s.smem.stage
+        else:
+            assert s.smem.staging == stages * s.smem.stage <= s.smem.barriers
+        assert 1024 + s.smem.barriers + 16 * stages <= s.smem.size <= CAPACITY
+    assert reusing
+
+
+@pytest.mark.parametrize("family", ["stationary", "each_panel"])
+def test_what_stays_costs_no_stage(family: str) -> None:
+    for spec in specs(family):
+        s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
+        loads = {name: tma_of(getattr(s.wgmma, name)) for name in "ab"}
+        plain = replace(s, mainloop=replace(s.wgmma, **loads))
+        assert s.wgmma.stages == deepest(s, plan, DEEPEST) >= deepest(plain, plan, DEEP)
+        assert s.smem.stages == 0 < s.smem.stationary == s.wgmma.stages * s.smem.stage < s.smem.staging
+        assert 1024 + s.smem.barriers + 16 * s.wgmma.stages <= s.smem.size <= CAPACITY
 
 
 def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> None:
@@ -97,7 +101,7 @@ def test_smem_struct_is_the_plan() -> None:
 
 @pytest.mark.parametrize("kind", ["mma.sync", "wgmma ss", "wgmma rs"])
 def test_a_plan_whose_parts_overlap_does_not_compile(kind: str) -> None:
-    spec = next(x for x in few_kernels() if x.schedule.kind == kind and x.schedule.split_k == 1)
+    spec = next(x for x in kernel_specs() if x.schedule.kind == kind and x.schedule.split_k == 1)
     source = render_kernel(spec.plan, spec.schedule).source
     name = "kOffsets" if kind == "mma.sync" else "kBarriers"
     text = re.sub(rf"{name} = (\d+)", lambda x: f"{name} = {int(x[1]) - 16}", source.text)

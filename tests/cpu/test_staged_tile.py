@@ -99,7 +99,7 @@ def rows_of_vectors(s: Schedule, stage: StagedTile) -> list[list[int]]:
     size, vector = s.tiling.m.size, stage.copy.vector
     load = tma_of(s.wgmma.a)
     if load is not None and load.run:  # every block has one atom with rows to spare
-        assert load.map.span == 128
+        assert load.map.swizzle_bytes == 128
         firsts = range(0, size // load.run, vector)
         return [[x + load.run * (i + v) for v in range(vector)] for i in firsts for x in range(load.run)]
     held, blocks, part = stage.copy.rows, s.wgmma.mma_m, size // s.tiling.mma_tiles

@@ -56,7 +56,7 @@ def reads(name: str, load: Tma, rows: int, depth: int) -> Iterator[int]:
     """Bytes of a tile that instructions end before: whole blocks of 64 rows of A, of 8 columns of B."""
     grain = 64 if name == "a" else 8
     last = -(-rows // grain) * grain - 1
-    swizzle = load.map.span
+    swizzle = load.map.swizzle_bytes
     if load.major == "mn":  # atoms behind the last are whole ones
         yield (last // (swizzle // 2) + 1) * depth * swizzle
     else:

@@ -141,7 +141,7 @@ def test_pieces_of_a_staged_tile_are_the_tile() -> None:
         covered = set()
         for start, first in pieces:
             assert start == at
-            assert start % (8 * max(made.span, 16)) == 0
+            assert start % (8 * max(made.swizzle_bytes, 16)) == 0
             at += made.pitch * math.prod(box[1:])
             corners = [range(f, f + b) for f, b in zip(first[1:], box[1:], strict=True)]
             for x in itertools.product(*corners):

@@ -17,7 +17,7 @@ from gett.codegen.tma_copies import store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, C, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
-from gett.schedule.cost.wgmma import WgmmaModel
+from gett.schedule.cost.wgmma import WgmmaCost
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaSource, TmaStore
 from gett.schedule.spec.schedule import Schedule
@@ -136,7 +136,7 @@ def test_copies_bring_every_element_of_c_once() -> None:
                     line = 0
                     for x, b in zip(reversed(within[1:]), reversed(box[1:]), strict=True):
                         line = line * b + x
-                    places.append(start + swizzle_address(made.span, line * made.pitch + 2 * within[0]))
+                    places.append(start + swizzle_address(made.swizzle_bytes, line * made.pitch + 2 * within[0]))
             assert places == [made.smem_offset(local)]
     assert edges > 20
 
@@ -262,10 +262,10 @@ def test_c_waits_for_no_stage_and_no_slice() -> None:
 
 def test_the_model_counts_c() -> None:
     case = TMA_SOURCE[0][0]
-    with_c, without = (WgmmaModel(make_gemm_plan(case.contraction("float16", with_c=c)), FACTS) for c in (DENSE, None))
+    with_c, without = (WgmmaCost(make_gemm_plan(case.contraction("float16", with_c=c)), FACTS) for c in (DENSE, None))
     assert set(without.bytes) == {A, B, D}
     assert with_c.bytes[C] == with_c.bytes[D]
-    shared = WgmmaModel(make_gemm_plan(case.contraction("float16", with_c=Layout(ones=(0,)))), FACTS)
+    shared = WgmmaCost(make_gemm_plan(case.contraction("float16", with_c=Layout(ones=(0,)))), FACTS)
     assert shared.bytes[C] == shared.bytes[D] // case.extents["s"]
 
 

@@ -39,7 +39,7 @@ def loop_of(s: Schedule) -> WgmmaRS:
 
 def shape(s: Schedule) -> tuple[int, int]:
     """K of A's rows and of B's in a k-tile."""
-    return loop_of(s).a.map.span // 2, loop_of(s).b.map.span // 2
+    return loop_of(s).a.map.swizzle_bytes // 2, loop_of(s).b.map.swizzle_bytes // 2
 
 
 def test_only_operands_whose_rows_run_along_two_contracted_modes_get_it() -> None:
@@ -144,7 +144,7 @@ def place(plan: GemmPlan, s: Schedule, local: int, k1: int, k2: int, side: str) 
 
 def swizzled(at: int, element: int, made: TmaMap) -> int:
     """As the kernel has it: the row's start swizzled, then the vector's place in the row exchanged by XOR."""
-    start = at ^ ((at >> 3) & ((made.span // 16 - 1) * 16))
+    start = at ^ ((at >> 3) & ((made.swizzle_bytes // 16 - 1) * 16))
     return (start ^ (element // 8 * 16)) + element % 8 * 2
 
 

@@ -13,26 +13,25 @@ Measured (times the fitted values of NVIDIA H200):
   memory.cut_store_tbps
   l2.tma_bytes_per_clock
   tma.row_clocks
-  tma.wide_row_clocks
   tma.memory_row_clocks
   tma.stored_row_clocks
   multistage.rates.tensor_share
   wgmma.loop.peak_share
   wgmma.loop.cluster_m
   wgmma.loop.cluster_n
-  families.gather
-  families.multistage
-  families.multistage_elements
+  mainloops.gather
+  mainloops.multistage
+  mainloops.multistage_elements
 All else is NVIDIA H200's.
 """
 
 from gett.hw.device import (
     DeviceModel,
-    FamilyFactors,
     GatherRates,
     InFlight,
     L2Rates,
     LaunchTimes,
+    MainloopFactors,
     MmaSyncRates,
     MmaSyncTile,
     MultistageModel,
@@ -41,7 +40,6 @@ from gett.hw.device import (
     TmaClocks,
     WgmmaModel,
     WgmmaRates,
-    WgmmaRsRates,
 )
 from layouts.rates import RunRates
 
@@ -63,7 +61,6 @@ MODEL = DeviceModel(
     launches=LaunchTimes(
         launch_us=2.88,
         fill_us=1.5,
-        reduce_us=3.4,
         reduce_l2_passes=5.9,
     ),
     l2=L2Rates(
@@ -71,12 +68,10 @@ MODEL = DeviceModel(
         tma_bytes_per_clock=46.0,
         thread_bytes_per_clock=62.0,
         run_end_bytes=80,
-        read_line_share=0.1,
-        write_line_share=0.3,
+        line_share=0.3,
     ),
     tma=TmaClocks(
         row_clocks=2.0,
-        wide_row_clocks=1.5,
         memory_row_clocks=2.61,
         stored_row_clocks=2.3,
         cut_row_factor=1.6,
@@ -84,12 +79,9 @@ MODEL = DeviceModel(
         multicast_gain=0.7,
     ),
     stores=StoreClocks(
-        tile_clocks=250.0,
-        tma_setup_clocks=200.0,
-        vector_slots=80.0,
-        element_slots=34.0,
-        row_pass_slots=95.0,
-        row_pass_clocks=14.0,
+        tile_clocks=200.0,
+        access_slots=34.0,
+        row_pass_clocks=37.75,
     ),
     wgmma=WgmmaModel(
         loop=WgmmaRates(
@@ -97,14 +89,14 @@ MODEL = DeviceModel(
             smem_bytes_per_clock=128.0,
             latency_clocks=1100.0,
             cooperative_clocks=500.0,
-            cluster_clocks=150.0,
             cluster_m=1.21,
             cluster_n=1.21,
-            short_ping_pong=1.1,
+            short_sum=1.25,
             shallow_share=0.02,
             padded_share=0.1,
             dim_share=0.005,
             late_share=0.3,
+            per_warpgroup_a=0.96,
         ),
         stationary=StationaryFactors(
             whole=0.97,
@@ -119,20 +111,10 @@ MODEL = DeviceModel(
             start_share=0.02,
             two_stages=1.2,
         ),
-        rs=WgmmaRsRates(
-            peak_share=0.88,
-            tile_clocks=2000.0,
-            memory_factor=1.3,
-            cluster_m=1.21,
-            cluster_n=1.12,
-            per_warpgroup=0.96,
-            many_pieces=1.08,
-        ),
         gather=GatherRates(
             piece_clocks=2.4,
             element_clocks=0.1171875,
             tile_clocks=1500.0,
-            short_sum=1.25,
         ),
     ),
     multistage=MultistageModel(
@@ -159,7 +141,7 @@ MODEL = DeviceModel(
             staged_clocks=5.2,
         ),
     ),
-    families=FamilyFactors(
+    mainloops=MainloopFactors(
         multistage=0.942,
         multistage_elements=0.744,
         wgmma_rs=1.0,

@@ -6,11 +6,11 @@ of TCCG, random and odd-sized contractions in float16; those of mma.sync to some
 
 from gett.hw.device import (
     DeviceModel,
-    FamilyFactors,
     GatherRates,
     InFlight,
     L2Rates,
     LaunchTimes,
+    MainloopFactors,
     MmaSyncRates,
     MmaSyncTile,
     MultistageModel,
@@ -19,7 +19,6 @@ from gett.hw.device import (
     TmaClocks,
     WgmmaModel,
     WgmmaRates,
-    WgmmaRsRates,
 )
 from layouts.rates import RunRates
 
@@ -38,14 +37,13 @@ MODEL = DeviceModel(
         cut_store_tbps=0.5,
         cut_run_bytes=48,
     ),
-    launches=LaunchTimes(launch_us=2.5, fill_us=1.5, reduce_us=3.4, reduce_l2_passes=5.9),
+    launches=LaunchTimes(launch_us=2.5, fill_us=1.5, reduce_l2_passes=5.9),
     l2=L2Rates(
         read_tbps=6.9,
         tma_bytes_per_clock=46.0,
         thread_bytes_per_clock=62.0,
         run_end_bytes=80,
-        read_line_share=0.1,
-        write_line_share=0.3,
+        line_share=0.3,
         # 66 clusters are dealt out to the GPCs in turn: four, then rounds of eight, rounds of seven, and two.
         cluster_order=(
             *(0, 1, 2, 3),
@@ -62,7 +60,6 @@ MODEL = DeviceModel(
     ),
     tma=TmaClocks(
         row_clocks=2.0,
-        wide_row_clocks=1.5,
         memory_row_clocks=2.4,
         stored_row_clocks=2.0,
         cut_row_factor=1.6,
@@ -70,12 +67,9 @@ MODEL = DeviceModel(
         multicast_gain=0.7,
     ),
     stores=StoreClocks(
-        tile_clocks=250.0,
-        tma_setup_clocks=200.0,
-        vector_slots=80.0,
-        element_slots=34.0,
-        row_pass_slots=95.0,
-        row_pass_clocks=14.0,
+        tile_clocks=200.0,
+        access_slots=34.0,
+        row_pass_clocks=37.75,
     ),
     wgmma=WgmmaModel(
         loop=WgmmaRates(
@@ -83,27 +77,18 @@ MODEL = DeviceModel(
             smem_bytes_per_clock=128.0,
             latency_clocks=1100.0,
             cooperative_clocks=500.0,
-            cluster_clocks=150.0,
             cluster_m=1.04,
             cluster_n=1.25,
-            short_ping_pong=1.1,
+            short_sum=1.25,
             shallow_share=0.02,
             padded_share=0.1,
             dim_share=0.005,
             late_share=0.3,
+            per_warpgroup_a=0.96,
         ),
         stationary=StationaryFactors(whole=0.97, whole_beside_lines=1.01, each_panel=1.15, one_panel=0.83),
         in_flight=InFlight(dram_bytes=96 << 10, l2_bytes=120 << 10, none_share=0.2, start_share=0.02, two_stages=1.2),
-        rs=WgmmaRsRates(
-            peak_share=0.88,
-            tile_clocks=2000.0,
-            memory_factor=1.3,
-            cluster_m=1.21,
-            cluster_n=1.12,
-            per_warpgroup=0.96,
-            many_pieces=1.08,
-        ),
-        gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0, short_sum=1.25),
+        gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0),
     ),
     multistage=MultistageModel(
         rates=MmaSyncRates(
@@ -129,5 +114,5 @@ MODEL = DeviceModel(
             staged_clocks=5.2,
         ),
     ),
-    families=FamilyFactors(multistage=1.1, multistage_elements=1.35),
+    mainloops=MainloopFactors(multistage=1.1, multistage_elements=1.35),
 )

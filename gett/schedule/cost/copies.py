@@ -20,7 +20,7 @@ L2_LINE = 128
 """Bytes of a line of L2."""
 
 
-class CopyModel:
+class CopyCost:
     """Clocks and lines of one plan's copies; worked out once for what tiles have in common."""
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:

@@ -61,24 +61,11 @@ def wgmma_splits(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
 
 
 def split_us(blocks: int, outputs: int, device: DeviceModel) -> float:
-    """Microseconds that adding up slices takes: another launch, and partial sums through L2.
-
-    Args:
-        blocks: Tiles of all slices.
-        outputs: Elements of a tile.
-        device: The GPU.
-    """
+    """Microseconds that adding up slices takes: another launch, and partial sums through L2."""
     return device.launches.launch_us + 2.0 * blocks * outputs * 4 / device.l2.read_tbps * 1e-6
 
 
 def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int) -> tuple[int, int]:
-    """The split of K that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes; (1, 0) for none.
-
-    Args:
-        split: Slices wished for.
-        tile_bytes: Partial sums of one tile.
-        tiles: Tiles of D, batches included.
-        k_tiles: Steps along K, shared out evenly: no slice is empty.
-    """
+    """The split of K that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes; (1, 0) for none."""
     split = even_splits([min(split, WORKSPACE_LIMIT // (tiles * tile_bytes))], k_tiles)[-1]
     return (split, split * tiles * tile_bytes) if split > 1 else (1, 0)

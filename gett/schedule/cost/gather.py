@@ -1,17 +1,10 @@
-"""The cost model of gathered operands: what copying, shifting and multiplying take of a multiprocessor's shared memory.
-
-Knows pieces and chunks, no tensor maps; memory and staging are `wgmma.py`'s.
-"""
+"""The cost model of gathered operands: what copying, shifting and multiplying take of shared memory."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
 from gett.ir.gemm import A, B, D
-from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
-from gett.schedule.cost.staging import row_length
-from gett.schedule.cost.wgmma import WgmmaModel
+from gett.schedule.cost.staging import Staging, row_length
+from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaCost
 from gett.schedule.spec.wgmma_needs import pieces_of
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
@@ -19,15 +12,17 @@ SHORT_K = 64
 """Sums so short that nothing hides a tile's start and its stores."""
 
 
-class GatherModel(WgmmaModel):
+class GatherCost(WgmmaCost):
     """Estimates for one plan."""
 
-    def k_clocks(self, tile: WgmmaTile) -> tuple[float, float]:
-        """Clocks of a k-tile: of the tensor cores, and of the slowest of what feeds them."""
+    fills = 2  # the chunks' way through the warps' rings, too
+
+    def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
+        """What a k-tile takes: of the tensor cores, or of what feeds them."""
         rows, bn, bk = tile.block
-        loop, gather = self.device.wgmma.loop, self.device.wgmma.gather
-        math_clocks = rows * bn * bk / self.lanes
-        served = (rows / 64) * (64 + bn) * bk * self.size / loop.smem_bytes_per_clock
+        rates, gather = self.device.wgmma.loop, self.device.wgmma.gather
+        math_clocks = rows * bn * bk / self.lanes / rates.peak_share
+        served = (rows / 64) * (64 + bn) * bk * self.size / rates.smem_bytes_per_clock
         drawn = 0.0
         for side, run in ((tile.m, tile.runs[0]), (tile.n, tile.runs[1])):
             elements = side.box.size * bk
@@ -35,41 +30,29 @@ class GatherModel(WgmmaModel):
                 drawn += pieces_of(side.box.size, bk, run) * (gather.piece_clocks + run * gather.element_clocks)
             else:
                 drawn += elements * self.size / self.device.l2.tma_bytes_per_clock
-                served += elements * self.size / loop.smem_bytes_per_clock
-        return math_clocks, max(served, drawn)
+                served += elements * self.size / rates.smem_bytes_per_clock
+        return Loop(max(math_clocks, served, drawn), "gathering", 0.0, 0.0)
 
-    def estimate(self, tile: WgmmaTile) -> Estimate:
-        """Expected microseconds, what bounds them, and the best split of K."""
-        return fastest(self._gathered(tile))
+    def traffic(self, tile: WgmmaTile, staging: Staging) -> Traffic:
+        """What a tile's runs make of the tensors' way through device memory."""
+        of, k = self.bytes, self.plan.k
+        bytes_ = of[A] * self.cost(A, tile.m, tile.k, k) + of[B] * self.cost(B, tile.n, tile.k, k)
+        bytes_ += of[D] * self.cost(D, tile.m, tile.n.box, tile.n.modes, staging.bulk)
+        return Traffic(bytes_ / self.device.memory.copy_tbps * 1e-6, 0.0)
 
-    def _gathered(self, tile: WgmmaTile) -> Iterator[Estimate]:
-        plan, facts, of, device = self.plan, self.facts, self.bytes, self.device
-        launches, gather = device.launches, device.wgmma.gather
-        staging = self.staging(tile)
-        memory = (
-            of[A] * self.cost(A, tile.m, tile.k, plan.k)
-            + of[B] * self.cost(B, tile.n, tile.k, plan.k)
-            + of[D] * self.cost(D, tile.m, tile.n.box, tile.n.modes, staging.bulk)
-        ) / device.memory.copy_tbps * 1e-6  # fmt: skip
-        math_clocks, served = self.k_clocks(tile)
-        k_clocks = max(math_clocks / device.wgmma.loop.peak_share, served)
-        k_tiles = tile.k.tiles
-        tiles = tile.m.box.tiles * tile.n.box.tiles * plan.extent_l
-        rows, bn, _ = tile.block
-        row = row_length(plan, tile.m.box, tile.n.box) if not staging.bulk else 0
-        stored = self.row_staging(tile, row) if row else staging.clocks
-        for split in wgmma_splits(k_tiles, tiles, facts.sm_count):
-            blocks = tiles * split
-            tail = stored if split == 1 else rows * bn / 32.0
-            loop = -(-k_tiles // split) * k_clocks
-            fetch = loop + gather.tile_clocks
-            each = max(fetch, loop + tail)
-            if tile.warpgroups.ping_pong:
-                each = max(fetch, tail) + 0.2 * min(fetch, tail)
-            busy = math.ceil(blocks / facts.sm_count) * each / (facts.clock_ghz * 1e3)
-            dram = memory / min(1.0, blocks / facts.sm_count)
-            us = launches.launch_us + 2 * launches.fill_us + max(dram, busy) + 0.2 * min(dram, busy)
-            us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
-            us *= device.families.gather
-            us *= gather.short_sum if plan.extent_k <= SHORT_K else 1.0
-            yield Estimate(us, "DRAM" if dram >= busy else "stores" if tail > fetch else "gathering", split)
+    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
+        """Clocks from one tile to the next: warps gather for the next while this one is stored."""
+        fetch = looped + self.device.wgmma.gather.tile_clocks
+        if tile.warpgroups.ping_pong:
+            return max(fetch, tail) + 0.2 * min(fetch, tail)
+        return max(fetch, looped + tail)
+
+    def tail(self, tile: WgmmaTile, staging: Staging) -> float:
+        """Clocks of staging and storing a tile, row by row where single elements would leave."""
+        row = 0 if staging.bulk else row_length(self.plan, tile.m.box, tile.n.box)
+        return self.row_staging(tile, row) if row else staging.clocks
+
+    def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
+        """Factor on the time of sums that hide nothing."""
+        factor = self.device.mainloops.gather
+        return factor * (self.device.wgmma.loop.short_sum if self.plan.extent_k <= SHORT_K else 1.0)

@@ -88,14 +88,7 @@ class MultistageCost:
     ) -> Estimate:
         """Time with K in `split` slices.
 
-        Args:
-            s: The schedule.
-            split: Slices.
-            k_tile: Clocks of a k-tile.
-            per_sm: Blocks that a multiprocessor holds at a time.
-            tiles: Tiles of D.
-            read: Bytes of A and B, as many as at copy speed would take as long.
-            written: Bytes of D and C, likewise.
+        `read` and `written` are bytes of A and B, and of D and C, as many as at copy speed would take as long.
         """
         t, loop, facts, device = s.tiling, s.multistage, self.facts, self.device
         us = facts.clock_ghz * 1e3
@@ -116,7 +109,7 @@ class MultistageCost:
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.block[0] * t.block[1] * 4 / device.l2.read_tbps
-            reduce = device.launches.reduce_us + (passes + written / device.memory.copy_tbps) * 1e-6
+            reduce = device.launches.launch_us + (passes + written / device.memory.copy_tbps) * 1e-6
         bound = "DRAM" if memory >= clocks / us else k_tile.bound
         if steps * max(k_tile.busy, k_tile.latency) < k_tile.start + tail or reduce > main:
             bound = "latency"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from gett.hw.device import DeviceModel, StoreClocks
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, C, D, GemmPlan
-from gett.schedule.cost.copies import CopyModel
+from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
+from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.tile.staged_tile import Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
-from gett.schedule.tile.store_tile import Exchanged, exchanged
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -38,7 +38,7 @@ class Staging:
     clocks: float
 
 
-class StagingModel(CopyModel):
+class StagingCost(CopyCost):
     """Stagings of one plan's tiles, worked out once per pair of boxes."""
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
@@ -100,7 +100,7 @@ class StagingModel(CopyModel):
         dense: StagedTile | None = None
         bulk_clocks = math.inf
         if tma_source or not has_c:
-            boxed = boxed_tile(*self.dims(tile), self.device.stores.tma_setup_clocks) if self.type_d.stmatrix else None
+            boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.type_d.stmatrix else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
             if run % CHUNK == 0 and least < bulk_clocks:
@@ -119,8 +119,7 @@ class StagingModel(CopyModel):
     def _vectors(self, elements: int, vector: int) -> float:
         """Clocks of storing a tile in vectors of D."""
         stores = self.device.stores
-        slots = stores.vector_slots if vector > 1 else stores.element_slots
-        return elements / vector / 32 * (slots / 4 + 4 * vector * self.size_d / 16)
+        return elements / vector / 32 * (stores.access_slots / 4 + 4 * vector * self.size_d / 16)
 
     def row_staging(self, tile: WgmmaTile, row: int) -> float:
         """Clocks of a tile whose rows of `row` elements leave one by one, instead of element by element."""
@@ -219,4 +218,4 @@ def _row_clocks(stores: StoreClocks, elements: int, row: int) -> float:
     chunks = row // 16 * 2
     lanes = 8 if chunks <= 8 else 16 if chunks <= 16 else 32
     passes = elements / row * lanes / 32 * -(-chunks // lanes)
-    return passes * (stores.row_pass_slots / 4 + stores.row_pass_clocks)
+    return passes * stores.row_pass_clocks

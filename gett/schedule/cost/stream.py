@@ -24,15 +24,7 @@ LEAST_SLICE = 128 << 10
 def stream_estimate(
     plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensors: Mapping[int, TensorView], split: int
 ) -> Estimate:
-    """The time of all bytes at the rates of their runs.
-
-    Args:
-        plan: What is run.
-        device: The GPU.
-        tiling: Boxes of D's modes and of K.
-        tensors: Each tensor's view of D's modes.
-        split: Slices of K.
-    """
+    """The time of all bytes at the rates of their runs."""
     us = 0.0
     if all(tiling.m.extents):
         us = (
@@ -54,15 +46,7 @@ def _cost(plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensor: int, view
 
 
 def sum_slices(facts: ArchFacts, box_o: Box, box_k: Box, read: int, partial_bytes: int) -> int:
-    """Slices of K that give the multiprocessors enough blocks, 1 for none.
-
-    Args:
-        facts: Of the GPU.
-        box_o: Box of D's modes.
-        box_k: Box of K.
-        read: Bytes of the operand that is streamed.
-        partial_bytes: Partial sums of one block.
-    """
+    """Slices of K that give the multiprocessors enough blocks, 1 for none."""
     steps, tiles = box_k.tiles, max(1, box_o.tiles)
     blocks = facts.sm_count * SPLIT_BLOCKS
     split = min(blocks // tiles, steps // 2, WORKSPACE_LIMIT // (tiles * partial_bytes))

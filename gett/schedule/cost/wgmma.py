@@ -16,7 +16,7 @@ from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
-from gett.schedule.cost.staging import Staging, StagingModel
+from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.modes import Strided
@@ -32,13 +32,13 @@ class Traffic:
 
     Attributes:
         dram_us: Microseconds that it takes.
-        late_us: Microseconds by which slow stores come late where blocks have one tile.
         store_clocks: Clocks of the copy engine for a tile of D, and of C.
+        late_us: Microseconds by which slow stores come late where blocks have one tile.
     """
 
     dram_us: float
-    late_us: float
     store_clocks: float
+    late_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,14 @@ class Loop:
     panel_clocks: float
 
 
-class WgmmaModel(StagingModel):
-    """Estimates for one plan; what tiles have in common is worked out once."""
+class WgmmaCost(StagingCost):
+    """Estimates for one plan; what tiles have in common is worked out once.
+
+    Attributes:
+        fills: How often a block's first tile waits for the empty pipeline.
+    """
+
+    fills = 1
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
@@ -109,27 +115,27 @@ class WgmmaModel(StagingModel):
 
     def _traffic(self, tile: WgmmaTile, bulk: bool, row: int) -> Traffic:
         device, k, of = self.device, self.plan.k, self.bytes
-        read, written = device.l2.read_line_share, device.l2.write_line_share
+        share = device.l2.line_share
         tbps = device.memory.copy_tbps
         m, n, modes_n = tile.m, tile.n.box, tile.n.modes
 
-        def cut(share: float, tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> float:
+        def cut(tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> float:
             return 1.0 + share * (self.lines(tensor, first, second, modes) - 1.0)
 
-        cost_a = self.cost(A, m, tile.k, k) * cut(read, A, tile.a, tile.k, k)
-        cost_b = self.cost(B, tile.n, tile.k, k) * cut(read, B, tile.n, tile.k, k)
+        cost_a = self.cost(A, m, tile.k, k) * cut(A, tile.a, tile.k, k)
+        cost_b = self.cost(B, tile.n, tile.k, k) * cut(B, tile.n, tile.k, k)
         m_stored, n_stored, row_stored = m, n, row
         if tile.exchange and (exchanged := self.exchanged(tile)) is not None:
             m_stored, n_stored, row_stored = replace(m, box=exchanged.m), exchanged.n, 2 * row
-        cost_d = self.cost(D, m_stored, n_stored, modes_n, bulk, row_stored) * cut(written, D, m, n, modes_n)
+        cost_d = self.cost(D, m_stored, n_stored, modes_n, bulk, row_stored) * cut(D, m, n, modes_n)
         source = 0.0
         if C in of:
-            source = of[C] * self.cost(C, m, n, modes_n, bulk, row) * cut(read, C, m, n, modes_n)
+            source = of[C] * self.cost(C, m, n, modes_n, bulk, row) * cut(C, m, n, modes_n)
         late = device.wgmma.loop.late_share * of[D] * (cost_d - 1.0) / tbps * 1e-6
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d + source) / tbps * 1e-6
         stored = m.box.size * n.size * self.size_d / row_stored * device.tma.stored_row_clocks if row_stored else 0.0
         stored *= 2 if C in of else 1  # rows of C come in as D's go out
-        return Traffic(dram, late, stored)
+        return Traffic(dram, stored, late)
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes, by the unit that takes longest."""
@@ -151,17 +157,20 @@ class WgmmaModel(StagingModel):
         smem_clocks = (read * bk + passed * tile.k.size) * self.size / rates.smem_bytes_per_clock / rates.peak_share
         clocks = max(math_clocks, smem_clocks, drawn)
         slowest = "tensor cores" if clocks == math_clocks else "shared memory" if clocks == smem_clocks else "L2"
-        if tile.cluster != (1, 1) and not tile.exchange:  # blocks keep step
-            clocks *= rates.cluster_m if tile.cluster == (2, 1) else rates.cluster_n
-        return Loop(clocks, slowest, engine, panel)
+        return Loop(clocks * self.in_step(tile), slowest, engine, panel)
+
+    def in_step(self, tile: WgmmaTile) -> float:
+        """Factor on the loop of blocks that keep step because they share an operand."""
+        rates = self.device.wgmma.loop
+        return 1.0 if tile.blocks == 1 or tile.exchange else rates.cluster_m if tile.cluster[0] > 1 else rates.cluster_n
 
     def least_us(self, tile: WgmmaTile, known: Loop | None = None) -> float:
         """A bound of the estimate that does not ask how D is staged; `known` is the tile's loop."""
         facts, launches = self.facts, self.device.launches
-        k_tiles, parts, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
+        k_tiles, mma_tiles, (tiles, at_once) = tile.k.tiles, tile.mma_tiles, self.grid(tile)
         loop = known or self.loop(tile, tiles)
-        looped, waves, memory = k_tiles * parts * loop.clocks, tiles / at_once, self.least_dram_us(tile)
-        clocks = engine = k_tiles * parts * loop.engine_clocks
+        looped, waves, memory = k_tiles * mma_tiles * loop.clocks, tiles / at_once, self.least_dram_us(tile)
+        clocks = engine = k_tiles * mma_tiles * loop.engine_clocks
         if wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]:
             clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
@@ -176,13 +185,13 @@ class WgmmaModel(StagingModel):
             clocks = max(looped, (looped + tail + rates.latency_clocks) / 2)
         else:
             clocks = looped + tail + rates.cooperative_clocks * tile.mma_tiles
-        return clocks + loop.panel_clocks + (rates.cluster_clocks if tile.blocks > 1 else 0.0)
+        return clocks + loop.panel_clocks
 
     def least_dram_us(self, tile: WgmmaTile) -> float:
         """What a tile's loads take of device memory, and its stores in the longest rows that D has."""
         key = (tile.m.box, tile.n.box, tile.k, tile.a.box, tile.exchange)
         if key not in self.least_traffics:
-            k, of, share = self.plan.k, self.bytes, self.device.l2.read_line_share
+            k, of, share = self.plan.k, self.bytes, self.device.l2.line_share
             us = 0.0
             for tensor, first, side in ((A, tile.m, tile.a), (B, tile.n, tile.n)):
                 lines = 1.0 + share * (self.lines(tensor, side, tile.k, k) - 1.0)
@@ -203,15 +212,16 @@ class WgmmaModel(StagingModel):
             at_once = self.facts.sm_count // panels * panels
         return tiles, at_once
 
-    def factor(self, tile: WgmmaTile, tiles: int) -> float:
-        """Factor on the time for padding, what stays, dimensions, and products too short to overlap."""
+    def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
+        """Factor on the time for padding, what stays, dimensions, shallow k-tiles, products too short to overlap."""
         rates, plan = self.device.wgmma.loop, self.plan
         rows, bn, bk = tile.block
         outputs = plan.extent_m * plan.extent_n * plan.extent_l
         factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / outputs - 1.0)
+        factor *= 1.0 + (rates.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
         factor *= self.stays(tile) * (1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled)))
         short = tile.warpgroups.ping_pong and tile.k.tiles * bk <= 32 and tile.panel != "each"
-        return factor * (rates.short_ping_pong if short else 1.0)
+        return factor * (rates.short_sum if short else 1.0)
 
     def estimate(self, tile: WgmmaTile) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""
@@ -219,30 +229,36 @@ class WgmmaModel(StagingModel):
 
     def _estimates(self, tile: WgmmaTile) -> Iterator[Estimate]:
         facts, device = self.facts, self.device
-        rates, launches = device.wgmma.loop, device.launches
-        rows, bn, bk = tile.block
+        launches, (rows, bn, _) = device.launches, tile.block
         staging = self.staging(tile)
         traffic = self.traffic(tile, staging)
-        k_tiles, parts = tile.k.tiles, tile.mma_tiles
+        k_tiles, mma_tiles = tile.k.tiles, tile.mma_tiles
         tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
-        factor = self.factor(tile, tiles)
-        for split in wgmma_splits(k_tiles, tiles, facts.sm_count):
+        for split in self.splits(tile, tiles):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
-            steps = -(-k_tiles // split) * parts
-            tail = staging.clocks if split == 1 else rows * bn / 32.0
+            steps = -(-k_tiles // split) * mma_tiles
+            tail = self.tail(tile, staging) if split == 1 else rows * bn / 32.0
             looped = steps * loop.clocks
             work = self.work(tile, loop, looped, tail)
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
-            us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
+            us = launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
             us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
-            us += traffic.late_us if waves == 1 and split == 1 and parts == 1 else 0.0
-            us *= factor * (1.0 + (rates.shallow_share * (steps // parts) if bk == tile.atom.k else 0.0))
+            us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
+            us *= self.factor(tile, tiles, steps // mma_tiles)
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
             yield Estimate(us, bound, split)
+
+    def tail(self, tile: WgmmaTile, staging: Staging) -> float:
+        """Clocks of staging and storing a tile."""
+        return staging.clocks
+
+    def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
+        """Slices of K that are tried."""
+        return wgmma_splits(tile.k.tiles, tiles, self.facts.sm_count)
 
     def stays(self, tile: WgmmaTile) -> float:
         """What an operand that stays brings beyond the copies that it saves."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.schedule import Schedule
@@ -12,23 +13,28 @@ from gett.schedule.spec.schedule import Schedule
 Choice = TypeVar("Choice")
 
 
-class Search(Protocol[Choice]):
+class Search(ABC, Generic[Choice]):
     """What may be tried for one plan in one assignment of roles to A and B."""
 
+    @abstractmethod
     def choices(self) -> Iterator[Choice]:
         """Tiles, boxes and loaders, before anything is worked out in full."""
 
-    def least_us(self, choice: Choice) -> float:
-        """A time that the estimate of a choice is not below; cheap to find."""
-
+    @abstractmethod
     def estimate(self, choice: Choice) -> Estimate:
         """Expected time of a choice."""
 
-    def variants(self, choice: Choice, estimate: Estimate) -> Iterable[Choice]:
-        """Further choices that the estimate of one makes worth trying."""
-
+    @abstractmethod
     def lower(self, choice: Choice, estimate: Estimate) -> Iterable[Schedule]:
         """The schedules of a choice: none where a rule of the hardware forbids it, several where details vary."""
+
+    def least_us(self, choice: Choice) -> float:
+        """A time that the estimates of a choice and of its variants are not below; cheap to find."""
+        return 0.0
+
+    def variants(self, choice: Choice, estimate: Estimate) -> Iterable[Choice]:
+        """Further choices that the estimate of one makes worth trying."""
+        return ()
 
 
 def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Schedule]:

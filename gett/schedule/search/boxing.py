@@ -49,7 +49,7 @@ class Weight:
     def partner_box(self) -> BoxStrides:
         """The box that is assumed for the partners."""
         extents = tuple(e for _, e in self.partners)
-        box = Box(extents, tuple(TileDim((i,), _piece(e)) for i, e in enumerate(extents)))
+        box = Box(extents, tuple(TileDim((i,), _assumed(e)) for i, e in enumerate(extents)))
         return box, tuple(s for s, _ in self.partners)
 
     def least(self, memory: RunRates) -> float:
@@ -148,7 +148,7 @@ def _best(
     return [box for _, _, box in best]
 
 
-def _piece(extent: int) -> int:
+def _assumed(extent: int) -> int:
     """What a tile is assumed to take of a partner mode: all of up to 32, else the longest divisor up to 16."""
     return extent if extent <= 32 else _divisor(extent, 16)
 

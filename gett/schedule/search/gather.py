@@ -16,18 +16,17 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.gather import GatherModel
+from gett.schedule.cost.gather import GatherCost
 from gett.schedule.cost.staging import row_length
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
-from gett.schedule.spec.epilogue import Epilogue, RowStore
+from gett.schedule.spec.epilogue import Epilogue, RowStore, VectorStore
 from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.wgmma_needs import GATHERING, REACH, gather_bytes, pipeline_smem, row_bytes, stage_bytes, up
+from gett.schedule.spec.wgmma_needs import GATHERING, REACH, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -51,17 +50,15 @@ def addressable(plan: GemmPlan) -> bool:
 class GatherSearch(WgmmaSearch):
     """The boxes of one assignment of roles to A and B."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        super().__init__(plan, facts, swapped)
+    Cost = GatherCost
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
         self.chunk = CHUNK // self.size
         self.compute = 2 * self.boxes.compute
         self.transposes = len(self.leads) > 1
         self.cuts: dict[tuple[int, int], list[Box]] = {}
         self.loaders: dict[tuple[int, Box, Box], Tma | Gather | None] = {}
-
-    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> GatherModel:
-        """The cost model of a plan whose roles of A and B are assigned."""
-        return GatherModel(plan, facts)
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile and boxes in which an operand is gathered."""
@@ -89,12 +86,8 @@ class GatherSearch(WgmmaSearch):
                             runs = tuple(x.run if isinstance(x, Gather) else 0 for x in (a, b))
                             yield WgmmaTile(
                                 self.atom, groups, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
-                                runs=(runs[0], runs[1]), transposed=self.transposes,
+                                runs=(runs[0], runs[1]),
                             )  # fmt: skip
-
-    def estimate(self, choice: WgmmaTile) -> Estimate:
-        """Expected time of a tile."""
-        return self.model.estimate(choice)
 
     def side_boxes(self, tensor: int, block: int) -> list[Box]:
         """Boxes of M or N; where the operand's unit stride is here, that mode leads in whole chunks."""
@@ -160,54 +153,33 @@ class GatherSearch(WgmmaSearch):
         swizzle_bytes = swizzle_dividing(length * self.size)
         return Gather(major, run, swizzle_bytes, box_k.dims[0].box if transposed else 0)
 
+    def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
+        """How D is stored: where it would leave element by element, in rows if they are long enough."""
+        made, row = super().epilogue(plan, tile, split), row_length(plan, tile.m.box, tile.n.box)
+        assert made is not None
+        if isinstance(made.store, VectorStore) and split == 1 and made.store.vector == 1 and row:
+            return Epilogue(RowStore(row, self.cost.padded(tile)), made.source)
+        return made
+
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule of a tile; none where shared memory does not hold it."""
-        plan, tile = self.plan, choice
-        loaders = self.loader(A, tile.m.box, tile.k), self.loader(B, tile.n.box, tile.k)
-        a, b = loaders
+        tile, groups = choice, choice.warpgroups
+        a, b = self.loader(A, tile.m.box, tile.k), self.loader(B, tile.n.box, tile.k)
+        split = self.split(tile, estimate)
+        epilogue = self.epilogue(self.plan, tile, split[0])
         assert a is not None
         assert b is not None
-        split = self.split(tile, estimate)
-        staging = self.model.staging(tile)
-        d = self.d_map(plan, tile, staging, split[0])
-        store = self.stores(plan, tile, staging, d)
-        row = row_length(plan, tile.m.box, tile.n.box)
-        if d is None and split[0] == 1 and store.vector == 1 and row:
-            epilogue = Epilogue(RowStore(row, self.model.padded(tile)), self.source())
-        else:
-            epilogue = Epilogue(store, self.source())
-        divided = self.smem(tile, (a, b), self.staged(tile, epilogue, split[0]))
-        if divided is None:
-            return
-        stages, rings, smem = divided
-        groups = tile.warpgroups
-        loop = WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, stages, GATHERING, rings)
-        m, n, k = tile.block
+        assert epilogue is not None
         mixed = isinstance(a, Tma) or isinstance(b, Tma)
-        reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
-        reason += (", A transposed" if tile.transposed else "") + (", ping-pong" if groups.ping_pong else "")
-        forecast = Forecast(estimate.us, estimate.bound, reason)
-        yield self.schedule(tile, loop, epilogue, smem, forecast, split)
-
-    def smem(
-        self, tile: WgmmaTile, loaders: tuple[Tma | Gather, ...], staging: int
-    ) -> tuple[int, int, SmemPlan] | None:
-        """Stages, k-tiles that gathered chunks wait in, and where all lies; None where too few fit."""
-        sides, deep = (tile.m.box.size, tile.n.box.size), tile.k.size
-        stage = stage_bytes("", sides, [row_bytes(x, deep, self.size) for x in loaders])
-        ring, tables = gather_bytes(loaders, sides, deep, self.size, 4 * GATHERING)
         fewest = 1 if self.transposes else 2  # transposed k-tiles are deep
-        mixed = any(isinstance(x, Tma) for x in loaders)
-        counts = range(4, fewest - 1, -1)
-        plans = {
-            (s, r): pipeline_smem(s, stage, staging, gather=(r * ring, tables))
-            for s in counts
-            for r in counts
-            if s >= fewest + mixed
-        }
-        fits = [x for x, plan in plans.items() if plan.size <= self.facts.smem_per_block]
-        if not fits:
-            return None
+        counts = [(s, r) for s in range(4, fewest - 1 + mixed, -1) for r in range(4, fewest - 1, -1)]
         # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.
-        stages, rings = max(fits, key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]))
-        return stages, rings, plans[stages, rings]
+        counts.sort(key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]), reverse=True)
+        loops = (WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, s, GATHERING, r) for s, r in counts)
+        made = self.fitted(tile, loops, epilogue, split)
+        if made is None:
+            return
+        m, n, k = tile.block
+        reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
+        reason += (", A transposed" if self.transposes else "") + (", ping-pong" if groups.ping_pong else "")
+        yield replace(made, forecast=Forecast(estimate.us, estimate.bound, reason))

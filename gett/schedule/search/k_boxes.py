@@ -12,12 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from gett.schedule.spec.wgmma_needs import up
 from layouts.box import Box
-from layouts.swizzle import CHUNK, swizzle_dividing
+from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
 DEPTHS = (64, 48, 32, 16, 96, 128)
-DEEPEST = 128  # k of a tile with a residue
-TILES = 6  # more k-tiles than that, and full ones waste little
-WASTE = 1.15  # how much more padding than the least one is taken into account
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
@@ -28,12 +25,8 @@ def k_boxes(
 
     Past the end of a mode both operands read zeros.
 
-    Args:
-        extents: Of K's modes.
-        lead: Mode along which an operand's rows run, None where they run along M and N only.
-        size: Bytes of an element.
-        step: K of one instruction.
-        patient: Whether the start of a tile is hidden behind others.
+    `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
+    instruction; `patient` whether the start of a tile is hidden behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
@@ -83,36 +76,23 @@ def _factors(
 
 
 def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: int) -> list[Box]:
-    """Boxes of K that divide it evenly into tiles that are no whole instructions deep, the least padded first.
+    """Boxes of K that divide it evenly into tiles that are no whole instructions deep, those that are padded least.
 
-    Args:
-        extents: Of K's modes.
-        lead: As in `k_boxes`. Such a row is one piece of a swizzled row, in whole 16 bytes, so no other mode is tiled
-            with it.
-        size: Bytes of an element.
-        step: K of one instruction.
+    Arguments are those of `k_boxes`. Where there is a leading mode, its row is one piece of a swizzled row, in whole
+    16 bytes, so no other mode is tiled with it.
     """
     longest = lead if lead is not None else max(range(len(extents)), key=lambda m: extents[m])
-    beside = [m for m in range(len(extents)) if m != longest and extents[m] > 1] if lead is None else []
-    whole = math.prod(extents[m] for m in beside)
-    count = math.prod(extents)
-    if (count if lead is None else extents[lead]) % step == 0:
+    beside = {m: e for m, e in enumerate(extents) if m != longest and e > 1} if lead is None else {}
+    if (math.prod(extents) if lead is None else extents[lead]) % step == 0:
         return []  # full k-tiles divide it
+    whole, deepest = math.prod(beside.values()), max(DEPTHS) if lead is None else SWIZZLES[-1] // size
     found = []
-    for parts in range(1, extents[longest] + 1):
-        cut = extents[longest] // parts
-        if count > TILES * whole * cut:
-            break
+    for cut in (extents[longest] // parts for parts in range(1, extents[longest] + 1) if extents[longest] % parts == 0):
         deep = whole * cut
-        if extents[longest] % parts or deep % step == 0 or deep > (DEEPEST if lead is None else DEEPEST // size):
-            continue
-        if lead is not None and deep * size % CHUNK:
-            continue
-        found.append(Box.of_cuts(extents, {longest: cut} | {m: extents[m] for m in beside}))
-    padding = {b: up(b.size, step) / b.size for b in found}
-    least = min(padding.values(), default=1.0)
-    good = [b for b in found if padding[b] <= WASTE * least]
-    return sorted(good, key=lambda b: (padding[b], b.tiles))
+        if deep % step and deep <= deepest and (lead is None or deep * size % CHUNK == 0):
+            found.append(Box.of_cuts(extents, {longest: cut, **beside}))
+    least = min((up(b.size, step) / b.size for b in found), default=1.0)
+    return [b for b in found if up(b.size, step) / b.size == least]
 
 
 def gather_k_boxes(extents: tuple[int, ...], lead: int | None, step: int, chunk: int) -> list[Box]:

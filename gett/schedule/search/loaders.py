@@ -7,48 +7,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import A, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, tiled_dims, widest_vector
-from layouts.box import Box
+from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
 
 
-@dataclass(frozen=True, slots=True)
-class OperandTile:
-    """A tile of A or B: its boxes, its rows (M or N) and its depth with padding, the batches that a block makes."""
-
-    mn: Box
-    k: Box
-    rows: int
-    depth: int
-    l: Box | None = None
-
-
-def operand_loader(plan: GemmPlan, tensor: int, tile: OperandTile, tensor_cores: bool) -> CpAsync | RegisterStaged:
+def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -> CpAsync | RegisterStaged:
     """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
     dtype = data_type(plan.contraction.dtype)
     size, tensor_type = dtype.bytes, dtype.tensor if tensor_cores else None
-    groups: Groups = (("k", plan.k, tile.k), ("mn", plan.m if tensor == A else plan.n, tile.mn))
-    if tile.l is not None:
-        groups = (*groups, ("l", plan.l, tile.l))
-    dims = tiled_dims(groups, tensor)
-    group = dims[0].group if dims else "k"
-    tall = tile.rows * (tile.l.size if tile.l is not None else 1)
+    (box, side), depth = ((t.m, t.block[0]) if tensor == A else (t.n, t.block[1])), t.block[2]
+    dims = operand_dims(plan, tensor, box, t.k, t.l)
+    group, tall = dims[0].group if dims else "k", side * t.batches
 
     def smem(major: str) -> SmemLayout:
-        rows, row = (tall, tile.depth) if major == "k" else (tile.depth, tall)
+        rows, row = (tall, depth) if major == "k" else (depth, tall)
         return smem_layout(rows, row * size, tensor_type, size, major)
 
-    vector = row_vector(plan, tensor, dims, tile.rows, tile.depth)
+    vector = row_vector(plan, tensor, dims, side, depth)
     if vector:
         return CpAsync(group, vector, smem(group))
     vector = widest_vector(plan, tensor, dims)
-    first_step = {"k": 1, "mn": 1, "l": tile.rows}
+    first_step = {"k": 1, "mn": 1, "l": side}
     steps = [(x.group, x.box, first_step[x.group] * x.prefix) for x in dims]
     conflicts = {major: _store_conflicts(steps, vector, size, major, smem(major)) for major in ("k", "mn")}
     best = min(conflicts, key=lambda major: (conflicts[major], major != group))
@@ -77,12 +62,7 @@ def _store_conflicts(dims: Sequence[tuple[str, int, int]], vector: int, size: in
 def smem_layout(rows: int, row_bytes: int, tensor: TensorType | None, size: int, major: str) -> SmemLayout:
     """Rows of a tile that warps read without bank conflicts.
 
-    Args:
-        rows: Rows of the tile.
-        row_bytes: Bytes of a row.
-        tensor: What fragments of `mma.sync` are read of; None where elements of multiply-adds are read.
-        size: Bytes of an element.
-        major: Group that runs along a row, `"k"` or `"mn"`.
+    Fragments of `mma.sync` are read of `tensor`, else, where it is None, elements of multiply-adds.
     """
     patterns: list[Pattern] = []
     if tensor is not None and tensor.ldmatrix(major):

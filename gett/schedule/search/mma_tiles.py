@@ -25,11 +25,6 @@ class MmaTile:
     batches: int = 1
 
 
-def is_matrix_product(plan: GemmPlan) -> bool:
-    """Whether each group but the batches has more than one element; other plans are bound by bandwidth."""
-    return plan.contraction.b is not None and plan.extent_k > 1 and plan.extent_m != 1 and plan.extent_n != 1
-
-
 def uses_tensor_cores(plan: GemmPlan) -> bool:
     """Whether tensor cores form the products that the precision asks for."""
     c = plan.contraction
@@ -145,11 +140,7 @@ def batch_warps(count: int) -> int:
 def stage_counts(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> list[int]:
     """Stages worth trying: as many as two blocks on a multiprocessor allow, and as many as one does.
 
-    Args:
-        facts: Of the GPU.
-        smem: Parts of a block's shared memory.
-        k_tiles: Length of the loop; more stages are waste.
-        copies: Whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
+    `copies`: whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
 
     Returns:
         At least 2 each; empty where not even two stages fit.

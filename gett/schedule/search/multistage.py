@@ -11,8 +11,9 @@ from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
+from gett.schedule.search.base import Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
-from gett.schedule.search.loaders import OperandTile, operand_loader
+from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.mma_tiles import (
     MmaTile,
     batch_warps,
@@ -37,7 +38,7 @@ from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 
 
-class MultistageSearch:
+class MultistageSearch(Search[Schedule]):
     """What may be tried for one plan; a choice is a schedule without a split of K.
 
     Args:
@@ -67,7 +68,7 @@ class MultistageSearch:
         self.cost = MultistageCost(plan, facts)
         self.refusal = ""
         self._boxes: dict[tuple[str, int], list[Box]] = {}
-        self._loaders: dict[tuple[int, OperandTile], CpAsync | RegisterStaged] = {}
+        self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
         self._lowered: set[tuple[Tiling, tuple[int, int]]] = set()
 
     def choices(self) -> Iterator[Schedule]:
@@ -89,21 +90,13 @@ class MultistageSearch:
             for tile in batched_tiles(self.plan):
                 yield from self._schedules(tile)
 
-    def least_us(self, choice: Schedule) -> float:
-        """Nothing is known before a choice is estimated."""
-        return 0.0
-
-    def variants(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """All choices are enumerated."""
-        return ()
-
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""
         found = self.cost.estimate(choice)
         if self.beside_wgmma:
             single = choice.multistage.a.vector == choice.multistage.b.vector == 1
-            families = self.device.families
-            return replace(found, us=found.us * (families.multistage_elements if single else families.multistage))
+            mainloops = self.device.mainloops
+            return replace(found, us=found.us * (mainloops.multistage_elements if single else mainloops.multistage))
         return found
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
@@ -146,8 +139,7 @@ class MultistageSearch:
     def _staged(self, tile: MmaTile, t: Tiling) -> list[Schedule]:
         """Schedules with several stages, none where the most stages break a limit."""
         plan, facts, c = self.plan, self.facts, self.plan.contraction
-        a = self._loader(A, OperandTile(t.m, t.k, tile.m, tile.k, t.l))
-        b = self._loader(B, OperandTile(t.n, t.k, tile.n, tile.k, t.l))
+        a, b = self._loader(A, t, t.m, tile.m), self._loader(B, t, t.n, tile.n)
         smem = multistage_smem(plan, t, a, b, t.k.flattens)
         stages = stage_counts(facts, smem, t.k.tiles, isinstance(a, CpAsync) or isinstance(b, CpAsync))
         if not stages:
@@ -168,11 +160,12 @@ class MultistageSearch:
         self.refusal = reason or self.refusal
         return made if reason is None else []
 
-    def _loader(self, tensor: int, tile: OperandTile) -> CpAsync | RegisterStaged:
+    def _loader(self, tensor: int, t: Tiling, box: Box, side: int) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""
-        if (tensor, tile) not in self._loaders:
-            self._loaders[tensor, tile] = operand_loader(self.plan, tensor, tile, self.tensor_cores)
-        return self._loaders[tensor, tile]
+        key = tensor, box, side, t.k, t.block[2], t.l
+        if key not in self._loaders:
+            self._loaders[key] = operand_loader(self.plan, tensor, t, self.tensor_cores)
+        return self._loaders[key]
 
     def _group_boxes(self, group: str, block: int) -> list[Box]:
         """Boxes of one group at one block size, the best first."""

@@ -14,7 +14,7 @@ from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.schedule import Schedule
 
-WGMMA, GATHERED, MULTISTAGE = 12, 8, 64
+WGMMA, MULTISTAGE = 12, 64
 """Schedules kept of each kind of main loop."""
 
 
@@ -64,7 +64,7 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
         return []
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
-    return found or best_schedules(both_roles(GatherSearch, plan, facts), GATHERED)
+    return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
 
 
 def is_stream(plan: GemmPlan) -> bool:

@@ -14,6 +14,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.stream import stream_estimate, sum_slices
+from gett.schedule.search.base import Search
 from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
@@ -23,18 +24,14 @@ from gett.schedule.spec.rules_stream import LIMITS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.stream_needs import staged_bytes, sum_block, sum_bytes
+from gett.schedule.spec.stream_needs import stream_bytes, sum_block
 from gett.schedule.spec.stream_views import cut_modes, output_modes, output_views, sum_views
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
 
-class StreamSearch:
+class StreamSearch(Search[Schedule]):
     """What may be tried for one plan; the choice is a schedule without a split of K.
-
-    Args:
-        plan: What to run.
-        facts: Of the GPU.
 
     Attributes:
         refusal: Why the schedule was refused, "" where it was not.
@@ -55,26 +52,17 @@ class StreamSearch:
         """The schedule without a split."""
         if self.problem is None:
             box, loop = map_loop(self.extents, self.tensors, self.facts, nearest(self.facts).memory)
-            staged = staged_bytes(box, loop, self.tensors)
             cut = " x ".join(str(c) for _, c in cut_modes(box)) or "1"
             names = "".join(n for n, x in (("A", loop.a), ("B", loop.b), ("C", loop.c)) if x is not None and x.staged)
             how = f"{names} through shared memory" if names else "all accesses in D's order"
-            yield self._schedule((box.size, 1, 1), box, Box((), ()), loop, staged, f"a {cut} box, {how}")
+            yield self._schedule((box.size, 1, 1), box, Box((), ()), loop, f"a {cut} box, {how}")
         else:
             box_o, box_k, sums = sum_loop(self.problem, self.facts)
             how = f"threads own outputs, {sums.lanes_k} share one"
             if sums.along_k:
                 how = f"{sums.lanes_k} lanes add up one output"
             reason = f"{'AB'[self.problem.big]} streamed along {'K' if sums.along_k else 'D'}'s modes, {how}"
-            yield self._schedule(sum_block(sums), box_o, box_k, sums, sum_bytes(self.plan, sums), reason)
-
-    def least_us(self, choice: Schedule) -> float:
-        """Nothing is known before a choice is estimated."""
-        return 0.0
-
-    def variants(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """All choices are enumerated."""
-        return ()
+            yield self._schedule(sum_block(sums), box_o, box_k, sums, reason)
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time, with K split where few tiles leave multiprocessors idle."""
@@ -96,17 +84,16 @@ class StreamSearch:
         self.refusal = first_broken(LIMITS, made, self.plan, self.facts) or ""
         return [] if self.refusal else [made]
 
-    def _schedule(
-        self, block: tuple[int, int, int], box: Box, box_k: Box, loop: Stream, smem: int, reason: str
-    ) -> Schedule:
+    def _schedule(self, block: tuple[int, int, int], box: Box, box_k: Box, loop: Stream, reason: str) -> Schedule:
         vector = loop.vector if isinstance(loop, StreamMap) else 1
         source = VectorSource() if self.plan.contraction.c is not None else None
+        tiling = Tiling(block, box, Box((), ()), box_k)
         return Schedule(
             arch=self.facts.arch,
-            tiling=Tiling(block, box, Box((), ()), box_k),
+            tiling=tiling,
             mainloop=loop,
             epilogue=Epilogue(VectorStore(vector), source),
             scheduler=OneTile(),
-            smem=SmemPlan(smem),
+            smem=SmemPlan(stream_bytes(self.plan, tiling, loop)),
             forecast=Forecast(reason=reason),
         )

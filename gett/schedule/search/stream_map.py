@@ -25,7 +25,6 @@ from layouts.box import Box
 from layouts.rates import RunRates, run_cost
 
 TILE_BYTES = 16384  # of the widest tensor: four 16-byte accesses a thread
-LEAST_TILE = 1024  # elements; smaller tiles are all overhead
 
 
 def map_loop(
@@ -37,7 +36,7 @@ def map_loop(
     tile, volume = TILE_BYTES // widest, math.prod(extents)
     if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
         even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
-        tile = min(max(even, LEAST_TILE), tile)
+        tile = min(max(even, THREADS), tile)
     box = _box(extents, tensors, tile, memory)
     vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
     loads = {t: _load(box, extents, x, vector) for t, x in tensors.items() if t != D}

@@ -14,12 +14,12 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D
 from gett.schedule.search.stream_boxes import THREADS, cut_box, walk_in_order
 from gett.schedule.spec.mainloop import StreamLoad, StreamSum
+from gett.schedule.spec.stream_needs import ROW_BYTES
 from gett.schedule.spec.stream_views import TensorView, cut_modes, is_splat, vector_along
 from layouts.box import Box
 
 IN_FLIGHT = 8  # accesses of the streamed operand that a thread has in flight
 HELD_BYTES = 128  # of accumulators of a thread
-RUN_BYTES = 64  # that the smaller tensors should have together
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,10 @@ def _boxes(p: SumProblem, vector: int, lanes_k: int, rows: int, unroll: int) -> 
     owned = THREADS // lanes_k * rows * (1 if p.along_k else vector)
     row = 8 * vector * big_k.size
     heavy = [t for t in p.small if p.sums[t].bytes * 8 > big_k.bytes]
-    runs_k = [(big_k, row), *((p.sums[t], RUN_BYTES) for t in heavy)]
-    runs_o = [(big_o, row), *((p.outputs[t], RUN_BYTES) for t in heavy)]
+    runs_k = [(big_k, row), *((p.sums[t], ROW_BYTES) for t in heavy)]
+    runs_o = [(big_o, row), *((p.outputs[t], ROW_BYTES) for t in heavy)]
     if d.bytes * 16 >= big_o.bytes:
-        runs_o.append((d, RUN_BYTES))
+        runs_o.append((d, ROW_BYTES))
     order_o, order_k = big_o.order(range(len(p.extents_o))), big_k.order(range(len(p.extents_k)))
     return (
         cut_box(p.extents_o, runs_o, (big_o, d), owned, order_o),

@@ -5,7 +5,6 @@ Owns the rules that join boxes, swizzles and copies. Which boxes are tried and w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,8 +18,6 @@ from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
 from layouts.tma import Refusal, TmaMap, tma_map
-
-COPIES = 40  # most copies of an operand's tile: a thread issues them one by one
 
 
 def tensor_map(
@@ -46,20 +43,14 @@ def tensor_map(
         order=order,
         unit=unit,
         base_alignment=operand.alignment,
-        span=swizzle_bytes,
+        swizzle_bytes=swizzle_bytes,
         row=row,
     )
     return None if isinstance(made, Refusal) or made.base_offset else made
 
 
 class OperandMaps:
-    """Tensor maps of one operand of a plan.
-
-    Args:
-        plan: A lowered plan.
-        tensor: `A` or `B`.
-        size: Bytes of an element.
-    """
+    """Tensor maps of one operand of a plan."""
 
     def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
         self.plan, self.tensor, self.size = plan, tensor, size
@@ -93,18 +84,18 @@ class OperandMaps:
         run = 0 if major_k else cut.run
         unit = self.k_unit if self.k_unit is not None else self.mn_unit or 0
         inner = (box_k.cut if major_k else box_mn.cut)[unit] * size
-        span = cut.atom * size if run else swizzle_dividing(inner)
-        if not span:
+        swizzle = cut.atom * size if run else swizzle_dividing(inner)
+        if not swizzle:
             return None
         # Copies must start at whole periods of the swizzle; where rows do not come in eights, each column of atoms is a
         # copy of its own.
         count_k = [1] * len(box_k.cut)
         if major_k and box_mn.size % 8:
-            count_k = [cut * size // span if m == unit else cut for m, cut in enumerate(box_k.cut)]
+            count_k = [cut * size // swizzle if m == unit else cut for m, cut in enumerate(box_k.cut)]
         part_k = [c // count for c, count in zip(box_k.cut, count_k, strict=True)]
         first = self.first_k if major_k else self.first_mn
-        made = self.map(box_mn.cut, part_k, self._order(box_mn, box_k), span, first + unit, run)
-        if made is None or made.box[0] * size != (run * size or span):
+        made = self.map(box_mn.cut, part_k, self._order(box_mn, box_k), swizzle, first + unit, run)
+        if made is None or made.box[0] * size != (run * size or swizzle):
             return None
         if run:
             return None if box_k.size % 8 else Tma(self.major, made, run=run)
@@ -112,12 +103,12 @@ class OperandMaps:
         for m in (m for d in box_k.dims for m in d.modes if count_k[m] > 1):
             at = made.modes[self.first_k + m]
             repeats.append((at.dim, at.weight * part_k[m], count_k[m]))
-        atoms = (box_mn.size if major_k else box_k.size) * span
+        atoms = (box_mn.size if major_k else box_k.size) * swizzle
         if not repeats and made.slab_bytes * made.slabs > atoms and not major_k and box_k.size % 8:
             return None
         if made.slabs > 1 and len((box_k if major_k else box_mn).tiled) > 1:
             return None  # the order of the copies would not be that of the other tensors
-        return Tma(self.major, made, tuple(repeats), up(box_mn.size, 8) * span if repeats else 0)
+        return Tma(self.major, made, tuple(repeats), up(box_mn.size, 8) * swizzle if repeats else 0)
 
     def _residue(self, cut: OperandTiling, box_k: Box) -> Tma | None:
         """Where k-tiles are not full.
@@ -132,15 +123,15 @@ class OperandMaps:
         run = 0
         if self.k_unit is not None:
             unit, row = self.first_k + self.k_unit, box_k.cut[self.k_unit]
-            span = swizzle_holding(up(box_k.size, self.step_k) * size)
-            if box_k.size != row or row * size % CHUNK or not span:
+            swizzle = swizzle_holding(up(box_k.size, self.step_k) * size)
+            if box_k.size != row or row * size % CHUNK or not swizzle:
                 return None
         elif self.mn_unit is not None:
             unit, run = self.first_mn + self.mn_unit, cut.run
-            span = cut.atom * size if run else swizzle_dividing(box_mn[self.mn_unit] * size)
-            if not span:
+            swizzle = cut.atom * size if run else swizzle_dividing(box_mn[self.mn_unit] * size)
+            if not swizzle:
                 return None
-            row = run or span // size
+            row = run or swizzle // size
             tiled = [d.modes[0] for _, d in cut.box.tiled]
             if tiled and tiled[0] != self.mn_unit:
                 return None
@@ -149,13 +140,11 @@ class OperandMaps:
             box_mn = [row if m == self.mn_unit else 1 for m in range(len(self.side))]
         else:
             return None
-        if math.prod(count for _, _, count in counts) > COPIES:
-            return None
-        made = self.map(box_mn, box_k.cut, self._order(cut.box, box_k), span, unit, row)
+        made = self.map(box_mn, box_k.cut, self._order(cut.box, box_k), swizzle, unit, row)
         if made is None or made.slabs > 1 or made.box[0] != row:
             return None
         repeats = tuple((made.modes[m].dim, made.modes[m].weight * step, count) for m, step, count in counts)
-        return Tma(self.major, made, repeats, up(box_k.size, self.step_k) * span if repeats else 0, run)
+        return Tma(self.major, made, repeats, up(box_k.size, self.step_k) * swizzle if repeats else 0, run)
 
 
 def d_map(plan: GemmPlan, box_m: Box, box_n: Box, size: int, stage: StagedTile) -> TmaMap | None:
@@ -181,7 +170,7 @@ def _same_places(first: TmaMap, second: TmaMap) -> bool:
 
     A place, but for the swizzle, is a sum over the modes, so each mode is asked alone.
     """
-    if (first.span, first.tile) != (second.span, second.tile):
+    if (first.swizzle_bytes, first.tile) != (second.swizzle_bytes, second.tile):
         return False
     origin = [0] * len(first.tile)
     single = ((*origin[:m], x, *origin[m + 1 :]) for m, count in enumerate(first.tile) for x in range(1, count))

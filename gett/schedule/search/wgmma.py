@@ -6,29 +6,28 @@ Owns how D's store and C's source follow from a tile, and how the parts become a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.wgmma import WgmmaModel
-from gett.schedule.lower import split_modes, swap_ab
-from gett.schedule.search.tma import c_map, d_map
+from gett.schedule.cost.wgmma import WgmmaCost
+from gett.schedule.search.base import Search
+from gett.schedule.search.tma import d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
 from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Wgmma
-from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, staging_bytes
+from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, wgmma_smem
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
-from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="WgmmaSearch")
@@ -44,17 +43,13 @@ def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     return tensor.wgmma.either_major or all(unit_mode(plan.k, t, size) is not None for t in (A, B))
 
 
-class WgmmaSearch:
-    """One assignment of roles to A and B.
+class WgmmaSearch(Search[WgmmaTile]):
+    """One assignment of roles to A and B."""
 
-    Args:
-        plan: What to run.
-        facts: Of the GPU.
-        swapped: Whether A and B change roles.
-    """
+    Cost: ClassVar[type[WgmmaCost]] = WgmmaCost
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        self.plan, self.facts, self.swapped = swap_ab(plan) if swapped else plan, facts, swapped
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
         self.device = nearest(facts)
         plan = self.plan
         self.atom = wgmma_atom(plan.contraction.dtype)
@@ -62,19 +57,11 @@ class WgmmaSearch:
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.boxes = WgmmaBoxes(plan, facts)
-        self.model = self.make_model(plan, facts)
+        self.cost = self.Cost(plan, facts)
 
-    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> WgmmaModel:
-        """The cost model of a plan whose roles of A and B are assigned."""
-        return WgmmaModel(plan, facts)
-
-    def least_us(self, choice: WgmmaTile) -> float:
-        """Nothing is known before a choice is estimated."""
-        return 0.0
-
-    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
-        """All choices are enumerated."""
-        return ()
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile."""
+        return self.cost.estimate(choice)
 
     @property
     def has_units(self) -> bool:
@@ -86,9 +73,9 @@ class WgmmaSearch:
         """Contracted modes along which operands' rows run."""
         return tuple(dict.fromkeys(u for u in self.k_unit.values() if u is not None))
 
-    def realized(self, tile: WgmmaTile) -> GemmPlan:
+    def lowered(self, tile: WgmmaTile) -> GemmPlan:
         """The plan that the tile's boxes belong to."""
-        return split_modes(self.plan, tile.tiling(self.swapped).splits)
+        return lowering.split_modes(self.plan, tile.tiling(self.swap_ab).splits)
 
     def tiles(self, tile: WgmmaTile) -> int:
         """Tiles of D, batches included."""
@@ -102,7 +89,7 @@ class WgmmaSearch:
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
         """How D leaves: by the tensor map `d`, else as vectors."""
         vector = store_vector(plan, tile.m.box, tile.n.box)
-        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, self.model.padded(tile))
+        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, self.cost.padded(tile))
 
     def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
         """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
@@ -110,62 +97,46 @@ class WgmmaSearch:
             return None
         return d_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense)
 
-    def c_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap) -> TmaMap | None:
-        """The tensor map that brings C to where D is staged."""
-        return c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d)
-
     def source(self, tma: TmaMap | None = None) -> VectorSource | TmaSource | None:
         """Where C comes from, None where nothing is added."""
         if self.plan.contraction.c is None:
             return None
         return VectorSource() if tma is None else TmaSource(tma)
 
-    def staged(self, tile: WgmmaTile, epilogue: Epilogue, split: int) -> int:
-        """Shared memory that staging takes."""
-        store = epilogue.store
-        if split > 1 or store.stage is None:
-            return 0
-        vectors, bulk = isinstance(epilogue.source, VectorSource), isinstance(store, TmaStore)
-        buffers = tile.warpgroups.count if tile.warpgroups.ping_pong else 1
-        return buffers * staging_bytes(store.stage, tile.block, self.size_d, vectors, bulk)
-
-    def raster(self, tile: WgmmaTile, rows: int = RASTER) -> int:
-        """Rows of tiles, or of clusters, that are visited together."""
-        return max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
-
-    def persistent(self, tile: WgmmaTile, group_m: int, split: int) -> PersistentRaster:
+    def raster(self, tile: WgmmaTile, split: int, rows: int = RASTER) -> PersistentRaster:
         """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
+        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
         order, blocks = self.device.l2.cluster_order, self.facts.sm_count
         ordered = tile.blocks == 2 and blocks == 2 * len(order)
         return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
 
-    def schedule(
+    def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
+        """How D is stored, and C read."""
+        staging = self.cost.staging(tile)
+        return Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split)), self.source())
+
+    def fitted(
         self,
         tile: WgmmaTile,
-        mainloop: Wgmma,
+        loops: Iterable[Wgmma],
         epilogue: Epilogue,
-        smem: SmemPlan,
-        forecast: Forecast,
         split: tuple[int, int],
         scheduler: TileScheduler | None = None,
-    ) -> Schedule:
-        """The record; the scheduler is a persistent raster unless one is given."""
-        if scheduler is None:
-            scheduler = self.persistent(tile, self.raster(tile), split[0])
-        tiling = tile.tiling(self.swapped)
-        return Schedule(self.facts.arch, tiling, mainloop, epilogue, scheduler, smem, split[1], forecast)
+    ) -> Schedule | None:
+        """The schedule with the first of some main loops that shared memory holds, None where it holds none.
 
-    def takes_tma_source(self) -> bool:
-        """Whether C's type and address are such that a tensor map may bring it."""
-        c, d = self.plan.contraction.c, self.plan.contraction.d
-        return c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
+        The scheduler is a persistent raster unless one is given; who asks adds the forecast.
+        """
+        if scheduler is None:
+            scheduler = self.raster(tile, split[0])
+        for loop in loops:
+            parts = self.facts.arch, tile.tiling(self.swap_ab), loop, epilogue, scheduler
+            smem = wgmma_smem(Schedule(*parts, SmemPlan(0)), self.plan)
+            if smem.size <= self.facts.smem_per_block:
+                return Schedule(*parts, smem, split[1])
+        return None
 
 
 def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:
     """A search for either assignment of roles to A and B."""
-    return [kind(plan, facts, swapped) for swapped in (False, True)]
-
-
-def with_vector_source(tile: WgmmaTile) -> WgmmaTile:
-    """The same tile where C is added from vectors."""
-    return replace(tile, tma_source=False)
+    return [kind(plan, facts, swap_ab) for swap_ab in (False, True)]

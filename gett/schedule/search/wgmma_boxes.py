@@ -91,10 +91,10 @@ def _padded_run(modes: tuple[Strided, ...], box: Box, unit: int | None, size: in
     if unit is None or len(box.tiled) != 1 or unit not in box.tiled[0][1].modes:
         return None
     elements = box.tiled[0][1].box
-    span = swizzle_holding(elements * size)
-    if not span or span == elements * size or elements * size % CHUNK or elements != modes[unit].extent:
+    swizzle = swizzle_holding(elements * size)
+    if not swizzle or swizzle == elements * size or elements * size % CHUNK or elements != modes[unit].extent:
         return None
-    return OperandTiling(box, modes, run=elements, atom=span // size)
+    return OperandTiling(box, modes, run=elements, atom=swizzle // size)
 
 
 def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> OperandTiling | None:
@@ -103,10 +103,10 @@ def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, 
         return None
     at = next(i for i, d in enumerate(box.dims) if unit in d.modes)
     run = box.dims[at].box * size
-    span = swizzle_dividing(run)
-    if not span or run == span or modes[unit].extent * size % span:
+    swizzle = swizzle_dividing(run)
+    if not swizzle or run == swizzle or modes[unit].extent * size % swizzle:
         return None
-    inner = span // size
+    inner = swizzle // size
     if box.dims[at].box == inner or modes[unit].extent == inner:
         return None
     # The pieces of the run come after the other tiled modes: that is how one copy lays them down.

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_rs import WgmmaRSModel
+from gett.schedule.cost.wgmma_rs import WgmmaRSCost
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.wgmma_needs import RS_COPIES, RS_WIDEST_SHARED_A, RS_WIDEST_WITH_C, rs_smem, up
+from gett.schedule.spec.wgmma_needs import RS_COPIES, RS_WIDEST_SHARED_A, RS_WIDEST_WITH_C, steps_over_gaps, up
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -32,18 +30,13 @@ ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
 SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLABS = 16  # most slabs of B under way
-DEEPER, DEEPER_SPLIT = 1.001, 0.98  # of the time with more slabs under way, and with slices of K
-BY_ROWS = ("scalar", "stsm", "vec_n")  # copies to the staged tile that take each row for itself
+DEEPER = 0.98  # of the time of slices of K with more slabs under way
 
 
 class WgmmaRSSearch(WgmmaSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    model: WgmmaRSModel
-
-    def make_model(self, plan: GemmPlan, facts: ArchFacts) -> WgmmaRSModel:
-        """The cost model of a plan whose roles of A and B are assigned."""
-        return WgmmaRSModel(plan, facts)
+    Cost = WgmmaRSCost
 
     @property
     def units(self) -> tuple[int, int]:
@@ -68,78 +61,64 @@ class WgmmaRSSearch(WgmmaSearch):
                             continue
                         yield tile
 
-    def estimate(self, choice: WgmmaTile) -> Estimate:
-        """Expected time of a tile."""
-        return self.model.estimate_rs(choice, *self.depth_width(choice.k))
-
     def k_box(self, depth: int, width: int) -> Box:
         """`depth` of A's mode times `width` of B's; tiles go first along the one with the shorter rows."""
         unit_a, unit_b = self.units
         cuts = sorted(((width, unit_b), (depth, unit_a)), key=lambda c: c[0])
         return Box.of_cuts(tuple(s.extent for s in self.plan.k), {m: cut for cut, m in cuts})
 
-    def depth_width(self, box_k: Box) -> tuple[int, int]:
-        """How much of k1 and of k2 a k-tile has."""
-        return box_k.cut[self.units[0]], box_k.cut[self.units[1]]
-
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedules of a tile, none where no tensor maps can do it or shared memory is short.
 
         They vary in whether each warpgroup waits for its own rows of A, and in how many slabs are under way.
         """
-        tile, plan = choice, self.realized(choice)
+        tile, plan = choice, self.lowered(choice)
         shares_a = tile.cluster[1] > 1
         a, b = self.load_a(plan, tile), self.load_b(plan, tile)
         if a is None or b is None:
             return
-        depth, width = self.depth_width(tile.k)
-        rows, columns, deep = tile.block
+        rows, columns, _ = tile.block
         slices = estimate.split_k  # k-tiles are dealt out in turn, so slices may differ by one
         split = slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
-        staging = self.model.staging(tile)
-        epilogue = Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split[0])), self.source())
-        bytes_a, staging_bytes = rows * deep * self.size, self.staged(tile, epilogue, split[0])
+        epilogue = self.epilogue(plan, tile, slices)
+        assert epilogue is not None
 
-        def smem(slabs: int, per_warpgroup: bool) -> SmemPlan:
-            return rs_smem(slabs, columns * width * self.size, bytes_a, staging_bytes, tile.cluster, per_warpgroup)
+        def fitted(per_warpgroup: bool, counts: Iterable[int]) -> Schedule | None:
+            loops = (WgmmaRS(a, b, *self.units, per_warpgroup, count) for count in counts)
+            return self.fitted(tile, loops, epilogue, split)
 
-        capacity = self.facts.smem_per_block
-        most = max((n for n in range(1, SLABS + 1) if smem(n, False).size <= capacity), default=0)
+        deepest = fitted(False, range(SLABS, 0, -1))
+        most = deepest.wgmma.stages if deepest is not None else 0
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
-        slabs = min(SLABS if split[0] == 1 else depth // 4, most)
-        parts = self.can_part(tile, a, epilogue, split[0])
-        if slabs < 4 or (shares_a and not (parts and split[0] > 1)):
+        slabs = min(SLABS if slices == 1 else tile.k.cut[self.units[0]] // 4, most)
+        apart = self.waits_apart(tile, a, epilogue, slices)
+        if slabs < 4 or (shares_a and not (apart and slices > 1)):
             return
         text = f"{self.tiles(tile)} tiles of {rows} x {columns}, operands' rows along different contracted modes, "
         text += "A through registers" + ("" if tile.blocks == 1 else ", an operand shared by two blocks")
         for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}):
-            for per_warpgroup in (True,) if shares_a else (False, True) if parts else (False,):
-                plan_smem = smem(stages, per_warpgroup)
-                if plan_smem.size > capacity:
-                    continue
-                us = estimate.us * (self.device.wgmma.rs.per_warpgroup if per_warpgroup and not shares_a else 1.0)
-                if stages > slabs:
-                    us *= DEEPER_SPLIT if split[0] > 1 else DEEPER
-                loop = WgmmaRS(a, b, *self.units, per_warpgroup, stages)
-                yield self.schedule(tile, loop, epilogue, plan_smem, Forecast(us, estimate.bound, text), split)
+            for per_warpgroup in (True,) if shares_a else (False, True) if apart else (False,):
+                made = fitted(per_warpgroup, (stages,))
+                us = estimate.us * (self.device.wgmma.loop.per_warpgroup_a if per_warpgroup and not shares_a else 1.0)
+                us *= DEEPER if stages > slabs and slices > 1 else 1.0
+                if made is not None:
+                    yield replace(made, forecast=Forecast(us, estimate.bound, text))
 
-    def can_part(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
+    def waits_apart(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
         loaded = a.bytes * tile.cluster[1] // (tile.block[2] * self.size)
-        # Shares below 64 rows leave gaps between them; copies of whole blocks of rows, and slices, have none.
-        stage = epilogue.store.stage
-        kind = stage.copy.kind if stage is not None else "scalar"
-        gaps = split == 1 and kind in BY_ROWS and tile.m.box.size % GROUPS.count == 0
+        # Shares below 64 rows leave gaps between them.
+        gaps = steps_over_gaps(epilogue.store, tile.m.box.size, split)
         return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.block[0])
 
     def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
-        """A k-tile, [row][k2][k1], in pieces so that slabs of B get between; where blocks share A, one's part of k2."""
+        """A k-tile, [row][k2][k1], in copies so that slabs of B get between; where blocks share A, one's part of k2."""
         unit_a, unit_b = self.units
         maps = OperandMaps(plan, A, self.size)
         cut = [*tile.k.cut]
         cut[unit_b] //= tile.cluster[1]
         first = [maps.first_k + unit_a, maps.first_k + unit_b]
-        return _in_pieces(self.load(maps, tile.m.box, cut, tile.k.cut, unit_b, first, unit_a))
+        return _in_copies(self.load(maps, tile.m.box, cut, tile.k.cut, unit_b, first, unit_a))
 
     def load_b(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
         """A slab, [n][k2] at one k1."""
@@ -178,15 +157,15 @@ class WgmmaRSSearch(WgmmaSearch):
         return Tma("k", made) if step.weight > 0 else None
 
 
-def _in_pieces(load: Tma | None) -> Tma | None:
-    """The copies in pieces along the slowest dimension of the box."""
+def _in_copies(load: Tma | None) -> Tma | None:
+    """Several copies in place of one, along the slowest dimension of the box."""
     if load is None:
         return None
     made = load.map
     slowest = max(i for i, b in enumerate(made.box) if b > 1)
     if slowest < 2:  # k1 and k2 alone: a single row
         return load
-    pieces = max(d for d in range(1, RS_COPIES + 1) if made.box[slowest] % d == 0)
-    part = tuple(b // pieces if i == slowest else b for i, b in enumerate(made.box))
+    copies = max(d for d in range(1, RS_COPIES + 1) if made.box[slowest] % d == 0)
+    part = tuple(b // copies if i == slowest else b for i, b in enumerate(made.box))
     piece = replace(made, box=part)
-    return replace(load, map=piece, repeats=((slowest, part[slowest], pieces),), pitch=piece.slab_bytes)
+    return replace(load, map=piece, repeats=((slowest, part[slowest], copies),), pitch=piece.slab_bytes)

@@ -14,13 +14,8 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.smem import Carved, carve, carve_stationary
-from gett.schedule.search.stationary import (
-    one_panel_pace,
-    small_operands,
-    with_stationary,
-)
-from gett.schedule.search.tma import OperandMaps, d_map, multicast
+from gett.schedule.search.stationary import UNDER_WAY, one_panel_pace, shared_operands, with_stationary
+from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
 from gett.schedule.search.wgmma import RASTER, WgmmaSearch
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.epilogue import Epilogue, TmaStore
@@ -29,10 +24,11 @@ from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import row_bytes, stage_bytes, stationary_bytes
+from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST
 from gett.schedule.tile.store_tile import store_tiles
 from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
+from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
@@ -41,10 +37,11 @@ SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the 
 class WgmmaSSSearch(WgmmaSearch):
     """Estimates first, tensor maps for the best of them."""
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swapped: bool) -> None:
-        super().__init__(plan, facts, swapped)
-        self.small = small_operands(self.plan, self.size)
-        self.tma_source = self.takes_tma_source()
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
+        self.shared = shared_operands(self.plan)
+        c, d = self.plan.contraction.c, self.plan.contraction.d
+        self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile and boxes."""
@@ -74,18 +71,14 @@ class WgmmaSSSearch(WgmmaSearch):
                             tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
                             yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
-    def estimate(self, choice: WgmmaTile) -> Estimate:
-        """Expected time of a tile."""
-        return self.model.estimate(choice)
-
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the estimates of a tile and of its variants."""
         if choice.blocks > 1:
-            return self.model.least_us(choice)
-        loop = self.model.loop(choice, self.tiles(choice))
-        least = self.model.least_us(choice, loop)
+            return self.cost.least_us(choice)
+        loop = self.cost.loop(choice, self.tiles(choice))
+        least = self.cost.least_us(choice, loop)
         variants = self.clusters(choice) if loop.slowest == "L2" else ()
-        return min([least, *map(self.model.least_us, variants)])
+        return min([least, *map(self.cost.least_us, variants)])
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
@@ -108,7 +101,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if tile.warpgroups.ping_pong or self.plan.contraction.c is not None or tile.k.tiles < 2:
             return
         if self.one_tile(tile, (2, 1)) or self.one_tile(tile, (1, 2)):
-            found = self.model.exchanged(tile)
+            found = self.cost.exchanged(tile)
             if found is not None and self.one_tile(tile, found.cluster):
                 yield replace(tile, cluster=found.cluster, exchange=True)
 
@@ -125,13 +118,13 @@ class WgmmaSSSearch(WgmmaSearch):
             sizes = self.size, self.size_d
             for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
                 tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
-                staging = self.model.staging(tile)
+                staging = self.cost.staging(tile)
                 if staging.bulk:
                     yield tile
 
-    def stationary(self, tile: WgmmaTile) -> list[WgmmaTile]:
+    def stationary(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile with an operand that stays in shared memory."""
-        return with_stationary(tile, self.small, self.size, self.plan.extent_l, self.facts.sm_count)
+        return with_stationary(tile, self.shared, self.size, self.plan.extent_l, self.facts.sm_count)
 
     def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
         """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
@@ -143,7 +136,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule of a tile; none where a rule of the hardware forbids it."""
-        plan = self.realized(choice)
+        plan = self.lowered(choice)
         a = OperandMaps(plan, A, self.size).load(choice.a, choice.k)
         b = OperandMaps(plan, B, self.size).load(choice.n, choice.k)
         split = self.split(choice, estimate)
@@ -156,37 +149,29 @@ class WgmmaSSSearch(WgmmaSearch):
             yield from self.lower(plain, self.estimate(plain))
         if epilogue is None:
             return
-        carved = self.carved(choice, (a, b), epilogue, split[0])
-        if carved is None or (choice.exchange and not carved.reuse):
+        made = self.deepest(choice, (a, b), epilogue, split, self.scheduler(choice, estimate, split[0]))
+        if made is None or (choice.exchange and not _reuses(made)):
             return
-        if carved.reuse and isinstance(epilogue.store, TmaStore):
-            epilogue = replace(epilogue, store=replace(epilogue.store, reuse_mainloop_smem=True))
-        pace = one_panel_pace(choice, carved.stages * carved.plan.stage) if choice.panel == "one" else 1.0
-        if pace is None:
-            return
-        groups = choice.warpgroups
-        loaders = [
-            Stationary(x, choice.k.tiles) if choice.stationary == name else x for name, x in (("a", a), ("b", b))
-        ]
-        loop = WgmmaSS(loaders[0], loaders[1], groups.count, groups.mma_m, groups.ping_pong, carved.stages)
+        under_way, pace = made.wgmma.stages * made.smem.stage, 1.0
+        if choice.panel == "one":
+            if under_way < UNDER_WAY:
+                return
+            pace = one_panel_pace(choice, under_way, self.device.wgmma.in_flight.dram_bytes)
         d = epilogue.store.map if isinstance(epilogue.store, TmaStore) else None
-        us = estimate.us * pace * self.preference(choice, (a.map, b.map, d)) * self.depth(choice, estimate, carved)
-        forecast = Forecast(us, estimate.bound, self.reason(choice))
-        yield self.schedule(
-            choice, loop, epilogue, carved.plan, forecast, split, self.scheduler(choice, estimate, split[0])
-        )
+        us = estimate.us * pace * self.preference(choice, (a.map, b.map, d)) * self.depth(choice, estimate, made)
+        yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored, None where the tile needs a tensor map that does not exist."""
-        staging = self.model.staging(tile)
+        staging = self.cost.staging(tile)
         d = self.d_map(plan, tile, staging, split)
         added = d is not None and self.plan.contraction.c is not None
-        c = self.c_map(plan, tile, staging, d) if added and d is not None else None
+        c = c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d) if added and d is not None else None
         if (added and c is None) or (d is None and (tile.exchange or tile.mma_m is not None)):
             return None
         if d is None or not tile.exchange:
             return Epilogue(self.stores(plan, tile, staging, d), self.source(c))
-        found = self.model.exchanged(tile)
+        found = self.cost.exchanged(tile)
         assert found is not None
         whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
@@ -194,22 +179,30 @@ class WgmmaSSSearch(WgmmaSearch):
         vector = store_vector(plan, tile.m.box, tile.n.box)
         return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
 
-    def carved(self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: int) -> Carved | None:
-        """How shared memory is divided."""
-        rows = tile.a.rows, tile.n.rows
-        deep = row_bytes(loads[0], tile.block[2], self.size), row_bytes(loads[1], tile.block[2], self.size)
-        stage, staging = stage_bytes(tile.stationary, rows, deep), self.staged(tile, epilogue, split)
-        capacity = self.facts.smem_per_block
+    def deepest(
+        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
+    ) -> Schedule | None:
+        """The schedule with as many stages as fit; None where fewer than two do, or where what stays costs stages."""
+        groups, store = tile.warpgroups, epilogue.store
+        rings = [Stationary(x, tile.k.tiles) if tile.stationary == n else x for n, x in zip("ab", loads, strict=True)]
+
+        def fitted(a: Tma | Stationary, b: Tma | Stationary, most: int, epilogue: Epilogue) -> Schedule | None:
+            counts = range(most, 1, -1)
+            loops = (WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, count) for count in counts)
+            return self.fitted(tile, loops, epilogue, split, order)
+
+        found = fitted(rings[0], rings[1], DEEPEST if tile.stationary else DEEP, epilogue)
+        stages = found.wgmma.stages if found is not None else 1
         if tile.stationary:
-            which = "ab".index(tile.stationary)
-            tiles = tile.k.tiles * (2 if tile.panel == "each" else 1)
-            kept = stationary_bytes(tile.stationary, rows[which], deep[which], tiles)
-            both = None if tile.panel == "one" else stage_bytes("", rows, deep)
-            return carve_stationary(capacity, stage, staging, kept, both)
-        # C must have a place while the stages are read.
-        one = isinstance(epilogue.store, TmaStore) and epilogue.source is None and self.one_tile(tile, tile.cluster)
-        one &= tile.mma_m is None and not tile.warpgroups.ping_pong
-        return carve(capacity, stage, staging, tile.k.tiles, one, tile.exchange)
+            plain = fitted(*loads, DEEP, epilogue) if tile.panel != "one" else None
+            return None if plain is not None and stages < plain.wgmma.stages else found
+        # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
+        single = self.one_tile(tile, tile.cluster) and tile.mma_m is None and not groups.ping_pong
+        if isinstance(store, TmaStore) and epilogue.source is None and single:
+            reusing = fitted(*loads, DEEP, replace(epilogue, store=replace(store, reuse_mainloop_smem=True)))
+            if reusing is not None and stages < min(reusing.wgmma.stages, tile.k.tiles):
+                return reusing
+        return found
 
     def preference(self, tile: WgmmaTile, maps: tuple[TmaMap | None, ...]) -> float:
         """Of equals: ping-pong, boxes of few dimensions and with long first ones."""
@@ -217,16 +210,16 @@ class WgmmaSSSearch(WgmmaSearch):
         dims = sum(weight * (b > 1) for made, weight in weighted if made is not None for b in made.box)
         firsts = [next((d.box for _, d in side.box.tiled), 1) for side in (tile.m, tile.n)]
         together = 0.0 if tile.warpgroups.ping_pong else 0.01
-        order = 0.0005 * (dims + self.swapped + tile.warpgroups.mma_m) + sum(0.05 / first for first in firsts)
+        order = 0.0005 * (dims + self.swap_ab + tile.warpgroups.mma_m) + sum(0.05 / first for first in firsts)
         return 1.0 + order + together
 
-    def depth(self, tile: WgmmaTile, estimate: Estimate, carved: Carved) -> float:
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """How stages show: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
         rates = self.device.wgmma.in_flight
-        stage, deep, by_dram = carved.plan.stage, tile.block[2], estimate.bound == "DRAM"
+        stages, stage, deep, by_dram = made.wgmma.stages, made.smem.stage, tile.block[2], estimate.bound == "DRAM"
         enough = rates.dram_bytes if by_dram else rates.l2_bytes
-        missing = rates.none_share * max(0.0, 1.0 - (carved.stages - 1) * stage / enough)
-        few = 1.0 if carved.stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
+        missing = rates.none_share * max(0.0, 1.0 - (stages - 1) * stage / enough)
+        few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
         if by_dram:
             return few * ((1.01 if deep >= 128 else 1.0) + missing / 2)
         long = {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
@@ -248,7 +241,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.block[1] / tile.block[0])))
-        return self.persistent(tile, self.raster(tile, rows), split)
+        return self.raster(tile, split, rows)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
@@ -260,3 +253,7 @@ class WgmmaSSSearch(WgmmaSearch):
         text += f", {tile.stationary.upper()} stationary" if tile.stationary else ""
         text += {"": "", "one": " for the block's panel", "each": " for a panel"}[tile.panel]
         return text + (f", {tile.mma_tiles} of them a tile of D" if tile.mma_m is not None else "")
+
+
+def _reuses(s: Schedule) -> bool:
+    return isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.reuse_mainloop_smem

@@ -14,8 +14,8 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.spec import rules_multistage, rules_stream
 from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSS
-from gett.schedule.spec.rule import Rule
-from gett.schedule.spec.rules_common import SPLITS
+from gett.schedule.spec.rule import Lowered, Rule
+from gett.schedule.spec.rules_common import splits
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
 
@@ -45,19 +45,14 @@ class Refusal:
 def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
     """The first rule that a schedule breaks, None where a GPU can run a plan by it.
 
-    Args:
-        schedule: What is checked.
-        plan: The plan as it was made, not lowered.
-        facts: Of the GPU.
+    The plan is as it was made, not lowered.
     """
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
-    if reason := SPLITS.broken(schedule, swapped, facts):
-        return Refusal(SPLITS, reason)
-    lowered = lower_plan(plan, schedule.tiling)
-    for rule in RULES[type(schedule.mainloop)]:
-        if reason := rule.broken(schedule, lowered, facts):
-            return Refusal(rule, reason)
-    return None
+    if reason := splits.broken(Lowered(schedule, swapped, facts)):
+        return Refusal(splits, reason)
+    x = Lowered(schedule, lower_plan(plan, schedule.tiling), facts)
+    found = ((rule, rule.broken(x)) for rule in RULES[type(schedule.mainloop)])
+    return next((Refusal(rule, reason) for rule, reason in found if reason is not None), None)
 
 
 def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None:
@@ -68,4 +63,4 @@ def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None
     """
     refusal = can_implement(schedule, plan, facts)
     if refusal is not None:
-        raise ScheduleError(f"{refusal.reason} (rule {refusal.rule.name!r}: {refusal.rule.sentence})")
+        raise ScheduleError(f"{refusal.reason} (rule: {refusal.rule.sentence})")

@@ -117,7 +117,7 @@ class Tma:
     @property
     def atom(self) -> int:
         """Rows of a swizzle atom of an MN-major tile whose atoms are not full; 1 where they are."""
-        return self.map.span // self.map.itemsize if self.run else 1
+        return self.map.swizzle_bytes // self.map.itemsize if self.run else 1
 
     def rows(self, size: int) -> int:
         """Rows in shared memory of a tile of `size` rows: atoms that are not full take whole ones."""

@@ -63,11 +63,6 @@ class WgmmaSS:
         """Threads of a block."""
         return 128 * (self.warpgroups + self.producers)
 
-    @property
-    def rows(self) -> int:
-        """Rows of one tile."""
-        return 64 * self.mma_m * (1 if self.ping_pong else self.warpgroups)
-
 
 @dataclass(frozen=True, slots=True)
 class WgmmaRS:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
 from layouts.modes import Strided
-from layouts.swizzle import CHUNK, SPANS
+from layouts.swizzle import CHUNK, SWIZZLES
 from layouts.tma import Refusal, TmaMap, tma_map
 
 
@@ -19,8 +19,8 @@ def wrong_map(
     tensor: int,
     modes: Sequence[Strided],
     box: Sequence[int] | None = None,
-) -> str | None:
-    """What is wrong with the map of a tensor, None where nothing is.
+) -> Iterator[str]:
+    """What is wrong with the map of a tensor, nothing where it is right.
 
     Args:
         name: Of the tensor, for the text.
@@ -32,13 +32,13 @@ def wrong_map(
     """
     size = itemsize(operand.dtype)
     if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
-        return f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
+        yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
     if made.itemsize != size:
-        return f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
-    if made.span not in (CHUNK, *SPANS):
-        return f"map of {name}: no hardware swizzle spans {made.span} bytes"
+        yield f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
+    if made.swizzle_bytes not in (CHUNK, *SWIZZLES):
+        yield f"map of {name}: no hardware swizzle spans {made.swizzle_bytes} bytes"
     if made.base_offset:
-        return f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
+        yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
     whole = replace(made, box=tuple(box)) if box is not None else made
     reason = ""
     for row in (0, whole.box[0]):
@@ -50,10 +50,10 @@ def wrong_map(
             order=made.order,
             unit=made.order[0],
             base_alignment=operand.alignment,
-            span=made.span,
+            swizzle_bytes=made.swizzle_bytes,
             row=row,
         )
         if found == whole:
-            return None
+            return
         reason = reason or (found.reason if isinstance(found, Refusal) else f"a tile of {made.tile} needs {found}")
-    return f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"
+    yield f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"

@@ -69,11 +69,6 @@ def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
 
     Accumulators, and weights for all else: fitted to some 1500 kernels compiled for sm_90a so that what spilled lies
     above the limit and little else does. Accesses weigh most: an offset, an address and a predicate each.
-
-    Args:
-        tiling: Of the kernel.
-        loop: Its main loop.
-        size: Bytes of the operands' elements.
     """
     m, n, k = tiling.block
     words = max(size, 4) // 4

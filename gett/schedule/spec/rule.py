@@ -1,13 +1,144 @@
-"""What a rule of legality is: a name, a sentence, and a function that says how a schedule breaks it."""
+"""What a rule of legality is, and what it looks at: a schedule, the lowered plan that its boxes belong to, a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gett.hw.archs import ArchFacts
-from gett.ir.gemm import GemmPlan
+from gett.hw.dtypes import MmaAtom, wgmma_atom
+from gett.ir.contraction import Operand
+from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of
+from gett.schedule.spec.mainloop import Stream, WgmmaRS
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.tiling import Tiling
+from layouts.box import Box, TileDim
+from layouts.modes import Strided, unit_mode
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaOperand:
+    """One operand of a Hopper kernel.
+
+    Attributes:
+        name: `"A"` or `"B"`.
+        tensor: Position of its strides.
+        operand: The tensor itself.
+        loader: How it travels.
+        batch, free, k: Its modes of the lowered plan.
+        box: What a tile takes of its free modes: of A what the accumulators hold.
+        box_k: What a tile takes of K.
+        free_unit, k_unit: Positions of the unit-stride mode, None where it lies in the other group.
+    """
+
+    name: str
+    tensor: int
+    operand: Operand
+    loader: WgmmaLoader
+    batch: tuple[Strided, ...]
+    free: tuple[Strided, ...]
+    k: tuple[Strided, ...]
+    box: Box
+    box_k: Box
+    free_unit: int | None
+    k_unit: int | None
+
+    @property
+    def modes(self) -> tuple[Strided, ...]:
+        """All of its modes, in the order in which tensor maps have them."""
+        return (*self.batch, *self.free, *self.k)
+
+    @property
+    def unit(self) -> int | None:
+        """Position of the unit-stride mode in the loader's major group."""
+        return self.k_unit if self.loader.major == "k" else self.free_unit
+
+    @property
+    def free_dims(self) -> list[tuple[int, int]]:
+        """(mode, elements) of the tile along free modes, the tile's fastest first."""
+        return [(len(self.batch) + d.modes[0], d.box) for _, d in self.box.tiled]
+
+    @property
+    def k_dims(self) -> list[tuple[int, int]]:
+        """The same along K."""
+        first = len(self.batch) + len(self.free)
+        return [(first + d.modes[0], d.box) for _, d in self.box_k.tiled]
+
+
+def mma_box(t: Tiling) -> Box:
+    """The rows of M that accumulators hold: the tile's, of which MMA tiles divide the last tiled dimension."""
+    if t.mma_tiles == 1:
+        return t.m
+    last = t.m.tiled[-1][0]
+    dims = (TileDim(d.modes, d.box // t.mma_tiles if i == last else d.box) for i, d in enumerate(t.m.dims))
+    return Box(t.m.extents, tuple(dims))
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A schedule `s` with the lowered plan that its boxes belong to, on a GPU."""
+
+    s: Schedule
+    plan: GemmPlan
+    facts: ArchFacts
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of an element of A and B."""
+        return itemsize(self.plan.contraction.dtype)
+
+    @cached_property
+    def size_d(self) -> int:
+        """Bytes of an element of D."""
+        return itemsize(self.plan.contraction.d.dtype)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of D; bandwidth-bound kernels have the batches in the box of M."""
+        t = self.s.tiling
+        return t.m.tiles if isinstance(self.s.mainloop, Stream) else t.tiles(self.plan.extent_l)
+
+    @property
+    def atom(self) -> MmaAtom:
+        """The wgmma instruction that multiplies the operands."""
+        return wgmma_atom(self.plan.contraction.dtype)
+
+    @property
+    def rs(self) -> WgmmaRS:
+        """The main loop with A in registers."""
+        assert isinstance(self.s.mainloop, WgmmaRS)
+        return self.s.mainloop
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a cluster."""
+        return math.prod(self.s.cluster)
+
+    @cached_property
+    def operands(self) -> tuple[WgmmaOperand, WgmmaOperand]:
+        """A and B of a Hopper kernel."""
+        t, loop, plan = self.s.tiling, self.s.wgmma, self.plan
+        assert plan.b is not None
+        out = []
+        for name, tensor, operand, loader, free, box in (
+            ("A", A, plan.a, loop.a, plan.m, mma_box(t)), ("B", B, plan.b, loop.b, plan.n, t.n)
+        ):  # fmt: skip
+            units = unit_mode(free, tensor, self.size), unit_mode(plan.k, tensor, self.size)
+            out.append(WgmmaOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, t.k, *units))
+        return out[0], out[1]
+
+    @property
+    def by_map(self) -> Iterator[tuple[WgmmaOperand, Tma]]:
+        """The operands that tensor maps bring, with the copies."""
+        return ((o, load) for o in self.operands if (load := tma_of(o.loader)) is not None)
+
+    @property
+    def stationary(self) -> list[tuple[WgmmaOperand, Stationary]]:
+        """The operands that stay."""
+        return [(o, o.loader) for o in self.operands if isinstance(o.loader, Stationary)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,21 +148,27 @@ class Rule:
     Attributes:
         name: A few words.
         sentence: The condition.
-        broken: How a schedule of a lowered plan breaks it on a GPU, with the numbers; None where it does not.
+        reasons: How a schedule breaks it, with the numbers; nothing where it does not.
     """
 
     name: str
     sentence: str
-    broken: Callable[[Schedule, GemmPlan, ArchFacts], str | None]
+    reasons: Callable[[Lowered], Iterator[str]]
+
+    def broken(self, x: Lowered) -> str | None:
+        """The first reason, None where the rule holds."""
+        return next((f"{self.name}: {reason}" for reason in self.reasons(x)), None)
+
+
+def rule(reasons: Callable[[Lowered], Iterator[str]]) -> Rule:
+    """The rule whose name is that of a function, and whose sentence is its docstring."""
+    return Rule(reasons.__name__.replace("_", " "), reasons.__doc__ or "", reasons)
 
 
 def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
     """The reason of the first rule that a schedule breaks, None where it meets all.
 
-    Args:
-        rules: In the order in which they are asked: a rule may rely on those before it.
-        schedule: What is checked.
-        plan: The lowered plan that its boxes belong to.
-        facts: Of the GPU.
+    Rules are asked in order: one may rely on those before it.
     """
-    return next((reason for rule in rules if (reason := rule.broken(schedule, plan, facts)) is not None), None)
+    x = Lowered(schedule, plan, facts)
+    return next((reason for rule in rules if (reason := rule.broken(x)) is not None), None)

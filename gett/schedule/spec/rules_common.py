@@ -1,89 +1,162 @@
-"""Rules that hold for more than one kind of main loop: architecture, groups, boxes, resources of a block, the grid."""
+"""Rules that hold for more than one kind of main loop: groups, boxes, stores, resources of a block, the grid."""
 
 from __future__ import annotations
 
-from gett.hw.archs import ArchFacts
+from collections.abc import Iterator
+
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.rule import Rule
-from gett.schedule.spec.schedule import Schedule
+from gett.ir.gemm import D
+from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMap, WgmmaRS
+from gett.schedule.spec.multistage_needs import multistage_smem
+from gett.schedule.spec.rule import Lowered, rule
+from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.stream_needs import stream_bytes
+from gett.schedule.spec.vectors import store_vector, tiled_dims
+from gett.schedule.spec.wgmma_needs import wgmma_smem
 
-MOST_THREADS = 1024
-MOST_INDEX = 2**31 - 1
-
-
-def _arch(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    return None if s.arch == facts.arch else f"architecture: made for {s.arch}, the GPU is {facts.arch}"
-
-
-def _splits(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    extents = {g: [x.extent for x in getattr(plan, g)] for g in "lmnk"}
-    for x in s.tiling.splits:
-        group = extents.get(x.group, [])
-        if not 0 <= x.mode < len(group):
-            return f"splits: group {x.group.upper()} has {len(group)} modes, number {x.mode} is split"
-        if x.inner < 1 or group[x.mode] % x.inner:
-            return f"splits: extent {group[x.mode]} of {x.group.upper()} is no multiple of {x.inner}"
-        group[x.mode : x.mode + 1] = [x.inner, group[x.mode] // x.inner]
-    return None
+MOST = 2**31 - 1
+"""Indices, and blocks of a grid."""
 
 
-def _smem(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if s.smem.size <= facts.smem_per_block:
-        return None
-    return f"shared memory: {s.smem.size} bytes needed, {facts.arch} gives a block {facts.smem_per_block}"
+@rule
+def architecture(x: Lowered) -> Iterator[str]:
+    """A schedule runs on the architecture that it was made for."""
+    if x.s.arch != x.facts.arch:
+        yield f"made for {x.s.arch}, the GPU is {x.facts.arch}"
 
 
-def _threads(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if s.threads <= MOST_THREADS:
-        return None
-    return f"threads: more than {MOST_THREADS} in a block, {s.threads}"
+@rule
+def splits(x: Lowered) -> Iterator[str]:
+    """A mode that is split exists, and its inner part divides it."""
+    extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "lmnk"}
+    for split in x.s.tiling.splits:
+        group = extents.get(split.group, [])
+        if not 0 <= split.mode < len(group):
+            yield f"group {split.group.upper()} has {len(group)} modes, number {split.mode} is split"
+        elif split.inner < 1 or group[split.mode] % split.inner:
+            yield f"extent {group[split.mode]} of {split.group.upper()} is no multiple of {split.inner}"
+        else:
+            group[split.mode : split.mode + 1] = [split.inner, group[split.mode] // split.inner]
 
 
-def _boxes_fit(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    t = s.tiling
+@rule
+def groups(x: Lowered) -> Iterator[str]:
+    """Each box belongs to the extents of its group."""
+    t = x.s.tiling
+    for name, box in (("m", t.m), ("n", t.n), ("k", t.k), *((("l", t.l),) if t.l is not None else ())):
+        extents = tuple(m.extent for m in getattr(x.plan, name))
+        if box.extents != extents:
+            yield f"box_{name} is for extents {box.extents}, group {name.upper()} has {extents}"
+
+
+@rule
+def extents(x: Lowered) -> Iterator[str]:
+    """The extents of a group multiply to less than 2**31."""
+    for name, box in zip("MNK", (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k), strict=True):
+        if box.volume > MOST:
+            yield f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
+
+
+@rule
+def boxes(x: Lowered) -> Iterator[str]:
+    """Each box fits its block."""
+    t = x.s.tiling
     for name, box, block, tiles in zip("mnk", (t.m, t.n, t.k), t.block, (t.mma_tiles, 1, 1), strict=True):
         if box.size > block * tiles:
-            among = f" in {tiles} MMA tiles" if tiles > 1 else ""
-            return f"box_{name} of {box.size} elements does not fit block_{name} = {block}{among}"
-    return None
+            yield f"box_{name} of {box.size} elements does not fit block_{name} = {block}, {tiles} of which make a tile"
 
 
-def _extents(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for name, box in zip("MNK", (s.tiling.m, s.tiling.n, s.tiling.k), strict=True):
-        if box.volume > MOST_INDEX:
-            return f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
-    return None
+@rule
+def parts(x: Lowered) -> Iterator[str]:
+    """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
+    loop, store = x.s.mainloop, x.s.epilogue.store
+    if not isinstance(x.s.scheduler, OneTile) or x.s.tiling.mma_tiles != 1:
+        yield f"1 tile, not those of a {type(x.s.scheduler).__name__} of {x.s.tiling.mma_tiles} MMA tiles"
+    vector = store.vector if isinstance(loop, Multistage) else loop.vector if isinstance(loop, StreamMap) else 1
+    if not isinstance(store, VectorStore) or store.stage is not None or store.vector != vector:
+        yield f"D is stored in vectors of {vector}, staged where the main loop has its tile if at all"
 
 
-def _groups(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    t = s.tiling
-    boxes = {"m": t.m, "n": t.n, "k": t.k, **({"l": t.l} if t.l is not None else {})}
-    for name, box in boxes.items():
-        extents = tuple(x.extent for x in getattr(plan, name))
-        if box.extents != extents:
-            return f"box_{name} is for extents {box.extents}, group {name.upper()} has {extents}"
-    return None
+@rule
+def source(x: Lowered) -> Iterator[str]:
+    """C is read where there is one, in a way that the store adds it."""
+    source, store, c = x.s.epilogue.source, x.s.epilogue.store, x.plan.contraction.c
+    if (source is None) != (c is None):
+        there = "there is no C" if c is None else "there is 1 C"
+        yield f"{there}, the schedule reads {0 if source is None else 1}"
+    if isinstance(source, VectorSource) and isinstance(store, TmaStore):
+        yield "D leaves by 1 tensor map, so C is added where it is staged, not from vectors"
+    if isinstance(source, VectorSource) and isinstance(store, RowStore):
+        yield f"rows of {store.run} elements leave as they are staged, without C"
 
 
-def _workspace(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    m, n, _ = s.tiling.block
-    sums = data_type(data_type(plan.contraction.dtype).accumulator).bytes
-    needed = s.split_k * s.tiling.tiles(plan.extent_l) * m * n * sums if s.split_k > 1 else 0
-    return f"workspace: {s.workspace_bytes} bytes, partial sums take {needed}" if s.workspace_bytes < needed else None
+@rule
+def vector(x: Lowered) -> Iterator[str]:
+    """D's strides, and the staged tile, allow the vectors that it is stored in."""
+    store, t = x.s.epilogue.store, x.s.tiling
+    vector, widest, stage = store.vector, store_vector(x.plan, t.m, t.n, t.l), store.stage
+    if vector < 1 or widest % vector:
+        yield f"{vector} elements of D a store, its strides allow {widest}"
+    if isinstance(store, TmaStore) or stage is None or vector == 1 or x.s.split_k > 1:
+        return
+    lead = tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)[0]
+    steps = {(g, i): step for g, at in (("m", stage.m), ("n", stage.n)) for i, step in enumerate(at)}
+    first = steps.pop((lead.group, lead.index))
+    wrong = [step for step in steps.values() if step % vector]
+    if first != 1 or wrong:
+        yield f"{vector} neighbours in D are {first} apart in the staged tile, runs of them {wrong or vector}"
 
 
-def _grid(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    blocks = s.tiling.tiles(plan.extent_l) * s.split_k
-    return None if blocks <= MOST_INDEX else f"grid: {blocks} blocks, the limit is 2**31 - 1"
+@rule
+def split(x: Lowered) -> Iterator[str]:
+    """No slice of K is empty; only products and sums are sliced, in blocks of one batch."""
+    split, k_tiles, loop = x.s.split_k, x.s.tiling.k.tiles, x.s.mainloop
+    each = 1 if isinstance(loop, WgmmaRS) else -(-k_tiles // max(split, 1))  # with A in registers dealt out in turn
+    if split > 1 and (isinstance(loop, StreamMap) or (isinstance(loop, Multistage) and x.s.tiling.l is not None)):
+        yield f"{split} slices, where nothing is summed, or batches of a block take all of K"
+    if split < 1 or (split > 1 and (split - 1) * each >= k_tiles):
+        yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
 
 
-ARCHITECTURE = Rule("architecture", "A schedule runs on the architecture that it was made for.", _arch)
-SPLITS = Rule("splits", "A mode that is split exists, and its inner part divides it.", _splits)
-SHARED_MEMORY = Rule("shared memory", "A block asks for no more shared memory than the GPU gives it.", _smem)
-THREADS = Rule("threads", f"A block has at most {MOST_THREADS} threads.", _threads)
-BOXES = Rule("boxes", "Each box fits its block.", _boxes_fit)
-EXTENTS = Rule("extents", "The extents of a group multiply to less than 2**31.", _extents)
-GROUPS = Rule("groups", "Each box belongs to the extents of its group.", _groups)
-WORKSPACE = Rule("workspace", "The workspace holds the partial sums.", _workspace)
-GRID = Rule("grid", "The grid has less than 2**31 blocks.", _grid)
+@rule
+def workspace(x: Lowered) -> Iterator[str]:
+    """The workspace holds the partial sums."""
+    (m, n, _), sums = x.s.tiling.block, data_type(x.plan.contraction.dtype).accumulator_bytes
+    needed = x.s.split_k * x.tiles * m * n * sums if x.s.split_k > 1 else 0
+    if x.s.workspace_bytes < needed:
+        yield f"{x.s.workspace_bytes} bytes, partial sums take {needed}"
+
+
+@rule
+def grid(x: Lowered) -> Iterator[str]:
+    """The grid has less than 2**31 blocks."""
+    if x.tiles * x.s.split_k > MOST:
+        yield f"{x.tiles * x.s.split_k} blocks exceed the grid's limit of 2**31 - 1"
+
+
+@rule
+def threads(x: Lowered) -> Iterator[str]:
+    """A block has whole warps, at most 1024 threads."""
+    if x.s.threads % 32 or not 32 <= x.s.threads <= 1024:
+        yield f"{x.s.threads}, whole warps up to 1024 run"
+
+
+@rule
+def shared_memory(x: Lowered) -> Iterator[str]:
+    """A block asks for no more shared memory than the GPU gives it."""
+    if x.s.smem.size > x.facts.smem_per_block:
+        yield f"{x.s.smem.size} bytes needed, {x.facts.arch} gives a block {x.facts.smem_per_block}"
+
+
+@rule
+def shared_memory_plan(x: Lowered) -> Iterator[str]:
+    """The parts of shared memory lie where the kernel expects them."""
+    s, plan, loop = x.s, x.plan, x.s.mainloop
+    if isinstance(loop, Multistage):
+        found = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, s.split_k > 1)
+    else:
+        found = SmemPlan(stream_bytes(plan, s.tiling, loop)) if isinstance(loop, Stream) else wgmma_smem(s, plan)
+    if s.smem != found:
+        yield f"planned as {s.smem}, the parts make {found}"

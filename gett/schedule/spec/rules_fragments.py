@@ -6,144 +6,134 @@ rows, columns 8j + 2t and 8j + 2t + 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import D, GemmPlan, itemsize
-from gett.schedule.spec.epilogue import R2SCopy, StagedTile, TmaStore
+from gett.ir.gemm import D
+from gett.schedule.spec.epilogue import R2SCopy, TmaStore
 from gett.schedule.spec.loader import tma_of
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.rule import Rule
+from gett.schedule.spec.rule import Lowered, mma_box, rule
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import Places, staged_places
 from gett.schedule.spec.vectors import tiled_dims
 from gett.schedule.spec.wgmma_needs import swizzle_of
-from gett.schedule.spec.wgmma_operand import mma_box
 from layouts.swizzle import CHUNK
 
-BLOCK, MATRIX = 64, 8  # rows of an instruction; rows and columns of a matrix that `stmatrix` stores
+ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
 VECTORS = (2, 4, 8)
 
 
-def _kind(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    stage, d = s.epilogue.store.stage, plan.contraction.d
-    if stage is None:
-        return None
-    copy = stage.copy
+@rule
+def copy_kind(x: Lowered) -> Iterator[str]:
+    """Vectors and matrices of 16-bit elements are staged for tensor maps, single ones dense."""
+    store, d = x.s.epilogue.store, x.plan.contraction.d
+    if store.stage is None:
+        return
+    copy, dense = store.stage.copy, store.stage.swizzle_bytes == CHUNK and store.stage.copy.rows == ATOM_M
     if copy.kind == "scalar":
-        if stage.swizzle_bytes == CHUNK and copy.rows == BLOCK:
-            return None
-        return f"fragments: single elements go to dense places, not to a swizzle of {stage.swizzle_bytes} bytes"
-    if not isinstance(s.epilogue.store, TmaStore):
-        return f"fragments: {copy.kind} of {copy.vector} elements belongs to a store by tensor map"
+        if not dense:
+            yield f"single elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
+        return
+    if not isinstance(store, TmaStore):
+        yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
     if copy.kind not in ("stsm", "stsm_t", "vec_n", "vec_m"):
-        return f"fragments: there is no copy {copy.kind!r} of {copy.vector} elements"
+        yield f"there is no copy {copy.kind!r} of {copy.vector} elements"
     if not data_type(d.dtype).stmatrix or data_type(d.dtype).tensor is None:
-        return f"fragments: {copy.kind} takes 16-bit floats, {d.dtype} has {itemsize(d.dtype)} bytes"
+        yield f"{copy.kind} takes 16-bit floats, {d.dtype} has {x.size_d} bytes"
     if copy.vector not in VECTORS or (copy.kind.startswith("stsm") and copy.vector != MATRIX):
-        return f"fragments: {copy.kind} of {copy.vector} elements, vectors have {VECTORS}"
-    return None
+        yield f"{copy.kind} of {copy.vector} elements, vectors have {VECTORS}"
 
 
-def _rows_apart(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    stage, a = s.epilogue.store.stage, s.wgmma.a
-    if stage is None or stage.copy.rows == BLOCK:
-        return None
-    atom, run = swizzle_of(a) // itemsize(plan.contraction.dtype), stage.copy.rows
-    load = tma_of(a)
-    if stage.copy.kind == "vec_m" and a.major == "mn" and run == atom and not (load is not None and load.run):
-        return None
-    return f"rows apart: blocks take {run} rows at a time, A is {a.major}-major with atoms of {atom}"
+@rule
+def rows_apart(x: Lowered) -> Iterator[str]:
+    """MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms."""
+    stage, a = x.s.epilogue.store.stage, x.s.wgmma.a
+    if stage is None or stage.copy.rows == ATOM_M:
+        return
+    atom, run, load = swizzle_of(a) // x.size, stage.copy.rows, tma_of(a)
+    if stage.copy.kind != "vec_m" or a.major != "mn" or run != atom or (load is not None and load.run):
+        yield f"MMA atoms take {run} rows at a time, A is {a.major}-major with swizzle atoms of {atom}"
 
 
-def _rows(s: Schedule, plan: GemmPlan, copy: R2SCopy) -> Places:
-    """Row of M's box in row [warpgroup, block, row of it] of the accumulators; for padding the number of rows."""
+def _rows(s: Schedule, copy: R2SCopy) -> Places:
+    """Row of M's box in row [warpgroup, MMA atom, row of it] of the accumulators; for padding the number of rows."""
     loop, rows = s.wgmma, mma_box(s.tiling).size
     groups = 1 if loop.ping_pong else loop.warpgroups
     first = np.arange(groups)[:, None, None] * loop.mma_m
-    block, x = np.arange(loop.mma_m)[None, :, None], np.arange(BLOCK)[None, None, :]
+    mma, x = np.arange(loop.mma_m)[None, :, None], np.arange(ATOM_M)[None, None, :]
     load, held, room = tma_of(loop.a), 0, 1
-    if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < BLOCK * loop.warpgroups:
-        held, room = rows // loop.warpgroups, BLOCK
+    if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < ATOM_M * loop.warpgroups:
+        held, room = rows // loop.warpgroups, ATOM_M
     elif load is not None and load.run:
-        held, room = load.run, load.map.span // load.map.itemsize
-    row: Places = (first + block) * BLOCK + x
+        held, room = load.run, load.atom
+    row: Places = (first + mma) * ATOM_M + x
     if held:
         row = np.where(row % room < held, row // room * held + row % room, rows)
-    elif copy.rows != BLOCK:
-        per = BLOCK // copy.rows
-        row = (first * per + block + loop.mma_m * (x // copy.rows)) * copy.rows + x % copy.rows
+    elif copy.rows != ATOM_M:
+        per = ATOM_M // copy.rows
+        row = (first * per + mma + loop.mma_m * (x // copy.rows)) * copy.rows + x % copy.rows
     return np.minimum(row, rows)
 
 
-def _fragments(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    stage = s.epilogue.store.stage
-    if stage is None or s.split_k > 1:
-        return None
-    n = staged_places(stage, "n", s.tiling.n)
-    every = staged_places(stage, "m", s.tiling.m)
-    count = every.size // s.tiling.mma_tiles
-    for tile in range(s.tiling.mma_tiles):
-        m = every[tile * count : (tile + 1) * count]
-        if wrong := _misplaced(s, plan, stage, m, n):
-            return wrong
-    return None
+@rule
+def fragments(x: Lowered) -> Iterator[str]:
+    """Neighbours that are written at once lie side by side in the staged tile, aligned."""
+    stage, tiles = x.s.epilogue.store.stage, x.s.tiling.mma_tiles
+    if stage is None or x.s.split_k > 1:
+        return
+    n, every = staged_places(stage, "n", x.s.tiling.n), staged_places(stage, "m", x.s.tiling.m)
+    for m in every.reshape(tiles, -1):
+        yield from _misplaced(x, stage.copy, m, n)
 
 
-def _misplaced(s: Schedule, plan: GemmPlan, stage: StagedTile, m: Places, n: Places) -> str | None:
+def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]:
     """What does not lie as the copy writes it; places of M's rows and N's columns in elements."""
-    copy = stage.copy
-    vector, rows = copy.vector, _rows(s, plan, copy)
+    vector, rows = copy.vector, _rows(x.s, copy)
     real = rows < m.size
     at = m[np.minimum(rows, m.size - 1)]
     if copy.kind == "scalar":
-        whole = n.size % MATRIX == 0 and all(d.box % MATRIX == 0 for _, d in s.tiling.n.tiled[:1])
+        whole = n.size % MATRIX == 0 and all(d.box % MATRIX == 0 for _, d in x.s.tiling.n.tiled[:1])
         if whole and n.size > 1 and n[1] - n[0] == 1 and (np.any(m % 2) or np.any(n[::2] % 2)):
-            return (
-                f"fragments: columns are written in pairs, rows begin at {m[m % 2 > 0][:1]} and columns at odd places"
-            )
-        return None
+            yield f"columns are written in pairs, rows begin at {m[m % 2 > 0][:1]} and columns at odd places"
+        return
     if copy.kind in ("stsm", "vec_n") and n.size % MATRIX:
-        return f"fragments: {copy.kind} takes {MATRIX} columns at a time, box_n has {n.size}"
+        yield f"{copy.kind} takes {MATRIX} columns at a time, box_n has {n.size}"
     columns = n
     if copy.kind == "stsm":
         run, columns = n.reshape(-1, MATRIX), n[::MATRIX]
     elif copy.kind == "vec_n":
-        dims = tiled_dims((("m", plan.m, s.tiling.m), ("n", plan.n, s.tiling.n)), D)
+        dims = tiled_dims((("m", x.plan.m, x.s.tiling.m), ("n", x.plan.n, x.s.tiling.n)), D)
         step = dims[0].prefix if dims and dims[0].group == "n" else 0
         if step == 0 or step % MATRIX or n.size % (step * vector):
-            return f"fragments: {vector} neighbours of D are {step} columns apart among {n.size}, not whole {MATRIX}"
+            yield f"{vector} neighbours of D are {step} columns apart among {n.size}, not whole {MATRIX}"
         run = n.reshape(-1, vector, step).swapaxes(1, 2).reshape(-1, vector)
         columns = run[:, 0]
     elif copy.kind == "stsm_t":
         eights = at.reshape(-1, MATRIX), real.reshape(-1, MATRIX)
         held = eights[1].any(axis=1)
         if np.any(eights[1][held] != 1):
-            return f"fragments: {m.size} rows are no whole matrices of {MATRIX}"
+            yield f"{m.size} rows are no whole matrices of {MATRIX}"
         run = eights[0][held]
     else:
-        mma_m = s.wgmma.mma_m
+        mma_m = x.s.wgmma.mma_m
         if mma_m % vector:
-            return f"fragments: {vector} neighbours of D are in blocks one after the other, a warpgroup has {mma_m}"
-        shape = (-1, mma_m // vector, vector, BLOCK)
+            yield f"{vector} neighbours of D are in MMA atoms one after the other, a warpgroup has {mma_m}"
+        shape = (-1, mma_m // vector, vector, ATOM_M)
         run, present = (x.reshape(shape).swapaxes(2, 3).reshape(-1, vector) for x in (at, real.astype(np.int64)))
         held = present.any(axis=1)
         if np.any(present[held] != 1):
-            return f"fragments: {m.size} rows are no whole groups of {vector} blocks"
+            yield f"{m.size} rows are no whole groups of {vector} MMA atoms"
         run = run[held]
     apart = np.count_nonzero(run - run[:, :1] != np.arange(vector))
     # Either side starts at whole vectors: the rows' places and the columns', of which the run's own are the first ones.
     starts = [run[:, 0], m if copy.kind in ("stsm", "vec_n") else columns]
     odd = sum(np.count_nonzero(x % vector) for x in starts)
     if apart or odd:
-        return f"fragments: {apart} of {run.size} elements apart, {odd} vectors of {vector} start inside others"
-    return None
+        yield f"{apart} of {run.size} elements apart, {odd} vectors of {vector} start inside others"
 
 
-FRAGMENT_RULES = (
-    Rule("copy kind", "Vectors and matrices of 16-bit elements are staged for tensor maps, single ones dense.", _kind),
-    Rule("rows apart", "Blocks that take parts of atoms read an MN-major A with such atoms.", _rows_apart),
-    Rule("fragments", "Neighbours that are written at once lie side by side in the staged tile, aligned.", _fragments),
-)
+FRAGMENT_RULES = (copy_kind, rows_apart, fragments)
 """How accumulators get to the staged tile."""

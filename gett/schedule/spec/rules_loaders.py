@@ -5,183 +5,152 @@ Which map brings which tile, who shares it, and what stays in shared memory for 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from gett.hw.archs import ArchFacts
-from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.spec.loader import Gather, Stationary, Tma, tma_of
+from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.spec.map_check import wrong_map
-from gett.schedule.spec.rule import Rule
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
 from gett.schedule.spec.smem_places import coordinates, copied_places, wgmma_places
-from gett.schedule.spec.wgmma_needs import multiplied, shared_dimension, tile_rows, valid_k
-from gett.schedule.spec.wgmma_operand import cluster_size, operands, stationary_operand
+from gett.schedule.spec.wgmma_needs import shared_dimension, valid_k
 from layouts.swizzle import CHUNK
 
 CLUSTER = 8
 """Most blocks of a cluster that every GPU with clusters takes."""
 
 
-def _flattened(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if s.tiling.k.flattens:
-        return f"flattened: box_k = {s.tiling.k.dims} takes several modes as one"
-    for x in operands(s, plan):
-        if tma_of(x.loader) is not None and x.box.flattens:
-            return f"flattened: a tensor map brings operand {x.name}, its box {x.box.dims} takes several modes as one"
-    return None
+@rule
+def flattened(x: Lowered) -> Iterator[str]:
+    """K, and the modes of an operand by tensor map, are tiled one by one."""
+    if x.s.tiling.k.flattens:
+        yield f"box_k = {x.s.tiling.k.dims} takes several modes as one"
+    for o, _ in x.by_map:
+        if o.box.flattens:
+            yield f"a tensor map brings operand {o.name}, its box {o.box.dims} takes several modes as one"
 
 
-def _majors(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    kind = multiplied(plan)
-    assert kind is not None
-    assert kind.wgmma is not None
-    for x in operands(s, plan):
-        if x.loader.major not in kind.wgmma.majors:
-            majors = len(kind.wgmma.majors)
-            return f"majors: wgmma reads {majors} major of {kind.name}, operand {x.name} is {x.loader.major}-major"
-        if (x.k_unit if x.loader.major == "k" else x.free_unit) is None:
-            group = x.k if x.loader.major == "k" else x.free
-            return f"majors: operand {x.name} is {x.loader.major}-major, but {len(group)} modes have no unit stride"
-    return None
+@rule
+def majors(x: Lowered) -> Iterator[str]:
+    """Wgmma reads an operand's rows along its unit-stride mode."""
+    for o in x.operands:
+        if o.loader.major not in x.atom.majors:
+            yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
+        if o.unit is None:
+            modes = len(o.k if o.loader.major == "k" else o.free)
+            yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
 
 
-def _maps(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for x in operands(s, plan):
-        load = tma_of(x.loader)
-        if load is not None and (wrong := wrong_map(x.name, load.map, x.operand, x.tensor, x.modes)):
-            return wrong
-    return None
+@rule
+def maps(x: Lowered) -> Iterator[str]:
+    """A tensor map is what the hardware has for its operand, tile, order and swizzle."""
+    for o, load in x.by_map:
+        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes)
 
 
-def _tiles(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    size, deep = itemsize(plan.contraction.dtype), s.tiling.block[2]
-    for x in operands(s, plan):
-        load = tma_of(x.loader)
-        if load is None:
-            continue
-        found = copied_places(load, coordinates([*x.free_dims, *x.k_dims]))
-        shape = (x.box.size, x.box_k.size)
-        if found is None or load.bytes != shape[0] * shape[1] * size:
-            return f"copies: {load.copies} of {load.map.box} are not the {shape[0]} x {shape[1]} of operand {x.name}"
-        if load.run and (load.run > load.map.span // size or shape[0] % load.run):
-            return f"copies: {load.run} rows an atom of {load.map.span} bytes, operand {x.name} has {shape[0]}"
-        if load.major == "mn" and not load.run and shape[0] * size % load.map.span:
-            return f"copies: {shape[0]} rows of operand {x.name} do not fill atoms of {load.map.span} bytes"
-        atom = (load.run, load.map.span // size) if load.run else (0, 0)
-        wanted = wgmma_places(load.major, load.map.span, shape, tile_rows(load, shape[0]), deep, size, atom)
-        misplaced = np.count_nonzero(wanted != np.broadcast_to(found, shape[0] * shape[1]).reshape(shape[::-1]).T)
+@rule
+def copies(x: Lowered) -> Iterator[str]:
+    """The copies of a tile bring each element to where wgmma reads it, and nothing else."""
+    for o, load in x.by_map:
+        found, swizzle = copied_places(load, coordinates([*o.free_dims, *o.k_dims])), load.map.swizzle_bytes
+        rows, deep = o.box.size, o.box_k.size
+        if found is None or load.bytes != rows * deep * x.size:
+            yield f"{load.copies} of {load.map.box} are not the {rows} x {deep} of operand {o.name}"
+            return
+        if load.run and (load.run > swizzle // x.size or rows % load.run):
+            yield f"{load.run} rows an atom of {swizzle} bytes, operand {o.name} has {rows}"
+        if load.major == "mn" and not load.run and rows * x.size % swizzle:
+            yield f"{rows} rows of operand {o.name} do not fill atoms of {swizzle} bytes"
+        atom = (load.run, load.atom) if load.run else (0, 0)
+        wanted = wgmma_places(load.major, swizzle, (rows, deep), load.rows(rows), x.s.tiling.block[2], x.size, atom)
+        misplaced = np.count_nonzero(wanted != np.broadcast_to(found, rows * deep).reshape(deep, rows).T)
         if misplaced:
-            return f"copies: {misplaced} of {wanted.size} elements of operand {x.name} are not where wgmma reads"
-    return None
+            yield f"{misplaced} of {wanted.size} elements of operand {o.name} are not where wgmma reads"
 
 
-def _residue(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    t, size = s.tiling, itemsize(plan.contraction.dtype)
-    if t.k.size == t.block[2]:
-        return None
-    for m, (mode, cut) in enumerate(zip(plan.k, t.k.cut, strict=True)):
-        if mode.extent % cut:
-            return f"K residue: k-tiles of {t.k.size} k, but extent {mode.extent} of mode {m} is no multiple of {cut}"
-    for x in operands(s, plan):
-        load = tma_of(x.loader)
-        if load is None:
-            return f"K residue: k-tiles of {t.k.size} k in blocks of {t.block[2]}, operand {x.name} is gathered"
-        if (written := valid_k(load, len(plan.k))) != t.k.size:
-            return f"K residue: copies of operand {x.name} write {written} k of {t.k.size}"
-        if load.major == "k" and (t.k.size * size % CHUNK or t.block[2] * size > load.map.span):
-            span = load.map.span
-            return f"K residue: rows of {t.k.size * size} bytes of operand {x.name}, a swizzled row has {span}"
-    return None
+@rule
+def k_residue(x: Lowered) -> Iterator[str]:
+    """K that is no multiple of an instruction's comes by tensor map, in even parts."""
+    box, block_k = x.s.tiling.k, x.s.tiling.block[2]
+    if box.size == block_k:
+        return
+    if uneven := [(mode.extent, cut) for mode, cut in zip(x.plan.k, box.cut, strict=True) if mode.extent % cut]:
+        yield f"k-tiles of {box.size} k, but of {uneven} extents are no multiples of cuts"
+    if gathered := [o.name for o in x.operands if isinstance(o.loader, Gather)]:
+        yield f"k-tiles of {box.size} k in blocks of {block_k}, operands {gathered} are gathered"
+    for o, load in x.by_map:
+        if (written := valid_k(load, len(x.plan.k))) != box.size:
+            yield f"copies of operand {o.name} write {written} k of {box.size}"
+        if load.major == "k" and (box.size * x.size % CHUNK or block_k * x.size > load.map.swizzle_bytes):
+            yield f"rows of {box.size * x.size} bytes of operand {o.name}, a swizzled row has {load.map.swizzle_bytes}"
 
 
-def _cluster(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    blocks = cluster_size(s)
-    if min(s.cluster) < 1 or blocks > CLUSTER:
-        return f"cluster: {s.cluster}, a cluster has 1 to {CLUSTER} blocks"
-    for x in operands(s, plan):
-        if blocks > 1 and not isinstance(x.loader, Tma):
-            return f"cluster: {blocks} blocks, but operand {x.name} comes by a {type(x.loader).__name__} loader"
-    return None
+@rule
+def cluster(x: Lowered) -> Iterator[str]:
+    """A cluster has at most 8 blocks, whose operands come by tensor map."""
+    if min(x.s.cluster) < 1 or x.blocks > CLUSTER:
+        yield f"{x.s.cluster}, a cluster has 1 to {CLUSTER} blocks"
+    for o in x.operands:
+        if x.blocks > 1 and not isinstance(o.loader, Tma):
+            yield f"{x.blocks} blocks, but operand {o.name} comes by a {type(o.loader).__name__} loader"
 
 
-def _multicast(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for x, blocks in zip(operands(s, plan), reversed(s.cluster), strict=True):
-        load = tma_of(x.loader)
-        if load is None:
-            continue
+@rule
+def multicast(x: Lowered) -> Iterator[str]:
+    """Those blocks of a cluster share a tile that need the same one."""
+    for o, load in x.by_map:
+        blocks = x.s.cluster[1] if o.name == "A" else x.s.cluster[0]
         if load.blocks != blocks:
-            return f"multicast: {load.blocks} blocks share operand {x.name}, {blocks} of a cluster need the same tile"
-        divided = load.multicast.divided if load.multicast is not None else None
-        if divided is not None and divided != shared_dimension(load.map, blocks):
-            return f"multicast: dimension {divided} of {load.map.box} of operand {x.name} cannot be shared by {blocks}"
-    return None
+            yield f"{load.blocks} blocks share operand {o.name}, {blocks} of a cluster need the same tile"
+        elif load.divided is not None and load.divided != shared_dimension(load.map, blocks):
+            yield f"dimension {load.divided} of {load.map.box} of operand {o.name} cannot be shared by {blocks}"
 
 
-def _stationary(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    both = operands(s, plan)
-    loaders = [x.loader for x in both]
-    kept = [x for x in both if isinstance(x.loader, Stationary)]
-    if len(kept) > 1:
-        return "stationary: 2 operands stay, then nothing is fetched for a tile"
-    for x in kept:
-        assert isinstance(x.loader, Stationary)
-        if any(isinstance(other, Gather) for other in loaders):
-            return f"stationary: operand {x.name} stays and 1 operand is gathered; gathering fills whole stages"
-        if x.loader.k_tiles != s.tiling.k.tiles:
-            return f"stationary: {x.loader.k_tiles} k-tiles of operand {x.name} stay, K has {s.tiling.k.tiles}"
-        if x.name == "A" and s.tiling.mma_tiles > 1:
-            return f"stationary: A stays for one MMA tile, a tile of D has {s.tiling.mma_tiles}"
-    return None
+@rule
+def stationary(x: Lowered) -> Iterator[str]:
+    """At most one operand stays, beside one by tensor map, with all of its k-tiles."""
+    kept, gathered = x.stationary, [o.name for o in x.operands if isinstance(o.loader, Gather)]
+    if len(kept) > 1 or (kept and gathered):
+        yield f"{len(kept)} operands stay and {len(gathered)} are gathered; 1 comes by tensor map for each tile"
+    for o, loader in kept:
+        if loader.k_tiles != x.s.tiling.k.tiles:
+            yield f"{loader.k_tiles} k-tiles of operand {o.name} stay, K has {x.s.tiling.k.tiles}"
+        if o.name == "A" and x.s.tiling.mma_tiles > 1:
+            yield f"A stays for one MMA tile, a tile of D has {x.s.tiling.mma_tiles}"
 
 
-def _stationary_whole(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for x in operands(s, plan) if isinstance(s.scheduler, PersistentRaster) else ():
-        if not isinstance(x.loader, Stationary):
-            continue
-        if x.box.tiles > 1:
-            return f"stationary: all of operand {x.name} stays, but it has {x.box.tiles} tiles"
-        if any(m.extent > 1 and m.strides[x.tensor] for m in plan.l):
-            return f"stationary: operand {x.name} stays for all tiles, but each of {plan.extent_l} batches has its own"
-    return None
+@rule
+def stationary_whole(x: Lowered) -> Iterator[str]:
+    """What stays for all tiles is one tile of its group, in all batches."""
+    for o, _ in x.stationary if isinstance(x.s.scheduler, PersistentRaster) else ():
+        if o.box.tiles > 1 or any(m.extent > 1 and m.strides[o.tensor] for m in o.batch):
+            yield f"all of operand {o.name} stays, but it has {o.box.tiles} tiles for {x.plan.extent_l} batches"
 
 
-def _panel(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if not isinstance(s.scheduler, PersistentPanel):
-        return None
-    kept, group_m = stationary_operand(s), s.scheduler.group_m
-    if kept != s.scheduler.tensor:
-        stays = f"1 operand stays, {kept.upper()}" if kept else "0 operands stay"
-        return f"panel: tiles of a panel share rows of {s.scheduler.tensor.upper()}, but {stays}"
-    along = 1 if kept == "a" else s.tiling.m.tiles
-    return None if group_m == along else f"panel: {group_m} tiles of M are visited together, not {along}"
+@rule
+def panel(x: Lowered) -> Iterator[str]:
+    """The operand whose rows a panel's tiles share stays, and tiles follow it."""
+    made, kept = x.s.scheduler, [o.name.lower() for o, _ in x.stationary]
+    if isinstance(made, PersistentPanel):
+        along = 1 if made.tensor == "a" else x.s.tiling.m.tiles
+        if kept != [made.tensor] or made.group_m != along:
+            yield f"tiles share rows of {made.tensor}, {kept} stay; {made.group_m} tiles of M together, not {along}"
 
 
-def _one_panel(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if not isinstance(s.scheduler, PersistentPanel) or not s.scheduler.one_panel:
-        return None
-    panels = (s.tiling.m if s.scheduler.tensor == "a" else s.tiling.n).tiles
-    if s.wgmma.ping_pong:
-        return f"one panel: {s.wgmma.warpgroups} warpgroups in ping-pong, blocks of one panel make 1 tile at a time"
-    if plan.extent_l > 1:
-        return f"one panel: {plan.extent_l} batches, blocks that keep to a panel make 1"
-    return None if s.scheduler.blocks >= panels else f"one panel: {s.scheduler.blocks} blocks for {panels} panels"
+@rule
+def one_panel(x: Lowered) -> Iterator[str]:
+    """Blocks of one panel each make a tile at a time of one batch; there are enough."""
+    made, t = x.s.scheduler, x.s.tiling
+    if isinstance(made, PersistentPanel) and made.one_panel:
+        panels = (t.m if made.tensor == "a" else t.n).tiles
+        if x.s.wgmma.ping_pong or x.plan.extent_l > 1 or made.blocks < panels:
+            how = " in ping-pong" if x.s.wgmma.ping_pong else ""
+            yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
 
-
-FLATTENED = Rule("flattened", "K, and the modes of an operand by tensor map, are tiled one by one.", _flattened)
-MAJORS = Rule("majors", "wgmma reads an operand's rows along its unit-stride mode.", _majors)
 
 LOADER_RULES = (
-    FLATTENED,
-    MAJORS,
-    Rule("maps", "A tensor map is what the hardware has for its operand, tile, order and swizzle.", _maps),
-    Rule("copies", "The copies of a tile bring each element to where wgmma reads it, and nothing else.", _tiles),
-    Rule("K residue", "K that is no multiple of an instruction's comes by tensor map, in even parts.", _residue),
-    Rule("cluster", f"A cluster has at most {CLUSTER} blocks, whose operands come by tensor map.", _cluster),
-    Rule("multicast", "Those blocks of a cluster share a tile that need the same one.", _multicast),
-    Rule("stationary", "At most one operand stays, beside one by tensor map, with all of its k-tiles.", _stationary),
-    Rule("stationary whole", "What stays for all tiles is one tile of its group, in all batches.", _stationary_whole),
-    Rule("panel", "The operand whose rows a panel's tiles share stays, and tiles follow it.", _panel),
-    Rule("one panel", "Blocks of one panel each make a tile at a time of one batch; there are enough.", _one_panel),
+    *(flattened, majors, maps, copies, k_residue, cluster, multicast),
+    *(stationary, stationary_whole, panel, one_panel),
 )
 """How operands travel by tensor map."""

@@ -1,4 +1,4 @@
-"""When a multistage kernel (`mma.sync` or multiply-adds) may run a schedule: one rule, one sentence each.
+"""When a multistage kernel (`mma.sync` or multiply-adds) may run a schedule.
 
 `LIMITS` are what a search runs into. It meets the rest by construction; schedules made by hand or read from a file need
 not. Rules are asked in order, and later ones rely on those before.
@@ -6,22 +6,15 @@ not. Rules are asked in order, and later ones rely on those before.
 
 from __future__ import annotations
 
-from gett.hw.archs import ArchFacts
+from collections.abc import Iterator
+
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.spec.epilogue import VectorStore
+from gett.ir.gemm import A, B
+from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.multistage_needs import (
-    multistage_registers,
-    multistage_smem,
-    thread_accesses,
-    warp_step,
-)
-from gett.schedule.spec.rule import Rule
-from gett.schedule.spec.rules_common import BOXES, EXTENTS, GRID, GROUPS, SHARED_MEMORY, THREADS, WORKSPACE
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.vectors import Groups, TiledDim, row_vector, store_vector, tiled_dims, widest_vector
+from gett.schedule.spec.multistage_needs import multistage_registers, thread_accesses, warp_step
+from gett.schedule.spec.rule import Lowered, rule
+from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 
 REGISTER_LIMIT = 252
 """Registers of the fit that a thread may need; it has 255."""
@@ -30,188 +23,131 @@ ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
 
 
-def _accesses(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    loop = s.multistage
-    for name, loader, side in (("A", loop.a, s.tiling.block[0]), ("B", loop.b, s.tiling.block[1])):
-        count = thread_accesses(s.tiling, loop, loader, side)
+@rule
+def accesses(x: Lowered) -> Iterator[str]:
+    """A thread loads a k-tile of an operand in at most 24 accesses."""
+    loop = x.s.multistage
+    for name, loader, side in (("A", loop.a, x.s.tiling.block[0]), ("B", loop.b, x.s.tiling.block[1])):
+        count = thread_accesses(x.s.tiling, loop, loader, side)
         if count > ACCESS_LIMIT:
-            return f"accesses: {count} a thread to load operand {name}, the limit is {ACCESS_LIMIT}"
-    return None
+            yield f"{count} a thread to load operand {name}, the limit is {ACCESS_LIMIT}"
 
 
-def _registers(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    count = multistage_registers(s.tiling, s.multistage, itemsize(plan.contraction.dtype))
-    return (
-        f"registers: about {count} a thread, the limit is {REGISTER_LIMIT} of 255" if count > REGISTER_LIMIT else None
-    )
+@rule
+def registers(x: Lowered) -> Iterator[str]:
+    """A thread needs about 252 registers at most."""
+    count = multistage_registers(x.s.tiling, x.s.multistage, x.size)
+    if count > REGISTER_LIMIT:
+        yield f"about {count} a thread, the limit is {REGISTER_LIMIT} of 255"
 
 
-def _parts(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if not isinstance(s.scheduler, OneTile):
-        return f"scheduler: a multistage block makes one tile, not those of a {type(s.scheduler).__name__}"
-    store = s.epilogue.store
-    if not isinstance(store, VectorStore) or store.stage is not None:
-        return "store: a multistage kernel stages D where its stages were and stores vectors"
-    return None if s.tiling.mma_tiles == 1 else f"mma_tiles: a multistage block multiplies 1, not {s.tiling.mma_tiles}"
+@rule
+def tensor_cores(x: Lowered) -> Iterator[str]:
+    """Tensor cores multiply types that they form exact enough products of."""
+    c = x.plan.contraction
+    if x.s.multistage.tensor_cores and data_type(c.dtype).multiplied(c.precision) is None:
+        yield f"they do not multiply {c.dtype} under precision {c.precision!r}"
 
 
-def _source(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    if (s.epilogue.source is None) == (plan.contraction.c is None):
-        return None
-    return "source: C is added, but the schedule reads none" if s.epilogue.source is None else "source: there is no C"
-
-
-def _tensor_cores(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    c = plan.contraction
-    if not s.multistage.tensor_cores or data_type(c.dtype).multiplied(c.precision) is not None:
-        return None
-    return f"tensor cores do not multiply {c.dtype} under precision {c.precision!r}"
-
-
-def _warps(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    loop = s.multistage
-    steps = warp_step(loop.tensor_cores)
-    for name, side, warps, step in zip("mn", s.tiling.block, loop.warps, steps, strict=False):
-        if side % (warps * step):
-            return f"warps: block_{name} = {side} is no multiple of {warps} warps times {step}"
-    return None
-
-
-def _depth(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    tensor = data_type(plan.contraction.dtype).tensor if s.multistage.tensor_cores else None
-    step = tensor.mma.k if tensor is not None and tensor.mma is not None else 1
-    k = s.tiling.block[2]
-    return f"block_k = {k} is no multiple of {step}, the K of one mma.sync" if k % step else None
-
-
-def _stages(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    count = s.multistage.stages
-    return None if count >= 2 else f"stages: {count}, a pipeline has at least 2"
-
-
-def _k_table(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    box = s.tiling.k
-    if s.multistage.k_table:
-        flat = len(box.dims) == 1 and (box.size == s.tiling.block[2] or box.tiles == 1)
-        return None if flat else "k_table: offsets from a table need K flattened into one dimension"
-    if box.flattens:
-        return "k_table: K is flattened, so offsets must come from a table"
-    return (
-        f"k_table: {box.ragged} dimensions of K are ragged, without a table at most 1 may be"
-        if box.ragged > 1
-        else None
-    )
-
-
-def _split(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    split, k_tiles = s.split_k, s.tiling.k.tiles
-    if split < 1 or (split > 1 and (split - 1) * -(-k_tiles // split) >= k_tiles):
-        return f"split_k = {split}: {k_tiles} k-tiles in slices of {-(-k_tiles // max(split, 1))} leave a slice empty"
-    if split > 1 and s.tiling.l is not None:
-        return f"split_k = {split}: a block that makes several batches takes all of K"
-    return None
-
-
-def _batches(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    groups, batches = s.multistage.batch_warps, s.tiling.batches
-    if s.tiling.l is not None and not s.multistage.tensor_cores:
-        return f"batches: {batches} in a block, without tensor cores it makes 1"
+@rule
+def batches(x: Lowered) -> Iterator[str]:
+    """Groups of warps share the batches of a block evenly; several need tensor cores."""
+    groups, batches = x.s.multistage.batch_warps, x.s.tiling.batches
+    if x.s.tiling.l is not None and not x.s.multistage.tensor_cores:
+        yield f"{batches} in a block, without tensor cores it makes 1"
     if groups < 1 or batches % groups:
-        return f"batches: {batches} in a block are not shared evenly by {groups} groups of warps"
-    return None
+        yield f"{batches} in a block are not shared evenly by {groups} groups of warps"
 
 
-def _operands(s: Schedule, plan: GemmPlan) -> list[tuple[str, int, CpAsync | RegisterStaged, int, list[TiledDim]]]:
+@rule
+def warps(x: Lowered) -> Iterator[str]:
+    """Each warp multiplies as many whole instructions."""
+    loop = x.s.multistage
+    for name, side, count, step in zip("mn", x.s.tiling.block, loop.warps, warp_step(loop.tensor_cores), strict=False):
+        if side % (count * step):
+            yield f"block_{name} = {side} is no multiple of {count} warps times {step}"
+
+
+@rule
+def depth(x: Lowered) -> Iterator[str]:
+    """A k-tile is whole instructions deep."""
+    tensor = data_type(x.plan.contraction.dtype).tensor if x.s.multistage.tensor_cores else None
+    step = tensor.mma.k if tensor is not None and tensor.mma is not None else 1
+    if x.s.tiling.block[2] % step:
+        yield f"block_k = {x.s.tiling.block[2]} is no multiple of {step}, the K of one mma.sync"
+
+
+@rule
+def stages(x: Lowered) -> Iterator[str]:
+    """The pipeline has two stages or more."""
+    if x.s.multistage.stages < 2:
+        yield f"{x.s.multistage.stages}, a pipeline has at least 2"
+
+
+@rule
+def k_table(x: Lowered) -> Iterator[str]:
+    """Offsets along K come from a table where K is flattened, and only there."""
+    box = x.s.tiling.k
+    flat = len(box.dims) == 1 and (box.size == x.s.tiling.block[2] or box.tiles == 1)
+    if x.s.multistage.k_table and not flat:
+        yield "offsets from a table need K flattened into one dimension"
+    if not x.s.multistage.k_table and (box.flattens or box.ragged > 1):
+        yield f"{box.dims} is flattened or ragged along {box.ragged} dimensions; without a table 1 may be ragged"
+
+
+def _operands(x: Lowered) -> list[tuple[str, int, CpAsync | RegisterStaged, int, list[TiledDim]]]:
     """Name, number, loader, rows and tiled dimensions in memory order of A and B."""
-    t, loop = s.tiling, s.multistage
-    out = []
-    for name, tensor, loader, rows, modes, box in (
-        ("A", A, loop.a, t.block[0], plan.m, t.m), ("B", B, loop.b, t.block[1], plan.n, t.n)
-    ):  # fmt: skip
-        groups: Groups = (("k", plan.k, t.k), ("mn", modes, box))
-        groups = (*groups, ("l", plan.l, t.l)) if t.l is not None else groups
-        out.append((name, tensor, loader, rows, tiled_dims(groups, tensor)))
-    return out
+    t, loop = x.s.tiling, x.s.multistage
+    return [
+        ("A", A, loop.a, t.block[0], operand_dims(x.plan, A, t.m, t.k, t.l)),
+        ("B", B, loop.b, t.block[1], operand_dims(x.plan, B, t.n, t.k, t.l)),
+    ]
 
 
-def _vectors(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for name, tensor, loader, rows, dims in _operands(s, plan):
+@rule
+def vectors(x: Lowered) -> Iterator[str]:
+    """Strides and alignment allow the vectors of A and B."""
+    for name, tensor, loader, rows, dims in _operands(x):
         if isinstance(loader, CpAsync):
-            widest = row_vector(plan, tensor, dims, rows, s.tiling.block[2])
+            widest = row_vector(x.plan, tensor, dims, rows, x.s.tiling.block[2])
             if widest and dims[0].group != loader.major:
-                unit = dims[0].group
-                return f"vector: rows of operand {name} run along {loader.major}, its unit-stride mode lies in {unit}"
-            size = itemsize(plan.contraction.dtype)
-            if not widest or loader.vector * size not in (4, 8, 16) or widest % loader.vector:
-                return f"vector: cp.async of {loader.vector} elements of operand {name}, its strides allow {widest}"
+                yield f"rows of operand {name} run along {loader.major}, its unit-stride mode lies in {dims[0].group}"
+            if not widest or loader.vector * x.size not in (4, 8, 16) or widest % loader.vector:
+                yield f"cp.async of {loader.vector} elements of operand {name}, its strides allow {widest}"
         else:
-            widest = widest_vector(plan, tensor, dims)
+            widest = widest_vector(x.plan, tensor, dims)
             if loader.vector < 1 or widest % loader.vector:
-                return f"vector: loads of {loader.vector} elements of operand {name}, its strides allow {widest}"
-    return None
+                yield f"loads of {loader.vector} elements of operand {name}, its strides allow {widest}"
 
 
-def _walks(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    for name, _, loader, _, dims in _operands(s, plan):
+@rule
+def walks(x: Lowered) -> Iterator[str]:
+    """A walk takes each tiled dimension once, the one that vectors lie along first."""
+    for name, _, loader, _, dims in _operands(x):
         if isinstance(loader, RegisterStaged):
             if sorted(loader.walk) != sorted((d.group, d.index) for d in dims):
-                return f"walk: {loader.walk} of operand {name} does not take each tiled dimension once"
-            if loader.vector > 1 and loader.walk[0] != (dims[0].group, dims[0].index):
-                return f"walk: vectors of operand {name} do not run along the first dimension, {loader.walk[0]}"
-    return None
+                yield f"{loader.walk} of operand {name} does not take each tiled dimension once"
+            elif loader.vector > 1 and loader.walk[0] != (dims[0].group, dims[0].index):
+                yield f"vectors of operand {name} do not run along the first dimension, {loader.walk[0]}"
 
 
-def _tiles(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    size, k = itemsize(plan.contraction.dtype), s.tiling.block[2]
-    for name, _, loader, rows, _ in _operands(s, plan):
-        tall = rows * s.tiling.batches
-        shape = (tall, k * size) if loader.major == "k" else (k, tall * size)
+@rule
+def layouts(x: Lowered) -> Iterator[str]:
+    """Rows in shared memory hold the operands' tiles, padding included."""
+    for name, _, loader, rows, _ in _operands(x):
+        tall, deep = rows * x.s.tiling.batches, x.s.tiling.block[2]
+        shape = (tall, deep * x.size) if loader.major == "k" else (deep, tall * x.size)
         if (loader.smem.rows, loader.smem.row_bytes) != shape:
             found = f"{loader.smem.rows} rows of {loader.smem.row_bytes} bytes"
-            return f"layout: {found} hold operand {name}, its tile has {shape[0]} of {shape[1]}"
-    return None
+            yield f"{found} hold operand {name}, its tile has {shape[0]} of {shape[1]}"
 
 
-def _smem_plan(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    loop = s.multistage
-    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, s.split_k > 1)
-    return None if s.smem == smem else f"shared memory: planned as {s.smem}, the parts make {smem}"
-
-
-def _store(s: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    vector, widest = s.epilogue.store.vector, store_vector(plan, s.tiling.m, s.tiling.n, s.tiling.l)
-    allowed = vector >= 1 and widest % vector == 0
-    return None if allowed else f"store: vectors of {vector} elements of D, its strides allow {widest}"
-
-
-LIMITS = (
-    SHARED_MEMORY,
-    THREADS,
-    Rule("accesses", f"A thread loads a k-tile of an operand in at most {ACCESS_LIMIT} accesses.", _accesses),
-    Rule("registers", f"A thread needs about {REGISTER_LIMIT} registers at most.", _registers),
-    BOXES,
-    EXTENTS,
-)
+LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxes, common.extents)
 """What a search runs into."""
 
 RULES = (
-    GROUPS,
-    Rule("parts", "The main loop goes with one tile a block, one MMA tile and a store of vectors.", _parts),
-    Rule("source", "C is read where there is one.", _source),
-    Rule("tensor cores", "Tensor cores multiply types that they form exact enough products of.", _tensor_cores),
-    Rule("batches", "Groups of warps share the batches of a block evenly; several need tensor cores.", _batches),
-    Rule("warps", "Each warp multiplies as many whole instructions.", _warps),
-    Rule("depth", "A k-tile is whole instructions deep.", _depth),
-    Rule("stages", "The pipeline has two stages or more.", _stages),
-    Rule("k table", "Offsets along K come from a table where K is flattened, and only there.", _k_table),
-    Rule("split", "No slice of K is empty; a block of several batches takes all of K.", _split),
-    WORKSPACE,
-    GRID,
-    *LIMITS,
-    Rule("vectors", "Strides and alignment allow the vectors of A and B.", _vectors),
-    Rule("walks", "A walk takes each tiled dimension once, the one that vectors lie along first.", _walks),
-    Rule("layouts", "Rows in shared memory hold the operands' tiles, padding included.", _tiles),
-    Rule("shared memory plan", "The parts of shared memory lie where the kernel expects them.", _smem_plan),
-    Rule("store", "Strides and alignment allow the vectors of D.", _store),
+    *(common.groups, common.parts, common.source, tensor_cores, batches, warps, depth, stages, k_table),
+    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts, common.shared_memory_plan),
+    common.vector,
 )
 """All conditions."""

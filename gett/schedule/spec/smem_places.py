@@ -20,9 +20,9 @@ from layouts.tma import TmaMap
 Places = NDArray[np.int64]
 
 
-def swizzled(span: int, address: Places) -> Places:
-    """Where the bytes of dense atoms lie under the hardware's swizzle of `span` bytes, 16 for none."""
-    return address ^ (((address >> 7) & (span // CHUNK - 1)) << 4)
+def swizzled(swizzle: int, address: Places) -> Places:
+    """Where the bytes of dense atoms lie under the hardware's swizzle of `swizzle` bytes, 16 for none."""
+    return address ^ (((address >> 7) & (swizzle // CHUNK - 1)) << 4)
 
 
 def coordinates(dims: Sequence[tuple[int, int]]) -> dict[int, Places]:
@@ -84,17 +84,17 @@ def _placed(made: TmaMap, at: list[Places]) -> Places | None:
     row = np.zeros(1, np.int64)
     for x, b in zip(reversed(at[1:]), reversed(made.box[1:]), strict=True):
         row = row * b + x
-    return slab * made.slab_bytes + swizzled(made.span, row * made.pitch + at[0] * made.itemsize)
+    return slab * made.slab_bytes + swizzled(made.swizzle_bytes, row * made.pitch + at[0] * made.itemsize)
 
 
 def wgmma_places(
-    major: str, span: int, shape: tuple[int, int], rows: int, block_k: int, size: int, atom: tuple[int, int] = (0, 0)
+    major: str, swizzle: int, shape: tuple[int, int], rows: int, block_k: int, size: int, atom: tuple[int, int] = (0, 0)
 ) -> Places:
     """Bytes at which wgmma's descriptors look for elements [row of M or N, k] of an operand's tile.
 
     Args:
         major: Group along a row of shared memory.
-        span: Swizzle in bytes, 16 for none.
+        swizzle: Swizzle in bytes, 16 for none.
         shape: Rows and k of the box.
         rows: Rows that the tile has room for.
         block_k: Depth of the tile, padding included.
@@ -103,11 +103,11 @@ def wgmma_places(
     """
     i, k = np.arange(shape[0])[:, None], np.arange(shape[1])[None, :] * (size if major == "k" else 1)
     if major == "k":
-        slab = -(-rows // 8) * 8 * span
-        return k // span * slab + swizzled(span, i * span + k % span)
+        slab = -(-rows // 8) * 8 * swizzle
+        return k // swizzle * slab + swizzled(swizzle, i * swizzle + k % swizzle)
     held, room = atom
     byte = (i // held * room + i % held if held else i) * size
-    return byte // span * (block_k * span) + swizzled(span, k * span + byte % span)
+    return byte // swizzle * (block_k * swizzle) + swizzled(swizzle, k * swizzle + byte % swizzle)
 
 
 def staged_places(tile: StagedTile, group: str, box: Box) -> Places:

@@ -1,4 +1,4 @@
-"""What bandwidth-bound kernels need of a block: places for outputs, shared memory, workspace.
+"""What bandwidth-bound kernels need of a block: places for outputs, shared memory.
 
 Searches choose by these numbers and rules check them.
 """
@@ -7,18 +7,12 @@ from __future__ import annotations
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, GemmPlan
-from gett.schedule.spec.mainloop import StreamMap, StreamSum
-from gett.schedule.spec.stream_views import TensorView
-from layouts.box import Box
+from gett.schedule.spec.mainloop import Stream, StreamSum
+from gett.schedule.spec.stream_views import output_views
+from gett.schedule.spec.tiling import Tiling
 
 ROW_BYTES = 128
 """Bytes of a shared-memory row, and of what a warp should read together at least."""
-
-
-def staged_bytes(box: Box, loop: StreamMap, tensors: dict[int, TensorView]) -> int:
-    """Shared memory of the tiles that are staged, whole rows each, one after the other."""
-    staged = [t for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
-    return sum(-(-box.size * tensors[t].size // ROW_BYTES) * ROW_BYTES for t in staged)
 
 
 def sum_block(loop: StreamSum) -> tuple[int, int, int]:
@@ -27,7 +21,11 @@ def sum_block(loop: StreamSum) -> tuple[int, int, int]:
     return outputs, 1, loop.lanes_k * loop.unroll * (loop.vector if loop.along_k else 1)
 
 
-def sum_bytes(plan: GemmPlan, loop: StreamSum) -> int:
-    """Shared memory for the sums of each output: of each warp where lanes add up in it, else of each thread."""
-    sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
-    return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
+def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
+    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to."""
+    if isinstance(loop, StreamSum):
+        sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
+        return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
+    views = output_views(plan)
+    staged = [t for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
+    return sum(-(-tiling.m.size * views[t].size // ROW_BYTES) * ROW_BYTES for t in staged)

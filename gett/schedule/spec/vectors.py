@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gett.ir.gemm import D, GemmPlan, itemsize
+from gett.ir.gemm import A, D, GemmPlan, itemsize
 from layouts.access import max_vector
 from layouts.box import Box
 from layouts.modes import Strided
@@ -62,14 +62,16 @@ def tiled_dims(groups: Groups, tensor: int) -> list[TiledDim]:
     return sorted(out, key=lambda x: abs(x.stride) or math.inf)
 
 
+def operand_dims(plan: GemmPlan, tensor: int, box: Box, box_k: Box, box_l: Box | None) -> list[TiledDim]:
+    """The tiled dimensions of A or B: of K, of M or N (group `"mn"`), and of L where a block makes several batches."""
+    groups: Groups = (("k", plan.k, box_k), ("mn", plan.m if tensor == A else plan.n, box))
+    return tiled_dims(groups if box_l is None else (*groups, ("l", plan.l, box_l)), tensor)
+
+
 def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: int | None = None) -> int:
     """Elements of the widest access along the run that the first dimensions make together.
 
-    Args:
-        plan: What is run.
-        tensor: `A`, `B` or `D`.
-        dims: Tiled dimensions in memory order.
-        row: Where a vector must lie in one row of the tile in shared memory: elements of the row.
+    Where a vector must lie in one row of the tile in shared memory, that has `row` elements.
     """
     operand = (plan.a, plan.b, plan.contraction.d)[tensor]
     assert operand is not None
@@ -92,12 +94,7 @@ def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: in
 def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int, depth: int) -> int:
     """The widest vector that `cp.async` may copy: all of it in one row of the tile; 0 where it may copy none.
 
-    Args:
-        plan: What is run.
-        tensor: `A` or `B`.
-        dims: Tiled dimensions of the operand, in memory order.
-        rows: Rows (M or N) of the tile, padding included.
-        depth: K of the tile, padding included.
+    The tile has `rows` (M or N) and `depth`, padding included.
     """
     size = itemsize(plan.contraction.dtype)
     operand = plan.a if tensor == 0 else plan.b

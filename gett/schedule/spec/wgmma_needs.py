@@ -6,11 +6,10 @@ Searches choose by these numbers, rules check them, and the shared-memory plan i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.spec.epilogue import StagedTile, TmaStore, VectorSource
+from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS
 from gett.schedule.spec.schedule import Schedule
@@ -48,7 +47,7 @@ GATHERING = 2
 """Warpgroups that gather."""
 
 REACH = 1 << 30
-"""Elements that the offsets of a gathered operand span."""
+"""Elements that the offsets of a gathered operand reach."""
 
 GRAIN = {"a": 64, "b": 8}
 """Rows that one instruction reads; a tile has room for whole ones."""
@@ -56,7 +55,6 @@ GRAIN = {"a": 64, "b": 8}
 PANEL_BARRIERS = 32
 """Bytes of the barriers of an operand that stays."""
 
-_STAGING_BARRIERS, _EXCHANGE_BARRIERS, _RS_BARRIERS, _RS_SHARED_BARRIERS = 16, 16, 32, 128
 _DUMP = 128  # bytes behind a staged tile where matrices' rows of padding go
 
 
@@ -86,14 +84,14 @@ def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
 
 def barrier_bytes(stages: int) -> int:
     """Bytes of the barriers of stages and of two staging buffers."""
-    return 2 * stages * 8 + _STAGING_BARRIERS
+    return 16 * stages + 16
 
 
 def swizzle_of(loader: WgmmaLoader) -> int:
     """Bytes of a row that the swizzle of an operand's tile permutes."""
     load = tma_of(loader)
     if load is not None:
-        return load.map.span
+        return load.map.swizzle_bytes
     assert isinstance(loader, Gather)
     return loader.swizzle_bytes
 
@@ -111,26 +109,23 @@ def valid_k(load: Tma, modes_k: int) -> int:
 def shared_dimension(made: TmaMap, blocks: int) -> int | None:
     """The outermost tiled dimension of a box, if equal parts of it start where the swizzle's pattern does."""
     outer = max((i for i, b in enumerate(made.box) if b > 1), default=0)
-    period = 8 * made.span if made.span > CHUNK else 8 * CHUNK
+    period = 8 * made.swizzle_bytes if made.swizzle_bytes > CHUNK else 8 * CHUNK
     if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
         return None
     return outer
 
 
-def tile_rows(loader: WgmmaLoader, rows: int) -> int:
-    """Rows of an operand's tile in shared memory, of which `rows` are loaded: atoms may have some to spare."""
-    load = tma_of(loader)
-    return rows // load.run * (load.map.span // load.map.itemsize) if load is not None and load.run else rows
+def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
+    """Whether an epilogue steps over the padding behind each warpgroup's share of `rows` rows, with A in registers.
+
+    Copies of whole MMA atoms do not, nor do slices of K.
+    """
+    kind = store.stage.copy.kind if store.stage is not None else "scalar"
+    return split == 1 and kind in ("scalar", "stsm", "vec_n") and rows % WgmmaRS.warpgroups == 0
 
 
 def _tile_bytes(rows: int, grain: int, deep: int) -> int:
     return up(up(rows, grain) * deep, ALIGN)
-
-
-def stage_bytes(stationary: str, rows: Sequence[int], deep: Sequence[int]) -> int:
-    """Shared memory of one stage: the tiles of A and B, of `rows` rows of `deep` bytes, but for the one that stays."""
-    sides = zip("ab", rows, deep, strict=True)
-    return sum(_tile_bytes(count, GRAIN[name], width) for name, count, width in sides if name != stationary)
 
 
 def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
@@ -139,22 +134,6 @@ def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
     They follow each other without the room that instructions want behind a tile: what lies there is the next one.
     """
     return (tiles - 1) * _tile_bytes(rows, 8, deep) + _tile_bytes(rows, GRAIN[name], deep)
-
-
-def staging_bytes(tile: StagedTile, block: Sequence[int], item: int, vector_source: bool, bulk: bool) -> int:
-    """Bytes of a staged tile of D, whose elements have `item` bytes, and of what its stores need beside it.
-
-    Args:
-        tile: How the tile is staged.
-        block: Extents of the block's tile.
-        item: Bytes of an element of D.
-        vector_source: Whether C is added from vectors: float32 is staged, and C has offsets too. Where a tensor map
-            brings C to where D is staged, it takes no room of its own.
-        bulk: Whether a tensor map stores the tile, so that no offsets are needed.
-    """
-    offsets = 0 if bulk else (block[0] + block[1]) * 8 * (2 if vector_source else 1)
-    staged = tile.elements * (4 if vector_source else item) + (0 if tile.copy.kind == "scalar" else _DUMP)
-    return up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
 
 
 def pieces_of(side: int, block_k: int, run: int) -> int:
@@ -178,103 +157,59 @@ def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
     return (8 * (pieces // 8 | 1) if loader.transpose else pieces) * chunk_bytes(loader.run, size)
 
 
-def gather_bytes(
-    loaders: Sequence[WgmmaLoader], sides: Sequence[int], block_k: int, size: int, warps: int
-) -> tuple[int, int]:
-    """Bytes that all gathering warps need for the chunks of one k-tile, and for the offsets of pieces."""
-    ring = tables = 0
-    for loader, side in zip(loaders, sides, strict=True):
-        if isinstance(loader, Gather):
-            pieces = warp_pieces(side, block_k, loader, warps)
-            ring += warps * ring_bytes(pieces, loader, size)
-            tables += 8 * pieces
-    return ring, warps * up(tables, 16)
-
-
-def pipeline_smem(
-    stages: int,
-    stage: int,
-    staging: int,
-    *,
-    exchange: bool = False,
-    reuse: bool = False,
-    gather: tuple[int, int] = (0, 0),
-) -> SmemPlan:
-    """Where the parts lie when both operands come with every k-tile.
-
-    Args:
-        stages: K-tiles under way.
-        stage: Bytes of one.
-        staging: Bytes that staging takes.
-        exchange: Whether halves of the staged tile are exchanged, for which a second one lies behind it.
-        reuse: Whether D is staged where the stages were.
-        gather: Bytes of the gathering warps' rings and of their offsets.
-    """
-    fixed = ALIGN + barrier_bytes(DEEP) + (_EXCHANGE_BARRIERS if exchange else 0)
-    staging += up(staging, ALIGN) if exchange else 0
-    end = stages * stage
-    if reuse:
-        return SmemPlan(fixed + max(end, staging), stage, barriers=max(end, staging))
-    behind = end + staging
-    buffers = behind + barrier_bytes(stages) if sum(gather) else 0
-    return SmemPlan(fixed + behind + sum(gather), stage, staging=end, barriers=behind, gather=buffers)
-
-
-def stationary_smem(stages: int, stage: int, staging: int, kept: int) -> SmemPlan:
-    """The same where one operand stays, in `kept` bytes, and stages hold the other."""
-    end = stages * stage
-    size = ALIGN + end + kept + staging + barrier_bytes(DEEPEST) + PANEL_BARRIERS
-    return SmemPlan(size, stage, stationary=end, staging=end + kept, barriers=end + kept + staging)
-
-
-def rs_smem(
-    stages: int, slab: int, k_tile_a: int, staging: int, cluster: tuple[int, int], per_warpgroup_a: bool
-) -> SmemPlan:
-    """The same with A in registers: D is staged where a k-tile of A was, slabs of B of `slab` bytes lie behind."""
-    first, slab = up(max(k_tile_a, staging), ALIGN), up(slab, ALIGN)
-    shared = _RS_SHARED_BARRIERS if cluster[1] > 1 else _RS_BARRIERS + (16 if per_warpgroup_a else 0)
-    end = first + stages * slab
-    return SmemPlan(ALIGN + end + 16 * stages + shared, slab, first, barriers=end)
-
-
 def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
     """How much a k-tile has of the modes along which A's and B's rows run, with A in registers."""
     return tiling.k.cut[loop.unit_a], tiling.k.cut[loop.unit_b]
 
 
+def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
+    """Bytes of the staged tiles of D and of what their stores need beside them; none where slices are added.
+
+    In ping-pong each warpgroup has a tile. With C from vectors float32 is staged, and C has offsets too; where a tensor
+    map brings C to where D is staged, it takes no room of its own.
+    """
+    store, loop, (rows, columns, _) = s.epilogue.store, s.wgmma, s.tiling.block
+    if s.split_k > 1 or store.stage is None:
+        return 0
+    added, tile = isinstance(s.epilogue.source, VectorSource), store.stage
+    offsets = 0 if isinstance(store, TmaStore) else (rows + columns) * 8 * (2 if added else 1)
+    staged = tile.elements * (4 if added else itemsize(plan.contraction.d.dtype))
+    staged += 0 if tile.copy.kind == "scalar" else _DUMP
+    one = up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
+    return one * (loop.warpgroups if loop.ping_pong else 1)
+
+
 def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Where the parts of a schedule's shared memory lie, worked out from its other parts."""
-    t, loop = s.tiling, s.wgmma
-    size, sides = itemsize(plan.contraction.dtype), (t.m.size // t.mma_tiles, t.n.size)
-    staging = _staged(s, plan)
-    if isinstance(loop, WgmmaRS):
-        rows, columns, deep = t.block
-        _, width = depth_width(loop, t)
-        slab = columns * width * size
-        return rs_smem(loop.stages, slab, rows * deep * size, staging, s.cluster, loop.per_warpgroup_a)
-    loaders = loop.a, loop.b
-    rows_of = tuple(tile_rows(x, side) for x, side in zip(loaders, sides, strict=True))
-    deep_of = tuple(row_bytes(x, t.block[2], size) for x in loaders)
-    for name, loader, rows, deep in zip("ab", loaders, rows_of, deep_of, strict=True):
+    t, loop, size, staging = s.tiling, s.wgmma, itemsize(plan.contraction.dtype), _staging_bytes(s, plan)
+    rows, columns, deep = t.block
+    if isinstance(loop, WgmmaRS):  # D is staged where a k-tile of A was, slabs of B lie behind
+        stages, slab = up(max(rows * deep * size, staging), ALIGN), up(columns * depth_width(loop, t)[1] * size, ALIGN)
+        barriers = stages + loop.stages * slab
+        shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
+        return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
+    stage = kept = ring = tables = 0
+    for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
+        load, row = tma_of(loader), row_bytes(loader, deep, size)
+        held = load.rows(side) if load is not None else side
         if isinstance(loader, Stationary):
             # The rows of the next panel come while those of this one are read.
             buffers = 2 if isinstance(s.scheduler, PersistentPanel) and not s.scheduler.one_panel else 1
-            kept = stationary_bytes(name, rows, deep, buffers * loader.k_tiles)
-            return stationary_smem(loop.stages, stage_bytes(name, rows_of, deep_of), staging, kept)
-    ring, tables = gather_bytes(loaders, sides, t.block[2], size, 4 * loop.producers)
-    store = s.epilogue.store
-    reuse = isinstance(store, TmaStore) and store.reuse_mainloop_smem
-    exchange = isinstance(store, TmaStore) and store.exchange is not None
-    gather = (loop.cp_async_stages * ring, tables)
-    stage = stage_bytes("", rows_of, deep_of)
-    return pipeline_smem(loop.stages, stage, staging, exchange=exchange, reuse=reuse, gather=gather)
-
-
-def _staged(s: Schedule, plan: GemmPlan) -> int:
-    """Bytes that staging takes: of one tile, in ping-pong of one for each warpgroup; none where slices are added."""
-    store, loop = s.epilogue.store, s.wgmma
-    if s.split_k > 1 or store.stage is None:
-        return 0
-    vectors, bulk = isinstance(s.epilogue.source, VectorSource), isinstance(store, TmaStore)
-    one = staging_bytes(store.stage, s.tiling.block, itemsize(plan.contraction.d.dtype), vectors, bulk)
-    return one * (loop.warpgroups if loop.ping_pong else 1)
+            kept += stationary_bytes(name, held, row, buffers * loader.k_tiles)
+        else:
+            stage += _tile_bytes(held, GRAIN[name], row)
+        if isinstance(loader, Gather):
+            pieces = warp_pieces(side, deep, loader, 4 * loop.producers)
+            ring += 4 * loop.producers * loop.cp_async_stages * ring_bytes(pieces, loader, size)
+            tables += 8 * pieces
+    buffers = ring + 4 * loop.producers * up(tables, 16)
+    store, end = s.epilogue.store, loop.stages * stage
+    fixed = ALIGN + barrier_bytes(DEEPEST if kept else DEEP) + (PANEL_BARRIERS if kept else 0)
+    if isinstance(store, TmaStore) and store.exchange is not None:  # a second tile behind the staged one
+        staging, fixed = staging + up(staging, ALIGN), fixed + 16
+    if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
+        return SmemPlan(fixed + max(end, staging), stage, barriers=max(end, staging))
+    barriers = end + kept + staging
+    gather = barriers + barrier_bytes(loop.stages) if buffers else 0
+    stationary = end if kept else 0
+    return SmemPlan(fixed + barriers + buffers, stage, 0, stationary, end + kept, barriers, gather)

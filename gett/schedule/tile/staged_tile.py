@@ -19,10 +19,10 @@ from functools import lru_cache
 
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
 from layouts.box import Box
-from layouts.swizzle import CHUNK, SPANS, replays, swizzle_address
+from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
+from layouts.tma import MAX_BOX
 
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
-MAX_ROW = 256  # elements of a copy's first dimension
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
 
@@ -35,13 +35,8 @@ def gapped_tile(
 ) -> StagedTile:
     """A staged tile whose dimensions follow each other in D's order.
 
-    Args:
-        m: Box extents of M.
-        n: Box extents of N.
-        order: Dimensions (group, position) with a box above 1, in D's order.
-        itemsize: Bytes of a staged element.
-        vector: Elements of a store to D; gaps keep its alignment.
-        padded: Whether gaps may separate the runs (a tensor map needs the box dense).
+    `order` has the dimensions (group, position) with a box above 1. Gaps keep vectors of D aligned; a tensor map needs
+    the box dense.
     """
     boxes = [(m if g == "m" else n)[i] for g, i in order]
     best: StagedTile | None = None
@@ -148,7 +143,7 @@ class Accumulators:
         return 64 * self.mma_m * self.warpgroups
 
     def row(self, x: int, copy: R2SCopy) -> int:
-        """Row of M's box that lies in row `x` of the first block."""
+        """Row of M's box that lies in row `x` of the first MMA atom."""
         if self.run:
             return min(x, self.run - 1)
         return x if copy.rows == 64 else x // copy.rows * self.mma_m * copy.rows + x % copy.rows
@@ -160,11 +155,7 @@ def boxed_tile(
 ) -> tuple[StagedTile, float] | None:
     """The cheapest staging for copies by tensor map and its clocks for one tile, or None where D has no such rows.
 
-    Args:
-        dims: Tiled dimensions of D by their step.
-        held: The accumulators.
-        counts: Dimensions of the boxes of M and N.
-        setup_clocks: Of a tile's store, whatever it holds.
+    `dims` come by their step; the boxes of M and N have `counts` dimensions.
     """
     if not dims or dims[0].step != 1:
         return None
@@ -246,14 +237,14 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
             before = run
         return 0
 
-    longest = min(math.prod(d.box for d in dims[:joined]), MAX_ROW)
+    longest = min(math.prod(d.box for d in dims[:joined]), MAX_BOX)
     for row in range(longest - longest % (CHUNK // size), 0, -(CHUNK // size)):
         if inner := fit(row, 128):
             yield row, CHUNK, inner
             break
-    for span in reversed(SPANS):
-        if inner := fit(span // size, 8 * span):
-            yield span // size, span, inner
+    for swizzle in reversed(SWIZZLES):
+        if inner := fit(swizzle // size, 8 * swizzle):
+            yield swizzle // size, swizzle, inner
 
 
 def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[DimD, int], Cut | None]:

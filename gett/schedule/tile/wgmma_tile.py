@@ -80,7 +80,6 @@ class WgmmaTile:
         tma_source: Whether a tensor map may bring C, if its strides let one.
         exchange: Whether the two blocks of a cluster exchange halves of their tiles of D.
         runs: Elements of a gathered piece of A and of B, 0 for an operand by tensor map.
-        transposed: Whether gathered pieces of A are transposed.
     """
 
     atom: MmaAtom
@@ -95,7 +94,6 @@ class WgmmaTile:
     tma_source: bool = False
     exchange: bool = False
     runs: tuple[int, int] = (0, 0)
-    transposed: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:
