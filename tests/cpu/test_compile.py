@@ -196,7 +196,7 @@ def test_the_compiler_lays_the_argument_out_as_it_is_packed(dtype: str, wide: bo
 def test_shared_memory_is_what_the_schedule_reserves() -> None:
     """The template's own account equals the schedule's, to the byte, where K is not split."""
     sources = {}
-    for i, case in enumerate(TILED[::3]):
+    for i, case in enumerate(TILED[::2]):
         plan = make_gemm_plan(case.contraction(("float16", "complex64", "int8")[i % 3], with_c=Layout()))
         whole = [s for s in multistage_candidates(plan, "sm_80") if s.split_k == 1]
         for s in whole[:1]:
