@@ -13,7 +13,7 @@ from gett.errors import CompileError, PoorKernelError
 from gett.hw.archs import arch_facts
 from gett.jit import compile_kernel, resources
 from tests.spec_parts import coarse
-from tests.specs import FAMILIES, Spec, few_kernels, kernel_specs
+from tests.specs import Spec, few_kernels, kernel_specs
 
 ARCH = "sm_90a"
 
@@ -40,8 +40,8 @@ def check(specs: Iterable[Spec]) -> None:
     for spec in every:
         kernel = render_kernel(spec.plan, spec.schedule)
         cubin = cubins[kernel.source.text]
-        if isinstance(cubin, PoorKernelError) and spec.family not in FAMILIES:
-            poor += 1  # a cluster made by hand, which no search gives, has too few registers
+        if isinstance(cubin, PoorKernelError):  # a plan goes on to its next candidate
+            poor += 1
             continue
         assert isinstance(cubin, bytes), f"{spec}: {cubin}"
         found = resources(cubin)
@@ -51,7 +51,7 @@ def check(specs: Iterable[Spec]) -> None:
         # The register file is handed out in eights to each thread; a block that does not fit could not be launched.
         assert -(-main.registers // 8) * 8 * spec.schedule.threads <= facts.regs_per_sm, spec
         assert main.shared_bytes + spec.schedule.smem.size <= facts.smem_per_block, spec
-    assert poor <= 1 + len(every) // 10
+    assert poor <= 1 + len(every) // 20
 
 
 def test_kernels_with_every_kind_of_part_compile() -> None:
