@@ -76,8 +76,8 @@ def _loader(x: CpAsync | RegisterStaged | WgmmaLoader | StreamLoad | None) -> It
         yield f"register-staged {x.major}-major, vectors along {x.vector_group}"
     elif isinstance(x, Gather):
         yield f"gather {x.major}-major, swizzle {x.swizzle_bytes}"
-        if x.transpose:
-            yield f"transposing gather, {x.transpose} x {x.run}"
+        if x.transform:
+            yield f"transposing gather, {x.transform.elements} x {x.run}"
     elif isinstance(x, Stationary):
         yield "stationary"
         yield from _tma(x.load)

@@ -85,7 +85,7 @@ def _warps(schedule: Schedule) -> str:
 
 def _loader(loader: CpAsync | RegisterStaged | WgmmaLoader, schedule: Schedule, size: int) -> str:
     if isinstance(loader, Gather):
-        across = f", {loader.transpose} of them side by side transposed" if loader.transpose else ""
+        across = f", {loader.transform.elements} of them side by side transposed" if loader.transform else ""
         return f"gathered in pieces of {loader.run} elements, {loader.major}-major{across}"
     if isinstance(loader, Stationary):
         return f"{_tma(loader.load)}, stationary: {_scope(schedule)}"

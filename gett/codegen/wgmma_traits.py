@@ -100,7 +100,7 @@ def _loader(plan: GemmPlan, schedule: Schedule, loader: WgmmaLoader, size: int) 
         "kTransactionBytes": load.bytes if load is not None else 0,
         "kKTiles": loader.k_tiles if isinstance(loader, Stationary) else 0,
         "kRunElements": loader.run if isinstance(loader, Gather) else 0,
-        "kTransposeK": loader.transpose if isinstance(loader, Gather) else 0,
+        "kTransposeK": loader.transform.elements if isinstance(loader, Gather) and loader.transform else 0,
     }
 
 

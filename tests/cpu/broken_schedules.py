@@ -11,7 +11,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
-from gett.schedule.spec.loader import Stationary, Tma
+from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
@@ -296,15 +296,15 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.gathered, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
     "transpose": [
-        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, transpose=8))),
-        changed(hopper.transposed, lambda s: loop(s, b=replace(s.wgmma.b, transpose=8))),
-        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transpose=12))),
+        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, transform=Transpose(8)))),
+        changed(hopper.transposed, lambda s: loop(s, b=replace(s.wgmma.b, transform=Transpose(8)))),
+        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transform=Transpose(12)))),
         changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, run=2 * s.wgmma.a.run))),
     ],
     "pieces": [
         changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=12))),
         changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=0))),
-        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transpose=0))),
+        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transform=None))),
     ],
     "swizzle": [changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, swizzle_bytes=48)))],
     "offsets": [far],

@@ -135,7 +135,7 @@ def test_what_offsets_cannot_address_is_not_gathered(sign: int, far: int) -> Non
 def transposed(s: Schedule) -> tuple[int, int]:
     """Elements of B's unit mode and of A's in a tile; (0, 0) where nothing is transposed."""
     a = s.wgmma.a
-    return (a.transpose, a.run) if isinstance(a, Gather) and a.transpose else (0, 0)
+    return (a.transform.elements, a.run) if isinstance(a, Gather) and a.transform else (0, 0)
 
 
 def kinds(found: Iterable[Schedule]) -> list[Schedule]:

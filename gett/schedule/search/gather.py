@@ -23,7 +23,7 @@ from gett.schedule.search.k_boxes import gather_k_boxes
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore, VectorStore
-from gett.schedule.spec.loader import Gather, Tma
+from gett.schedule.spec.loader import Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.wgmma_needs import GATHERING, REACH, up
@@ -151,7 +151,7 @@ class GatherSearch(WgmmaSearch):
         # The epilogue knows an MN-major tile's atoms by the box of its unit-stride mode, as tensor maps cut them.
         length = inner.size if major == "k" else lead.box
         swizzle_bytes = swizzle_dividing(length * self.size)
-        return Gather(major, run, swizzle_bytes, box_k.dims[0].box if transposed else 0)
+        return Gather(major, run, swizzle_bytes, Transpose(box_k.dims[0].box) if transposed else None)
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored: where it would leave element by element, in rows if they are long enough."""

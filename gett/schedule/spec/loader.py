@@ -145,6 +145,21 @@ class Stationary:
 
 
 @dataclass(frozen=True, slots=True)
+class Transpose:
+    """A transform: pieces along one contracted mode become rows along another, eight by eight elements in registers.
+
+    Attributes:
+        elements: Of the mode along which the rows run, in a tile; a multiple of 8.
+    """
+
+    elements: int
+
+
+Transform = Transpose
+"""What happens to the elements of an operand between the loader's copies and the tile that the main loop reads."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gather:
     """Pieces of rows brought in by warps where no tensor map can, shifted into place on the way.
 
@@ -152,14 +167,14 @@ class Gather:
         major: Group along a row.
         run: Elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box.
         swizzle_bytes: Swizzle of the tile in shared memory, 16 for none.
-        transpose: Where the unit-stride modes of A and B are two contracted modes and the tile's K follows the other
-            operand's: elements of that mode in a tile, eight of which are transposed at a time; 0 otherwise.
+        transform: Set where the unit-stride modes of A and B are two contracted modes and the tile's K follows the
+            other operand's.
     """
 
     major: str
     run: int
     swizzle_bytes: int
-    transpose: int = 0
+    transform: Transform | None = None
 
 
 WgmmaLoader = Tma | Stationary | Gather

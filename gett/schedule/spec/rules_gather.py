@@ -23,7 +23,7 @@ def _gathered(x: Lowered) -> list[tuple[WgmmaOperand, Gather]]:
 def _lead(o: WgmmaOperand, loader: Gather) -> TileDim | None:
     """The dimension of the tile that pieces lie along; where they are transposed, the other operand's comes first."""
     dims = (o.box_k if loader.major == "k" else o.box).dims
-    at = 1 if loader.transpose else 0
+    at = 1 if loader.transform else 0
     return dims[at] if at < len(dims) else None
 
 
@@ -49,11 +49,11 @@ def gather(x: Lowered) -> Iterator[str]:
 def transpose(x: Lowered) -> Iterator[str]:
     """Pieces of A are transposed where the operands' rows run along two modes of K."""
     (a, b), first, chunk = x.operands, x.s.tiling.k.dims[:1], CHUNK // x.size
-    if isinstance(b.loader, Gather) and b.loader.transpose:
-        yield f"pieces of {b.loader.transpose} of B, only A's are transposed"
-    if not isinstance(a.loader, Gather) or not a.loader.transpose:
+    if isinstance(b.loader, Gather) and b.loader.transform:
+        yield f"pieces of {b.loader.transform.elements} of B, only A's are transposed"
+    if not isinstance(a.loader, Gather) or not a.loader.transform:
         return
-    wide, two_modes = a.loader.transpose, None not in (a.k_unit, b.k_unit) and a.k_unit != b.k_unit
+    wide, two_modes = a.loader.transform.elements, None not in (a.k_unit, b.k_unit) and a.k_unit != b.k_unit
     if not two_modes or a.loader.major != "k" or not isinstance(b.loader, Gather):
         yield f"pieces of {wide} are transposed, but rows run along modes {a.k_unit} and {b.k_unit} of K"
     if first != (TileDim((b.k_unit or 0,), wide),) or wide % chunk:

@@ -135,7 +135,7 @@ def stages(x: Lowered) -> Iterator[str]:
     """The pipeline has two stages or more, of which all have barriers."""
     loop = x.s.wgmma
     # Transposed k-tiles are deep; each is multiplied while the next one is still in the warps' buffers.
-    least = 1 if isinstance(loop.a, Gather) and loop.a.transpose else 2
+    least = 1 if isinstance(loop.a, Gather) and loop.a.transform else 2
     most = DEEPEST if isinstance(loop, WgmmaRS) or x.stationary else DEEP
     if not least <= loop.stages <= most:
         yield f"{loop.stages}, a pipeline has {least} to {most}"

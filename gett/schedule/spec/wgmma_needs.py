@@ -148,13 +148,13 @@ def chunk_bytes(run: int, size: int) -> int:
 
 def warp_pieces(side: int, block_k: int, loader: Gather, warps: int) -> int:
     """Pieces of a k-tile that each of the warps brings in."""
-    step = 8 if loader.transpose else 1
+    step = 8 if loader.transform else 1
     return -(-pieces_of(side, block_k, loader.run) // (step * warps)) * step
 
 
 def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
     """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that separate their banks."""
-    return (8 * (pieces // 8 | 1) if loader.transpose else pieces) * chunk_bytes(loader.run, size)
+    return (8 * (pieces // 8 | 1) if loader.transform else pieces) * chunk_bytes(loader.run, size)
 
 
 def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
