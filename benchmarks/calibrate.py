@@ -60,7 +60,7 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
     chosen, best = tuning.chosen, tuning.best
     trials = [
         {
-            "kind": t.schedule.kind, "block": list(t.schedule.tiling.block), "split_k": t.schedule.split_k,
+            "kind": t.schedule.kind, "shape": list(t.schedule.tiling.shape), "split_k": t.schedule.split_k,
             "estimate_us": t.schedule.forecast.us, "bound": t.schedule.forecast.bound, "measured_us": t.measured_us,
             "note": t.note,
         }
@@ -74,7 +74,7 @@ def describe(name: str, tuning: Any) -> dict[str, Any]:
         "choice_us": chosen.measured_us,
         "best_us": best.measured_us,
         "ratio": best.measured_us / chosen.measured_us,
-        "best": f"{best.schedule.kind} {' x '.join(map(str, best.schedule.tiling.block))}",
+        "best": f"{best.schedule.kind} {' x '.join(map(str, best.schedule.tiling.shape))}",
         "trials": trials,
     }
 

@@ -91,11 +91,11 @@ def measure_tensor_rates(cupy: Any, dtype: str, facts: Any) -> dict[int, dict[st
     m, n, k = GEMM
     for width in (256, 192, 128, 96, 64, 32):
         plan = product("mk,nk->mn", (m, n // width * width, k), dtype, facts)
-        listed = [s for s in wgmma_schedules(plan, facts) if s.tiling.block[1] == width][:PER_WIDTH]
+        listed = [s for s in wgmma_schedules(plan, facts) if s.tiling.shape[1] == width][:PER_WIDTH]
         measured = times(cupy, plan, listed, 0)
         if measured:
             s, us = min(measured, key=lambda x: x[1])
-            found[width] = {"tflops": plan.flops / us * 1e-6, "rows": s.tiling.block[0], "us": us}
+            found[width] = {"tflops": plan.flops / us * 1e-6, "rows": s.tiling.shape[0], "us": us}
     return found
 
 

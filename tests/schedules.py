@@ -33,9 +33,9 @@ def _marks(s: Schedule) -> tuple[Any, Any, Any]:
     """What `spread` compares: tile, main loop, loaders."""
     t, loop = s.tiling, s.mainloop
     if not isinstance(loop, Multistage):
-        return (s.kind, t.block, s.threads, 1), (False, s.split_k > 1, False), ()
+        return (s.kind, t.shape, s.threads, 1), (False, s.split_k > 1, False), ()
     loaders = tuple(_loader(x) for x in (loop.a, loop.b))
-    return (s.kind, t.block, loop.warps, t.batches), (loop.k_table, s.split_k > 1, t.l is not None), loaders
+    return (s.kind, t.shape, loop.warps, t.batches), (loop.k_table, s.split_k > 1, t.l is not None), loaders
 
 
 def _loader(x: CpAsync | RegisterStaged) -> tuple[str, str, int, str]:

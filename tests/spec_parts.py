@@ -36,7 +36,7 @@ def coarse(part: str) -> str:
 
 def has_k_residue(s: Schedule) -> bool:
     """Whether copies fill only a part of the k-tiles that wgmma multiplies."""
-    return isinstance(s.mainloop, WgmmaSS) and s.tiling.k.size < s.tiling.block[2]
+    return isinstance(s.mainloop, WgmmaSS) and s.tiling.k.size < s.tiling.shape[2]
 
 
 def _mainloop(s: Schedule) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield "one MMA block" if loop.mma_m == 1 else f"several MMA blocks, {loop.mma_m}"
         if loop.stages == 1:
             yield "one stage"
-    if isinstance(loop, WgmmaSS | WgmmaRS) and loop.mma_m * s.tiling.block[1] // 2 > 96:
+    if isinstance(loop, WgmmaSS | WgmmaRS) and loop.mma_m * s.tiling.shape[1] // 2 > 96:
         yield "more than 96 accumulators"
     if isinstance(loop, StreamSum):
         yield "sums along K" if loop.along_k else "sums along outputs"

@@ -74,7 +74,7 @@ def _row(trial: Trial, chosen: bool) -> list[str]:
     if isinstance(loop, Stream):
         tile, detail = f"{s.tiling.m.size} outputs", [f"{loop.threads} threads"]
     else:
-        tile, detail = " x ".join(map(str, s.tiling.block)), [f"{loop.stages} stages"]
+        tile, detail = " x ".join(map(str, s.tiling.shape)), [f"{loop.stages} stages"]
     if s.split_k > 1:
         detail.append(f"split-K {s.split_k}")
     if isinstance(loop, WgmmaSS) and loop.ping_pong:

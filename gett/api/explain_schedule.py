@@ -30,7 +30,7 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     kernel = f"{schedule.kind} for {schedule.arch}: "
     if isinstance(loop, Stream):
         return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_stream_facts(gemm, schedule, loop)]
-    m, n, k = t.block
+    m, n, k = t.shape
     lowered = lower_plan(gemm, t)
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
     if t.swap_ab:

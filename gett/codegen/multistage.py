@@ -51,18 +51,18 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     table = ParamTable()
     has_c = contraction.c is not None
     out = {"d": D, **({"c": C} if has_c else {}), **extra_tensors(contraction)}
-    m = group_index("m", t.m, t.block[0], strides_of(plan, plan.m, {"a": A, **out}), table)
-    n = group_index("n", t.n, t.block[1], strides_of(plan, plan.n, {"b": B, **out}), table)
+    m = group_index("m", t.m, t.shape[0], strides_of(plan, plan.m, {"a": A, **out}), table)
+    n = group_index("n", t.n, t.shape[1], strides_of(plan, plan.n, {"b": B, **out}), table)
     batch = _batches(plan, t, {"a": A, "b": B, **out}, table)
     if loop.k_table:
         flat = flattened_k(plan, t)
         k_struct, k = k_table_index([s.extent for s in flat], strides_of(plan, flat, {"a": A, "b": B}), table)
     else:
         k_strides = strides_of(plan, plan.k, {"a": A, "b": B})
-        k_struct, k = k_box_index(t.k, t.block[2], k_strides, table)
+        k_struct, k = k_box_index(t.k, t.shape[2], k_strides, table)
     walks = (
-        *walk_function(loop.a, t, t.m, t.block[0], "a"),
-        *walk_function(loop.b, t, t.n, t.block[1], "b"),
+        *walk_function(loop.a, t, t.m, t.shape[0], "a"),
+        *walk_function(loop.b, t, t.n, t.shape[1], "b"),
     )
     order = store_order(plan, schedule)
     index = "\n".join(
@@ -118,7 +118,7 @@ def _boxes(tiling: Tiling, groups: dict[str, tuple[str, Box]], rows: int) -> dic
 
 def unpack_d(tiling: Tiling, order: Sequence[tuple[str, int]]) -> Function:
     """From a position in D's order to the row and column of the tile."""
-    boxes = _boxes(tiling, {"m": ("m", tiling.m), "n": ("n", tiling.n)}, tiling.block[0])
+    boxes = _boxes(tiling, {"m": ("m", tiling.m), "n": ("n", tiling.n)}, tiling.shape[0])
     return unpack("idx2crd_d", digits(order, boxes))
 
 
@@ -151,7 +151,7 @@ def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box) -> tu
         "kVecK": loader.vector_group == "k",
         "kVec": loader.vector,
         "kRowVectors": row,
-        "kZeroFill": tiling.k.size < tiling.block[2],
+        "kZeroFill": tiling.k.size < tiling.shape[2],
         "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
     }
     return constants, f"typedef gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}> Layout;"

@@ -90,8 +90,8 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     if schedule.split_k > 1:
         text += f"\n{entry('gett_reduce', 'Kernel::reduce', str(s.threads))}"
         entries.append("gett_reduce")
-        columns = min(REDUCE_COLUMNS, schedule.tiling.block[0])
-        grid = (box.tiles, -(-schedule.tiling.block[0] // columns), 1)
+        columns = min(REDUCE_COLUMNS, schedule.tiling.shape[0])
+        grid = (box.tiles, -(-schedule.tiling.shape[0] // columns), 1)
         launches.append(Launch("gett_reduce", grid, (s.threads, 1, 1), 0, packed, slots, (), scalars))
     return Kernel(KernelSource(text, tuple(entries)), schedule.arch, tuple(launches), schedule.workspace_bytes)
 
@@ -105,13 +105,13 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
     tensors = [Strides(name, element_strides(plan, modes, t)) for name, (t, _) in loads.items()]
     written = {"d": D, **extra_tensors(plan.contraction)}
     tensors += [Strides(name, element_strides(plan, modes, t)) for name, t in written.items()]
-    o = group_index("o", _not_empty(tiling.m), tiling.block[0], tensors, table)
+    o = group_index("o", _not_empty(tiling.m), tiling.shape[0], tensors, table)
     k = None
     if sums:
         box = tiling.k if plan.extent_k else Box((), ())
         summed = plan.k if plan.extent_k else ()
         operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in loads.items() if n != "c"]
-        k = group_index("k", box, tiling.block[2], operands, table)
+        k = group_index("k", box, tiling.shape[2], operands, table)
     walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
     if sums:
         walks["d"] = _walk("d", tiling.m, s.walk_d)

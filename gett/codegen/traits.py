@@ -60,7 +60,7 @@ def problem_traits(plan: GemmPlan, dtype_c: str) -> str:
 def tile_shape(schedule: Schedule, more: Constants) -> str:
     """The struct `TileShape`: the block's tile, what it holds of the box, and how products divide it (`more`)."""
     t = schedule.tiling
-    block = dict(zip(("kBlockM", "kBlockN", "kBlockK"), t.block, strict=True))
+    block = dict(zip(("kBlockM", "kBlockN", "kBlockK"), t.shape, strict=True))
     return struct("TileShape", {**block, "kBoxMN": t.m.size * t.n.size * t.batches, **more}, "ProblemTraits")
 
 
@@ -107,7 +107,7 @@ def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, 
         group, i = order[0]
         if group == "l":  # batches lie one above the other
             assert t.l is not None
-            step["m"] = t.block[0] * t.l.prefix(i)
+            step["m"] = t.shape[0] * t.l.prefix(i)
         else:
             step[group] = (t.m if group == "m" else t.n).prefix(i)
     source = source_c(plan.contraction.c is not None, isinstance(schedule.epilogue.source, TmaSource))

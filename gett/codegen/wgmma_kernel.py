@@ -63,7 +63,7 @@ class Pipeline:
 def render_wgmma_ss(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan with both operands in shared memory."""
     loop = schedule.wgmma
-    wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.block[1], loop.a.major, loop.b.major)
+    wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.shape[1], loop.a.major, loop.b.major)
     return render_pipeline(plan, schedule, Pipeline("wgmma_ss", "WgmmaSS", _copies, wgmma))
 
 
@@ -78,8 +78,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     out = {"d": D, **({"c": C} if isinstance(epilogue.source, VectorSource) else {}), **extra_tensors(contraction)}
     found = gathered(loop)
     tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
-    m = group_index("m", t.m, t.block[0], strides_of(plan, plan.m, tensors_m), table)
-    n = group_index("n", t.n, t.block[1], strides_of(plan, plan.n, tensors_n), table)
+    m = group_index("m", t.m, t.shape[0], strides_of(plan, plan.m, tensors_m), table)
+    n = group_index("n", t.n, t.shape[1], strides_of(plan, plan.n, tensors_n), table)
     batch_struct, batch = batch_index([s.extent for s in plan.l], strides_of(plan, plan.l, {**found, **out}), table)
     order = store_order(plan, schedule)
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]

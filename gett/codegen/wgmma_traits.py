@@ -67,7 +67,7 @@ def _division(schedule: Schedule) -> Constants:
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     """The struct `MainloopTraits`, with a struct for the loader of each operand."""
     t, loop = schedule.tiling, schedule.wgmma
-    producer, consumer = thread_registers(loop, t.block[1])
+    producer, consumer = thread_registers(loop, t.shape[1])
     constants: dict[str, bool | int | str] = {
         "kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer
     }  # fmt: skip
@@ -161,7 +161,7 @@ def _rows(load: Tma | None, size: int) -> int:
 
 def _valid_k(plan: GemmPlan, schedule: Schedule, load: Tma | None) -> int:
     """K of each tile that an operand's copies write; where that is less than the block's, the rest stays zero."""
-    deep = schedule.tiling.block[2]
+    deep = schedule.tiling.shape[2]
     return valid_k(load, len(plan.k)) if load is not None and schedule.tiling.k.size < deep else deep
 
 

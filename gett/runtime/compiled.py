@@ -82,7 +82,7 @@ def compile_schedule(
     check_schedule(schedule, plan, facts or arch_facts(schedule.arch))
     kernel = render_kernel(plan, schedule)
     cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compiler)
-    _log.debug("compiled %s, %s %s", plan.contraction, schedule.kind, schedule.tiling.block)
+    _log.debug("compiled %s, %s %s", plan.contraction, schedule.kind, schedule.tiling.shape)
     return CompiledKernel(schedule, kernel, cubin, allow_spills)
 
 
@@ -109,7 +109,7 @@ def compile_best(
         try:
             return compile_schedule(plan, choice, facts=facts, compiler=compiler)
         except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
-            kernel = f"{choice.kind} {choice.tiling.block}"
+            kernel = f"{choice.kind} {choice.tiling.shape}"
             _log.info("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
     # Nothing compiles well: the most promising one still computes, only slower.
     _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)

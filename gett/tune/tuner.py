@@ -132,7 +132,7 @@ def tune(
     for trial in wrong:
         s = trial.schedule
         warnings.warn(
-            f"a {s.kind} schedule with tiles {s.tiling.block} gives another result than {len(right)} others do; "
+            f"a {s.kind} schedule with tiles {s.tiling.shape} gives another result than {len(right)} others do; "
             "it is not used. Please report it, with the subscripts and shapes",
             TuneWarning,
             stacklevel=2,

@@ -97,7 +97,7 @@ def wide() -> Found:
     s, plan, facts = hopper.plain()
     box = Box.of_cuts(s.tiling.n.extents, {0: 256})
     return (
-        loop(tiling(s, block=(256, 256, s.tiling.block[2]), n=box), warpgroups=2, mma_m=2, ping_pong=False),
+        loop(tiling(s, shape=(256, 256, s.tiling.shape[2]), n=box), warpgroups=2, mma_m=2, ping_pong=False),
         plan,
         facts,
     )
@@ -113,7 +113,7 @@ def deep_pieces() -> Found:
     s, plan, facts = hopper.gathered()
     box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 2048})
     made = loop(
-        tiling(s, k=box, block=(*s.tiling.block[:2], 2048)), a=replace(s.wgmma.a, run=8), b=replace(s.wgmma.b, run=8)
+        tiling(s, k=box, shape=(*s.tiling.shape[:2], 2048)), a=replace(s.wgmma.a, run=8), b=replace(s.wgmma.b, run=8)
     )
     return made, plan, facts
 
@@ -125,7 +125,7 @@ def gathered_residue() -> Found:
     for name in "ab":
         loader = getattr(s.wgmma, name)
         sides[name] = replace(loader, run=8, swizzle_bytes=16)
-    return loop(tiling(s, k=box, block=(*s.tiling.block[:2], 32)), **sides), plan, facts
+    return loop(tiling(s, k=box, shape=(*s.tiling.shape[:2], 32)), **sides), plan, facts
 
 
 def flattened() -> Found:
@@ -264,13 +264,13 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "warpgroups": [changed(hopper.plain, lambda s: loop(s, warpgroups=3, ping_pong=False))],
     "mma tiles": [
         changed(hopper.plain, lambda s: tiling(s, mma_tiles=3)),
-        changed(hopper.gathered, lambda s: tiling(s, mma_tiles=2, block=s.tiling.block)),
+        changed(hopper.gathered, lambda s: tiling(s, mma_tiles=2, shape=s.tiling.shape)),
         changed(hopper.mma_tiles, lambda s: replace(s, epilogue=Epilogue(VectorStore(1, store_of(s).stage)))),
     ],
     "block": [
-        changed(hopper.plain, lambda s: tiling(s, block=(192, *s.tiling.block[1:]))),
-        changed(hopper.plain, lambda s: tiling(s, block=(s.tiling.block[0], 264, s.tiling.block[2]))),
-        changed(hopper.plain, lambda s: tiling(s, block=(*s.tiling.block[:2], 24))),
+        changed(hopper.plain, lambda s: tiling(s, shape=(192, *s.tiling.shape[1:]))),
+        changed(hopper.plain, lambda s: tiling(s, shape=(s.tiling.shape[0], 264, s.tiling.shape[2]))),
+        changed(hopper.plain, lambda s: tiling(s, shape=(*s.tiling.shape[:2], 24))),
     ],
     "boxes": [changed(hopper.plain, lambda s: tiling(s, m=Box.of_cuts((4096,), {0: 1024})))],
     "accumulators": [wide],
@@ -379,7 +379,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.registers, lambda s: loop(s, unit_a=s.mainloop.unit_b, unit_b=s.mainloop.unit_a)),
     ],
     "k tile": [
-        changed(hopper.registers, lambda s: tiling(s, k=SQUARE_K, block=(*s.tiling.block[:2], SQUARE_K.size))),
+        changed(hopper.registers, lambda s: tiling(s, k=SQUARE_K, shape=(*s.tiling.shape[:2], SQUARE_K.size))),
         changed(hopper.registers, lambda s: tiling(s, k=Box.of_cuts((64, 64), {0: 64, 1: 8}))),
     ],
     "rs cluster": [

@@ -103,7 +103,7 @@ def clustered() -> Found:
 
 def residue() -> Found:
     """K-tiles that are no multiple of an instruction's k."""
-    return first(spec_cases.K_RESIDUE[0], lambda s: s.tiling.k.size < s.tiling.block[2], sms=2)
+    return first(spec_cases.K_RESIDUE[0], lambda s: s.tiling.k.size < s.tiling.shape[2], sms=2)
 
 
 def mixed() -> Found:

@@ -113,8 +113,8 @@ class StreamWalk:
         assert isinstance(s, StreamSum)
         owners = s.threads // s.lanes_k
         vo, vk = (1, s.vector) if s.along_k else (s.vector, 1)
-        assert owners * s.rows * vo == tiling.block[0]
-        assert s.lanes_k * s.unroll * vk == tiling.block[2]
+        assert owners * s.rows * vo == tiling.shape[0]
+        assert s.lanes_k * s.unroll * vk == tiling.shape[2]
         tiles_k = tiling.k.tiles if self.plan.extent_k else 0
         per_slice = -(-tiles_k // schedule.split_k)
         covered = [k for i in range(schedule.split_k) for k in range(tiles_k)[i * per_slice : (i + 1) * per_slice]]
@@ -124,16 +124,16 @@ class StreamWalk:
         for tile in range(tiling.m.tiles):
             t = self._tile("o", tile)
             sums: dict[int, Counter[Offsets]] = {}
-            for first in range(0, tiling.block[0], vo):
+            for first in range(0, tiling.shape[0], vo):
                 if self._ok("o", t, first):
                     for j in range(vo):
                         assert self._ok("o", t, first + j)
                         sums[first + j] = Counter()
             for kt in range(tiles_k):
                 tk = self._tile("k", kt)
-                for k in range(0, tiling.block[2], vk):
+                for k in range(0, tiling.shape[2], vk):
                     if self._ok("k", tk, k):
-                        for first in range(0, tiling.block[0], vo):
+                        for first in range(0, tiling.shape[0], vo):
                             if first in sums:
                                 self._add(sums, t, first, tk, k)
             for i in range(tiling.m.size):
@@ -224,7 +224,7 @@ class StreamWalk:
         key = function.name, tuple(t.values())
         known = self._known.get(key)
         if known is None:
-            count = max(self.schedule.tiling.block) + self.loop.vector
+            count = max(self.schedule.tiling.shape) + self.loop.vector
             env = {argument: np.arange(count), **{f"t.{name}": value for name, value in t.items()}}
             known = self._known[key] = each(function.evaluate(**env)[""], count)
         return known[at]

@@ -300,7 +300,7 @@ def test_json_is_one_line_that_says_what_the_plan_says(capsys: pytest.CaptureFix
         assert (got["flops"], got["bytes"], got["class"]) == (step.gemm.flops, step.gemm.bytes, step.gemm.shape_class())
         assert step.schedule is not None
         assert got["schedule"]["mainloop"]["type"] == type(step.schedule.mainloop).__name__
-        assert tuple(got["schedule"]["tiling"]["block"]) == step.schedule.tiling.block
+        assert tuple(got["schedule"]["tiling"]["shape"]) == step.schedule.tiling.shape
         for group in "lmnk":
             modes = getattr(step.gemm, group)
             assert [m["extent"] for m in got["groups"][group]] == [m.extent for m in modes]

@@ -164,7 +164,7 @@ def expected(spec: Spec, plan: GemmPlan, job: tuple[int, int, int], buffers: lis
         if t.l is not None:
             batches = [x for x in coordinates(t.l, job[2], t.batches) if x is not None]
         inside = coordinates(t.m, job[0], t.m.size)
-        rows = [(b * t.block[0] + i, b, x) for b in range(len(batches)) for i, x in enumerate(inside) if x is not None]
+        rows = [(b * t.shape[0] + i, b, x) for b in range(len(batches)) for i, x in enumerate(inside) if x is not None]
         columns = [(i, x) for i, x in enumerate(coordinates(t.n, job[1], t.n.size)) if x is not None]
         groups = (lowered.m, lowered.n, lowered.l)
     out = {}

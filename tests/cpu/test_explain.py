@@ -273,7 +273,7 @@ def test_a_plan_for_a_gpu_names_its_kernel_without_one(arch: str) -> None:
     scheduled = plan.steps[0].schedule
     assert scheduled is not None
     text = str(plan)
-    m, n, k = scheduled.tiling.block
+    m, n, k = scheduled.tiling.shape
     assert f"{scheduled.kind} for {arch}: tile {m} x {n} x {k}" in text
     assert "split-K" in text
 

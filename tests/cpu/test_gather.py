@@ -71,8 +71,8 @@ def test_candidates_keep_the_rules(case: Case) -> None:
         t = s.tiling
         assert gathered(s.wgmma)
         assert s.smem.size <= FACTS.smem_per_block
-        assert t.block[2] == t.k.size
-        assert t.block[2] % 16 == 0
+        assert t.shape[2] == t.k.size
+        assert t.shape[2] % 16 == 0
         real = lower_plan(plan, t)
         for loader, tensor, box, modes in ((s.wgmma.a, A, t.m, real.m), (s.wgmma.b, B, t.n, real.n)):
             assert loader.major == ("k" if any(x.strides[tensor] == 2 for x in real.k) else "mn")
@@ -142,7 +142,7 @@ def kinds(found: Iterable[Schedule]) -> list[Schedule]:
     """One schedule for each shape of K's box and assignment of roles."""
     out: dict[tuple[object, ...], Schedule] = {}
     for s in found:
-        out.setdefault((transposed(s), s.tiling.block[2], s.tiling.swap_ab), s)
+        out.setdefault((transposed(s), s.tiling.shape[2], s.tiling.swap_ab), s)
     return list(out.values())
 
 
@@ -189,7 +189,7 @@ def test_k_tiles_lie_as_wgmma_reads_them(case: Case, most: int, tmp_path: Path) 
                 byte = read_at(loader, side.size, t.k.size, row, depth)
                 right = shown[byte] + 256 * shown[byte + 1] == np.where(inside, data[x][where], 0)
                 right |= at < 0  # a row that nobody stores
-                assert right.all(), (t.block, t.k, loader)
+                assert right.all(), (t.shape, t.k, loader)
                 if k == 0 and where.max() + loader.run + 8 <= sizes[x]:
                     assert not careful, "padding counts as the tensor's end"
 

@@ -112,11 +112,11 @@ def test_wgmma_reads_the_tile_and_zeros(tmp_path: Path) -> None:
     every = [*found(), *by_hand(found())]
     tiles = [(lower_plan(x.plan, x.schedule.tiling), x.schedule) for x in every]
     wanted = {
-        residue(load, box, real, s.tiling.block[2]): None for real, s in tiles for _, load, box, _ in sides(real, s)
+        residue(load, box, real, s.tiling.shape[2]): None for real, s in tiles for _, load, box, _ in sides(real, s)
     }
     chunks = residue_chunks(tmp_path, list(wanted))
     for spec, (real, schedule) in zip(every, tiles, strict=True):
-        box_k, deep = schedule.tiling.k, schedule.tiling.block[2]
+        box_k, deep = schedule.tiling.k, schedule.tiling.shape[2]
         for tensor, load, box, modes in sides(real, schedule):
             rows, kept = load.rows(box.size), valid_k(load, len(real.k))
             kinds.add((load.major, kept < deep, bool(load.run), bool(load.repeats), load.map.swizzle_bytes))
@@ -175,7 +175,7 @@ def test_residues_are_found_where_k_is_no_multiple_of_16(k: int) -> None:
     residues = [s for s in schedules if has_k_residue(s)]
     assert bool(residues) == (k % 16 != 0)
     assert len(residues) < len(schedules), "full k-tiles are there to compare"
-    assert all(s.tiling.block[2] == 32 for s in residues)
+    assert all(s.tiling.shape[2] == 32 for s in residues)
 
 
 def test_the_swizzle_keeps_to_its_row() -> None:

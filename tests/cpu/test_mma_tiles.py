@@ -40,7 +40,7 @@ def accumulator_rows(s: Schedule) -> list[list[int]]:
     load, _, stage = parts(s)
     size, held, blocks = s.tiling.m.size // s.tiling.mma_tiles, stage.copy.rows, s.wgmma.mma_m
     out = []
-    for block in range(s.tiling.block[0] // 64):
+    for block in range(s.tiling.shape[0] // 64):
         first, i = block // blocks * blocks, block % blocks
         rows = []
         for x in range(64):

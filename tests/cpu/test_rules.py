@@ -169,7 +169,7 @@ def with_loop(s: Schedule, **changes: Any) -> Schedule:
 def lanes(s: Schedule, count: int) -> Schedule:
     """A sum with other threads along K; all that follows from them follows."""
     s = with_loop(s, lanes_k=count, unroll=4)
-    tiling = replace(s.tiling, block=sum_block(s.mainloop), k=cut(4096, 4))
+    tiling = replace(s.tiling, shape=sum_block(s.mainloop), k=cut(4096, 4))
     return replace(s, tiling=tiling, smem=SmemPlan(stream_bytes(SUM, tiling, s.mainloop)))
 
 
@@ -198,7 +198,7 @@ def flattened() -> Schedule:
 
 STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "kind": (lambda: (replace(SUMS, mainloop=StreamMap(StreamLoad(), None, None, 256, 1, 1, SUMS.mainloop.walk_d),
-                              tiling=replace(SUMS.tiling, block=(SUMS.tiling.m.size, 1, 1), k=cut(4096, 1)),
+                              tiling=replace(SUMS.tiling, shape=(SUMS.tiling.m.size, 1, 1), k=cut(4096, 1)),
                               smem=SmemPlan(0)), SUM), "K has 4096 elements"),
     "groups": (lambda: (replace(MAP, tiling=replace(MAP.tiling, n=Box((1,), (TileDim((0,), 1),)))), TRANSPOSE),
                r"box_n is for extents \(1,\)"),
@@ -208,7 +208,7 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "threads": (lambda: (with_loop(MAP, threads=100), TRANSPOSE), "threads: 100"),
     "lanes": (lambda: (lanes(SUMS, 12), SUM), "lanes: 12 threads along K"),
     "counts": (lambda: (with_loop(MAP, unroll=0), TRANSPOSE), "counts: 0 steps"),
-    "block": (lambda: (replace(MAP, tiling=replace(MAP.tiling, block=(1, 1, 1 << 20))), TRANSPOSE), r"block: \(1, 1,"),
+    "block": (lambda: (replace(MAP, tiling=replace(MAP.tiling, shape=(1, 1, 1 << 20))), TRANSPOSE), r"block: \(1, 1,"),
     "boxes": (lambda: (replace(SUMS, tiling=replace(SUMS.tiling, k=cut(4096, 4096))), SUM), "box_k of 4096 elements"),
     "modes": (lambda: (flattened(), TRANSPOSE), "flattens modes"),
     "shared memory plan": (lambda: (replace(MAP, smem=SmemPlan(MAP.smem.size - 128)), TRANSPOSE), "planned as"),

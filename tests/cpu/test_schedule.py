@@ -31,14 +31,14 @@ def group_boxes(plan: GemmPlan, s: Schedule) -> list[tuple[Box, tuple[int, ...],
     return [
         (box, tuple(x.extent for x in modes), block)
         for box, modes, block in zip(
-            (s.tiling.m, s.tiling.n, s.tiling.k), (plan.m, plan.n, plan.k), s.tiling.block, strict=True
+            (s.tiling.m, s.tiling.n, s.tiling.k), (plan.m, plan.n, plan.k), s.tiling.shape, strict=True
         )
     ]  # fmt: skip
 
 
 def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
     facts, tiling, loop = arch_facts(s.arch), s.tiling, s.multistage
-    m, n, k = tiling.block
+    m, n, k = tiling.shape
     dtype = plan.contraction.dtype
     assert s.smem.size <= facts.smem_per_block
     assert 32 <= s.threads <= 1024
@@ -72,7 +72,7 @@ def check_hard_limits(plan: GemmPlan, s: Schedule) -> None:
 def check_smem(plan: GemmPlan, s: Schedule) -> None:
     """The stages, the staged tile, the table along K and the offsets of rows and columns lie side by side."""
     c, loop, at = plan.contraction, s.multistage, s.smem
-    m, n, k = s.tiling.block
+    m, n, k = s.tiling.shape
     rows = m * s.tiling.batches
     assert at.stage == loop.a.smem.bytes + loop.b.smem.bytes
     assert loop.stages * at.stage <= at.k_table
@@ -151,7 +151,7 @@ def test_the_cases_meet_every_path_of_the_kernels() -> None:
                         if isinstance(w, RegisterStaged) and w.major != w.vector_group
                         else set()
                     )
-                    holes = isinstance(w, RegisterStaged) and s.tiling.k.size < s.tiling.block[2]
+                    holes = isinstance(w, RegisterStaged) and s.tiling.k.size < s.tiling.shape[2]
                     met |= {("holes",)} if holes else set()
                 met.add((s.kind, "table" if s.multistage.k_table else "boxed"))
                 met |= {

@@ -104,7 +104,7 @@ def rows_of_vectors(s: Schedule, stage: StagedTile) -> list[list[int]]:
         return [[x + load.run * (i + v) for v in range(vector)] for i in firsts for x in range(load.run)]
     held, blocks, part = stage.copy.rows, s.wgmma.mma_m, size // s.tiling.mma_tiles
     per, rows = 64 // held, []
-    for first in range(0, s.tiling.block[0] // 64, blocks):
+    for first in range(0, s.tiling.shape[0] // 64, blocks):
         for i, x in itertools.product(range(0, blocks, vector), range(64)):
             where = [(first * per + i + v + blocks * (x // held)) * held + x % held for v in range(vector)]
             rows.append([w for w in where if w < part])

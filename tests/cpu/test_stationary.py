@@ -85,7 +85,7 @@ def test_every_element_arrives_once_where_it_is_read(family: str, step: int) -> 
     seen = set()
     for spec in found(family):
         name, load, box = kept(spec.schedule)
-        box_k, depth = spec.schedule.tiling.k, spec.schedule.tiling.block[2]
+        box_k, depth = spec.schedule.tiling.k, spec.schedule.tiling.shape[2]
         rows = load.rows(box.size)
         deep = row_bytes(load, depth, 2)
         pitch = stationary_bytes(name, rows, deep, 2) - stationary_bytes(name, rows, deep, 1)
@@ -116,7 +116,7 @@ def test_shared_memory_has_a_place_for_it(family: str) -> None:
         name, load, box = kept(spec.schedule)
         smem, tiling = spec.schedule.smem, spec.schedule.tiling
         tiles = tiling.k.tiles * (2 if family == "each_panel" else 1)
-        room = stationary_bytes(name, load.rows(box.size), row_bytes(load, tiling.block[2], 2), tiles)
+        room = stationary_bytes(name, load.rows(box.size), row_bytes(load, tiling.shape[2], 2), tiles)
         assert smem.stationary == spec.schedule.wgmma.stages * smem.stage
         assert smem.stationary + room == smem.staging <= smem.barriers < smem.size <= FACTS.smem_per_block
 
@@ -219,7 +219,7 @@ def test_the_kernel_agrees_on_the_layout(family: str) -> None:
     for spec in {kept(spec.schedule)[0]: spec for spec in found(family)}.values():
         name, load, box = kept(spec.schedule)
         tiling, source = spec.schedule.tiling, render_kernel(spec.plan, spec.schedule).source
-        rows, deep = load.rows(box.size), row_bytes(load, tiling.block[2], 2)
+        rows, deep = load.rows(box.size), row_bytes(load, tiling.shape[2], 2)
         pitch = stationary_bytes(name, rows, deep, 2) - stationary_bytes(name, rows, deep, 1)
         whole = stationary_bytes(name, rows, deep, tiling.k.tiles * (2 if family == "each_panel" else 1))
         storage = "typedef Mainloop::Storage Parts;\n"

@@ -57,7 +57,7 @@ def test_every_element_arrives_once_where_it_is_read() -> None:
     rng = random.Random(3)
     ways = set()
     for schedule in in_all_clusters():
-        box_k, deep = schedule.tiling.k, schedule.tiling.block[2]
+        box_k, deep = schedule.tiling.k, schedule.tiling.shape[2]
         for load, rows in loads(schedule):
             ways.add((load.blocks > 1, load.divided is None, load.copies > 1, bool(load.repeats)))
             fixed = len(load.map.modes) - len(rows.extents) - len(box_k.extents)

@@ -104,7 +104,7 @@ def test_other_fields_and_impossible_records_are_stale():
     with pytest.raises(Stale, match="no Schedule"):
         decode(Schedule, {k: v for k, v in data.items() if k != "mainloop"})
     with pytest.raises(Stale):
-        decode(Schedule, changed(data, ("tiling", "block"), [1, 2]))
+        decode(Schedule, changed(data, ("tiling", "shape"), [1, 2]))
     box = {"type": "Box", "extents": [4], "dims": []}  # a box that leaves a mode out
     with pytest.raises(Stale, match="do not cover"):
         decode(Schedule, changed(data, ("tiling", "m"), box))

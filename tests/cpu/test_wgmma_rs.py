@@ -118,7 +118,7 @@ def test_a_comes_by_warpgroup_where_its_pieces_do(case: Case) -> None:
         if not loop.per_warpgroup_a:
             continue
         assert stage is not None
-        assert t.block[0] == 64 * loop.warpgroups
+        assert t.shape[0] == 64 * loop.warpgroups
         share = t.m.size // loop.warpgroups
         assert share == 64 or (case is RS_GAPS and s.split_k == 1 and stage.copy.kind not in ("stsm_t", "vec_m"))
         if share < 64:
@@ -168,8 +168,8 @@ def test_slabs_past_the_end_of_k1_are_refused_where_they_would_read_on(extent: i
 def test_wide_tiles_that_add_c_have_registers_enough() -> None:
     """Registers are scarcest there; `compile_kernel` refuses spills."""
     plan = make_gemm_plan(RS_MANY.contraction("float16", with_c=DENSE))
-    wide = [s for s in rs_schedules(plan, FACTS, 400) if s.tiling.block[1] >= 192]
-    firsts = {(s.tiling.block[1], s.tiling.n.dims[0].box % 8 == 0): s for s in reversed(wide)}
+    wide = [s for s in rs_schedules(plan, FACTS, 400) if s.tiling.shape[1] >= 192]
+    firsts = {(s.tiling.shape[1], s.tiling.n.dims[0].box % 8 == 0): s for s in reversed(wide)}
     assert firsts
     for s in firsts.values():
         compile_kernel(render_kernel(plan, s).source, "sm_90a")

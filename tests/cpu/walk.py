@@ -46,7 +46,7 @@ class Walk:
     def __init__(self, plan: GemmPlan, schedule: Schedule) -> None:
         self.plan, self.schedule = plan, schedule
         table = ParamTable()
-        block_m, block_n, block_k = schedule.tiling.block
+        block_m, block_n, block_k = schedule.tiling.shape
         self.m = group_index("m", schedule.tiling.m, block_m, strides_of(plan, plan.m, {"a": A, "d": D}), table)
         self.n = group_index("n", schedule.tiling.n, block_n, strides_of(plan, plan.n, {"b": B, "d": D}), table)
         self.l: GroupIndex | None = None
@@ -67,7 +67,7 @@ class Walk:
         origin = index.tile.evaluate(tile=tile)
         env = {f"t.{name}": x for name, x in origin.items()}
         f = next(f for f in index.offsets if f.name == f"{group}_{tensor}")
-        block = self.schedule.tiling.batches if group == "l" else self.schedule.tiling.block[0 if group == "m" else 1]
+        block = self.schedule.tiling.batches if group == "l" else self.schedule.tiling.shape[0 if group == "m" else 1]
         local = np.arange(block)
         offsets = each(origin[tensor] + f.evaluate(local=local, **env)[""], block)
         valid = each(index.ok.evaluate(local=local, **env)[""], block)
@@ -87,7 +87,7 @@ class Walk:
 
     def along_k(self, tensor: str, tile: int) -> list[int | None]:
         """Offset of every index of a tile of K."""
-        block = self.schedule.tiling.block[2]
+        block = self.schedule.tiling.shape[2]
         if self.schedule.multistage.k_table:
             extent = self.plan.extent_k
             at = np.arange(tile * block, tile * block + block)
@@ -109,7 +109,7 @@ class Walk:
         operand = plan.a if tensor == "a" else plan.b
         assert operand is not None
         size, number = itemsize(operand.dtype), A if tensor == "a" else B
-        block_mn, block_k = s.tiling.block[0 if tensor == "a" else 1], s.tiling.block[2]
+        block_mn, block_k = s.tiling.shape[0 if tensor == "a" else 1], s.tiling.shape[2]
         mns, ks = self.along(group, tensor, tile_mn), self.along_k(tensor, tile_k)
         assert mns == [element_offset(box, tile_mn, i, modes, number, size) for i in range(block_mn)]
         assert ks == [element_offset(s.tiling.k, tile_k, i, plan.k, number, size) for i in range(block_k)]
@@ -151,7 +151,7 @@ class Walk:
             found = walk.evaluate(i=np.arange(total))
             at = list(zip(each(found["m"], total), each(found["n"], total), strict=True))
             return [at[i : i + vec] for i in range(0, total, vec)]
-        rows, block_k = block_mn * tiling.batches, tiling.block[2]
+        rows, block_k = block_mn * tiling.batches, tiling.shape[2]
         length, across = (block_k, rows) if along_k else (rows, block_k)
         assert length % vec == 0
         lines = [range(a, a + vec) for a in range(0, length, vec)]
@@ -171,8 +171,8 @@ class Walk:
         s, plan = self.schedule, self.plan
         size = itemsize(plan.contraction.d.dtype)
         rows, columns = self.along("m", "d", tile_m), self.along("n", "d", tile_n)
-        assert rows == [element_offset(s.tiling.m, tile_m, i, plan.m, D, size) for i in range(s.tiling.block[0])]
-        assert columns == [element_offset(s.tiling.n, tile_n, i, plan.n, D, size) for i in range(s.tiling.block[1])]
+        assert rows == [element_offset(s.tiling.m, tile_m, i, plan.m, D, size) for i in range(s.tiling.shape[0])]
+        assert columns == [element_offset(s.tiling.n, tile_n, i, plan.n, D, size) for i in range(s.tiling.shape[1])]
         rows = self.tall("m", "d", tile_m, tile_l)
         order = store_order(plan, s)
         unpack = unpack_d(s.tiling, order)
@@ -183,7 +183,7 @@ class Walk:
             group, i = order[0]
             if group == "l":
                 assert s.tiling.l is not None
-                step["m"] = s.tiling.block[0] * math.prod(d.box for d in s.tiling.l.dims[:i])
+                step["m"] = s.tiling.shape[0] * math.prod(d.box for d in s.tiling.l.dims[:i])
             else:
                 step[group] = math.prod(d.box for d in (s.tiling.m if group == "m" else s.tiling.n).dims[:i])
         stored: set[tuple[int, int]] = set()
@@ -198,5 +198,5 @@ class Walk:
             self._check_vector(offsets, s.epilogue.store.vector * size, plan.contraction.d.alignment, size)
             stored.update(places)
         every = {(m, n) for m in range(s.tiling.m.size) for n in range(s.tiling.n.size)}
-        assert stored == {(s.tiling.block[0] * x + m, n) for x in range(s.tiling.batches) for m, n in every}
+        assert stored == {(s.tiling.shape[0] * x + m, n) for x in range(s.tiling.batches) for m, n in every}
         return total // s.epilogue.store.vector

@@ -170,6 +170,6 @@ def describe(schedule: Schedule) -> str:
     if isinstance(loop, Multistage):
         loads = "; " + ", ".join(f"{x.vector} along {x.vector_group}" for x in (loop.a, loop.b))
     return (
-        f"{schedule.kind} {schedule.tiling.block} {part_names(schedule)}{pipeline} split {schedule.split_k}{table}"
+        f"{schedule.kind} {schedule.tiling.shape} {part_names(schedule)}{pipeline} split {schedule.split_k}{table}"
         f"{loads}; stores of {schedule.epilogue.store.vector}"
     )

@@ -19,7 +19,7 @@ class GatherCost(WgmmaCost):
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes: of the tensor cores, or of what feeds them."""
-        rows, bn, bk = tile.block
+        rows, bn, bk = tile.shape
         rates, gather = self.device.wgmma.loop, self.device.wgmma.gather
         math_clocks = rows * bn * bk / self.lanes / rates.peak_share
         served = (rows / 64) * (64 + bn) * bk * self.size / rates.smem_bytes_per_clock

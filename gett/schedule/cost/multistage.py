@@ -108,7 +108,7 @@ class MultistageCost:
         main = ((clocks / us) ** 4 + memory**4) ** 0.25
         reduce = 0.0
         if split > 1:
-            passes = device.launches.reduce_l2_passes * blocks * t.block[0] * t.block[1] * 4 / device.l2.read_tbps
+            passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps
             reduce = device.launches.launch_us + (passes + written / device.memory.copy_tbps) * 1e-6
         bound = "DRAM" if memory >= clocks / us else k_tile.bound
         if steps * max(k_tile.busy, k_tile.latency) < k_tile.start + tail or reduce > main:
@@ -148,7 +148,7 @@ class MultistageCost:
     def _arithmetic(self, s: Schedule) -> tuple[float, float, int]:
         """Clocks of a k-tile's multiply-adds, those of reading its fragments, and how many products it has."""
         t, loop, facts, rates = s.tiling, s.multistage, self.facts, self.rates
-        bm, bn, bk = t.block
+        bm, bn, bk = t.shape
         wm, wn = loop.warps
         products = bm * bn * bk * t.batches * self.type.real_products
         few = min(1.0, s.threads / 32 / 4)  # schedulers that have a warp

@@ -56,7 +56,7 @@ class StagingCost(CopyCost):
 
     def least_tail(self, tile: WgmmaTile) -> float:
         """What staging and storing a tile takes at least, in clocks: one write of each row without bank conflicts."""
-        return tile.block[0] * tile.n.box.size / 64
+        return tile.shape[0] * tile.n.box.size / 64
 
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""
@@ -89,7 +89,7 @@ class StagingCost(CopyCost):
                 elements / 32 * (2.0 if lead is not None and lead % 8 == 0 else 9.0),
             )
             # Rows of the padding leave warps idle while the others write.
-            idle = tile.block[0] * tile.mma_tiles / tile.m.box.size
+            idle = tile.shape[0] * tile.mma_tiles / tile.m.box.size
             return self.device.stores.tile_clocks + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         def gapped(stage: StagedTile) -> float:

@@ -140,7 +140,7 @@ class WgmmaCost(StagingCost):
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes, by the unit that takes longest."""
         rates = self.device.wgmma.loop
-        rows, bn, bk = tile.block
+        rows, bn, bk = tile.shape
         math_clocks = rows * bn * bk / self.lanes / rates.peak_share
         # Shared memory serves wgmma's reads (all of B for every 64 rows) and takes what the copies bring.
         read, passed = (rows / 64) * (64 + bn), 0
@@ -215,7 +215,7 @@ class WgmmaCost(StagingCost):
     def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
         """Factor on the time for padding, what stays, dimensions, shallow k-tiles, products too short to overlap."""
         rates, plan = self.device.wgmma.loop, self.plan
-        rows, bn, bk = tile.block
+        rows, bn, bk = tile.shape
         outputs = plan.extent_m * plan.extent_n * plan.extent_l
         factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / outputs - 1.0)
         factor *= 1.0 + (rates.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
@@ -229,7 +229,7 @@ class WgmmaCost(StagingCost):
 
     def _estimates(self, tile: WgmmaTile) -> Iterator[Estimate]:
         facts, device = self.facts, self.device
-        launches, (rows, bn, _) = device.launches, tile.block
+        launches, (rows, bn, _) = device.launches, tile.shape
         staging = self.staging(tile)
         traffic = self.traffic(tile, staging)
         k_tiles, mma_tiles = tile.k.tiles, tile.mma_tiles

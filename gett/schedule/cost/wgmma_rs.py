@@ -14,7 +14,7 @@ class WgmmaRSCost(WgmmaCost):
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes: rows of A, which have k1, for each k2, and of B, which have k2, for each k1."""
         depth, width = (tile.k.cut[unit] for unit in self.k_unit.values() if unit is not None)
-        rows, columns, _ = tile.block
+        rows, columns, _ = tile.shape
         math_clocks = rows * columns * depth * width / self.lanes / self.device.wgmma.loop.peak_share
         copied = tile.m.box.size * width // tile.cluster[1] + tile.n.box.size * depth // tile.cluster[0]
         copy_clocks = copied * self.device.tma.row_clocks
@@ -27,7 +27,7 @@ class WgmmaRSCost(WgmmaCost):
 
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K, whose k-tiles are dealt out in turn."""
-        sms, outputs = self.facts.sm_count, tile.block[0] * tile.block[1]
+        sms, outputs = self.facts.sm_count, tile.shape[0] * tile.shape[1]
         most = min(tile.k.tiles // 2, WORKSPACE_LIMIT // (tiles * outputs * 4))
         return sorted({max(1, min(wish, most)) for wish in (1, sms // tiles, 2 * sms // tiles)})
 

@@ -179,7 +179,7 @@ class GatherSearch(WgmmaSearch):
         made = self.fitted(tile, loops, epilogue, split)
         if made is None:
             return
-        m, n, k = tile.block
+        m, n, k = tile.shape
         reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
         reason += (", A transposed" if self.transposes else "") + (", ping-pong" if groups.ping_pong else "")
         yield replace(made, forecast=Forecast(estimate.us, estimate.bound, reason))

@@ -21,7 +21,7 @@ def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -
     """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
     dtype = data_type(plan.contraction.dtype)
     size, tensor_type = dtype.bytes, dtype.tensor if tensor_cores else None
-    (box, side), depth = ((t.m, t.block[0]) if tensor == A else (t.n, t.block[1])), t.block[2]
+    (box, side), depth = ((t.m, t.shape[0]) if tensor == A else (t.n, t.shape[1])), t.shape[2]
     dims = operand_dims(plan, tensor, box, t.k, t.l)
     group, tall = dims[0].group if dims else "k", side * t.batches
 

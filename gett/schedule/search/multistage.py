@@ -106,9 +106,9 @@ class MultistageSearch(Search[Schedule]):
             return []
         self._lowered.add((t, loop.warps))
         tiles = t.tiles(self.plan.extent_l)
-        split, workspace = bounded_split(estimate.split_k, t.block[0] * t.block[1] * self.accumulator, tiles, t.k.tiles)
+        split, workspace = bounded_split(estimate.split_k, t.shape[0] * t.shape[1] * self.accumulator, tiles, t.k.tiles)
         smem = multistage_smem(self.plan, t, loop.a, loop.b, loop.k_table).plan(loop.stages, split > 1)
-        m, n, k = t.block
+        m, n, k = t.shape
         useful = t.m.efficiency(m) * t.n.efficiency(n)
         reasons = [f"{m} x {n} x {k} tiles", f"{useful:.0%} of them useful"]
         if split > 1:
@@ -162,7 +162,7 @@ class MultistageSearch(Search[Schedule]):
 
     def _loader(self, tensor: int, t: Tiling, box: Box, side: int) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""
-        key = tensor, box, side, t.k, t.block[2], t.l
+        key = tensor, box, side, t.k, t.shape[2], t.l
         if key not in self._loaders:
             self._loaders[key] = operand_loader(self.plan, tensor, t, self.tensor_cores)
         return self._loaders[key]

@@ -65,4 +65,4 @@ def one_panel_pace(tile: WgmmaTile, under_way: int, enough: int) -> float:
     K-tiles of short rows take longer, and A in place of B.
     """
     fewer = 1.0 + FEWER * max(0.0, 1.0 - under_way / enough)
-    return fewer * (1.03 if tile.block[2] < 64 else 1.0) * (1.02 if tile.stationary == "a" else 1.0)
+    return fewer * (1.03 if tile.shape[2] < 64 else 1.0) * (1.02 if tile.stationary == "a" else 1.0)

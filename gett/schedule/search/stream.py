@@ -69,7 +69,7 @@ class StreamSearch(Search[Schedule]):
         t, split = choice.tiling, 1
         if self.problem is not None:
             read = self.problem.sums[self.problem.big].bytes
-            split = sum_slices(self.facts, t.m, t.k, read, t.block[0] * self.accumulator)
+            split = sum_slices(self.facts, t.m, t.k, read, t.shape[0] * self.accumulator)
         return stream_estimate(self.plan, nearest(self.facts), t, self.tensors, split)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
@@ -78,7 +78,7 @@ class StreamSearch(Search[Schedule]):
         reason = choice.forecast.reason
         if split > 1:
             reason += f"; {t.m.tiles} tiles leave SMs idle, so K in {split} slices"
-        workspace = split * max(1, t.m.tiles) * t.block[0] * self.accumulator if split > 1 else 0
+        workspace = split * max(1, t.m.tiles) * t.shape[0] * self.accumulator if split > 1 else 0
         forecast = Forecast(estimate.us, estimate.bound, reason)
         made = replace(choice, scheduler=OneTile(split_k=split), workspace_bytes=workspace, forecast=forecast)
         self.refusal = first_broken(LIMITS, made, self.plan, self.facts) or ""

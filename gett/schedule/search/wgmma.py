@@ -83,7 +83,7 @@ class WgmmaSearch(Search[WgmmaTile]):
 
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
         """Slices of K, and bytes of their partial sums."""
-        rows, columns, _ = tile.block
+        rows, columns, _ = tile.shape
         return bounded_split(estimate.split_k, rows * columns * 4, self.tiles(tile), tile.k.tiles)
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:

@@ -77,7 +77,7 @@ class WgmmaRSSearch(WgmmaSearch):
         a, b = self.load_a(plan, tile), self.load_b(plan, tile)
         if a is None or b is None:
             return
-        rows, columns, _ = tile.block
+        rows, columns, _ = tile.shape
         slices = estimate.split_k  # k-tiles are dealt out in turn, so slices may differ by one
         split = slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
         epilogue = self.epilogue(plan, tile, slices)
@@ -106,10 +106,10 @@ class WgmmaRSSearch(WgmmaSearch):
 
     def waits_apart(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
-        loaded = a.bytes * tile.cluster[1] // (tile.block[2] * self.size)
+        loaded = a.bytes * tile.cluster[1] // (tile.shape[2] * self.size)
         # Shares below 64 rows leave gaps between them.
         gaps = steps_over_gaps(epilogue.store, tile.m.box.size, split)
-        return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.block[0])
+        return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.shape[0])
 
     def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
         """A k-tile, [row][k2][k1], in copies so that slabs of B get between; where blocks share A, one's part of k2."""

@@ -216,7 +216,7 @@ class WgmmaSSSearch(WgmmaSearch):
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """How stages show: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
         rates = self.device.wgmma.in_flight
-        stages, stage, deep, by_dram = made.wgmma.stages, made.smem.stage, tile.block[2], estimate.bound == "DRAM"
+        stages, stage, deep, by_dram = made.wgmma.stages, made.smem.stage, tile.shape[2], estimate.bound == "DRAM"
         enough = rates.dram_bytes if by_dram else rates.l2_bytes
         missing = rates.none_share * max(0.0, 1.0 - (stages - 1) * stage / enough)
         few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
@@ -240,12 +240,12 @@ class WgmmaSSSearch(WgmmaSearch):
         rows = RASTER
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
-            rows = max(rows, round(math.sqrt(blocks * tile.block[1] / tile.block[0])))
+            rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
         return self.raster(tile, split, rows)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
-        m, n, _ = tile.block
+        m, n, _ = tile.shape
         text = f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, operands by tensor map"
         text += ", ping-pong" if tile.warpgroups.ping_pong else ""
         text += f", shared by {tile.blocks} blocks" if tile.blocks > 1 else ""

@@ -49,7 +49,7 @@ def multistage_smem(
 ) -> MultistageSmem:
     """The parts of a block's shared memory. D is staged in its own type, with C in the accumulator's."""
     c = plan.contraction
-    m, n, k = tiling.block
+    m, n, k = tiling.shape
     size = data_type(c.dtype).accumulator_bytes if c.c is not None else itemsize(c.d.dtype)
     pitch = -(-n * size // 16) * 16 + 16  # the gap keeps the rows of a fragment in different banks
     rows = m * tiling.batches
@@ -61,7 +61,7 @@ def multistage_smem(
 
 def thread_accesses(tiling: Tiling, loop: Multistage, loader: CpAsync | RegisterStaged, side: int) -> int:
     """Accesses of a thread that bring a k-tile of an operand with `side` rows."""
-    return -(-side * tiling.batches * tiling.block[2] // (loader.vector * loop.threads))
+    return -(-side * tiling.batches * tiling.shape[2] // (loader.vector * loop.threads))
 
 
 def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
@@ -70,7 +70,7 @@ def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
     Accumulators, and weights for all else: fitted to some 1500 kernels compiled for sm_90a so that what spilled lies
     above the limit and little else does. Accesses weigh most: an offset, an address and a predicate each.
     """
-    m, n, k = tiling.block
+    m, n, k = tiling.shape
     words = max(size, 4) // 4
     tm, tn = m // loop.warps[0], n // loop.warps[1]
     fragments = (tm + tn) / 2 if loop.tensor_cores else (tm / 4 + tn / 8) * max(1, 8 // size) * words

@@ -63,7 +63,7 @@ def extents(x: Lowered) -> Iterator[str]:
 def boxes(x: Lowered) -> Iterator[str]:
     """Each box fits its block."""
     t = x.s.tiling
-    for name, box, block, tiles in zip("mnk", (t.m, t.n, t.k), t.block, (t.mma_tiles, 1, 1), strict=True):
+    for name, box, block, tiles in zip("mnk", (t.m, t.n, t.k), t.shape, (t.mma_tiles, 1, 1), strict=True):
         if box.size > block * tiles:
             yield f"box_{name} of {box.size} elements does not fit block_{name} = {block}, {tiles} of which make a tile"
 
@@ -123,7 +123,7 @@ def split(x: Lowered) -> Iterator[str]:
 @rule
 def workspace(x: Lowered) -> Iterator[str]:
     """The workspace holds the partial sums."""
-    (m, n, _), sums = x.s.tiling.block, data_type(x.plan.contraction.dtype).accumulator_bytes
+    (m, n, _), sums = x.s.tiling.shape, data_type(x.plan.contraction.dtype).accumulator_bytes
     needed = x.s.split_k * x.tiles * m * n * sums if x.s.split_k > 1 else 0
     if x.s.workspace_bytes < needed:
         yield f"{x.s.workspace_bytes} bytes, partial sums take {needed}"

@@ -58,8 +58,8 @@ def transpose(x: Lowered) -> Iterator[str]:
         yield f"pieces of {wide} are transposed, but rows run along modes {a.k_unit} and {b.k_unit} of K"
     if first != (TileDim((b.k_unit or 0,), wide),) or wide % chunk:
         yield f"{wide} of B's mode, {chunk} at a time, but box_k begins with {first}"
-    if wide * a.loader.run != x.s.tiling.block[2]:
-        yield f"{wide} of B's mode times {a.loader.run} of A's are not block_k = {x.s.tiling.block[2]}"
+    if wide * a.loader.run != x.s.tiling.shape[2]:
+        yield f"{wide} of B's mode times {a.loader.run} of A's are not block_k = {x.s.tiling.shape[2]}"
 
 
 @rule
@@ -100,7 +100,7 @@ def offsets(x: Lowered) -> Iterator[str]:
 def gathered_copies(x: Lowered) -> Iterator[str]:
     """A thread copies at most 32 chunks of an operand's k-tile."""
     for o, loader in _gathered(x):
-        pieces = warp_pieces(o.box.size, x.s.tiling.block[2], loader, 4 * GATHERING)
+        pieces = warp_pieces(o.box.size, x.s.tiling.shape[2], loader, 4 * GATHERING)
         count = -(-pieces * (chunk_bytes(loader.run, x.size) // CHUNK) // 32)
         if count > COPIES:
             yield f"{count} a thread for a k-tile of operand {o.name}, the limit is {COPIES}"

@@ -63,7 +63,7 @@ def copies(x: Lowered) -> Iterator[str]:
         if load.major == "mn" and not load.run and rows * x.size % swizzle:
             yield f"{rows} rows of operand {o.name} do not fill atoms of {swizzle} bytes"
         atom = (load.run, load.atom) if load.run else (0, 0)
-        wanted = wgmma_places(load.major, swizzle, (rows, deep), load.rows(rows), x.s.tiling.block[2], x.size, atom)
+        wanted = wgmma_places(load.major, swizzle, (rows, deep), load.rows(rows), x.s.tiling.shape[2], x.size, atom)
         misplaced = np.count_nonzero(wanted != np.broadcast_to(found, rows * deep).reshape(deep, rows).T)
         if misplaced:
             yield f"{misplaced} of {wanted.size} elements of operand {o.name} are not where wgmma reads"
@@ -72,7 +72,7 @@ def copies(x: Lowered) -> Iterator[str]:
 @rule
 def k_residue(x: Lowered) -> Iterator[str]:
     """K that is no multiple of an instruction's comes by tensor map, in even parts."""
-    box, block_k = x.s.tiling.k, x.s.tiling.block[2]
+    box, block_k = x.s.tiling.k, x.s.tiling.shape[2]
     if box.size == block_k:
         return
     if uneven := [(mode.extent, cut) for mode, cut in zip(x.plan.k, box.cut, strict=True) if mode.extent % cut]:

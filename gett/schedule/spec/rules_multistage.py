@@ -27,7 +27,7 @@ ACCESS_LIMIT = 24
 def accesses(x: Lowered) -> Iterator[str]:
     """A thread loads a k-tile of an operand in at most 24 accesses."""
     loop = x.s.multistage
-    for name, loader, side in (("A", loop.a, x.s.tiling.block[0]), ("B", loop.b, x.s.tiling.block[1])):
+    for name, loader, side in (("A", loop.a, x.s.tiling.shape[0]), ("B", loop.b, x.s.tiling.shape[1])):
         count = thread_accesses(x.s.tiling, loop, loader, side)
         if count > ACCESS_LIMIT:
             yield f"{count} a thread to load operand {name}, the limit is {ACCESS_LIMIT}"
@@ -63,7 +63,7 @@ def batches(x: Lowered) -> Iterator[str]:
 def warps(x: Lowered) -> Iterator[str]:
     """Each warp multiplies as many whole instructions."""
     loop = x.s.multistage
-    for name, side, count, step in zip("mn", x.s.tiling.block, loop.warps, warp_step(loop.tensor_cores), strict=False):
+    for name, side, count, step in zip("mn", x.s.tiling.shape, loop.warps, warp_step(loop.tensor_cores), strict=False):
         if side % (count * step):
             yield f"block_{name} = {side} is no multiple of {count} warps times {step}"
 
@@ -73,8 +73,8 @@ def depth(x: Lowered) -> Iterator[str]:
     """A k-tile is whole instructions deep."""
     tensor = data_type(x.plan.contraction.dtype).tensor if x.s.multistage.tensor_cores else None
     step = tensor.mma.k if tensor is not None and tensor.mma is not None else 1
-    if x.s.tiling.block[2] % step:
-        yield f"block_k = {x.s.tiling.block[2]} is no multiple of {step}, the K of one mma.sync"
+    if x.s.tiling.shape[2] % step:
+        yield f"block_k = {x.s.tiling.shape[2]} is no multiple of {step}, the K of one mma.sync"
 
 
 @rule
@@ -88,7 +88,7 @@ def stages(x: Lowered) -> Iterator[str]:
 def k_table(x: Lowered) -> Iterator[str]:
     """Offsets along K come from a table where K is flattened, and only there."""
     box = x.s.tiling.k
-    flat = len(box.dims) == 1 and (box.size == x.s.tiling.block[2] or box.tiles == 1)
+    flat = len(box.dims) == 1 and (box.size == x.s.tiling.shape[2] or box.tiles == 1)
     if x.s.multistage.k_table and not flat:
         yield "offsets from a table need K flattened into one dimension"
     if not x.s.multistage.k_table and (box.flattens or box.ragged > 1):
@@ -99,8 +99,8 @@ def _operands(x: Lowered) -> list[tuple[str, int, CpAsync | RegisterStaged, int,
     """Name, number, loader, rows and tiled dimensions in memory order of A and B."""
     t, loop = x.s.tiling, x.s.multistage
     return [
-        ("A", A, loop.a, t.block[0], operand_dims(x.plan, A, t.m, t.k, t.l)),
-        ("B", B, loop.b, t.block[1], operand_dims(x.plan, B, t.n, t.k, t.l)),
+        ("A", A, loop.a, t.shape[0], operand_dims(x.plan, A, t.m, t.k, t.l)),
+        ("B", B, loop.b, t.shape[1], operand_dims(x.plan, B, t.n, t.k, t.l)),
     ]
 
 
@@ -109,7 +109,7 @@ def vectors(x: Lowered) -> Iterator[str]:
     """Strides and alignment allow the vectors of A and B."""
     for name, tensor, loader, rows, dims in _operands(x):
         if isinstance(loader, CpAsync):
-            widest = row_vector(x.plan, tensor, dims, rows, x.s.tiling.block[2])
+            widest = row_vector(x.plan, tensor, dims, rows, x.s.tiling.shape[2])
             if widest and dims[0].group != loader.major:
                 yield f"rows of operand {name} run along {loader.major}, its unit-stride mode lies in {dims[0].group}"
             if not widest or loader.vector * x.size not in (4, 8, 16) or widest % loader.vector:
@@ -135,7 +135,7 @@ def walks(x: Lowered) -> Iterator[str]:
 def layouts(x: Lowered) -> Iterator[str]:
     """Rows in shared memory hold the operands' tiles, padding included."""
     for name, _, loader, rows, _ in _operands(x):
-        tall, deep = rows * x.s.tiling.batches, x.s.tiling.block[2]
+        tall, deep = rows * x.s.tiling.batches, x.s.tiling.shape[2]
         shape = (tall, deep * x.size) if loader.major == "k" else (deep, tall * x.size)
         if (loader.smem.rows, loader.smem.row_bytes) != shape:
             found = f"{loader.smem.rows} rows of {loader.smem.row_bytes} bytes"

@@ -86,8 +86,8 @@ def block(x: Lowered) -> Iterator[str]:
     """The block is what its threads make."""
     loop, t = _loop(x), x.s.tiling
     made = (t.m.size, 1, 1) if isinstance(loop, StreamMap) else sum_block(loop)
-    if t.block != made:
-        yield f"{t.block}, the threads make {made}"
+    if t.shape != made:
+        yield f"{t.shape}, the threads make {made}"
 
 
 @rule

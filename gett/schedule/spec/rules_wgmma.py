@@ -85,7 +85,7 @@ def warpgroups(x: Lowered) -> Iterator[str]:
     if loop.warpgroups < 1 or loop.mma_m < 1 or loop.producers < 1:
         yield f"{loop.warpgroups} of {loop.mma_m} MMA atoms, {loop.producers} that fetch"
         return
-    fetching, multiplying = thread_registers(loop, x.s.tiling.block[1])
+    fetching, multiplying = thread_registers(loop, x.s.tiling.shape[1])
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
     if needed > there:
@@ -108,7 +108,7 @@ def mma_tiles(x: Lowered) -> Iterator[str]:
 @rule
 def block(x: Lowered) -> Iterator[str]:
     """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes."""
-    loop, atom, (m, n, k) = x.s.wgmma, x.atom, x.s.tiling.block
+    loop, atom, (m, n, k) = x.s.wgmma, x.atom, x.s.tiling.shape
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
     columns, deep = up(x.s.tiling.n.size, atom.n), up(x.s.tiling.k.size, atom.k)
     if m != rows:
@@ -122,7 +122,7 @@ def block(x: Lowered) -> Iterator[str]:
 @rule
 def accumulators(x: Lowered) -> Iterator[str]:
     """A thread's registers hold its products."""
-    count, most = x.s.wgmma.mma_m * x.s.tiling.block[1] // 2, ACCUMULATORS
+    count, most = x.s.wgmma.mma_m * x.s.tiling.shape[1] // 2, ACCUMULATORS
     if isinstance(x.s.mainloop, WgmmaRS):  # fragments of A take registers too
         most = RS_WIDEST_WITH_C // 2 if x.plan.contraction.c is not None else most
         most = min(most, RS_WIDEST_SHARED_A // 2) if x.s.cluster[1] > 1 else most

@@ -40,8 +40,8 @@ def units(x: Lowered) -> Iterator[str]:
 def k_tile(x: Lowered) -> Iterator[str]:
     """A k-tile is one or two instructions' k of either mode, of both together at most two."""
     runs, (depth, width) = (x.atom.k, 2 * x.atom.k), depth_width(x.rs, x.s.tiling)
-    if depth not in runs or width not in runs or not depth * width == x.s.tiling.k.size == x.s.tiling.block[2]:
-        yield f"{depth} of A's mode times {width} of B's in {x.s.tiling.block[2]} k; each is {runs[0]} or {runs[1]}"
+    if depth not in runs or width not in runs or not depth * width == x.s.tiling.k.size == x.s.tiling.shape[2]:
+        yield f"{depth} of A's mode times {width} of B's in {x.s.tiling.shape[2]} k; each is {runs[0]} or {runs[1]}"
     if depth * width > 2 * runs[0] ** 2:  # fragments are read in batches of eight k1 times 32 k2, or sixteen of each
         yield f"{depth} times {width} k are more than {2 * runs[0] ** 2}"
 
@@ -123,8 +123,8 @@ def per_warpgroup(x: Lowered) -> Iterator[str]:
         return
     if loop.a.copies % count:
         yield f"{loop.a.copies} copies of A are not shared evenly by {count} warpgroups"
-    if t.m.size != t.block[0] and not steps_over_gaps(x.s.epilogue.store, t.m.size, x.s.split_k):
-        yield f"{t.m.size} rows of {t.block[0]} leave gaps that this epilogue does not step over"
+    if t.m.size != t.shape[0] and not steps_over_gaps(x.s.epilogue.store, t.m.size, x.s.split_k):
+        yield f"{t.m.size} rows of {t.shape[0]} leave gaps that this epilogue does not step over"
 
 
 @rule

@@ -21,15 +21,15 @@ class Tiling:
     """The tile of one block. Boxes refer to the lowered plan (`gett.schedule.lower`).
 
     Attributes:
-        block: Rows, columns and depth of the tile that is multiplied, padding included.
-        m, n, k: How each group is cut; a box may be smaller than its block, the rest is padding.
+        shape: Rows, columns and depth of the tile that is multiplied, padding included.
+        m, n, k: How each group is cut; a box may be smaller than its part of the shape, the rest is padding.
         l: How the batch group is cut, where a block makes several batches together; None where it makes one.
-        mma_tiles: Tiles of `block` along M that make one tile of D; `m` covers all of them.
+        mma_tiles: Tiles of that shape along M that make one tile of D; `m` covers all of them.
         splits: Modes cut in two before the boxes.
         swap_ab: Whether A and B change roles once more after the plan.
     """
 
-    block: tuple[int, int, int]
+    shape: tuple[int, int, int]
     m: Box
     n: Box
     k: Box

@@ -168,7 +168,7 @@ def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
     In ping-pong each warpgroup has a tile. With C from vectors float32 is staged, and C has offsets too; where a tensor
     map brings C to where D is staged, it takes no room of its own.
     """
-    store, loop, (rows, columns, _) = s.epilogue.store, s.wgmma, s.tiling.block
+    store, loop, (rows, columns, _) = s.epilogue.store, s.wgmma, s.tiling.shape
     if s.split_k > 1 or store.stage is None:
         return 0
     added, tile = isinstance(s.epilogue.source, VectorSource), store.stage
@@ -182,7 +182,7 @@ def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
 def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Where the parts of a schedule's shared memory lie, worked out from its other parts."""
     t, loop, size, staging = s.tiling, s.wgmma, itemsize(plan.contraction.dtype), _staging_bytes(s, plan)
-    rows, columns, deep = t.block
+    rows, columns, deep = t.shape
     if isinstance(loop, WgmmaRS):  # D is staged where a k-tile of A was, slabs of B lie behind
         stages, slab = up(max(rows * deep * size, staging), ALIGN), up(columns * depth_width(loop, t)[1] * size, ALIGN)
         barriers = stages + loop.stages * slab

@@ -96,7 +96,7 @@ class WgmmaTile:
     runs: tuple[int, int] = (0, 0)
 
     @property
-    def block(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, int, int]:
         """Rows, columns and depth of what the tensor cores multiply."""
         return self.warpgroups.rows, up(self.n.box.size, self.atom.n), up(self.k.size, self.atom.k)
 
@@ -118,7 +118,7 @@ class WgmmaTile:
     def tiling(self, swap_ab: bool) -> Tiling:
         """The record of a schedule."""
         splits = tuple(side.split for side in (self.m, self.n) if side.split is not None)
-        return Tiling(self.block, self.m.box, self.n.box, self.k, None, self.mma_tiles, splits, swap_ab)
+        return Tiling(self.shape, self.m.box, self.n.box, self.k, None, self.mma_tiles, splits, swap_ab)
 
 
 def cluster_tiles(tiles_m: int, tiles_n: int, cluster: tuple[int, int]) -> int:
