@@ -94,7 +94,7 @@ def test_the_worked_contraction_has_the_schedule_that_is_shown() -> None:
     step = worked().steps[0]
     s = step.schedule
     assert s is not None
-    assert "block {} x {} x {}".format(*s.tiling.shape) in text
+    assert "tile shape {} x {} x {}".format(*s.tiling.shape) in text
     for name, box in (("M", s.tiling.m), ("N", s.tiling.n), ("K", s.tiling.k)):
         names = [["d", "c"], ["a", "b"], ["f", "e"]]["MNK".index(name)]
         cuts = ", ".join(f"{x} {d.box}" for x, (_, d) in zip(names, box.tiled, strict=True))
