@@ -70,6 +70,8 @@ class WgmmaCost(StagingCost):
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
         self.facts = facts
+        self.batches = plan.extent_l
+        self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.lanes = facts.tensor_lanes[tensor_type(plan.contraction.dtype).name]
         self.costs: dict[tuple[int, Box, Box, bool, int], float] = {}
         self.least_traffics: dict[tuple[Box, Box, Box, Box, bool], float] = {}
@@ -205,7 +207,7 @@ class WgmmaCost(StagingCost):
 
     def grid(self, tile: WgmmaTile) -> tuple[int, int]:
         """Tiles of D, those included that a cluster's blocks run along for, and how many are made at a time."""
-        tiles = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, tile.cluster) * self.plan.extent_l * tile.blocks
+        tiles = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, tile.cluster) * self.batches * tile.blocks
         at_once = self.facts.sm_count // tile.blocks * tile.blocks
         if tile.panel == "one":  # as many for each panel
             panels = (tile.m if tile.stationary == "a" else tile.n).box.tiles
@@ -214,10 +216,9 @@ class WgmmaCost(StagingCost):
 
     def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
         """Factor on the time for padding, what stays, dimensions, shallow k-tiles, products too short to overlap."""
-        rates, plan = self.device.wgmma.loop, self.plan
+        rates = self.device.wgmma.loop
         rows, bn, bk = tile.shape
-        outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / outputs - 1.0)
+        factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / self.outputs - 1.0)
         factor *= 1.0 + (rates.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
         factor *= self.stays(tile) * (1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled)))
         short = tile.warpgroups.ping_pong and tile.k.tiles * bk <= 32 and tile.panel != "each"

@@ -198,10 +198,11 @@ def _products(
     return [cuts for n, cuts in found if 2 * n > reachable]
 
 
-def _cuts(extent: int, most: int, multiple: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def _cuts(extent: int, most: int, multiple: int) -> tuple[int, ...]:
     """Cuts of one mode: whole, powers of two, the even cuts that fit, all rounded to vectors for unit strides."""
     cuts = {1, min(extent, most)} | {1 << i for i in range(3 if multiple > 1 else 1, most.bit_length())}
     for parts in range(1, 9):
         even = -(-extent // parts)
         cuts.add(-(-even // multiple) * multiple)
-    return sorted(c for c in cuts if c <= min(extent, most))
+    return tuple(sorted(c for c in cuts if c <= min(extent, most)))

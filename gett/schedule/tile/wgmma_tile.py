@@ -5,7 +5,7 @@ Knows boxes and modes; what may be chosen and what it takes is said by those who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gett.hw.dtypes import MmaAtom
 from gett.schedule.spec.tiling import Split, Tiling
@@ -80,6 +80,7 @@ class WgmmaTile:
         tma_source: Whether a tensor map may bring C, if its strides let one.
         exchange: Whether the two blocks of a cluster exchange halves of their tiles of D.
         runs: Elements of a gathered piece of A and of B, 0 for an operand by tensor map.
+        shape: Rows, columns and depth of what the tensor cores multiply.
     """
 
     atom: MmaAtom
@@ -94,11 +95,11 @@ class WgmmaTile:
     tma_source: bool = False
     exchange: bool = False
     runs: tuple[int, int] = (0, 0)
+    shape: tuple[int, int, int] = field(init=False, repr=False, compare=False)
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Rows, columns and depth of what the tensor cores multiply."""
-        return self.warpgroups.rows, up(self.n.box.size, self.atom.n), up(self.k.size, self.atom.k)
+    def __post_init__(self) -> None:
+        shape = self.warpgroups.rows, up(self.n.box.size, self.atom.n), up(self.k.size, self.atom.k)
+        object.__setattr__(self, "shape", shape)
 
     @property
     def a(self) -> OperandTiling:
