@@ -47,6 +47,10 @@ class GatherCost(WgmmaCost):
             return max(fetch, tail) + 0.2 * min(fetch, tail)
         return max(fetch, looped + tail)
 
+    def least_tail(self, tile: WgmmaTile) -> float:
+        """Rows that leave one by one hide what writing them takes."""
+        return self.device.stores.tile_clocks
+
     def tail(self, tile: WgmmaTile, staging: Staging) -> float:
         """Clocks of staging and storing a tile, row by row where single elements would leave."""
         row = 0 if staging.bulk else row_length(self.plan, tile.m.box, tile.n.box)

@@ -14,7 +14,7 @@ from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.exchange import Exchanged, exchanged
-from gett.schedule.tile.staged_tile import Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
+from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -55,8 +55,9 @@ class StagingCost(CopyCost):
         return self.stagings[key]
 
     def least_tail(self, tile: WgmmaTile) -> float:
-        """What staging and storing a tile takes at least, in clocks: one write of each row without bank conflicts."""
-        return tile.shape[0] * tile.n.box.size / 64
+        """What staging and storing a tile takes at least, in clocks: matrices written without bank conflicts."""
+        elements = tile.shape[0] * tile.n.box.size * tile.mma_tiles
+        return self.device.stores.tile_clocks + elements * (1 / 64 + 0.3 * MATRIX_SLOTS / 128)
 
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""

@@ -173,12 +173,13 @@ class WgmmaCost(StagingCost):
         loop = known or self.loop(tile, tiles)
         looped, waves, memory = k_tiles * mma_tiles * loop.clocks, tiles / at_once, self.least_dram_us(tile)
         clocks = engine = k_tiles * mma_tiles * loop.engine_clocks
-        if wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]:
+        whole = wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]
+        if whole:
             clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
         busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
         us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
-        return us * self.factor(tile, tiles) * ROUNDED
+        return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
     def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
         """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between."""

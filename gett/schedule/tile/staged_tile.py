@@ -25,6 +25,7 @@ from layouts.tma import MAX_BOX
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
+MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
 Cut = tuple[str, int, int, int]
 
@@ -311,7 +312,7 @@ def _clocks(served: float, held: Accumulators, copy: R2SCopy) -> float:
     # Rows of padding leave lanes idle while their neighbours write.
     elements = held.rows * (-(-held.box_n // 8) * 8)
     stores = elements * held.size / 128 * served
-    slots = elements / 32 * (1.1 if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector) / 4
+    slots = elements / 32 * (MATRIX_SLOTS if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector) / 4
     return max(stores, slots) + 0.3 * min(stores, slots)
 
 
