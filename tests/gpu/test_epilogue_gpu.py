@@ -10,8 +10,8 @@ import pytest
 
 import gett
 from gett import ops
-from gett.errors import PoorKernelError
-from gett.runtime.executable import build_executable
+from gett.runtime.compiled import compile_schedule
+from gett.runtime.executable import load_executable
 from tests.cases import to_host
 from tests.epilogues import TENSORS, as_result, buffer_of, clipped, most_of, with_epilogue
 from tests.gpu.catalogue import kernels, problem_of
@@ -19,15 +19,12 @@ from tests.gpu.support import device_facts, exact_product, gemm_plan
 from tests.specs import FAMILIES, Spec, covering
 
 
-def run_with_function(cp: Any, spec: Spec) -> bool:
-    """Runs a kernel of the catalogue with a function of six tensors; False where its registers do not suffice."""
+def run_with_function(cp: Any, spec: Spec) -> None:
+    """Runs a kernel of the catalogue with a function of six tensors, for which registers need not suffice."""
     problem, case, dtype = problem_of(spec), spec.case, spec.dtype
     function = clipped(most_of(dtype))
     plan = with_epilogue(gemm_plan(problem), function, TENSORS)
-    try:
-        run = build_executable(plan, None, spec.schedule)
-    except PoorKernelError:
-        return False
+    run = load_executable(plan, compile_schedule(plan, spec.schedule, allow_spills=True))
     contraction = plan.contraction
     found = [buffer_of(x, contraction.extents, 3 + i) for i, x in enumerate(contraction.extras)]
     given = [cp.asarray(buffer)[start:] for buffer, start in found]
@@ -45,15 +42,13 @@ def run_with_function(cp: Any, spec: Spec) -> bool:
     wanted = function(sums, *values)
     run(a, b, c, d, alpha, beta, given)
     np.testing.assert_array_equal(to_host(d).astype(np.float64), wanted, err_msg=repr(spec))
-    return True
 
 
 @pytest.mark.parametrize("family", [name for name, x in FAMILIES.items() if "bfloat16" not in x.dtypes])
 def test_every_kind_of_kernel_applies_it(cupy: Any, family: str) -> None:
     """Tensors along rows, columns, batches and all of them, in either order and backwards; edges that hang over."""
-    chosen = covering(kernels(family), pairs=False)
-    ran = [spec for spec in chosen if run_with_function(cupy, spec)]
-    assert 2 * len(ran) >= len(chosen) > 0
+    for spec in covering(kernels(family), pairs=False):
+        run_with_function(cupy, spec)
 
 
 def integers(xp: Any, shape: tuple[int, ...], dtype: str, seed: int) -> Any:
