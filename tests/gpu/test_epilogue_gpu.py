@@ -132,6 +132,13 @@ def test_networks_apply_it_once_at_the_end(cupy: Any) -> None:
     np.testing.assert_array_equal(to_host(found), expected)
 
 
+def test_numbers_and_broadcasts(cupy: Any) -> None:
+    a, b, column = (integers(cupy, s, "float32", i) for i, s in enumerate([(48, 40), (40, 64), (48, 1)]))
+    found = gett.contract("ij,jk->ik", a, b, epilogue=lambda d, x, y: d * x - y, epilogue_args=(2, column))
+    expected = to_host(a).astype(np.float64) @ to_host(b).astype(np.float64) * 2 - to_host(column)
+    np.testing.assert_array_equal(to_host(found), expected)
+
+
 def test_strided_and_overlapping_tensors(cupy: Any) -> None:
     """A tensor with steps and signs of its own; a result that is written over a tensor which the function reads."""
     a, b = integers(cupy, (48, 40), "float16", 0), integers(cupy, (40, 64), "float16", 1)
