@@ -32,7 +32,7 @@ from gett.ir.tensors import (
     resolve_precision,
     sum_dtype,
 )
-from gett.network.cutting import Piece, cut_free, cut_sum, partial_sums, whole_piece
+from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
 from gett.network.path import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
 from gett.network.steps import PlanRequest, Step
 
@@ -223,22 +223,22 @@ def _make_steps(
     steps: list[Step] = []
     fresh = operands + len(whole)
 
-    def add(inputs: tuple[int, ...], output: int, shape: tuple[int, ...], pieces: Iterable[Piece]) -> None:
-        for piece in pieces:
-            contraction = piece.contraction
+    def add(inputs: tuple[int, ...], output: int, shape: tuple[int, ...], sections: Iterable[Section]) -> None:
+        for section in sections:
+            contraction = section.contraction
             gemm = make_gemm_plan(contraction)
-            steps.append(Step(str(contraction), inputs, output, shape, gemm, offsets=piece.offsets))
+            steps.append(Step(str(contraction), inputs, output, shape, gemm, offsets=section.offsets))
 
     for step, contraction in whole:
-        inputs, shape, pieces = step.inputs, contraction.shape_d, [whole_piece(contraction)]
+        inputs, shape, sections = step.inputs, contraction.shape_d, [uncut(contraction)]
         if arch != "cpu":
-            pieces = cut_sum(contraction)
-            if len(pieces) > 1:
-                partial_results, total = partial_sums(pieces, wide.name)
-                for piece in partial_results:
-                    add(inputs, fresh, (len(pieces), *shape), cut_free(piece))
-                inputs, pieces = (fresh,), [whole_piece(total)]
+            sections = cut_sum(contraction)
+            if len(sections) > 1:
+                partial_results, total = partial_sums(sections, wide.name)
+                for section in partial_results:
+                    add(inputs, fresh, (len(sections), *shape), cut_free(section))
+                inputs, sections = (fresh,), [uncut(total)]
                 fresh += 1
-            pieces = list(cut_free(pieces[0]))
-        add(inputs, step.output, shape, pieces)
+            sections = list(cut_free(sections[0]))
+        add(inputs, step.output, shape, sections)
     return tuple(steps)

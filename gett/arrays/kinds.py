@@ -93,7 +93,7 @@ class NumpyKind:
             return
         from gett.cpu.moving import move
 
-        move(target, np.broadcast_to(source, target.shape))  # in pieces, between which Ctrl-C is heard
+        move(target, np.broadcast_to(source, target.shape))  # in parts, between which Ctrl-C is heard
 
     def memory(self, device: int) -> int:
         return _host_memory()

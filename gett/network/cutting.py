@@ -20,12 +20,12 @@ from layouts.modes import Strided
 GROUP_LIMIT = 1 << 30
 # A tile holds at least 64 elements of D or so, and the tiles of a launch, slices of K included, have 32-bit numbers.
 RESULT_LIMIT = 1 << 36
-MOST_PIECES = 4096  # beyond any GPU's memory; what is larger still is refused before it is cut
-_ALIGN = 256  # pieces start at whole multiples of so many elements, so that boxes and vectors stay as they are
+MOST_LAUNCHES = 4096  # beyond any GPU's memory; what is larger still is refused before it is cut
+_ALIGN = 256  # sections start at whole multiples of so many elements, so that boxes and vectors stay as they are
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Section:
     """One launch's share of a contraction.
 
     Attributes:
@@ -37,62 +37,62 @@ class Piece:
     offsets: tuple[int, ...]
 
 
-def whole_piece(contraction: Contraction) -> Piece:
+def uncut(contraction: Contraction) -> Section:
     """All of a contraction."""
-    return Piece(contraction, (0,) * (4 + len(contraction.extras)))
+    return Section(contraction, (0,) * (4 + len(contraction.extras)))
 
 
-def cut_free(piece: Piece, limit: int = GROUP_LIMIT) -> Iterator[Piece]:
-    """Pieces along D's modes, each of which one launch can number."""
+def cut_free(section: Section, limit: int = GROUP_LIMIT) -> Iterator[Section]:
+    """Sections along D's modes, each of which one launch can number."""
     excess = None
-    if _is_large(piece.contraction, range(len(piece.contraction.extents)), limit):
-        excess = _excess(make_gemm_plan(piece.contraction), limit, summed=False)
+    if _is_large(section.contraction, range(len(section.contraction.extents)), limit):
+        excess = _excess(make_gemm_plan(section.contraction), limit, summed=False)
     if excess is None:
-        yield piece
+        yield section
         return
-    for part in _cut(piece, *excess, D):
+    for part in _cut(section, *excess, D):
         yield from cut_free(part, limit)
 
 
-def cut_sum(contraction: Contraction, limit: int = GROUP_LIMIT) -> list[Piece]:
-    """Pieces along the summed modes, each of which one launch can number; their results are to be added up."""
+def cut_sum(contraction: Contraction, limit: int = GROUP_LIMIT) -> list[Section]:
+    """Sections along the summed modes, each of which one launch can number; their results are to be added up."""
 
-    def parts(piece: Piece) -> Iterator[Piece]:
-        plan = make_gemm_plan(piece.contraction)
+    def parts(section: Section) -> Iterator[Section]:
+        plan = make_gemm_plan(section.contraction)
         excess = _excess(plan, limit, summed=True)
         if excess is None:
-            yield piece
+            yield section
             return
         larger = max((A, B), key=lambda t: _volume(s for s in plan.k if s.strides[t]))
-        for part in _cut(piece, *excess, B - larger if plan.swapped else larger):
+        for part in _cut(section, *excess, B - larger if plan.swapped else larger):
             yield from parts(part)
 
-    whole = whole_piece(contraction)
+    whole = uncut(contraction)
     return list(parts(whole)) if _is_large(contraction, contraction.summed, limit) else [whole]
 
 
-def partial_sums(pieces: list[Piece], dtype: str) -> tuple[list[Piece], Contraction]:
-    """Pieces of a sum that write side by side into one new tensor, and the contraction that adds those up into D.
+def partial_sums(sections: list[Section], dtype: str) -> tuple[list[Section], Contraction]:
+    """Sections of a sum that write side by side into one new tensor, and the contraction that adds those up into D.
 
     C and the epilogue enter there, once.
 
     Args:
-        pieces: From `cut_sum`.
+        sections: From `cut_sum`.
         dtype: In which sums are formed; the new tensor's.
 
     Returns:
-        The pieces, and a contraction of the new tensor, whose first mode numbers the pieces.
+        The sections, and a contraction of the new tensor, whose first mode numbers the sections.
     """
-    whole = pieces[0].contraction
-    count, shape = len(pieces), whole.shape_d
+    whole = sections[0].contraction
+    count, shape = len(sections), whole.shape_d
     strides = dense_strides((count, *shape), itemsize(dtype))
     target = Operand(whole.d.modes, strides[1:], dtype)
     written = [
-        Piece(
+        Section(
             replace(p.contraction, c=None, d=_shifted(target, i * strides[0]), epilogue=None, extras=()),
             (*p.offsets[:3], i * strides[0]),
         )
-        for i, p in enumerate(pieces)
+        for i, p in enumerate(sections)
     ]
     place = {m: i for i, m in enumerate(whole.d.modes)}
 
@@ -115,8 +115,12 @@ def partial_sums(pieces: list[Piece], dtype: str) -> tuple[list[Piece], Contract
 
 
 def _is_large(contraction: Contraction, modes: Iterable[int], limit: int) -> bool:
-    """Whether there is anything to cut: the quick answer for nearly every contraction."""
-    return 0 not in contraction.extents and math.prod(contraction.extents[m] for m in modes) > limit
+    """Whether there is anything to cut: the quick answer for nearly every contraction.
+
+    An empty sum has a result all the same, which may be large.
+    """
+    extents = contraction.extents
+    return all(extents[m] for m in contraction.d.modes) and math.prod(extents[m] or 1 for m in modes) > limit
 
 
 def _excess(plan: GemmPlan, limit: int, *, summed: bool) -> tuple[tuple[int, ...], int] | None:
@@ -139,11 +143,11 @@ def _excess(plan: GemmPlan, limit: int, *, summed: bool) -> tuple[tuple[int, ...
     if _volume(modes) <= bound:
         return None
     labels = tuple(cast(int, m) for s in modes for m in s.labels)
-    if _volume(modes) > MOST_PIECES * bound:
+    if _volume(modes) > MOST_LAUNCHES * bound:
         names = "".join(plan.contraction.names[m] for m in labels)
         raise ScheduleError(
             f"{plan.contraction} would take {_volume(modes) // bound} launches of at most {bound} elements along "
-            f"the modes {names!r}; the limit is {MOST_PIECES}"
+            f"the modes {names!r}; the limit is {MOST_LAUNCHES}"
         )
     return labels, bound
 
@@ -152,9 +156,9 @@ def _volume(modes: Iterable[Strided]) -> int:
     return math.prod(s.extent for s in modes)
 
 
-def _cut(piece: Piece, modes: tuple[int, ...], limit: int, tensor: int) -> Iterator[Piece]:
-    """Cut along the mode that a tensor has in the longest steps, in as few pieces as the limit allows."""
-    c = piece.contraction
+def _cut(section: Section, modes: tuple[int, ...], limit: int, tensor: int) -> Iterator[Section]:
+    """Cut along the mode that a tensor has in the longest steps, in as few sections as the limit allows."""
+    c = section.contraction
     operand = (c.a, c.b, c.d)[tensor]
     assert operand is not None
     mode = max((m for m in modes if c.extents[m] > 1), key=lambda m: (abs(operand.stride(m)), c.extents[m]))
@@ -172,8 +176,8 @@ def _cut(piece: Piece, modes: tuple[int, ...], limit: int, tensor: int) -> Itera
         assert a is not None
         assert d is not None
         extras = tuple(x for x in rest if x is not None)
-        offsets = tuple(x + y for x, y in zip(piece.offsets, moves, strict=True))
-        yield Piece(replace(c, extents=extents, a=a, b=b, c=added, d=d, extras=extras), offsets)
+        offsets = tuple(x + y for x, y in zip(section.offsets, moves, strict=True))
+        yield Section(replace(c, extents=extents, a=a, b=b, c=added, d=d, extras=extras), offsets)
 
 
 def _shifted(operand: Operand, nbytes: int) -> Operand:

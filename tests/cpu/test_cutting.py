@@ -1,4 +1,4 @@
-"""Contractions too large for one launch: pieces that each fit, and together give the whole."""
+"""Contractions too large for one launch: sections that each fit, and together give the whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gett.api import executables
 from gett.codegen.render import render_kernel
 from gett.cpu import NumpyExecutable
 from gett.ir.gemm import itemsize, make_gemm_plan
-from gett.network.cutting import GROUP_LIMIT, Piece, cut_free, cut_sum, partial_sums, whole_piece
+from gett.network.cutting import GROUP_LIMIT, Section, cut_free, cut_sum, partial_sums, uncut
 from gett.runtime.shifted import ShiftedExecutable
 from tests.cpu.helpers import at, contraction_of
 from tests.cpu.strategies import Case, contractions
@@ -24,9 +24,9 @@ from tests.cpu.strategies import Case, contractions
 LIMITS = st.sampled_from([1, 2, 3, 5, 8, 20])
 
 
-def run(piece: Piece, tensors, alpha, beta):
-    c = piece.contraction
-    views = [at(x, o, c.extents, by) for x, o, by in zip(tensors, (c.a, c.b, c.c, c.d), piece.offsets, strict=True)]
+def run(section: Section, tensors, alpha, beta):
+    c = section.contraction
+    views = [at(x, o, c.extents, by) for x, o, by in zip(tensors, (c.a, c.b, c.c, c.d), section.offsets, strict=True)]
     NumpyExecutable(make_gemm_plan(c))(*views, alpha, beta)
 
 
@@ -40,28 +40,35 @@ def test_pieces_give_the_whole(case: Case, limit: int, with_c: bool):
     if with_c:
         whole = replace(whole, c=whole.d)
     tensors = [operands["a"], operands["b"], c if with_c else None, out]
-    pieces = cut_sum(whole, limit)
+    sections = cut_sum(whole, limit)
     factors = (3, 2) if with_c else (3, 0)
-    if len(pieces) > 1:
-        written, total = partial_sums(pieces, whole.dtype)
-        sums = np.full((len(pieces), *whole.shape_d), 55, whole.dtype)
-        for piece in written:
-            for part in cut_free(piece, limit):
+    if len(sections) > 1:
+        written, total = partial_sums(sections, whole.dtype)
+        sums = np.full((len(sections), *whole.shape_d), 55, whole.dtype)
+        for section in written:
+            for part in cut_free(section, limit):
                 run(part, [*tensors[:2], None, sums], 1, 0)
-        pieces, tensors = [whole_piece(total)], [sums, None, *tensors[2:]]
-    for part in cut_free(pieces[0], limit):
+        sections, tensors = [uncut(total)], [sums, None, *tensors[2:]]
+    for part in cut_free(sections[0], limit):
         run(part, tensors, *factors)
     wanted = 3 * case.reference() + (2 * c if with_c else 0)
     np.testing.assert_array_equal(out, wanted)
 
 
+def test_large_results_of_empty_sums_are_cut():
+    plan = gett.plan("ab->b", ((0, BIG), "float16"), arch="sm_90a")
+    assert [s.gemm.contraction.shape_d for s in plan.steps] == [(BIG // 2,)] * 2
+
+
 @settings(max_examples=100, deadline=None)
 @given(contractions(operands=2, dtypes=("float64",), max_modes=6), LIMITS)
-def test_no_group_of_a_piece_exceeds_the_limit(case: Case, limit: int):
+def test_no_group_of_a_section_exceeds_the_limit(case: Case, limit: int):
     whole = contraction_of(case.subscripts, *case.operands)
     for summed in cut_sum(whole, limit):
-        for piece in cut_free(summed, limit):
-            plan = make_gemm_plan(piece.contraction)
+        for section in cut_free(summed, limit):
+            if 0 in section.contraction.shape_d:
+                continue  # nothing is launched
+            plan = make_gemm_plan(section.contraction)
             product = min(plan.extent_m, plan.extent_n, plan.extent_k) > 1
             if product:
                 assert max(plan.extent_l, plan.extent_m, plan.extent_n) <= limit
@@ -89,7 +96,7 @@ BIG = 1 << 31
     ],
 )
 def test_gpus_get_groups_that_a_kernel_can_number(subscripts, extents, dtype):
-    """Every launch renders, whose counts and divisors have 32 bits; the pieces make up the whole."""
+    """Every launch renders, whose counts and divisors have 32 bits; the sections make up the whole."""
     pairs = [(tuple(extents[x] for x in term), dtype) for term in subscripts.split("->")[0].split(",")]
     plan = gett.plan(subscripts, *pairs, arch="sm_90a")
     assert len(plan.steps) > 1

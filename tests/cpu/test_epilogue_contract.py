@@ -20,7 +20,7 @@ from gett.epilogue.traced import trace
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import EXTRA, make_gemm_plan
-from gett.network.cutting import cut_free, cut_sum, partial_sums, whole_piece
+from gett.network.cutting import cut_free, cut_sum, partial_sums, uncut
 from tests.cpu.helpers import at, contraction_of
 
 ops = gett.ops
@@ -453,7 +453,7 @@ def test_numpy_gives_no_warnings(recwarn: Any) -> None:
     st.sampled_from([1, 2, 3]), st.booleans(), st.data(),
 )  # fmt: skip
 def test_cut_contractions_apply_it_once(subscripts: str, limit: int, with_c: bool, data: Any) -> None:
-    """What is too large for one launch: pieces of D have their shares, partial sums are added up before."""
+    """What is too large for one launch: sections of D have their shares, partial sums are added up before."""
     left = subscripts.partition("->")[0]
     extents = {x: data.draw(st.integers(1, 5)) for x in sorted(set(left) - {","})}
     first, second = left.split(",")
@@ -476,21 +476,21 @@ def test_cut_contractions_apply_it_once(subscripts: str, limit: int, with_c: boo
     tensors = [a, b, c if with_c else None, out, x, y]
     factors = (3, 2 if with_c else 0)
 
-    def run(piece: Any, tensors: Any, factors: Any) -> None:
-        k = piece.contraction
+    def run(section: Any, tensors: Any, factors: Any) -> None:
+        k = section.contraction
         operands = (k.a, k.b, k.c, k.d, *k.extras)
-        (*views,) = [at(x, o, k.extents, by) for x, o, by in zip(tensors, operands, piece.offsets, strict=True)]
+        (*views,) = [at(x, o, k.extents, by) for x, o, by in zip(tensors, operands, section.offsets, strict=True)]
         NumpyExecutable(make_gemm_plan(k))(*views[:4], *factors, views[4:])
 
-    pieces = cut_sum(whole, limit)
-    if len(pieces) > 1:
-        written, total = partial_sums(pieces, whole.dtype)
+    sections = cut_sum(whole, limit)
+    if len(sections) > 1:
+        written, total = partial_sums(sections, whole.dtype)
         assert all(p.contraction.epilogue is None for p in written)
-        sums = np.full((len(pieces), *shape), 55.0)
-        for piece in written:
-            for part in cut_free(piece, limit):
+        sums = np.full((len(sections), *shape), 55.0)
+        for section in written:
+            for part in cut_free(section, limit):
                 run(part, [a, b, None, sums], (1, 0))
-        pieces, tensors = [whole_piece(total)], [sums, None, *tensors[2:]]
-    for part in cut_free(pieces[0], limit):
+        sections, tensors = [uncut(total)], [sums, None, *tensors[2:]]
+    for part in cut_free(sections[0], limit):
         run(part, tensors, factors)
     np.testing.assert_array_equal(out, function(3 * product + (2 * c if with_c else 0), x, y))
