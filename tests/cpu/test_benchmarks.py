@@ -339,6 +339,7 @@ def test_json_round_trip_is_lossless_and_knows_its_schema():
         from_json(to_json(runs).replace('"schema": 1', '"schema": 99'))
 
 
+@pytest.mark.slow
 def test_chart_is_a_picture_with_something_in_it(tmp_path):
     from matplotlib import image
 

@@ -27,7 +27,7 @@ def test_clusters_cover_all_tiles() -> None:
 
 
 def test_the_grid_is_whole_clusters_and_no_more_than_there_is_work() -> None:
-    for spec in (x for x in few_kernels(pairs=True) if "persistent" in x.parts):
+    for spec in (x for x in few_kernels() if "persistent" in x.parts):
         s, t = spec.schedule, spec.schedule.tiling
         size = math.prod(s.cluster)
         grid = render_kernel(spec.plan, s).launches[0].grid
