@@ -44,6 +44,11 @@ def strides_of(plan: GemmPlan, modes: Sequence[Strided], names: Mapping[str, int
     return tuple(Strides(name, element_strides(plan, modes, t)) for name, t in names.items())
 
 
+def reach(plan: GemmPlan, tensor: int) -> int:
+    """Bytes from a tensor's lowest element to its highest."""
+    return sum(abs(s.strides[tensor]) * (s.extent - 1) for g in (plan.l, plan.m, plan.n, plan.k) for s in g)
+
+
 def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
     """The tiled dimensions of M and N, (group, position), in the order in which a tile of D is stored.
 

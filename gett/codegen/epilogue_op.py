@@ -6,10 +6,10 @@ element. The functor's statements are `gett.epilogue.cpp`'s, offsets are `codege
 
 from __future__ import annotations
 
+from gett.codegen.common import cpp_bool, reach
 from gett.codegen.types import cpp_type
 from gett.epilogue.cpp import print_functor
-from gett.epilogue.types import TRUTH, value_types
-from gett.hw.dtypes import data_type
+from gett.epilogue.types import TRUTH
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import EXTRA, GemmPlan
 
@@ -33,7 +33,7 @@ def op_struct(contraction: Contraction) -> str:
     """The struct `EpilogueOp`, nothing where there is no function."""
     if contraction.epilogue is None:
         return ""
-    return f"{print_functor(contraction.epilogue, _types(contraction), cpp_type)}\n"
+    return f"{print_functor(contraction.epilogue, contraction.value_types, cpp_type)}\n"
 
 
 def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
@@ -49,7 +49,7 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
     contraction = plan.contraction
     if contraction.epilogue is None:
         return []
-    types = _types(contraction)
+    types = contraction.value_types
     row_fields, column_fields = ["bool ok;"], ["bool ok;"]
     rows = ["m >= 0 && m_ok(p, t, m)"]
     columns = ["n_ok(p, t, n)"]
@@ -88,7 +88,7 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
             arguments.append(f"c.{name}")
     head, acc = "  static GETT_DEVICE", "ProblemTraits::Acc"
     return [
-        f"  static constexpr bool kReadsElements = {'true' if by_element else 'false'};",
+        f"  static constexpr bool kReadsElements = {cpp_bool(by_element)};",
         f"  struct OpRow {{ {' '.join(row_fields)} }};",
         f"  struct OpColumn {{ {' '.join(column_fields)} }};",
         f"{head} OpRow op_row(const Params& p, const LTile& l, const MTile& t, int m) {{\n"
@@ -102,15 +102,14 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
 
 def _offset_type(plan: GemmPlan, tensor: int) -> str:
     """What holds the distance of two elements of a tensor: registers are scarce beside the accumulators."""
-    span = sum(abs(s.strides[tensor]) * (s.extent - 1) for g in (plan.l, plan.m, plan.n) for s in g)
-    return "int" if span < 2**31 else "long long"
+    return "int" if reach(plan, tensor) < 2**31 else "long long"
 
 
 def output_op(contraction: Contraction) -> list[str]:
     """The member of `Index` that applies the function to element `o` of a tile of D's modes."""
     if contraction.epilogue is None:
         return []
-    types = _types(contraction)
+    types = contraction.value_types
     arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
     for name, kind in zip(extra_tensors(contraction), types[1:], strict=False):
         arguments.append(f"gett::load_extra<{_cpp(kind)}>(p.{name}, t.{name} + o_{name}(p, t, o), true)")
@@ -118,12 +117,6 @@ def output_op(contraction: Contraction) -> list[str]:
         "  static GETT_DEVICE Traits::Acc op(const Params& p, const OTile& t, int o, Traits::Acc d) {\n"
         f"    return gett::convert<Traits::Acc>(EpilogueOp::apply({', '.join(arguments)}));\n  }}"
     ]
-
-
-def _types(contraction: Contraction) -> tuple[str, ...]:
-    """The type of each value of the function."""
-    assert contraction.epilogue is not None
-    return value_types(contraction.epilogue, data_type(contraction.dtype).accumulator, extra_dtypes(contraction))
 
 
 def _cpp(dtype: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gett.codegen.common import reach
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
 from gett.ir.gemm import A, B, GemmPlan, itemsize
@@ -25,11 +26,9 @@ def gathered(loop: Wgmma) -> dict[str, int]:
     return {name: t for name, t, loader in (("a", A, loop.a), ("b", B, loop.b)) if isinstance(loader, Gather)}
 
 
-def reach(plan: GemmPlan, tensor: int) -> int:
-    """Elements from the operand's first to just behind its last."""
-    size = itemsize(plan.contraction.dtype)
-    groups = (plan.l, plan.m, plan.n, plan.k)
-    return 1 + sum(s.strides[tensor] * (s.extent - 1) for g in groups for s in g) // size
+def cosize(plan: GemmPlan, tensor: int) -> int:
+    """Elements from the operand's first to just behind its last; gathered operands have no negative strides."""
+    return 1 + reach(plan, tensor) // itemsize(plan.contraction.dtype)
 
 
 def gather_index(box: Box, tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:

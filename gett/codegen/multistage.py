@@ -13,6 +13,7 @@ from gett.codegen.common import (
     entry,
     finish_kernel,
     named_counts,
+    reach,
     store_order,
     strides_of,
 )
@@ -186,7 +187,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
 def _offset_type(plan: GemmPlan) -> str:
     """What holds a distance in bytes between two elements of A, or of B: without a sign it joins addresses for free."""
     groups = (plan.l, plan.m, plan.n, plan.k)
-    spans = [sum(abs(s.strides[t]) * (s.extent - 1) for g in groups for s in g) for t in (A, B)]
-    if all(s.strides[t] >= 0 for g in groups for s in g for t in (A, B)) and max(spans) < 2**32:
+    farthest = max(reach(plan, t) for t in (A, B))
+    if all(s.strides[t] >= 0 for g in groups for s in g for t in (A, B)) and farthest < 2**32:
         return "gett::uint32"
-    return "int" if max(spans) < 2**31 else "long long"
+    return "int" if farthest < 2**31 else "long long"

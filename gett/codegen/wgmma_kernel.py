@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
 from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
-from gett.codegen.gather import gather_index, gathered, reach
+from gett.codegen.gather import cosize, gather_index, gathered
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
@@ -96,7 +96,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     size = math.prod(schedule.cluster)
     walks = cluster_tiles(t.m.tiles, t.n.tiles, schedule.cluster) * plan.extent_l * schedule.split_k
     names = {**named_counts(plan, schedule), "tiles": walks}
-    names |= {f"cosize_{name}": reach(plan, tensor) for name, tensor in found.items()}
+    names |= {f"cosize_{name}": cosize(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype

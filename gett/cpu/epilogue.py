@@ -15,8 +15,6 @@ from gett.cpu.threads import parallel
 from gett.cpu.tiles import Part, Tiles
 from gett.cpu.views import Array, each, make_view
 from gett.epilogue.evaluate import Evaluator
-from gett.epilogue.types import value_types
-from gett.hw.dtypes import data_type
 from gett.ir.gemm import EXTRA, GemmPlan
 from layouts.modes import Strided
 
@@ -37,9 +35,7 @@ class EpilogueProgram:
     def __init__(self, plan: GemmPlan, dims: Sequence[Strided]) -> None:
         contraction = plan.contraction
         assert contraction.epilogue is not None
-        compute = data_type(contraction.dtype).accumulator
-        types = value_types(contraction.epilogue, compute, [x.dtype for x in contraction.extras])
-        self._evaluate = Evaluator(contraction.epilogue, types)
+        self._evaluate = Evaluator(contraction.epilogue, contraction.value_types)
         self._views = [
             make_view(x, contraction.extents, EXTRA + i, each(dims)) for i, x in enumerate(contraction.extras)
         ]

@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gett.hw.dtypes import data_type
+
 if TYPE_CHECKING:  # most contractions have no epilogue
     from gett.epilogue.expression import Expression
 
@@ -76,6 +78,14 @@ class Contraction:
     def volume(self) -> int:
         """Number of elementary products (points of the iteration space)."""
         return math.prod(self.extents)
+
+    @property
+    def value_types(self) -> tuple[str, ...]:
+        """Types of the values of the epilogue, which must be there: `gett.epilogue.types.value_types` of it."""
+        from gett.epilogue.types import value_types
+
+        assert self.epilogue is not None
+        return value_types(self.epilogue, data_type(self.dtype).accumulator, [x.dtype for x in self.extras])
 
     def spell(self, operand: Operand) -> str:
         """The modes of an operand as subscripts, e.g. `"kjicba"`."""

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 
 from gett.epilogue.evaluate import Evaluator
-from gett.epilogue.types import value_types
-from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 
 WIDE = {"f": np.float64, "c": np.complex128, "i": np.int64, "u": np.uint64, "b": np.bool_}
@@ -268,6 +266,5 @@ class AddressExecutable:
             order = sorted(range(array.ndim), key=lambda i, operand=operand: modes.index(operand.modes[i]))
             shape = [contraction.extents[m] if m in operand.modes else 1 for m in modes]
             values.append(array.transpose(order).reshape(shape))
-        accumulator = data_type(contraction.dtype).accumulator
-        types = value_types(contraction.epilogue, accumulator, [x.dtype for x in extras])
-        return Evaluator(contraction.epilogue, types)(sums.astype(accumulator), values)
+        types = contraction.value_types
+        return Evaluator(contraction.epilogue, types)(sums.astype(types[0]), values)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gett.codegen.common import strides_of
-from gett.codegen.gather import gather_index, gathered, reach
+from gett.codegen.gather import cosize, gather_index, gathered
 from gett.codegen.index import ParamTable
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
@@ -122,7 +122,7 @@ def test_the_index_along_k_is_the_box(case: Case) -> None:
 
 def test_reach_ends_behind_the_last_element() -> None:
     plan, _ = of(LARGE[0])
-    assert {reach(plan, A), reach(plan, B)} == {2047 * 1031, 1031 * 1949}
+    assert {cosize(plan, A), cosize(plan, B)} == {2047 * 1031, 1031 * 1949}
 
 
 @pytest.mark.parametrize(("sign", "far"), [(-1, 1), (1, 1 << 20)], ids=["backwards", "too far"])
