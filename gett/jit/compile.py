@@ -17,7 +17,8 @@ from gett.jit.diskcache import kernel_cache
 from gett.jit.elf import resources
 from gett.jit.entries import cache_key
 from gett.jit.nvrtc import Nvrtc, load_nvrtc
-from gett.jit.ptxas import find_faults, first_errors, missing_header, read_usage
+from gett.jit.ptx import touched_in_flight
+from gett.jit.ptxas import find_faults, first_errors, is_serialised, missing_header, read_usage
 from gett.jit.toolkit import INSTALL_HINT, find_toolkit
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def compile_kernel(
     Args:
         source: Text and entries.
         arch: Such as `"sm_80"` or `"sm_90a"`.
-        allow_spills: Accept a kernel that spills registers or whose tensor-core instructions are serialised.
+        allow_spills: Accept a kernel that spills registers or whose tensor-core instructions are serialised; never one
+            whose accumulators are touched while products write them.
         compiler: What compiles where the cache has nothing; default: `compile_uncached`.
 
     Raises:
@@ -124,13 +126,18 @@ def compile_uncached(
         version = ".".join(str(number) for number in nvrtc.version)
         reason = f"{outcome.error}, NVRTC {version}"
         raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{first_errors(outcome.log)}")
-    if not allow_spills:
-        faults = find_faults(outcome.log) + _silent_faults(outcome.cubin, outcome.log)
-        again = [macro for macro, words in _AGAIN if words in text and macro not in options]
-        if faults and again:
-            return compile_uncached(text, arch, headers=headers, options=[*options, again[0]], name=name)
-        if faults:
-            raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
+    faults = [] if allow_spills else find_faults(outcome.log) + _silent_faults(outcome.cubin, outcome.log)
+    if not is_serialised(outcome.log):  # else ptxas waits for each product, and reading is safe
+        touched = touched_in_flight(outcome.ptx)[:1]
+        faults += [f"'{name}' touches accumulators of wgmma while products write them: {x}" for x in touched]
+    if faults:
+        for macro, words in _AGAIN:
+            if words in text and macro not in options:
+                options = [*options, macro]
+                return compile_uncached(
+                    text, arch, headers=headers, options=options, name=name, allow_spills=allow_spills
+                )
+        raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
     return CompileResult(outcome.cubin, outcome.log)
 
 

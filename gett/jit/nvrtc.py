@@ -25,11 +25,13 @@ class Outcome:
         error: NVRTC's name of the error; empty on success.
         log: Everything that the front end and ptxas said.
         cubin: Empty on failure.
+        ptx: What ptxas made it of; empty on failure.
     """
 
     error: str
     log: str
     cubin: bytes
+    ptx: str
 
 
 class Nvrtc:
@@ -77,9 +79,10 @@ class Nvrtc:
             if code == _BUILTIN_OPERATION_FAILURE:
                 raise MissingPackageError(f"NVRTC is incomplete: {message.strip()}; re{INSTALL_HINT}")
             cubin = self._read(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN") if code == 0 else b""
+            ptx = self._read(program, "nvrtcGetPTXSize", "nvrtcGetPTX") if code == 0 else b""
         finally:
             self._lib.nvrtcDestroyProgram(ctypes.byref(program))
-        return Outcome(self._name(code) if code else "", message, cubin)
+        return Outcome(self._name(code) if code else "", message, cubin, ptx.rstrip(b"\0").decode())
 
     def _read(self, program: ctypes.c_void_p, size_call: str, data_call: str) -> bytes:
         size = ctypes.c_size_t()

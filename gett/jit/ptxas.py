@@ -75,6 +75,11 @@ def find_faults(log: str) -> list[str]:
     return faults
 
 
+def is_serialised(log: str) -> bool:
+    """Return whether ptxas waits for each product of wgmma by itself."""
+    return _SLOW.search(log) is not None
+
+
 def first_errors(log: str) -> str:
     """Return the first errors of `log` with their line numbers and source lines; the log's end if it marks none."""
     lines = log.splitlines()

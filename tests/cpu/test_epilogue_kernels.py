@@ -15,7 +15,8 @@ from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.codegen.traits import scheduler_class
 from gett.ir.gemm import EXTRA, GemmPlan, itemsize
-from gett.jit import resources
+from gett.jit import compile_uncached, resources
+from gett.jit.ptxas import is_serialised
 from gett.runtime.compiled import compile_best
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.mainloop import Multistage, Stream
@@ -294,3 +295,13 @@ def test_kernels_compile_without_spills(name: str, arch: str) -> None:
     assert "EpilogueOp" in made.kernel.source.text
     assert ("x0" in dict(made.kernel.launches[-1].pointers)) is True
     assert resources(made.cubin)[made.kernel.launches[0].entry].local_bytes == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("wgmma")])
+def test_functions_leave_the_products_of_wgmma_alone(kind: str) -> None:
+    """Results of a tile must not stay where the next tile's accumulators are: products would wait, or sums be lost."""
+    for spec in covered()[kind]:
+        plan = with_epilogue(spec.plan, clipped(most_of(spec.dtype)), TENSORS)
+        made = compile_uncached(render_kernel(plan, spec.schedule).source.text, spec.schedule.arch, allow_spills=True)
+        assert not is_serialised(made.log), spec

@@ -4,6 +4,7 @@
 // they are staged; where vectors of C are added later, there.
 #pragma once
 #include "gett/core/numeric.cuh"
+#include "gett/ptx/opaque.cuh"
 #include "gett/scheduler/raster.cuh"
 
 namespace gett {
@@ -71,12 +72,7 @@ template <class Traits, class Index> struct TileOp<Traits, Index, true> {
   // A result where each element reads tensors of its own. The compiler would defer all arithmetic to where results are
   // used, so that loaded values need as many registers as accumulators; it does not defer what goes through `opaque`.
   static GETT_DEVICE Acc finished(Acc x) {
-    if constexpr (Index::kReadsElements && sizeof(Acc) % 4 == 0) {
-      union { Acc x; int words[sizeof(Acc) / 4]; } bits = {x};
-#pragma unroll
-      for (int i = 0; i < int(sizeof(Acc) / 4); ++i) bits.words[i] = opaque(bits.words[i]);
-      return bits.x;
-    }
+    if constexpr (Index::kReadsElements) return opaque(x);
     return x;
   }
 };

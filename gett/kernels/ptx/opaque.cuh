@@ -1,0 +1,31 @@
+// Values of every type that the compiler cannot see through. Their types stay: a real number whose bits were hidden as
+// an integer would be kept as one, and copied to and from the registers of wgmma while a product writes them.
+#pragma once
+#include "gett/core/types.cuh"
+
+namespace gett {
+
+GETT_DEVICE float opaque(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+GETT_DEVICE double opaque(double x) {
+  asm volatile("" : "+d"(x));
+  return x;
+}
+GETT_DEVICE uint32 opaque(uint32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+GETT_DEVICE long long opaque(long long x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+GETT_DEVICE uint64 opaque(uint64 x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+GETT_DEVICE bool_t opaque(bool_t x) { return x; }
+template <class R> GETT_DEVICE complex_t<R> opaque(complex_t<R> x) { return {opaque(x.re), opaque(x.im)}; }
+
+}  // namespace gett
