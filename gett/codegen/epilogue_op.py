@@ -6,7 +6,7 @@ element. The functor's statements are `gett.epilogue.cpp`'s, offsets are `codege
 
 from __future__ import annotations
 
-from gett.codegen.common import cpp_bool, reach
+from gett.codegen.common import reach
 from gett.codegen.types import cpp_type
 from gett.epilogue.cpp import print_functor
 from gett.epilogue.types import TRUTH
@@ -53,12 +53,15 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
     row_fields, column_fields = ["bool ok;"], ["bool ok;"]
     rows = ["m >= 0 && m_ok(p, t, m)"]
     columns = ["n_ok(p, t, n)"]
-    within, by_element = "m", False
+    element_fields: list[str] = []
+    elements: list[str] = []
+    within = "m"
     if many_batches:
         within = "m % TileShape::kBlockM"
         rows = [f"l_ok(p, l, m / TileShape::kBlockM) && m_ok(p, t, {within})"]
     arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
-    for (name, tensor), kind in zip(extra_tensors(contraction).items(), types[1:], strict=False):
+    stored = extra_dtypes(contraction)
+    for (name, tensor), kind, dtype in zip(extra_tensors(contraction).items(), types[1:], stored, strict=False):
         along = {g: any(s.strides[tensor] for s in modes) for g, modes in (("l", plan.l), ("m", plan.m), ("n", plan.n))}
         in_rows = along["m"] or (many_batches and along["l"]) or not along["n"]
         at_row = f"t.{name} + m_{name}(p, t, {within})"
@@ -69,33 +72,38 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
             at_row = f"l.{name} + {at_row}"
         else:
             at_column = f"l.{name} + {at_column}"
-        load = f"gett::load_extra<{_cpp(kind)}>(p.{name}, "
+        load = f"gett::load_extra(p.{name}, "
+        converted = f"gett::convert<{_cpp(kind)}>"
         if in_rows and along["n"]:
-            by_element = True
             offset = _offset_type(plan, tensor)
             row_fields.append(f"{offset} {name};")
             column_fields.append(f"{offset} {name};")
             rows.append(f"({offset})({at_row})")
             columns.append(f"({offset})({at_column})")
-            arguments.append(f"{load}r.{name} + c.{name}, r.ok && c.ok)")
+            element_fields.append(f"{cpp_type(dtype)} {name};")
+            elements.append(f"{load}r.{name} + c.{name}, r.ok && c.ok)")
+            arguments.append(f"{converted}(e.{name})")
         elif in_rows:
             row_fields.append(f"{_cpp(kind)} {name};")
-            rows.append(f"{load}{at_row}, ok)")
+            rows.append(f"{converted}({load}{at_row}, ok))")
             arguments.append(f"r.{name}")
         else:
             column_fields.append(f"{_cpp(kind)} {name};")
-            columns.append(f"{load}{at_column}, ok)")
+            columns.append(f"{converted}({load}{at_column}, ok))")
             arguments.append(f"c.{name}")
     head, acc = "  static GETT_DEVICE", "ProblemTraits::Acc"
     return [
-        f"  static constexpr bool kReadsElements = {cpp_bool(by_element)};",
+        f"  static constexpr int kElementReads = {len(elements)};",
         f"  struct OpRow {{ {' '.join(row_fields)} }};",
         f"  struct OpColumn {{ {' '.join(column_fields)} }};",
+        f"  struct OpElement {{ {' '.join(element_fields)} }};",
         f"{head} OpRow op_row(const Params& p, const LTile& l, const MTile& t, int m) {{\n"
         f"    const bool ok = {rows[0]};\n    return {{{', '.join(['ok', *rows[1:]])}}};\n  }}",
         f"{head} OpColumn op_column(const Params& p, const LTile& l, const NTile& t, int n) {{\n"
         f"    const bool ok = {columns[0]};\n    return {{{', '.join(['ok', *columns[1:]])}}};\n  }}",
-        f"{head} {acc} op(const Params& p, const OpRow& r, const OpColumn& c, {acc} d) {{\n"
+        f"{head} OpElement op_element(const Params& p, const OpRow& r, const OpColumn& c) {{\n"
+        f"    return {{{', '.join(elements)}}};\n  }}",
+        f"{head} {acc} op(const OpRow& r, const OpColumn& c, const OpElement& e, {acc} d) {{\n"
         f"    return gett::convert<{acc}>(EpilogueOp::apply({', '.join(arguments)}));\n  }}",
     ]
 
@@ -112,7 +120,7 @@ def output_op(contraction: Contraction) -> list[str]:
     types = contraction.value_types
     arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
     for name, kind in zip(extra_tensors(contraction), types[1:], strict=False):
-        arguments.append(f"gett::load_extra<{_cpp(kind)}>(p.{name}, t.{name} + o_{name}(p, t, o), true)")
+        arguments.append(f"gett::convert<{_cpp(kind)}>(gett::load_extra(p.{name}, t.{name} + o_{name}(p, t, o), true))")
     return [
         "  static GETT_DEVICE Traits::Acc op(const Params& p, const OTile& t, int o, Traits::Acc d) {\n"
         f"    return gett::convert<Traits::Acc>(EpilogueOp::apply({', '.join(arguments)}));\n  }}"

@@ -9,9 +9,9 @@
 
 namespace gett {
 
-// Element `at` of a tensor in the type in which it takes part; where D has no such element, 0, and nothing is read.
-template <class T, class Element> GETT_DEVICE T load_extra(const Element* x, long long at, bool ok) {
-  return ok ? convert<T>(x[at]) : T();
+// Element `at` of a tensor; where D has no such element, 0, and nothing is read.
+template <class Element> GETT_DEVICE Element load_extra(const Element* x, long long at, bool ok) {
+  return ok ? x[at] : Element();
 }
 
 // The function at a tile of D.
@@ -28,6 +28,7 @@ template <class Traits, class Index> struct TileOp<Traits, Index, true> {
   typedef typename Traits::Acc Acc;
   typedef typename Index::OpRow Row;
   typedef typename Index::OpColumn Column;
+  typedef typename Index::OpElement Element;
   static constexpr bool kOn = true, kReads = Traits::kExtras > 0;
   const Params& p_;
   typename Index::LTile l_;
@@ -42,37 +43,63 @@ template <class Traits, class Index> struct TileOp<Traits, Index, true> {
   // Of a row of the tile, negative for padding, and of a column.
   GETT_DEVICE Row row(int m) const { return Index::op_row(p_, l_, m_, m); }
   GETT_DEVICE Column column(int n) const { return Index::op_column(p_, l_, n_, n); }
-  GETT_DEVICE Acc operator()(const Row& row, const Column& column, Acc x) const {
-    return Index::op(p_, row, column, x);
+  GETT_DEVICE Element element(const Row& row, const Column& column) const {
+    return Index::op_element(p_, row, column);
   }
-  GETT_DEVICE Acc operator()(int m, int n, Acc x) const { return (*this)(row(m), column(n), x); }
+  GETT_DEVICE Acc operator()(int m, int n, Acc x) const {
+    const Row r = row(m);
+    const Column c = column(n);
+    return Index::op(r, c, element(r, c), x);
+  }
 
   // Applies it to the accumulators of a thread, each of which `scale` gives its factor before; `fragment` knows which
   // rows and columns they stand for. Registers are scarce beside the accumulators, so a few rows are taken at a time.
+  // Of these all elements of a batch of columns are loaded before the first is used: a load takes long, and a sector
+  // has 16 or more bytes of neighbouring columns.
   template <class Fragment, class Scale> GETT_DEVICE void apply(Fragment& fragment, const Scale& scale) const {
-    constexpr int kCount = Fragment::kRows, kRows = kCount < 4 ? kCount : 4;
+    constexpr int kRowCount = Fragment::kRows, kColumnCount = Fragment::kColumns;
+    constexpr int kRows = kRowCount < 4 ? kRowCount : 4;
+    constexpr int kWords = (int(sizeof(Element)) + 3) / 4;  // elements of less than a word take one each
+    constexpr int kRegisters = kRows * (kWords > Index::kElementReads ? kWords : Index::kElementReads);
+    constexpr int kMost = Index::kElementReads == 0 || kSparing || kRegisters > kInFlight ? 1 : kInFlight / kRegisters;
+    constexpr int kColumns = kMost < kColumnCount ? kMost : kColumnCount;
 #pragma unroll
-    for (int first = 0; first < kCount; first += kRows) {
+    for (int first = 0; first < kRowCount; first += kRows) {
       Row rows[kRows];
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
-        if (first + i < kCount) rows[i] = row(fragment.row(first + i));
+        if (first + i < kRowCount) rows[i] = row(fragment.row(first + i));
 #pragma unroll
-      for (int j = 0; j < Fragment::kColumns; ++j) {
-        const Column here = column(fragment.column(j));
+      for (int j = 0; j < kColumnCount; j += kColumns) {
+        Column columns[kColumns];
+        Element elements[kColumns][kRows];
 #pragma unroll
-        for (int i = 0; i < kRows; ++i)
-          if (first + i < kCount)
-            fragment.set(first + i, j, finished((*this)(rows[i], here, scale(fragment.get(first + i, j)))));
+        for (int q = 0; q < kColumns; ++q) {
+          if (j + q >= kColumnCount) break;
+          columns[q] = column(fragment.column(j + q));
+#pragma unroll
+          for (int i = 0; i < kRows; ++i)
+            if (first + i < kRowCount) elements[q][i] = element(rows[i], columns[q]);
+        }
+#pragma unroll
+        for (int q = 0; q < kColumns; ++q)
+#pragma unroll
+          for (int i = 0; i < kRows; ++i)
+            if (j + q < kColumnCount && first + i < kRowCount) {
+              const Acc x = scale(fragment.get(first + i, j + q));
+              fragment.set(first + i, j + q, finished(Index::op(rows[i], columns[q], elements[q][i], x)));
+            }
       }
     }
   }
 
  private:
+  static constexpr int kInFlight = 32;  // registers that loads under way may take
+
   // A result where each element reads tensors of its own. The compiler would defer all arithmetic to where results are
   // used, so that loaded values need as many registers as accumulators; it does not defer what goes through `opaque`.
   static GETT_DEVICE Acc finished(Acc x) {
-    if constexpr (Index::kReadsElements) return opaque(x);
+    if constexpr (Index::kElementReads > 0) return opaque(x);
     return x;
   }
 };
