@@ -177,3 +177,15 @@ STREAM = (
     Case("scaled", "i,ji->ij", {"i": 170, "j": 190}),
     Case("scaled-vectors", "i,ij->ij", {"i": 128, "j": 256}),
 )
+
+SPLIT = (
+    Case("k-k", "mk,nk->mn", {"m": 200, "n": 136, "k": 160}),
+    Case("k-mn", "mk,kn->mn", {"m": 328, "n": 416, "k": 96}),
+    Case("mn-k", "km,nk->nm", {"m": 264, "n": 72, "k": 64}),
+    Case("mn-mn", "km,kn->nm", {"m": 160, "n": 200, "k": 48}),
+    Case("wide", "mk,kn->mn", {"m": 512, "n": 768, "k": 64}),
+    Case("long", "mk,kn->mn", {"m": 72, "n": 88, "k": 4096}),
+    Case("ragged", "mk,nk->mn", {"m": 137, "n": 101, "k": 84}),
+    Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("modes", "akcb,kdb->cad", {"a": 48, "k": 32, "c": 24, "b": 20, "d": 56}),
+)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Tiling
@@ -50,6 +50,8 @@ def _mainloop(s: Schedule) -> Iterator[str]:
     elif isinstance(loop, WgmmaRS):
         yield f"k-tiles of two modes, {loop.a.map.swizzle_bytes // 2} x {loop.b.map.swizzle_bytes // 2}"
         yield "A per warpgroup" if loop.per_warpgroup_a else "A for both warpgroups"
+    elif isinstance(loop, WgmmaSplit):
+        yield f"k-tiles of planes, {loop.plane_stages} of {s.tiling.shape[2]}"
     elif isinstance(loop, WgmmaSS):
         yield "ping-pong" if loop.ping_pong else "cooperative"
         yield "one MMA block" if loop.mma_m == 1 else f"several MMA blocks, {loop.mma_m}"

@@ -22,6 +22,7 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.tma import multicast
 from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
 from gett.schedule.spec.loader import Stationary, Tma
@@ -77,6 +78,11 @@ def rs_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sche
     return best_schedules(both_roles(WgmmaRSSearch, plan, facts), limit)
 
 
+def split_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of wgmma with planes."""
+    return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), limit)
+
+
 def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
     """Schedules of wgmma with a gathered operand."""
     return best_schedules(both_roles(GatherSearch, plan, facts), limit)
@@ -100,6 +106,7 @@ class Family:
         limit: Schedules that a search gives.
         find: The search.
         dtypes: Of the operands.
+        precision: At which they are multiplied.
     """
 
     cases: tuple[tuple[Case, Layout | None], ...]
@@ -108,6 +115,7 @@ class Family:
     limit: int = 40
     find: Found = ss_schedules
     dtypes: tuple[str, ...] = ("float16",)
+    precision: str = "ieee"
 
 
 def _is_stationary(s: Schedule, panel: bool | None) -> bool:
@@ -147,6 +155,9 @@ FAMILIES: dict[str, Family] = {
     "wgmma_rs": Family(_alone(cases.WGMMA_RS), lambda s: True, limit=400, find=rs_schedules),
     "wgmma_rs_source": Family(((cases.RS_RAGGED, Layout()), (cases.RS_MANY, Layout())), lambda s: True, (0,), 400,
                               rs_schedules, ("bfloat16",)),
+    "split": Family(_alone(cases.SPLIT), lambda s: True, (0, 4), 40, split_schedules, ("float32",), "bf16x6"),
+    "split_source": Family(((cases.SPLIT[0], Layout()),), lambda s: True, (4,), 8, split_schedules, ("float32",),
+                           "bf16x6"),
     "gather": Family(_alone(cases.GATHER), lambda s: True, limit=24, find=gather_schedules),
     "gather_transpose": Family(_alone(cases.GATHER_TRANSPOSE), lambda s: True, find=gather_schedules),
     "gather_source": Family(((cases.GATHER[0], Layout()), (cases.GATHER_TRANSPOSE[0], Layout())), lambda s: True,
@@ -182,7 +193,7 @@ def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec
     out = []
     for case, c in chosen.cases:
         for kind in dtypes:
-            plan = make_gemm_plan(case.contraction(kind, with_c=c))
+            plan = make_gemm_plan(case.contraction(kind, precision=chosen.precision, with_c=c))
             found = [s for n in chosen.sm_counts for s in chosen.find(plan, few(facts, n), chosen.limit)]
             kept = one_of_each(filter(chosen.keeps, found))
             out += [Spec(family, case, kind, c, plan, s, i) for i, s in enumerate(kept)]

@@ -12,10 +12,11 @@ from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
+from gett.schedule.spec.wgmma_needs import planes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.tma import TmaMap
@@ -33,6 +34,8 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     m, n, k = t.shape
     lowered = lower_plan(gemm, t)
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
+    if isinstance(loop, WgmmaSplit):
+        facts += _planes(gemm)
     if t.swap_ab:
         facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
     for split in t.splits:
@@ -80,7 +83,17 @@ def _warps(schedule: Schedule) -> str:
     m, n = schedule.cluster
     shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
     kind = " in ping-pong" if wgmma.ping_pong else ""
+    fetch += ", 1 warpgroup that splits B" if isinstance(wgmma, WgmmaSplit) else ""
     return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
+
+
+def _planes(gemm: GemmPlan) -> list[Fact]:
+    """Which products are formed, and how far off their sums may be."""
+    made = planes(gemm)
+    assert made is not None
+    formed = f"{len(made.products)} of {made.count} planes of {made.tensor.name}, added in float32 every 16 k"
+    bound = f"errors at most {made.bound} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
+    return [("products", formed), ("", bound)]
 
 
 def _loader(loader: CpAsync | RegisterStaged | WgmmaLoader, schedule: Schedule, size: int) -> str:

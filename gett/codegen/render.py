@@ -9,15 +9,17 @@ from gett.codegen.records import Kernel
 from gett.codegen.stream import render_stream
 from gett.codegen.wgmma_kernel import render_wgmma_ss
 from gett.codegen.wgmma_rs import render_wgmma_rs
+from gett.codegen.wgmma_split import render_wgmma_split
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
-from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 
 _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
     Multistage: render_multistage,
     WgmmaSS: render_wgmma_ss,
     WgmmaRS: render_wgmma_rs,
+    WgmmaSplit: render_wgmma_split,
     StreamMap: render_stream,
     StreamSum: render_stream,
 }

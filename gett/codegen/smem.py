@@ -18,6 +18,7 @@ def smem_struct(schedule: Schedule) -> str:
         buffers = schedule.wgmma.warpgroups if schedule.wgmma.ping_pong else 1
         parts = {
             "kStationary": s.stationary,
+            "kPlanes": s.planes,
             "kStaging": s.staging,
             "kStagingPitch": (s.barriers - s.staging) // buffers,
             "kBarriers": s.barriers,

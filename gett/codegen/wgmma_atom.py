@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gett.hw.dtypes import tensor_type, wgmma_atom
+from gett.hw.dtypes import TensorType, tensor_type, wgmma_atom
 
 
 def _instruction(dtype: str, n: int) -> str:
@@ -34,6 +34,30 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
         "1, 1, 1, {int(b_major != "k")};\\n"
         : {outputs}
         : {inputs}, "l"(b));
+  }}
+}};
+"""
+
+
+def wgmma_planes_struct(tensor: TensorType, n: int, b_major: str) -> str:
+    """A C++ struct `Wgmma` with `mma(sum, a, b, keep)` on n columns: A's fragment in registers, a[4].
+
+    sum = A * B, or sum += A * B to keep.
+    """
+    atom = tensor.wgmma
+    assert atom is not None
+    count = n // 2
+    registers = ", ".join(f"%{i}" for i in range(count))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    fragment = ", ".join(f"%{count + i}" for i in range(4))
+    return f"""struct Wgmma {{
+  static GETT_DEVICE void mma(float (&d)[{count}], const gett::uint32 (&a)[4], gett::uint64 b, bool keep) {{
+    asm volatile(
+        "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 5}, 0;\\n"
+        "wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{tensor.kind}.{tensor.kind} {{{registers}}}, "
+        "{{{fragment}}}, %{count + 4}, keep, 1, 1, {int(b_major != "k")};\\n}}\\n"
+        : {outputs}
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)));
   }}
 }};
 """

@@ -64,7 +64,7 @@ def render_wgmma_ss(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan with both operands in shared memory."""
     loop = schedule.wgmma
     wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.shape[1], loop.a.major, loop.b.major)
-    return render_pipeline(plan, schedule, Pipeline("wgmma_ss", "WgmmaSS", _copies, wgmma))
+    return render_pipeline(plan, schedule, Pipeline("wgmma_ss", "WgmmaSS", stage_loads, wgmma))
 
 
 def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
@@ -149,7 +149,7 @@ def _spec(made: TmaMap, dtype: str, load: Tma | None, thrifty: bool) -> TensorMa
     return TensorMapSpec(kind, made.extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 
 
-def _copies(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
+def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
     """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
     coords = tile_coords(plan, schedule.tiling, table)
     outputs: list[tuple[str, Expr]] = []

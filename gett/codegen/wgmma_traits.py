@@ -12,9 +12,9 @@ from gett.codegen.traits import Constants, problem_traits, scheduler_traits, sto
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import gathers, swizzle_of, thread_registers, valid_k
+from gett.schedule.spec.wgmma_needs import gathers, planes, swizzle_of, thread_registers, valid_k
 
 R2S_COPIES = {
     "scalar": "kR2SScalar",
@@ -81,11 +81,37 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
         }
         b: Constants = {"kSwizzleBytes": made_b.swizzle_bytes, "kTransactionBytes": made_b.transaction_bytes}
     else:
-        constants |= {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
+        constants |= {"kProducerWarpgroups": loop.producers}
+        if isinstance(loop, WgmmaSplit):
+            constants |= {"kPlaneStages": loop.plane_stages, **_planes(plan)}
+        else:
+            constants["kCpAsyncStages"] = loop.cp_async_stages
         a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)
         b = _loader(plan, schedule, loop.b, t.n.size)
+    more = _plane_functions(plan) if isinstance(loop, WgmmaSplit) else []
     loaders = [struct(name, members) for name, members in (("LoaderTraitsA", a), ("LoaderTraitsB", b))]
-    return struct("MainloopTraits", constants, "TileShape", [x.rstrip().replace("\n", "\n  ") for x in loaders])
+    inside = [x.rstrip().replace("\n", "\n  ") for x in loaders]
+    return struct("MainloopTraits", constants, "TileShape", [*inside, *more])
+
+
+def _planes(plan: GemmPlan) -> Constants:
+    """How many planes a number has, and how many products of them are formed."""
+    made = planes(plan)
+    assert made is not None
+    return {"kPlanes": made.count, "kProducts": len(made.products)}
+
+
+def _plane_functions(plan: GemmPlan) -> list[str]:
+    """Which planes the i-th product takes."""
+    made = planes(plan)
+    assert made is not None
+    texts = []
+    for at, name in enumerate("ab"):
+        found = ", ".join(str(product[at]) for product in made.products)
+        texts.append(
+            f"static GETT_DEVICE constexpr int plane_{name}(int i) {{ const int x[] = {{{found}}}; return x[i]; }}"
+        )
+    return texts
 
 
 def _loader(plan: GemmPlan, schedule: Schedule, loader: WgmmaLoader, size: int) -> Constants:
@@ -129,6 +155,7 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
     constants = dict(store_traits(plan, schedule, order))
     if isinstance(store, TmaStore):
         constants |= {
+            "kRepairs": isinstance(schedule.mainloop, WgmmaSplit),
             "kStoreWarp": not gathers(schedule.wgmma),
             "kReuseMainloopSmem": store.reuse_mainloop_smem,
             "kExchange": store.exchange is not None,
@@ -147,7 +174,7 @@ def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
     return len(order) > 1 and box.tiles_per_dim[i] == 1
 
 
-def _rows_of_groups(loop: WgmmaSS | WgmmaRS, a: Tma | None, rows: int) -> tuple[int, int]:
+def _rows_of_groups(loop: Wgmma, a: Tma | None, rows: int) -> tuple[int, int]:
     """Rows of A that hold something, of groups of how many: swizzle atoms, or shares of warpgroups; (0, 1) for all."""
     if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < 64 * loop.warpgroups:
         return rows // loop.warpgroups, 64

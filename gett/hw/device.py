@@ -162,6 +162,17 @@ class GatherRates:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaneClocks:
+    """Where planes are multiplied.
+
+    Attributes:
+        step_clocks: Of 16 k, beside the products: fragments are made and sums added.
+    """
+
+    step_clocks: float
+
+
+@dataclass(frozen=True, slots=True)
 class WgmmaModel:
     """All that concerns kernels that multiply by wgmma.
 
@@ -170,12 +181,14 @@ class WgmmaModel:
         stationary: Operands that stay in shared memory.
         in_flight: Depth of the pipeline.
         gather: Gathered operands.
+        planes: Operands that are multiplied in planes.
     """
 
     loop: WgmmaRates
     stationary: StationaryFactors
     in_flight: InFlight
     gather: GatherRates
+    planes: PlaneClocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,23 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
+class Planes:
+    """How tensor cores multiply a wider type: its numbers are sums of planes of a narrower one.
+
+    Attributes:
+        tensor: The type of the planes.
+        count: Planes of a number.
+        products: (plane of A, plane of B) of the products that are formed, those of least value first.
+        bound: Of the error of a sum of k products, in units of 2^-24 of the sum of their magnitudes, as text.
+    """
+
+    tensor: TensorType
+    count: int
+    products: tuple[tuple[int, int], ...]
+    bound: str
+
+
+@dataclass(frozen=True, slots=True)
 class DataType:
     """A type of elements in memory.
 
@@ -146,6 +163,12 @@ TENSOR_TYPES: Mapping[str, TensorType] = MappingProxyType({t.name: t for t in _T
 """Types that tensor cores multiply, by name."""
 
 _F16, _BF16, _TF32, _F64 = (TENSOR_TYPES[name] for name in ("float16", "bfloat16", "tf32", "float64"))
+
+PLANES: Mapping[str, Planes] = MappingProxyType(
+    {"bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16")}
+)
+"""Precisions at which float32 is multiplied in planes."""
+
 _TABLE = (
     DataType("float16", 2, "gett::half_t", "float32", _F16, 6),
     DataType("bfloat16", 2, "gett::bhalf_t", "float32", _BF16, 9),
@@ -192,13 +215,19 @@ def tensor_type(name: str) -> TensorType:
     return tensor
 
 
-def wgmma_atom(name: str) -> MmaAtom:
-    """The wgmma instruction that multiplies a dtype.
+def planes_of(dtype: str, precision: str) -> Planes | None:
+    """The planes in which a dtype is multiplied at a precision, None where it is multiplied whole."""
+    return PLANES.get(precision) if dtype == "float32" else None
+
+
+def wgmma_atom(name: str, precision: str = "ieee") -> MmaAtom:
+    """The wgmma instruction that multiplies a dtype at a precision.
 
     Raises:
         DTypeError: There is none.
     """
-    atom = tensor_type(name).wgmma
+    planes = planes_of(name, precision)
+    atom = (planes.tensor if planes is not None else tensor_type(name)).wgmma
     if atom is None:
         raise DTypeError(f"wgmma does not multiply dtype {name}")
     return atom

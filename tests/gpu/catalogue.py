@@ -12,7 +12,7 @@ from tests.specs import Spec, specs
 
 def problem_of(spec: Spec) -> Problem:
     """What a kernel computes."""
-    return Problem(spec.case, spec.dtype, "ieee", spec.c)
+    return Problem(spec.case, spec.dtype, spec.plan.contraction.precision, spec.c)
 
 
 @cache

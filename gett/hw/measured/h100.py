@@ -35,6 +35,7 @@ from gett.hw.device import (
     MmaSyncRates,
     MmaSyncTile,
     MultistageModel,
+    PlaneClocks,
     StationaryFactors,
     StoreClocks,
     TmaClocks,
@@ -116,6 +117,7 @@ MODEL = DeviceModel(
             element_clocks=0.1171875,
             tile_clocks=1500.0,
         ),
+        planes=PlaneClocks(step_clocks=500.0),
     ),
     multistage=MultistageModel(
         rates=MmaSyncRates(

@@ -10,7 +10,15 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Scheduler> struct TmaStore : StagedEpilogue<Traits, Index, Scheduler> {
+// Where the store warp is told that a tile is not to be stored, and whether this thread tells it so.
+template <bool kRepairs> struct SkippedTile {};
+template <> struct SkippedTile<true> {
+  uint32 skip_at_ = 0;
+  bool skip_ = false;
+};
+
+template <class Traits, class Index, class Scheduler>
+struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::kRepairs> {
   typedef StagedEpilogue<Traits, Index, Scheduler> Base;
   typedef typename Base::Params Params;
   typedef typename Base::Acc Acc;
@@ -63,6 +71,9 @@ template <class Traits, class Index, class Scheduler> struct TmaStore : StagedEp
       if (thread_ == 0) tma_store_wait_read<0>();
       sync();
     }
+    if constexpr (kStoreWarp && Traits::kRepairs) {
+      if (this->skip_) st_shared(this->skip_at_, {1u});
+    }
     // All of C is read before D is written over it: else each load would wait behind a store.
     if constexpr (Traits::kSourceC == kSourceTma) {
       if (op.reads_source()) this->copy(p, acc, block, lane, rows, AddStagedSource<Traits>{op});
@@ -94,7 +105,9 @@ template <class Traits, class Index, class Scheduler> struct TmaStore : StagedEp
 
   // The store warp of `group`: for each of its tiles it frees the staging buffer, or has C brought there, waits until
   // the tile is staged, and stores it. So consumers need not compute where a tile lies.
-  static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane) {
+  template <class Tiles>
+  static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane,
+                                     const Tiles& tiles) {
     int count = 0;
     const Op op(p);
     WorkTilePrefetch<Scheduler, typename Index::StoreCoords> prefetch;
@@ -102,6 +115,7 @@ template <class Traits, class Index, class Scheduler> struct TmaStore : StagedEp
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::store_coords(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && count % Traits::kConsumerWarpgroups != group) continue;
+      if (!tiles.takes(count)) continue;
       const auto coords = from_lane(prefetch.found_, count % 32);
       // A surplus block of a cluster stages a tile that does not exist.
       const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, count % 32));
@@ -121,7 +135,7 @@ template <class Traits, class Index, class Scheduler> struct TmaStore : StagedEp
       __syncwarp();
       named_barrier_sync(kStagedBarrier + group, kThreads + 32);
       if constexpr (Exchange::kOn) Exchange::wait(free);
-      if (exists && elect_one()) {
+      if (exists && tiles.stores(count) && elect_one()) {
         if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());
         else Index::store_tile(p, coords, staged);
         tma_store_commit();

@@ -34,7 +34,7 @@ template <class Mainloop, class Epilogue, class Scheduler, class Smem> struct Ge
       if constexpr (kStoreWarps > 0) {
         const int warp = thread >> 5, buffer = kStoreWarps > 1 ? warp - kLoadWarps : 0;
         if (warp >= kLoadWarps && warp < kLoadWarps + kStoreWarps)
-          Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, thread & 31);
+          Mainloop::template store<Epilogue>(p, smem, buffer, thread & 31);
       }
     } else {
       setmaxnreg_inc<Mainloop::kConsumerRegs>();

@@ -10,16 +10,22 @@ namespace gett {
 
 template <class Traits, class Index, class Scheduler, class Storage> struct TmaLoader {
   typedef typename Traits::Params Params;
+  typedef PipelineState<Traits::kStages> Stage;
 
   static GETT_DEVICE void run(const Params& p, const Storage& smem, int lane) {
+    run(p, smem, lane, Stage(1), AllTiles());
+  }
+  // Loads the tiles that `tiles` takes, from stage `stage` on; returns the stage behind the last.
+  template <class Tiles>
+  static GETT_DEVICE Stage run(const Params& p, const Storage& smem, int lane, Stage stage, const Tiles& tiles) {
     const Scheduler scheduler;
-    PipelineState<Traits::kStages> stage(1);
     typename Storage::Stationary stationary(p, smem.stationary_bars());
     WorkTilePrefetch<Scheduler, typename Index::TileCoords> prefetch;
     int count = 0;
     const int end = Scheduler::end(p);
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::tile_coords(p, id.m, id.n, id.l); });
+      if (!tiles.takes(count)) continue;
       auto at = from_lane(prefetch.found_, count % 32);
       stationary.template fetch<Index>(p, t, at, smem.stationary());
       const int slice = Scheduler::kSplit ? __shfl_sync(0xffffffffu, prefetch.id_.slice, count % 32) : 0;
@@ -42,6 +48,7 @@ template <class Traits, class Index, class Scheduler, class Storage> struct TmaL
         }
       }
     }
+    return stage;
   }
 };
 

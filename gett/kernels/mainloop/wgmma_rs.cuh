@@ -48,6 +48,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr uint64 kDescriptor =
       (uint64(8 * kSwizzleBytesB / 16) << 32) | (uint64(kSwizzleBytesB == 32 ? 3 : 2) << 62);
 
+  // The store warp of a staging buffer.
+  template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
+    Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane, AllTiles());
+  }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
 
   // The warps of the producer warpgroup.

@@ -38,6 +38,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef KResidue<TileA, Traits::LoaderTraitsA::kRows, Traits::LoaderTraitsA::kValidK, Traits::kBlockK, kE> ResidueA;
   typedef KResidue<TileB, Traits::LoaderTraitsB::kRows, Traits::LoaderTraitsB::kValidK, Traits::kBlockK, kE> ResidueB;
 
+  // The store warp of a staging buffer.
+  template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
+    Epilogue::store_loop(p, smem.staging(buffer), smem.free(buffer), buffer, lane, AllTiles());
+  }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
 
   // The warps of the producer warpgroups; `base` is the generic address of `smem.start`.

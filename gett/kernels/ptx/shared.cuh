@@ -28,6 +28,11 @@ GETT_DEVICE void st_global_u16(void* to, uint32 x) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(uint16(x)) : "memory");
 }
 
+// Sets bits, whoever else does so at the same time.
+GETT_DEVICE void or_shared(uint32 at, uint32 bits) {
+  asm volatile("red.shared.or.b32 [%0], %1;" ::"r"(at), "r"(bits) : "memory");
+}
+
 // ---- vectors of one, two or four words ----
 GETT_DEVICE void ld_shared(uint32 at, uint32 (&x)[1]) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x[0]) : "r"(at));

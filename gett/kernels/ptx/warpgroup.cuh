@@ -35,6 +35,18 @@ GETT_DEVICE constexpr bool setmaxnreg_fits(int dec, int dec_count, int inc, int 
 GETT_DEVICE void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+// Whether any of the threads that wait says so.
+GETT_DEVICE bool named_barrier_or(int id, int threads, bool x) {
+  uint32 any;
+  asm volatile(
+      "{\n"
+      ".reg .pred x, any;\n"
+      "setp.ne.u32 x, %3, 0;\n"
+      "barrier.cta.red.or.pred any, %1, %2, x;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}\n" : "=r"(any) : "r"(id), "r"(threads), "r"(uint32(x)) : "memory");
+  return any != 0;
+}
 GETT_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

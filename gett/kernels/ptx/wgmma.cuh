@@ -17,5 +17,10 @@ template <class Acc, int N> GETT_DEVICE void wgmma_fence_operand(Acc (&acc)[N]) 
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(acc[i])::"memory");
 }
+// Accumulators that the first product overwrites: they hold nothing yet.
+template <class Acc, int N> GETT_DEVICE void wgmma_new_operand(Acc (&acc)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "=f"(acc[i]));
+}
 
 }  // namespace gett

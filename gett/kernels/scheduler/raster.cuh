@@ -24,4 +24,10 @@ template <class Params> GETT_DEVICE KTileRange k_tile_range(const Params& p, int
   return {first, min(first + p.k_tiles_per_slice, p.k_tiles)};
 }
 
+// Which tiles of a block, by their number, are made, and whether the one that is staged now is stored.
+struct AllTiles {
+  GETT_DEVICE bool takes(int) const { return true; }
+  GETT_DEVICE bool stores(int) const { return true; }
+};
+
 }  // namespace gett

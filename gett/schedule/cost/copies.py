@@ -27,7 +27,7 @@ class CopyCost:
         self.plan, self.device = plan, device
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
-        self.step_k = wgmma_atom(c.dtype).k
+        self.step_k = wgmma_atom(c.dtype, c.precision).k
         self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_lines: dict[tuple[int, Box, Box], float] = {}
         self.known_clocks: dict[tuple[int, Box, int, Box, int, int], tuple[float, float]] = {}

@@ -19,18 +19,23 @@ LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
 def k_boxes(
-    extents: tuple[int, ...], lead: int | None, size: int, step: int, patient: bool
+    extents: tuple[int, ...],
+    lead: int | None,
+    size: int,
+    step: int,
+    patient: bool,
+    depths: Sequence[int] = DEPTHS,
 ) -> tuple[list[Box], list[Box]]:
     """Boxes of K of whole instructions: the best, and the shallowest.
 
     Past the end of a mode both operands read zeros.
 
     `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
-    instruction; `patient` whether the start of a tile is hidden behind others.
+    instruction; `depths` those that are tried; `patient` whether the start of a tile is hidden behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
-    for block in DEPTHS:
+    for block in depths:
         for cut in _factors(block, lead, others, extents, step):
             if lead is not None and cut.get(lead, 0) not in LEADS and len(extents) > 1:
                 continue

@@ -11,8 +11,10 @@ from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.wgmma import both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
+from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_needs import planes
 
 WGMMA, MULTISTAGE = 12, 64
 """Schedules kept of each kind of main loop."""
@@ -62,6 +64,8 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     """Schedules of the Hopper main loops; operands are gathered only where tensor maps move nothing."""
     if not wgmma_takes(plan, facts):
         return []
+    if planes(plan) is not None:
+        return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)

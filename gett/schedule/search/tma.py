@@ -54,7 +54,7 @@ class OperandMaps:
 
     def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
         self.plan, self.tensor, self.size = plan, tensor, size
-        self.step_k = wgmma_atom(plan.contraction.dtype).k
+        self.step_k = wgmma_atom(plan.contraction.dtype, plan.contraction.precision).k
         self.side = plan.m if tensor == A else plan.n
         self.modes = (*plan.l, *self.side, *plan.k)
         self.first_mn, self.first_k = len(plan.l), len(plan.l) + len(self.side)

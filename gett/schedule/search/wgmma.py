@@ -25,7 +25,7 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, wgmma_smem
+from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, planes, wgmma_smem
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
 from layouts.tma import TmaMap
@@ -36,7 +36,8 @@ RASTER = 8  # rows of tiles that are visited together
 
 def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     """Whether a plan is a product of two operands that wgmma multiplies, as they are, on this architecture."""
-    tensor = multiplied(plan)
+    made = planes(plan)
+    tensor = made.tensor if made is not None else multiplied(plan)
     if tensor is None or tensor.wgmma is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
         return False
     size = itemsize(plan.contraction.dtype)
@@ -52,7 +53,7 @@ class WgmmaSearch(Search[WgmmaTile]):
         self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
         self.device = nearest(facts)
         plan = self.plan
-        self.atom = wgmma_atom(plan.contraction.dtype)
+        self.atom = wgmma_atom(plan.contraction.dtype, plan.contraction.precision)
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}

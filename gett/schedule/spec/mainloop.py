@@ -98,6 +98,32 @@ class WgmmaRS:
 
 
 @dataclass(frozen=True, slots=True)
+class WgmmaSplit:
+    """Warp-specialised wgmma of planes: B's are made in shared memory by a warpgroup, A's on the way to registers.
+
+    Attributes:
+        a, b: Loaders of the operands as they are in memory.
+        stages: K-tiles under way.
+        plane_stages: K-tiles of planes under way.
+    """
+
+    a: Tma
+    b: Tma
+    stages: int
+    plane_stages: int
+
+    warpgroups: ClassVar[int] = 2
+    mma_m: ClassVar[int] = 1
+    producers: ClassVar[int] = 2
+    ping_pong: ClassVar[bool] = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * (self.warpgroups + self.producers)
+
+
+@dataclass(frozen=True, slots=True)
 class Digit:
     """One digit of a walk through a box: `size` steps of `step` elements along dimension `dim`."""
 
@@ -177,6 +203,6 @@ class StreamSum:
     walk_d: tuple[Digit, ...]
 
 
-Wgmma = WgmmaSS | WgmmaRS
+Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit
 Stream = StreamMap | StreamSum
-Mainloop = Multistage | WgmmaSS | WgmmaRS | StreamMap | StreamSum
+Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | StreamMap | StreamSum

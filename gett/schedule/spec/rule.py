@@ -104,7 +104,7 @@ class Lowered:
     @property
     def atom(self) -> MmaAtom:
         """The wgmma instruction that multiplies the operands."""
-        return wgmma_atom(self.plan.contraction.dtype)
+        return wgmma_atom(self.plan.contraction.dtype, self.plan.contraction.precision)
 
     @property
     def rs(self) -> WgmmaRS:

@@ -11,11 +11,11 @@ from gett.hw.dtypes import data_type
 from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import Gather
-from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSplit, WgmmaSS
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.rules_epilogue import EPILOGUE_RULES
 from gett.schedule.spec.rules_gather import GATHER_RULES
-from gett.schedule.spec.rules_loaders import LOADER_RULES, flattened, majors
+from gett.schedule.spec.rules_loaders import LOADER_RULES, copies, flattened, majors, maps
 from gett.schedule.spec.rules_wgmma_rs import RS_RULES
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.wgmma_needs import (
@@ -25,8 +25,11 @@ from gett.schedule.spec.wgmma_needs import (
     DEEPEST,
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
+    WIDEST_SPLIT,
     gathers,
     multiplied,
+    planes,
+    swizzle_of,
     thread_registers,
     up,
 )
@@ -44,9 +47,13 @@ def wgmma(x: Lowered) -> Iterator[str]:
 
 @rule
 def data_types(x: Lowered) -> Iterator[str]:
-    """The instruction multiplies the operands' type as it is, out of the sources of the main loop."""
+    """The instruction multiplies the operands' type as it is, or in planes, out of the sources of the main loop."""
     dtype, source = x.plan.contraction.dtype, "rs" if isinstance(x.s.mainloop, WgmmaRS) else "ss"
-    if multiplied(x.plan) is None:
+    if isinstance(x.s.mainloop, WgmmaSplit) != (planes(x.plan) is not None):
+        yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(x.s.mainloop).__name__}"
+    elif planes(x.plan) is not None:
+        return
+    elif multiplied(x.plan) is None:
         yield f"wgmma does not multiply {dtype} of {data_type(dtype).bytes} bytes as it is"
     elif source not in x.atom.sources:
         yield f"wgmma of {dtype} has sources {x.atom.sources}, not {source}"
@@ -141,6 +148,24 @@ def stages(x: Lowered) -> Iterator[str]:
         yield f"{loop.stages}, a pipeline has {least} to {most}"
 
 
+@rule
+def splitting(x: Lowered) -> Iterator[str]:
+    """Planes are made of full k-tiles of 16 or 32 in rows of 32 bytes or more, by blocks that share nothing."""
+    loop, (_, columns, deep) = x.s.mainloop, x.s.tiling.shape
+    assert isinstance(loop, WgmmaSplit)
+    if deep not in (16, 32) or x.s.tiling.k.size != deep:
+        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
+    if columns > WIDEST_SPLIT:
+        yield f"{columns} columns, the most are {WIDEST_SPLIT}"
+    if x.blocks > 1 or x.s.tiling.mma_tiles > 1:
+        yield f"{x.blocks} blocks of a cluster, {x.s.tiling.mma_tiles} MMA tiles in a tile of D"
+    for o, load in x.by_map:
+        if load.run or load.multicast is not None or swizzle_of(load) < 32:
+            yield f"rows of {swizzle_of(load)} bytes of operand {o.name}, {load.run} of an atom's are full"
+    if loop.plane_stages < 2:  # products with one are under way while those with the next begin
+        yield f"{loop.plane_stages} k-tiles of planes"
+
+
 _TILE_RULES = (
     *(common.architecture, wgmma, data_types, product, common.groups, common.extents, scheduler, ping_pong),
     *(common.threads, warpgroups, mma_tiles, block, common.boxes, accumulators, stages),
@@ -150,6 +175,9 @@ _SMEM_RULES = (common.shared_memory_plan, common.shared_memory)
 
 SS_RULES = (*_TILE_RULES, *GATHER_RULES, *LOADER_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with both operands in shared memory."""
+
+SPLIT_RULES = (*_TILE_RULES, flattened, majors, maps, copies, splitting, *EPILOGUE_RULES, *_SMEM_RULES)
+"""All conditions with planes."""
 
 RS_ALL_RULES = (*_TILE_RULES, flattened, majors, *RS_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with A in registers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMap, Wgmma, WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMap, Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
@@ -56,7 +56,8 @@ class Schedule:
         loop = self.mainloop
         if isinstance(loop, Multistage):
             return "mma.sync" if loop.tensor_cores else "simt"
-        return {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", StreamMap: "stream map"}.get(type(loop), "stream sum")
+        kinds = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split", StreamMap: "stream map"}
+        return kinds.get(type(loop), "stream sum")
 
     @property
     def split_k(self) -> int:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import TensorType, data_type
+from gett.hw.dtypes import Planes, TensorType, data_type, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS
+from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.smem import SmemPlan
@@ -43,6 +43,15 @@ RS_WIDEST_WITH_C, RS_WIDEST_SHARED_A = 224, 192
 RS_COPIES = 8
 """Most copies of a k-tile of A for registers: where blocks share A, each has a barrier."""
 
+SPLIT_REGISTERS = (56, 200)
+"""The same where planes are multiplied: of a thread that splits B too."""
+
+WIDEST_SPLIT = 128
+"""Columns of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
+
+GUARD_BYTES = 96
+"""Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
+
 GATHERING = 2
 """Warpgroups that gather."""
 
@@ -69,6 +78,11 @@ def multiplied(plan: GemmPlan) -> TensorType | None:
     return row.tensor if row.exact and row.tensor is not None and row.tensor.wgmma is not None else None
 
 
+def planes(plan: GemmPlan) -> Planes | None:
+    """The planes in which a plan's operands are multiplied, None where they are multiplied whole."""
+    return planes_of(plan.contraction.dtype, plan.contraction.precision)
+
+
 def gathers(loop: Wgmma) -> bool:
     """Whether an operand is gathered."""
     return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
@@ -76,6 +90,8 @@ def gathers(loop: Wgmma) -> bool:
 
 def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
     """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
+    if isinstance(loop, WgmmaSplit):
+        return SPLIT_REGISTERS
     if gathers(loop):
         held = loop.mma_m * columns // 2
         return next((r for most, r in GATHER_REGISTERS.items() if held <= most), GATHER_REGISTERS[ACCUMULATORS])
@@ -188,6 +204,16 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         barriers = stages + loop.stages * slab
         shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
         return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
+    if isinstance(loop, WgmmaSplit):
+        made = planes(plan)
+        assert made is not None
+        row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
+        stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)
+        plane = _tile_bytes(t.n.size, GRAIN["b"], row_b * made.tensor.bytes // size)
+        first = loop.stages * stage
+        staged = first + loop.plane_stages * made.count * plane
+        fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
+        return SmemPlan(fixed + staged + staging, stage, planes=first, staging=staged, barriers=staged + staging)
     stage = kept = ring = tables = 0
     for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
         load, row = tma_of(loader), row_bytes(loader, deep, size)

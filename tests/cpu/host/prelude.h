@@ -29,3 +29,13 @@ inline void __syncthreads() {}
 inline int __reduce_max_sync(unsigned, int x) { return x; }
 inline int __shfl_sync(unsigned, int x, int) { return x; }
 inline unsigned __shfl_xor_sync(unsigned, unsigned x, int) { return x; }
+inline float __uint_as_float(unsigned x) {
+  float y;
+  memcpy(&y, &x, 4);
+  return y;
+}
+inline unsigned __float_as_uint(float x) {
+  unsigned y;
+  memcpy(&y, &x, 4);
+  return y;
+}

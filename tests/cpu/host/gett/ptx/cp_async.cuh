@@ -14,4 +14,6 @@ inline bool cp_async_chunk(uint32 to, const char* from, const char* end) {
 }
 inline void cp_async_chunk(uint32 to, const char* from) { memcpy(shared_memory + to, from, 16); }
 
+template <int Pending> void cp_async_wait() {}
+
 }  // namespace gett

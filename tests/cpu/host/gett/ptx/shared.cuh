@@ -27,6 +27,8 @@ inline void st_global_chunk(void* to, const Chunk& c) {
   for (int i = 0; i < 8; ++i) once((char*)to + 2 * i);
   memcpy(to, &c, 16);
 }
+inline uint32 ld_shared_u32(uint32 at) { uint32 x; memcpy(&x, shared_memory + at, 4); return x; }
+inline void or_shared(uint32 at, uint32 bits) { *(uint32*)(shared_memory + at) |= bits; }
 inline uint32 ld_shared_u16(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
 inline void st_global_u16(void* to, uint32 x) {
   once(to);

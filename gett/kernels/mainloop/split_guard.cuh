@@ -1,0 +1,82 @@
+// What planes cannot multiply, and how it is noticed. Numbers below 2^-109 in magnitude lose bits, since their last
+// plane would be below bfloat16's range; infinities and NaN are right only where the products of all planes are, and
+// numbers that round beyond bfloat16's range become infinite. Whoever splits numbers looks for small ones, and no sum
+// of a tile may be infinite or NaN. A tile in which either is found is not stored: its number is kept, and once a block
+// has made all of its tiles it makes those again by fused multiply-adds (mainloop/split_repair.cuh). Which tiles these
+// are depends on the data alone.
+#pragma once
+#include "gett/core/types.cuh"
+#include "gett/ptx/shared.cuh"
+#include "gett/ptx/warpgroup.cuh"
+
+namespace gett {
+
+// The smallest magnitude but zero of some numbers, as a word that compares like it.
+struct Smallest {
+  static constexpr uint32 kLeast = ((127u - 109u) << 24) - 1;  // of 2^-109
+  uint32 word = 0xffffffffu;
+  GETT_DEVICE void add(float x, float y) {
+    word = min(word, min(__float_as_uint(x) * 2 - 1, __float_as_uint(y) * 2 - 1));
+  }
+  GETT_DEVICE bool is_lost() const { return word < kLeast; }
+};
+
+// The guard's words in shared memory: the tiles to be made again, a bit for `per` of them; the tiles in whose B small
+// numbers were found, each in its place; whether the tile that is staged is not to be stored.
+template <class Params> struct SplitGuard {
+  static constexpr int kWords = 8, kPlaces = 8, kBytes = 4 * (kWords + kPlaces + 4);
+  uint32 words;
+  int per;
+  GETT_DEVICE SplitGuard(const Params& p, uint32 words)
+      : words(words), per((p.tiles / int(gridDim.x) + 32 * kWords) / (32 * kWords)) {}
+
+  static GETT_DEVICE void init(uint32 words) {
+    for (int i = 0; i < kBytes / 4; ++i) st_shared(words + i * 4, {0u});
+  }
+  GETT_DEVICE uint32 skip_at() const { return words + 4 * (kWords + kPlaces); }
+
+  // Of B; the splitting warps are at most a few tiles ahead of those that multiply. A tile's place is told by its
+  // number among all of the grid.
+  GETT_DEVICE uint32 place(int t) const { return words + 4 * (kWords + t / int(gridDim.x) % kPlaces); }
+  GETT_DEVICE void found_in_b(int t) const { st_shared(place(t), {uint32(t) + 1}); }
+  GETT_DEVICE bool is_found_in_b(int t) const { return ld_shared_u32(place(t)) == uint32(t) + 1; }
+
+  // All see the marks once the block is through.
+  GETT_DEVICE void mark(int count) const {
+    const int bit = count / per;
+    or_shared(words + bit / 32 * 4, 1u << bit % 32);
+  }
+  GETT_DEVICE bool is_marked(int count) const {
+    const int bit = count / per;
+    return ld_shared_u32(words + bit / 32 * 4) >> bit % 32 & 1;
+  }
+  GETT_DEVICE bool any() const {
+    uint32 all = 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) all |= ld_shared_u32(words + i * 4);
+    return all != 0;
+  }
+};
+
+// The tiles of a block at first: those that the consumers say so of are marked instead of stored.
+template <class Guard> struct FirstTiles {
+  const Guard& guard;
+  GETT_DEVICE bool takes(int) const { return true; }
+  GETT_DEVICE bool stores(int count) const {
+    const bool skip = ld_shared_u32(guard.skip_at()) != 0;
+    __syncwarp();
+    if (skip && elect_one()) {
+      guard.mark(count);
+      st_shared(guard.skip_at(), {0u});
+    }
+    return !skip;
+  }
+};
+// Those that are made again.
+template <class Guard> struct MarkedTiles {
+  const Guard& guard;
+  GETT_DEVICE bool takes(int count) const { return guard.is_marked(count); }
+  GETT_DEVICE bool stores(int) const { return true; }
+};
+
+}  // namespace gett

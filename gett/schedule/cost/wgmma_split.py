@@ -1,0 +1,40 @@
+"""The cost model of the main loop that multiplies planes: products, the port of shared memory, copies."""
+
+from __future__ import annotations
+
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.wgmma import Loop, WgmmaCost
+from gett.schedule.spec.wgmma_needs import planes
+from gett.schedule.tile.wgmma_tile import WgmmaTile
+
+PORT_BYTES = 128
+"""Bytes that shared memory serves a clock."""
+
+
+class WgmmaSplitCost(WgmmaCost):
+    """Estimates for one plan."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        super().__init__(plan, facts)
+        made = planes(plan)
+        assert made is not None
+        self.planes = made
+        self.lanes = facts.tensor_lanes[made.tensor.name]
+
+    def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
+        """What a k-tile takes: all products of planes; what is copied, split and read of shared memory."""
+        rows, bn, bk = tile.shape
+        count, products, size = self.planes.count, len(self.planes.products), self.planes.tensor.bytes
+        # The two warpgroups wait for the same k-tiles, so that what one does beside its products hides little.
+        math_clocks = products * rows * bn * bk / self.lanes + self.device.wgmma.planes.step_clocks * bk / 16
+        # Both operands come in and are read once as they are, B's planes are written once and read by each product.
+        port = 2 * self.size * (rows + bn) + size * bn * (count + products * rows / 64)
+        port_clocks = port * bk / PORT_BYTES
+        drawn = engine = 0.0
+        for tensor, side, reads in ((A, tile.a, tile.n.box.tiles), (B, tile.n, tile.m.box.tiles)):
+            copy, moved = self.clocks(tensor, side, tile.k, 1, reads)
+            drawn, engine = drawn + copy, engine + moved
+        units = {"tensor cores": math_clocks, "shared memory": port_clocks, "L2": drawn}
+        slowest = max(units, key=lambda name: units[name])
+        return Loop(units[slowest], slowest, engine, 0.0)

@@ -1,0 +1,67 @@
+"""Schedules of wgmma with planes: operands by tensor map, one of them split in shared memory, one in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gett.ir.gemm import A, B
+from gett.schedule.cost.wgmma_split import WgmmaSplitCost
+from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.wgmma_boxes import widths
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import WgmmaSplit
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_SPLIT, swizzle_of
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+
+GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
+DEPTHS = (16, 32)
+STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest of operands beside them
+
+
+class WgmmaSplitSearch(WgmmaSSSearch):
+    """Tiles of one shape of warpgroups; nothing stays, and blocks share nothing."""
+
+    Cost = WgmmaSplitCost
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of columns and boxes."""
+        plan, boxes = self.plan, self.boxes
+        if not self.has_units or len(self.leads) > 1:
+            return
+        lead = next(iter(self.leads), None)
+        found, shallow = k_boxes(tuple(s.extent for s in plan.k), lead, self.size, self.atom.k, True, DEPTHS)
+        for box_k in dict.fromkeys((*found, *shallow)):
+            for n in (n for n in widths(plan.extent_n) if n <= WIDEST_SPLIT):
+                for m_side in boxes.boxes(A, GROUPS.rows, self.mn_unit[A]):
+                    for n_side in boxes.boxes(B, n, self.mn_unit[B]):
+                        if not (m_side.run or n_side.run):
+                            yield WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, tma_source=self.tma_source)
+
+    def clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """Blocks share nothing."""
+        return iter(())
+
+    def deepest(
+        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
+    ) -> Schedule | None:
+        """The schedule with as many stages as fit beside as many k-tiles of planes; None where too few do."""
+        a, b = loads
+        if min(swizzle_of(a), swizzle_of(b)) < 32:
+            return None
+
+        def loops() -> Iterable[WgmmaSplit]:
+            for count, least in STAGES:
+                yield from (WgmmaSplit(a, b, stages, count) for stages in range(DEEP, least - 1, -1))
+
+        return self.fitted(tile, loops(), epilogue, split, order)
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        m, n, _ = tile.shape
+        made = self.cost.planes if isinstance(self.cost, WgmmaSplitCost) else None
+        products = len(made.products) if made is not None else 1
+        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {products} products of planes"
