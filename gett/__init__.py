@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gett.api.contract import contract
 from gett.api.einsum import ContractionPlan, einsum, plan
 from gett.api.plan_cache import plan_cache
+from gett.api.precision import precision, set_default_precision
 from gett.api.tensordot import tensordot, transpose
 from gett.errors import (
     CompileError,
@@ -71,6 +72,8 @@ __all__ = [
     "ops",
     "plan",
     "plan_cache",
+    "precision",
+    "set_default_precision",
     "tensordot",
     "transpose",
 ]

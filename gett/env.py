@@ -7,6 +7,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_CACHE_DIR` | path | Directory of the cache of kernels and schedules; default: the user's cache directory. |
 | `GETT_CACHE_DISABLE` | flag | Keep compiled kernels in memory only. |
 | `GETT_CACHE_LIMIT` | bytes, or `500M`, `2GiB` | Size above which the oldest entries go; default 1 GiB. |
+| `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
 
@@ -39,6 +40,7 @@ class Environment:
         cache_disable: `GETT_CACHE_DISABLE`.
         cache_limit: `GETT_CACHE_LIMIT` in bytes.
         nvrtc: `GETT_NVRTC`; None if unset.
+        precision: `GETT_PRECISION`; None if unset.
         xdg_cache_home: `XDG_CACHE_HOME` if absolute (the XDG specification says to ignore any other); else None.
     """
 
@@ -46,6 +48,7 @@ class Environment:
     cache_disable: bool = False
     cache_limit: int = DEFAULT_CACHE_LIMIT
     nvrtc: Path | None = None
+    precision: str | None = None
     xdg_cache_home: Path | None = None
 
 
@@ -62,6 +65,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         cache_disable=_flag(source, "GETT_CACHE_DISABLE"),
         cache_limit=_size(source, "GETT_CACHE_LIMIT", DEFAULT_CACHE_LIMIT),
         nvrtc=_absolute(_path(source, "GETT_NVRTC")),
+        precision=source.get("GETT_PRECISION", "").strip() or None,
         xdg_cache_home=xdg if xdg is not None and xdg.is_absolute() else None,
     )
 

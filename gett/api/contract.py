@@ -16,6 +16,7 @@ from gett.api.einsum import plan_on_device
 from gett.api.epilogue import check_arguments, gather_call, gradient_error, trace_epilogue
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.planner import resolve
+from gett.api.precision import usual_precision
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
@@ -142,7 +143,7 @@ def _contract_spec(
         c=None if c is None else kind.describe(c),
         out=None if out is None else check_out(out, kind, device),
         optimize=optimize,
-        precision=precision,
+        precision=usual_precision() if precision is None else precision,
         arch=kind.arch(device),
         device=device,
         epilogue=trace_epilogue(epilogue, arguments),

@@ -48,7 +48,8 @@ class Contraction:
         d: The result. Every mode of D is distinct.
         c: The added operand (its modes are a subset of D's), or None.
         dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it.
-        precision: How products are formed: `"ieee"` (FMA or the type's own tensor-core product) or `"tf32"`.
+        precision: How products are formed at least: `"ieee"` (FMA or the type's own tensor-core product), `"tf32"`, or
+            in planes (`gett.hw.dtypes.PLANES`).
         epilogue: The function f, computed in the accumulator's type before the one store of D; None is the identity.
         extras: The tensors that it reads, one for each of its `extras`; their modes are a subset of D's.
     """

@@ -18,7 +18,11 @@ from gett.errors import DTypeError, OptionError, PrecisionError
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
 ALIGNMENT_LIMIT = 16
 MAX_AXES = 64  # of an array of NumPy, CuPy or PyTorch
-PRECISIONS = {"ieee": None, "tf32": ("float32",)}  # name -> dtypes that it applies to (None: all)
+PRECISIONS = {"ieee": None, "tf32": ("float32",), "bf16x6": ("float32",)}
+"""Names to dtypes that they apply to (None: all)."""
+USUAL_PRECISIONS = {"float32": "bf16x6"}
+"""What is meant where no precision is asked for, but for dtypes that are `"ieee"` then."""
+
 SUPPORTED = frozenset(
     ["bool", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -185,13 +189,33 @@ def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) ->
     return wider or result_type([source, target]) == target
 
 
-def resolve_precision(precision: str | None, dtype: np.dtype[Any]) -> str:
-    """The name of the precision, `"ieee"` where none is asked for: the default never lowers the accuracy."""
-    if precision is None:
-        return "ieee"
+@dataclass(frozen=True, slots=True)
+class UsualPrecision:
+    """A precision that holds for the dtypes that it applies to, and says nothing of others."""
+
+    name: str
+
+
+def check_precision(precision: Any, where: str = "precision") -> str:
+    """The name, if there is such a precision.
+
+    Raises:
+        PrecisionError: There is none.
+    """
     if not isinstance(precision, str) or precision not in PRECISIONS:
-        raise PrecisionError(f"precision={precision!r} is unknown; there are {', '.join(map(repr, PRECISIONS))}")
-    only = PRECISIONS[precision]
+        raise PrecisionError(f"{where}={precision!r} is unknown; there are {', '.join(map(repr, PRECISIONS))}")
+    return precision
+
+
+def resolve_precision(precision: str | UsualPrecision | None, dtype: np.dtype[Any]) -> str:
+    """The name of the precision, the dtype's usual one where none is asked for: that is as accurate as `"ieee"`."""
+    usual = USUAL_PRECISIONS.get(dtype.name, "ieee")
+    if precision is None:
+        return usual
+    if isinstance(precision, UsualPrecision):
+        only = PRECISIONS[precision.name]
+        return precision.name if only is None or dtype.name in only else usual
+    only = PRECISIONS[check_precision(precision)]
     if only is not None and dtype.name not in only:
         raise PrecisionError(f"precision={precision!r} applies to {', '.join(only)}, not to {dtype.name}")
     return precision

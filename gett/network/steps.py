@@ -16,7 +16,7 @@ from gett.arrays.kinds import CPU
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.subscripts import Spec
-from gett.ir.tensors import Casting, TensorSpec
+from gett.ir.tensors import Casting, TensorSpec, UsualPrecision
 
 if TYPE_CHECKING:  # plans of NumPy arrays have neither
     from gett.epilogue.expression import Expression
@@ -39,7 +39,7 @@ class PlanRequest:
     order: str | None = "K"
     casting: Casting = "safe"
     optimize: Any = True
-    precision: str | None = None
+    precision: str | UsualPrecision | None = None
     arch: str = "cpu"
     device: int | None = CPU
     epilogue: Expression | None = None

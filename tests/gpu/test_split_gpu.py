@@ -1,0 +1,172 @@
+"""float32 in planes on the GPU: errors beside those of fused multiply-adds, and data that planes cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gett
+from gett.runtime.compiled import compile_schedule
+from gett.runtime.executable import load_executable
+from gett.schedule.spec.mainloop import WgmmaSplit
+from gett.schedule.spec.schedule import Schedule
+from tests.cases import DENSE, Case, to_host
+from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules
+
+UNIT = 2.0**-24
+CASES = (
+    Case("k-k", "mk,nk->mn", {"m": 264, "n": 200, "k": 512}),
+    Case("mn-mn", "km,kn->mn", {"m": 264, "n": 200, "k": 512}),
+    Case("long", "mk,kn->mn", {"m": 96, "n": 72, "k": 8192}),
+)
+
+
+def split_schedules(case: Case, c: Any = None) -> list[Schedule]:
+    needs_hopper()
+    found = [s for s in schedules(Problem(case, "float32", "bf16x6", c), 40) if isinstance(s.mainloop, WgmmaSplit)]
+    assert found
+    return found
+
+
+def run(cp: Any, case: Case, schedule: Schedule | None, a: Any, b: Any) -> Any:
+    """The product by one schedule; by fused multiply-adds without one."""
+    problem = Problem(case, "float32", "ieee" if schedule is None else "bf16x6")
+    plan = gemm_plan(problem)
+    chosen = schedule or schedules(problem, 1)[0]
+    d = cp.full([case.extents[x] for x in case.labels[2]], np.nan, "float32")
+    load_executable(plan, compile_schedule(plan, chosen, allow_spills=True))(cp.asarray(a), cp.asarray(b), None, d)
+    return to_host(d)
+
+
+def spread(bits: int) -> Callable[[Any, Any], Any]:
+    def values(rng: Any, shape: Any) -> Any:
+        return rng.standard_normal(shape) * 2.0 ** rng.integers(-bits, bits + 1, shape)
+
+    return values
+
+
+def outliers(rng: Any, shape: Any) -> Any:
+    return rng.standard_normal(shape) * np.where(rng.random(shape) < 0.01, 2.0**20, 1)
+
+
+def by_row(rng: Any, shape: Any) -> Any:
+    return rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 41, (shape[0], 1))
+
+
+DATA: dict[str, Callable[[Any, Any], Any]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "uniform": lambda rng, shape: rng.random(shape),
+    "2^8": spread(8),
+    "2^12": spread(12),
+    "2^30": spread(30),
+    "outliers": outliers,
+    "lognormal": lambda rng, shape: rng.lognormal(0, 2, shape),
+    "rows": by_row,
+    "zeros": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.1),
+}
+
+
+def operands(case: Case, make: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    rng = np.random.default_rng(5)
+    a, b = (make(rng, case.shape(x)).astype(np.float32) for x in case.labels[:2])
+    return a, b
+
+
+def errors(case: Case, a: Any, b: Any, found: Any) -> Any:
+    """In units of 2^-24 of the sums of magnitudes."""
+    exact = np.einsum(case.subscripts, a.astype(np.float64), b.astype(np.float64))
+    size = np.einsum(case.subscripts, abs(a).astype(np.float64), abs(b).astype(np.float64))
+    return np.abs(found.astype(np.float64) - exact) / np.where(size > 0, size, 1) / UNIT
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_errors_are_no_larger_than_those_of_multiply_adds(cupy: Any, case: Case, data: str) -> None:
+    a, b = operands(case, DATA[data])
+    plain = errors(case, a, b, run(cupy, case, None, a, b)).max()
+    bound = 13 + case.extents["k"] / 16
+    for s in split_schedules(case)[:3]:
+        found = errors(case, a, b, run(cupy, case, s, a, b))
+        assert found.max() <= min(bound, 1.5 * plain), (found.max(), plain)
+
+
+BAD = {
+    "infinite": np.inf, "-infinite": -np.inf, "nan": np.nan, "largest": np.finfo(np.float32).max, "tiny": 2.0**-120,
+    "subnormal": 2.0**-140,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("where", ["a", "b"])
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_what_planes_cannot_hold_is_multiplied_by_fma(cupy: Any, case: Case, where: str, name: str) -> None:
+    """Of one row or column; the other operand is large where the numbers are tiny, so that they count."""
+    a, b = operands(case, DATA["normal"])
+    bad, other = (a, b) if where == "a" else (b, a)
+    other *= np.float32(2.0**100 if name in ("tiny", "subnormal") else 1)
+    axis = case.labels[0 if where == "a" else 1].index("m" if where == "a" else "n")
+    line = np.moveaxis(bad, axis, 0)[17]
+    if name in ("tiny", "subnormal"):
+        bad *= np.float32(BAD[name])
+    else:
+        line[5] = BAD[name]
+    with np.errstate(all="ignore"):
+        exact = np.einsum(case.subscripts, a.astype(np.float64), b.astype(np.float64))
+        size = np.einsum(case.subscripts, abs(a).astype(np.float64), abs(b).astype(np.float64))
+        wanted = exact.astype(np.float32)
+        for s in split_schedules(case)[:3]:
+            found = run(cupy, case, s, a, b)
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+            infinite = np.isinf(wanted)
+            np.testing.assert_array_equal(found[infinite], wanted[infinite])
+            good = np.isfinite(wanted)
+            bound = (13 + case.extents["k"] / 16) * UNIT * size[good] + 2.0**-149 * case.extents["k"]
+            assert (abs(found[good].astype(np.float64) - exact[good]) <= bound).all()
+            again = run(cupy, case, s, a, b)
+            np.testing.assert_array_equal(again.view(np.uint32), found.view(np.uint32))
+
+
+def test_a_tile_that_is_made_again_reads_c_before_it_is_overwritten(cupy: Any) -> None:
+    case = CASES[0]
+    a, b = operands(case, DATA["normal"])
+    a[3, 4], c = np.inf, np.random.default_rng(2).standard_normal(case.shape("mn")).astype(np.float32)
+    plan = gemm_plan(Problem(case, "float32", "bf16x6", DENSE))
+    with np.errstate(all="ignore"):
+        product = np.einsum(case.subscripts, a.astype(np.float64), b.astype(np.float64))
+    for s in split_schedules(case, DENSE)[:4]:
+        d = cupy.asarray(c)
+        load_executable(plan, compile_schedule(plan, s, allow_spills=True))(
+            cupy.asarray(a), cupy.asarray(b), d, d, 2, 3
+        )
+        np.testing.assert_allclose(to_host(d), (2 * product + 3 * c).astype(np.float32), rtol=1e-5, atol=1e-4)
+
+
+def test_many_tiles_of_a_block_are_made_again(cupy: Any) -> None:
+    """More tiles than the guard has bits for."""
+    case = Case("many", "bmk,bkn->bmn", {"b": 300, "m": 128, "n": 128, "k": 32})
+    plan = gemm_plan(Problem(case, "float32", "bf16x6"))
+    (first, *_) = split_schedules(case)
+    scheduler = replace(first.scheduler, blocks=1)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, case.shape(x)).astype(np.float32) for x in case.labels[:2])
+    a[::7, 0, 0] = np.inf
+    b[:, 0, :] = 1
+    d = cupy.zeros(case.shape("bmn"), "float32")
+    run = load_executable(plan, compile_schedule(plan, replace(first, scheduler=scheduler)))
+    run(cupy.asarray(a), cupy.asarray(b), None, d)
+    np.testing.assert_array_equal(to_host(d), a @ b)
+
+
+def test_the_default_is_planes(cupy: Any) -> None:
+    needs_hopper()
+    a, b = (cupy.asarray(np.random.default_rng(i).standard_normal((2048, 2048)).astype("float32")) for i in range(2))
+    plan = gett.plan("ij,jk->ik", a, b)
+    assert "wgmma split" in str(plan)
+    assert "wgmma split" not in str(gett.plan("ij,jk->ik", a, b, precision="ieee"))
+    exact = to_host(a).astype(np.float64) @ to_host(b).astype(np.float64)
+    size = abs(to_host(a)).astype(np.float64) @ abs(to_host(b)).astype(np.float64)
+    assert (abs(to_host(plan(a, b)) - exact) <= (13 + 2048 / 16) * UNIT * size).all()
