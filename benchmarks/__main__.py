@@ -1,4 +1,4 @@
-"""`python -m benchmarks tccg | random | overhead | epilogue | calibrate`."""
+"""`python -m benchmarks tccg | random | overhead | epilogue | accuracy | calibrate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import calibrate, distribution, environment, epilogue, overhead, report, run_cpu
+from benchmarks import accuracy, calibrate, distribution, environment, epilogue, overhead, report, run_cpu
 from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
 from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
@@ -84,6 +84,10 @@ def parser() -> argparse.ArgumentParser:
     function = commands.add_parser("epilogue", help="functions fused into the store, and as kernels of their own")
     function.add_argument("--json", metavar="FILE", help="write every figure there")
     function.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
+    exact = commands.add_parser("accuracy", help="errors of float32 products, by precision and library")
+    exact.add_argument("--json", metavar="FILE", help="write every figure there")
+    exact.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. accuracy.png")
+    exact.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     fit = commands.add_parser("calibrate", help="what the cost model rests on, and its choice against the best (GPU)")
     fit.add_argument("--dtype", default="float16", choices=list(ELEMENT_TYPES), help="of the cases (float16)")
     fit.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
@@ -114,6 +118,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return overhead.main(on_gpu=on_gpu, json_path=options.json, with_first=not options.no_first)
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "accuracy":
+        return accuracy.main(on_gpu=on_gpu, json_path=options.json, plot_path=options.plot)
     dtypes = (options.dtype or ("float16" if on_gpu else "float32")).split(",")
     rivals = [r for r in options.rivals.split(",") if r]
     for kind, given, known in (("dtype", dtypes, ELEMENT_TYPES), ("rival", rivals, ON_GPU)):

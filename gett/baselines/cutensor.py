@@ -19,6 +19,7 @@ import numpy as np
 
 from gett.baselines.ttgt import split_subscripts
 from gett.errors import DTypeError, MissingPackageError, OptionError, PrecisionError
+from gett.hw.dtypes import PLANES
 
 # cutensorAlgo_t
 ALGORITHMS = {"DEFAULT": -1, "PATIENT": -6, "GETT": -4, "TGETT": -3, "TTGT": -2}
@@ -209,7 +210,7 @@ def _describe(dtype: str, precision: str | None) -> tuple[str, str, str]:
         if dtype not in ("float32", "complex64"):
             raise PrecisionError(f"precision {precision!r} applies to float32 and complex64, not to {dtype}")
         compute = _PRECISIONS[precision]
-    elif precision not in (None, "ieee"):
+    elif precision not in (None, "ieee", *PLANES):  # as accurate as its float32
         raise PrecisionError(f"cuTENSOR has no precision {precision!r} here; choose 'ieee', 'tf32' or '3xtf32'")
     return data_type, compute, scalar
 

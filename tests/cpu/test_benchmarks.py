@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import report, run_cpu, run_gpu, verify
+from benchmarks import accuracy, report, run_cpu, run_gpu, verify
 from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES, QUICK, Case, load_cases
 from benchmarks.records import Measurement, Row, Run, from_json, to_json
@@ -444,6 +444,26 @@ def test_epilogues_are_compared_with_kernels_of_their_own(tmp_path, capsys):
     rows = json.loads((tmp_path / "e.json").read_text())["cases"]
     assert all(0 <= row["apart"] <= 1 and set(row["us"]) == {"fused", "unfused", "contraction alone"} for row in rows)
     assert [row["name"] in printed for row in rows] == [True] * 5
+
+
+def test_errors_are_measured_component_by_component(tmp_path, capsys):
+    assert main(["accuracy", "--cpu", "--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]) == 0
+    printed = capsys.readouterr().out
+    assert "none is more than promised" in printed
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    assert {row["data"] for row in rows} == set(accuracy.DATA)
+    assert all(0 <= median <= most <= row["k"] + 1 for row in rows for most, median in row["errors"].values())
+    assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_an_error_beyond_the_promise_is_told():
+    a = np.ones((2, 16), np.float32)
+    product = a @ a.T
+    assert accuracy.errors(a, a.T, product) == (0.0, 0.0)
+    product[1, 1] *= 1 + 2.0**-20
+    assert accuracy.errors(a, a.T, product) == (16.0, 0.0)
+    rows = [{"data": "ones", "k": 16, "errors": {"gett ieee": (16.0, 0.0), "gett bf16x6": (14.1, 0.0)}}]
+    assert accuracy.broken(rows) == ["bf16x6, ones, k = 16: (14.1, 0.0), promised 14"]
 
 
 @pytest.mark.parametrize(

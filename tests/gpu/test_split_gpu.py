@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gett
+from benchmarks.accuracy import DATA, UNIT
 from gett.runtime.compiled import compile_schedule
 from gett.runtime.executable import load_executable
 from gett.schedule.spec.mainloop import WgmmaSplit
@@ -17,7 +18,6 @@ from gett.schedule.spec.schedule import Schedule
 from tests.cases import DENSE, Case, to_host
 from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules
 
-UNIT = 2.0**-24
 CASES = (
     Case("k-k", "mk,nk->mn", {"m": 264, "n": 200, "k": 512}),
     Case("mn-mn", "km,kn->mn", {"m": 264, "n": 200, "k": 512}),
@@ -40,34 +40,6 @@ def run(cp: Any, case: Case, schedule: Schedule | None, a: Any, b: Any) -> Any:
     d = cp.full([case.extents[x] for x in case.labels[2]], np.nan, "float32")
     load_executable(plan, compile_schedule(plan, chosen, allow_spills=True))(cp.asarray(a), cp.asarray(b), None, d)
     return to_host(d)
-
-
-def spread(bits: int) -> Callable[[Any, Any], Any]:
-    def values(rng: Any, shape: Any) -> Any:
-        return rng.standard_normal(shape) * 2.0 ** rng.integers(-bits, bits + 1, shape)
-
-    return values
-
-
-def outliers(rng: Any, shape: Any) -> Any:
-    return rng.standard_normal(shape) * np.where(rng.random(shape) < 0.01, 2.0**20, 1)
-
-
-def by_row(rng: Any, shape: Any) -> Any:
-    return rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 41, (shape[0], 1))
-
-
-DATA: dict[str, Callable[[Any, Any], Any]] = {
-    "normal": lambda rng, shape: rng.standard_normal(shape),
-    "uniform": lambda rng, shape: rng.random(shape),
-    "2^8": spread(8),
-    "2^12": spread(12),
-    "2^30": spread(30),
-    "outliers": outliers,
-    "lognormal": lambda rng, shape: rng.lognormal(0, 2, shape),
-    "rows": by_row,
-    "zeros": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.1),
-}
 
 
 def operands(case: Case, make: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
