@@ -16,11 +16,12 @@ template <class Tile> struct FloatTile {
   }
 };
 
-// Adds the products of a k-tile.
+// Adds the products of a k-tile. Returns the word that was loaded last.
 template <class TileA, class TileB, int kRowsB, int kBlockK, int kN>
-GETT_DEVICE void fma_k_tile(uint32 a, uint32 b, int block, int lane, float (&acc)[kN / 2]) {
+GETT_DEVICE uint32 fma_k_tile(uint32 a, uint32 b, int block, int lane, float (&acc)[kN / 2]) {
   const int row = (block < TileA::kBlocks ? block : TileA::kBlocks - 1) * 64 + Fragment::row(lane);
   const int column = Fragment::column(lane);
+  float last = 0;
 #pragma unroll 1
   for (int k = 0; k < kBlockK; ++k) {
     const float x[2] = {FloatTile<TileA>::at(a, row, k), FloatTile<TileA>::at(a, row + 8, k)};
@@ -32,8 +33,10 @@ GETT_DEVICE void fma_k_tile(uint32 a, uint32 b, int block, int lane, float (&acc
         const float y = FloatTile<TileB>::at(b, n < kRowsB ? n : kRowsB - 1, k);
 #pragma unroll
         for (int r = 0; r < 2; ++r) acc[j * 4 + r * 2 + e] = fmaf(x[r], y, acc[j * 4 + r * 2 + e]);
+        last = y;
       }
   }
+  return __float_as_uint(last);
 }
 
 }  // namespace gett

@@ -160,10 +160,13 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
           mbarrier_wait(stage.bar(smem.full()), stage.phase);
           const uint32 at = smem.stage(stage.stage);
-          fma_k_tile<typename Storage::TileA, typename Storage::TileB, Traits::LoaderTraitsB::kRows, Traits::kBlockK,
-                     kN>(at, at + Storage::kStageA, group, lane, acc[0]);
+          const uint32 last =
+              fma_k_tile<typename Storage::TileA, typename Storage::TileB, Traits::LoaderTraitsB::kRows,
+                         Traits::kBlockK, kN>(at, at + Storage::kStageA, group, lane, acc[0]);
+          // As in `take`, the arrival comes after the loads.
+          const uint32 bar = stage.bar(smem.empty()) + (last & uint32(p.k_tiles) >> 31);
           __syncwarp();
-          if ((lane & 31) == 0) mbarrier_arrive(stage.bar(smem.empty()));
+          if ((lane & 31) == 0) mbarrier_arrive(bar);
           ++stage;
         }
         leave(p, scheduler, epilogue, id, t, acc, group, lane);
