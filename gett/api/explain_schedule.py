@@ -36,6 +36,8 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
     if isinstance(loop, WgmmaSplit):
         facts += _planes(gemm)
+    elif planes(gemm) is not None:
+        facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
     if t.swap_ab:
         facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
     for split in t.splits:

@@ -215,7 +215,10 @@ def resolve_precision(precision: str | UsualPrecision | None, dtype: np.dtype[An
     if isinstance(precision, UsualPrecision):
         only = PRECISIONS[precision.name]
         return precision.name if only is None or dtype.name in only else usual
-    only = PRECISIONS[check_precision(precision)]
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        names = [name for name, only in PRECISIONS.items() if only is None or dtype.name in only]
+        raise PrecisionError(f"precision={precision!r} is unknown; {dtype.name} has {', '.join(map(repr, names))}")
+    only = PRECISIONS[precision]
     if only is not None and dtype.name not in only:
         raise PrecisionError(f"precision={precision!r} applies to {', '.join(only)}, not to {dtype.name}")
     return precision

@@ -37,7 +37,9 @@ def test_plans_say_which_products_are_formed() -> None:
     assert "6 of 3 planes of bfloat16, added in float32 every 16 k" in text
     assert "errors at most 13 + k / 16 units of 2^-24" in text
     assert "planes" not in str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="ieee"))
-    assert "planes" not in str(gett.plan("ij,jk->ik", A, A, arch="sm_80"))  # which has no wgmma
+    old = str(gett.plan("ij,jk->ik", A, A, arch="sm_80"))  # which has no wgmma
+    assert "fused multiply-adds, at least as accurate as bf16x6" in old
+    assert "planes" not in old
 
 
 def test_a_block_and_the_process_have_defaults() -> None:
@@ -87,6 +89,14 @@ def test_unknown_names_are_refused() -> None:
             pass
     with pytest.raises(gett.PrecisionError, match="is unknown"):
         gett.set_default_precision("double")
+
+
+def test_unknown_names_list_what_the_dtype_has() -> None:
+    for wrong in ("fp64", ["ieee"], 3):
+        with pytest.raises(gett.PrecisionError, match=r"is unknown; float64 has 'ieee'$"):
+            gett.plan("ij,jk->ik", A.astype("float64"), A.astype("float64"), arch="sm_90a", precision=wrong)  # type: ignore[arg-type]
+        with pytest.raises(gett.PrecisionError, match=r"is unknown; float32 has 'ieee', 'tf32', 'bf16x6'$"):
+            gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision=wrong)  # type: ignore[arg-type]
 
 
 def test_results_and_errors_leave_the_block_as_it_was() -> None:
