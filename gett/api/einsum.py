@@ -69,8 +69,8 @@ def einsum(
             error. Intermediates have the dtype of the result.
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
-            faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and in practice below
-            those of `"ieee"`, or `"tf32"`, of 10 bits. By default that of `gett.precision`. The CPU computes as
+            faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
+            `"ieee"`, or `"tf32"`, of 10 bits. By default that of `gett.precision`. The CPU computes as
             `"ieee"` says.
 
     Returns:
