@@ -24,7 +24,7 @@ from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST
+from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST, up
 from gett.schedule.tile.store_tile import store_tiles
 from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
@@ -52,11 +52,19 @@ class WgmmaSSSearch(WgmmaSearch):
         extents = tuple(s.extent for s in plan.k)
         least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
         best, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
-        all_k = (*best, *residue_boxes(extents, lead, self.size, self.atom.k), *shallow)
+        residues = residue_boxes(extents, lead, self.size, self.atom.k)
         widths_n = widths(plan.extent_n)
-        sides_m = (side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A]))
-        sides_n = (side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B]))
-        if not all(self.movable(t, s, all_k) for t, s in ((A, sides_m), (B, sides_n))):
+        sides_m = [side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A])]
+        sides_n = [side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B])]
+
+        def movable(boxes_k: Sequence[Box]) -> bool:
+            return all(self.movable(t, s, boxes_k) for t, s in ((A, sides_m), (B, sides_n)))
+
+        if residues and movable(residues):  # as many products, and no rows of padding are copied
+            depths = {up(b.size, self.atom.k) for b in residues}
+            best = [b for b in best if b.size not in depths or b.tiles < residues[0].tiles]
+        all_k = (*best, *residues, *shallow)
+        if not movable(all_k):
             return
         for box_k in all_k:
             for groups in WARPGROUPS:
