@@ -61,8 +61,8 @@ class WgmmaSSSearch(WgmmaSearch):
             return all(self.movable(t, s, boxes_k) for t, s in ((A, sides_m), (B, sides_n)))
 
         if residues and movable(residues):  # as many products, and no rows of padding are copied
-            depths = {up(b.size, self.atom.k) for b in residues}
-            best = [b for b in best if b.size not in depths or b.tiles < residues[0].tiles]
+            depths, one = {up(b.size, self.atom.k) for b in residues}, residues[0].tiles == 1
+            best, shallow = ([b for b in x if not one and b.size not in depths] for x in (best, shallow))
         all_k = (*best, *residues, *shallow)
         if not movable(all_k):
             return
