@@ -57,14 +57,13 @@ class WgmmaSSSearch(WgmmaSearch):
         sides_m = [side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A])]
         sides_n = [side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B])]
 
-        def movable(boxes_k: Sequence[Box]) -> bool:
-            return all(self.movable(t, s, boxes_k) for t, s in ((A, sides_m), (B, sides_n)))
-
-        if residues and movable(residues):  # as many products, and no rows of padding are copied
+        sides = ((A, sides_m), (B, sides_n))
+        # As many products, and no rows of padding are copied.
+        if residues and all(self.movable(t, (s,), residues) for t, group in sides for s in group):
             depths, one = {up(b.size, self.atom.k) for b in residues}, residues[0].tiles == 1
             best, shallow = ([b for b in x if not one and b.size not in depths] for x in (best, shallow))
         all_k = (*best, *residues, *shallow)
-        if not movable(all_k):
+        if not all(self.movable(t, s, all_k) for t, s in sides):
             return
         for box_k in all_k:
             for groups in WARPGROUPS:
