@@ -4,7 +4,7 @@
 // least value first.
 //
 // The tensor core truncates its sums, so they must be short: the products of 16 k are summed in registers of their own,
-// which are then added to the tile's by ordinary additions, rounded to nearest; the other warpgroup multiplies then.
+// which are then added to the tile's by ordinary additions, rounded to nearest.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/vec.cuh"
