@@ -93,7 +93,9 @@ def _planes(gemm: GemmPlan) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     made = planes(gemm)
     assert made is not None
-    formed = f"{len(made.products)} of {made.count} planes of {made.tensor.name}, added in float32 every 16 k"
+    formed = (
+        f"{len(made.products)}, of {made.count} {made.tensor.name} planes of each operand; float32 sums of every 16 k"
+    )
     bound = f"errors at most {made.bound} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
     return [("products", formed), ("", bound)]
 

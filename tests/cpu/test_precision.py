@@ -34,7 +34,7 @@ def test_float32_is_multiplied_in_planes_unless_asked_otherwise() -> None:
 
 def test_plans_say_which_products_are_formed() -> None:
     text = str(gett.plan("ij,jk->ik", A, A, arch="sm_90a"))
-    assert "6 of 3 planes of bfloat16, added in float32 every 16 k" in text
+    assert "products  6, of 3 bfloat16 planes of each operand; float32 sums of every 16 k" in text
     assert "errors at most 13 + k / 16 units of 2^-24" in text
     assert "planes" not in str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="ieee"))
     old = str(gett.plan("ij,jk->ik", A, A, arch="sm_80"))  # which has no wgmma
