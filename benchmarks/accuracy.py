@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from tqdm import tqdm
 
 import gett
 from benchmarks import environment
+from benchmarks.picture import picture
 from benchmarks.records import write_text
 from gett.baselines.rivals import Libraries, Setting, math_mode
 from gett.errors import GettError
@@ -149,39 +149,27 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
     Raises:
         ImportError: matplotlib is not installed; it comes with the `bench` extra.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(13, 4.6), sharey=True)
-    for ax, name in zip(axes, ("normal", "uniform"), strict=True):
-        for way in rows[0]["errors"]:
-            found = [(row["k"], row["errors"][way]) for row in rows if row["data"] == name]
-            points = [(k, e[0]) for k, e in found if not isinstance(e, str)]
-            if points:
-                ax.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=way)
-        ax.set(title=f"{name} data", xlabel="k", ylabel="largest error, 2^-24 of the magnitudes")
-        ax.legend(fontsize=7)
-    figure.tight_layout()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    with picture(path, 1, 2, figsize=(13, 4.6), sharey=True) as axes:
+        for ax, name in zip(axes[0], ("normal", "uniform"), strict=True):
+            for way in rows[0]["errors"]:
+                found = [(row["k"], row["errors"][way]) for row in rows if row["data"] == name]
+                points = [(k, e[0]) for k, e in found if not isinstance(e, str)]
+                if points:
+                    ax.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=way)
+            ax.set(title=f"{name} data", xlabel="k", ylabel="largest error, 2^-24 of the magnitudes")
+            ax.legend(fontsize=7)
 
 
 def main(*, on_gpu: bool, json_path: str | None = None, plot_path: str | None = None) -> int:
     """Measure, print, and write what is asked for; 1 where an error is larger than promised."""
     rows = list(measure(on_gpu))
     if json_path:
-        write_text(
-            json.dumps({"environment": environment.describe(), "gett": gett.__version__, "rows": rows}) + "\n",
-            json_path,
-        )
+        made = {"environment": environment.describe(), "gett": gett.__version__, "rows": rows}
+        write_text(json.dumps(made) + "\n", json_path)
     if plot_path:
         plot(rows, plot_path)
     print(table(rows))
     wrong = broken(rows)
-    print(
-        "\n".join(["", *(f"MORE THAN PROMISED: {line}" for line in wrong)]) if wrong else "\nnone is more than promised"
-    )
+    told = [f"MORE THAN PROMISED: {line}" for line in wrong] or ["none is more than promised"]
+    print("", *told, sep="\n")
     return 1 if wrong else 0

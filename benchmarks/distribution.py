@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.picture import picture
 from benchmarks.records import Row, Run
 from benchmarks.report import Column, geometric_mean, ratio, share
 
@@ -144,19 +145,10 @@ def plot(runs: Sequence[Run], path: str | Path) -> None:
     Raises:
         ImportError: matplotlib is not installed; it comes with the `bench` extra.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(len(runs), 2, figsize=(13, 4.6 * len(runs)), squeeze=False)
-    for (left, right), run in zip(axes, runs, strict=True):
-        _draw_ratios(left, run)
-        _draw_shares(right, run)
-    figure.tight_layout()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    with picture(path, len(runs), 2, figsize=(13, 4.6 * len(runs))) as axes:
+        for (left, right), run in zip(axes, runs, strict=True):
+            _draw_ratios(left, run)
+            _draw_shares(right, run)
 
 
 def _draw_ratios(ax: Any, run: Run) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.picture import picture
 from benchmarks.records import Row, Run
 
 DASH = "-"
@@ -232,19 +233,10 @@ def plot(runs: Sequence[Run], path: str | Path) -> None:
     Raises:
         ImportError: matplotlib is not installed; it comes with the `bench` extra.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     height = max(3.0, *(0.34 * len(r.rows) + 1.8 for r in runs))
-    figure, axes = pyplot.subplots(1, len(runs), figsize=(8.2 * len(runs), height), squeeze=False)
-    for axis, run in zip(axes[0], runs, strict=True):
-        _draw(axis, run)
-    figure.tight_layout()
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    with picture(path, 1, len(runs), figsize=(8.2 * len(runs), height)) as axes:
+        for axis, run in zip(axes[0], runs, strict=True):
+            _draw(axis, run)
 
 
 def _draw(ax: Any, run: Run) -> None:
