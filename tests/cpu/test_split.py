@@ -13,7 +13,9 @@ from gett.hw.dtypes import PLANES
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.smem_places import wgmma_places
+from tests.cpu.fake_torch import encode
 from tests.cpu.host_cuda import generated, includes, run_host
+from tests.cpu.planes import planes
 from tests.specs import Spec, covering, specs
 
 PROGRAM = """
@@ -61,16 +63,11 @@ int main() {
 """
 
 
-def planes(x: Any) -> Any:
+def plane_bits(x: Any) -> Any:
     """The three planes as bits, the largest first."""
-    out = []
-    for _ in range(3):
-        bits = x.view(np.uint32)
-        kept = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16
-        out.append((kept >> 16).astype(np.uint16))
-        x = x - kept.view(np.float32)
-    assert not x.any()  # three planes hold all of a float
-    return np.stack(out)
+    made = planes(x, 3)
+    assert not (x - made[0] - made[1] - made[2]).any()  # three planes hold all of a float
+    return np.stack([encode(plane, "bfloat16") for plane in made])
 
 
 def order(loop: WgmmaSplit, deep: int) -> Any:
@@ -123,10 +120,10 @@ def check(spec: Spec, tmp_path: Path) -> None:
     where = order(loop, deep)
     swizzle = loop.b.map.swizzle_bytes // 2
     places = wgmma_places(loop.b.major, swizzle, (t.n.size, deep), t.n.size, deep, 2)
-    np.testing.assert_array_equal(written[:, places[:, where] // 2], planes(b))
+    np.testing.assert_array_equal(written[:, places[:, where] // 2], plane_bits(b))
     thread = np.arange(256)
     lane = thread % 32
-    expected = planes(a)
+    expected = plane_bits(a)
     by_place = np.argsort(where)  # the k that stands at a place of the fragments
     for s in range(steps):
         for r in range(4):

@@ -13,20 +13,15 @@ import pytest
 
 from benchmarks.accuracy import BOUNDS, DATA, errors
 from gett.hw.dtypes import PLANES
+from tests.cpu.planes import planes
 
 SCHEME = PLANES["bf16x6"]
 FRACTION = 25
 
 
-def planes(x: Any) -> list[Any]:
-    """The planes of numbers, each rounded to the nearest, as float64."""
-    out = []
-    for _ in range(SCHEME.count):
-        bits = x.view(np.uint32)
-        kept = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).view(np.float32)
-        out.append(kept.astype(np.float64))
-        x = x - kept
-    return out
+def wide_planes(x: Any) -> list[Any]:
+    """The planes of numbers as float64."""
+    return [plane.astype(np.float64) for plane in planes(x, SCHEME.count)]
 
 
 def exponent(x: Any) -> Any:
@@ -46,7 +41,7 @@ def tensor_core(c: Any, a: Any, b: Any) -> Any:
 
 def product(a: Any, b: Any) -> Any:
     """The product of two matrices of float32 in planes, sums of 16 k added in float32."""
-    of_a, of_b = planes(a), planes(b)
+    of_a, of_b = wide_planes(a), wide_planes(b)
     out = np.zeros((a.shape[0], b.shape[1]), np.float32)
     for k in range(0, a.shape[1], 16):
         total = np.zeros(out.shape)
@@ -89,7 +84,7 @@ def test_sums_that_are_not_added_outside_the_tensor_core_grow_worse() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.random(shape, np.float32) for shape in ((16, 1024), (1024, 16)))
     total = np.zeros((16, 16))
-    of_a, of_b = planes(a), planes(b)
+    of_a, of_b = wide_planes(a), wide_planes(b)
     for k in range(0, 1024, 16):
         for i, j in SCHEME.products:
             total = tensor_core(total, of_a[i][:, k : k + 16], of_b[j][k : k + 16])
