@@ -14,7 +14,7 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_SPLIT, swizzle_of
+from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_SPLIT, planes, swizzle_of
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 
 GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
@@ -62,6 +62,6 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
         m, n, _ = tile.shape
-        made = self.cost.planes if isinstance(self.cost, WgmmaSplitCost) else None
-        products = len(made.products) if made is not None else 1
-        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {products} products of planes"
+        made = planes(self.plan)
+        assert made is not None
+        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {len(made.products)} products of planes"

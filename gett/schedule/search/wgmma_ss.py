@@ -48,20 +48,11 @@ class WgmmaSSSearch(WgmmaSearch):
         plan, boxes = self.plan, self.boxes
         if not self.has_units or len(self.leads) > 1:  # the operands' rows run along different contracted modes
             return
-        lead = next(iter(self.leads), None)
-        extents = tuple(s.extent for s in plan.k)
-        least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
-        best, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
-        residues = residue_boxes(extents, lead, self.size, self.atom.k)
         widths_n = widths(plan.extent_n)
         sides_m = [side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A])]
         sides_n = [side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B])]
-
         sides = ((A, sides_m), (B, sides_n))
-        # As many products, and no rows of padding are copied.
-        if residues and all(self.movable(t, (s,), residues) for t, group in sides for s in group):
-            depths, one = {up(b.size, self.atom.k) for b in residues}, residues[0].tiles == 1
-            best, shallow = ([b for b in x if not one and b.size not in depths] for x in (best, shallow))
+        best, residues, shallow = self.boxes_k(sides)
         all_k = (*best, *residues, *shallow)
         if not all(self.movable(t, s, all_k) for t, s in sides):
             return
@@ -77,6 +68,22 @@ class WgmmaSSSearch(WgmmaSearch):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                             tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
                             yield from (tile, *self.stationary(tile), *self.exchanging(tile))
+
+    def boxes_k(self, sides: Iterable[tuple[int, list[OperandTiling]]]) -> tuple[list[Box], list[Box], list[Box]]:
+        """Boxes of K: the deep ones, those that zeros fill up to whole instructions, the shallow ones."""
+        plan, lead = self.plan, next(iter(self.leads), None)
+        extents = tuple(s.extent for s in plan.k)
+        least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
+        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
+        residues = residue_boxes(extents, lead, self.size, self.atom.k)
+        if not residues or not all(self.movable(tensor, (s,), residues) for tensor, of in sides for s in of):
+            return deep, residues, shallow
+        # Boxes that zeros fill up serve every side: they make as many products as others of their depth and copy no
+        # rows of padding. Where one of them holds all of K, no other is needed.
+        if residues[0].tiles == 1:
+            return [], residues, []
+        depths = {up(b.size, self.atom.k) for b in residues}
+        return [b for b in deep if b.size not in depths], residues, [b for b in shallow if b.size not in depths]
 
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the estimates of a tile and of its variants."""

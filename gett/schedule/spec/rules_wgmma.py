@@ -162,7 +162,7 @@ def splitting(x: Lowered) -> Iterator[str]:
     for o, load in x.by_map:
         if load.run or load.multicast is not None or swizzle_of(load) < 32:
             yield f"rows of {swizzle_of(load)} bytes of operand {o.name}, {load.run} of an atom's are full"
-    if loop.plane_stages < 2:  # products with one are under way while those with the next begin
+    if loop.plane_stages < 2:  # one is written while products read the other
         yield f"{loop.plane_stages} k-tiles of planes"
 
 
