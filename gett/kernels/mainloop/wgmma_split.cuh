@@ -7,13 +7,12 @@
 // which are then added to the tile's by ordinary additions, rounded to nearest.
 #pragma once
 #include "gett/core/pipeline.cuh"
-#include "gett/core/vec.cuh"
-#include "gett/core/workspace.cuh"
 #include "gett/loader/split.cuh"
 #include "gett/loader/tma.cuh"
 #include "gett/mainloop/split_fragment.cuh"
 #include "gett/mainloop/split_repair.cuh"
 #include "gett/mainloop/split_storage.cuh"
+#include "gett/mainloop/tile_sums.cuh"
 #include "gett/ptx/wgmma.cuh"
 
 namespace gett {
@@ -21,6 +20,7 @@ namespace gett {
 template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaSplit {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
+  typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef SplitStorage<Traits, Index, Store, Scheduler, Smem> Storage;
   typedef typename Storage::PlaneB PlaneB;
   typedef typename Storage::Guard Guard;
@@ -65,12 +65,15 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     uint32 all = 0;
 #pragma unroll
     for (int q = 0; q < kPlanes; ++q) all |= a[q][0] | a[q][1] | a[q][2] | a[q][3];
+    if (s == kSteps - 1) return give_back(p, smem, stage, all, lane);
     all &= uint32(p.k_tiles) >> 31;
-    if (s < kSteps - 1) {
-      if (all) st_shared(smem.guard(), {all});
-      return;
-    }
-    const uint32 bar = stage.bar(smem.empty()) + all;
+    if (all) st_shared(smem.guard(), {all});
+  }
+  // Gives the stage back once this warp has loaded `word`, which stands for all that it reads of it: the address of the
+  // mbarrier depends on the word, so the arrival comes after the loads. Nothing is added, a count is never negative.
+  static GETT_DEVICE void give_back(const Params& p, const Storage& smem, PipelineState<Traits::kStages>& stage,
+                                    uint32 word, int lane) {
+    const uint32 bar = stage.bar(smem.empty()) + (word & uint32(p.k_tiles) >> 31);
     __syncwarp();
     if ((lane & 31) == 0) mbarrier_arrive(bar);
     ++stage;
@@ -88,20 +91,16 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     PlaneState made(0);
     const int end = Scheduler::end(p);
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
-      const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
-      const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? scheduler.locate(p, t).slice : 0);
-      Acc acc[1][kN / 2];
-#pragma unroll
-      for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
-      epilogue.prepare(p, id);
+      typename Sums::Accumulators acc;
+      const Tile tile = start(p, scheduler, epilogue, t, acc);
       Planes a[2];
       Smallest smallest;
-      if (k_tiles.first < k_tiles.last) take(p, smem, stage, 0, group, lane, a[0], smallest);
+      if (tile.k_tiles.first < tile.k_tiles.last) take(p, smem, stage, 0, group, lane, a[0], smallest);
 #pragma unroll 1
-      for (int kt = k_tiles.first; kt < k_tiles.last; kt += kUnroll) {
+      for (int kt = tile.k_tiles.first; kt < tile.k_tiles.last; kt += kUnroll) {
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-          if (u > 0 && kt + u >= k_tiles.last) break;
+          if (u > 0 && kt + u >= tile.k_tiles.last) break;
           mbarrier_wait(made.bar(smem.planes_full()), made.phase);
           const uint32 b = planes + made.stage * Storage::kPlaneStageBytes;
 #pragma unroll
@@ -116,7 +115,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
                        PlaneB::descriptor(b + Traits::plane_b(q) * PlaneB::kBytes, 0, s), q > 0);
             wgmma_commit();
             // While they run, the next fragments are made.
-            if (s + 1 < kSteps || kt + u + 1 < k_tiles.last)
+            if (s + 1 < kSteps || kt + u + 1 < tile.k_tiles.last)
               take(p, smem, stage, (s + 1) % kSteps, group, lane, a[now ^ 1], smallest);
             wgmma_wait<0>();
             wgmma_fence_operand(sum);
@@ -137,7 +136,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         if (thread == 0) guard.mark(count);
         continue;
       }
-      leave(p, scheduler, epilogue, id, t, acc, group, lane);
+      leave(p, scheduler, epilogue, tile.id, t, acc, group, lane);
     }
     if constexpr (Store::kStoreWarp) {
       mbarrier_wait(smem.judged(), 0);
@@ -150,26 +149,18 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       count = 0;
       for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
         if (!guard.is_marked(count)) continue;
-        const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
-        const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? scheduler.locate(p, t).slice : 0);
-        Acc acc[1][kN / 2];
-#pragma unroll
-        for (int j = 0; j < kN / 2; ++j) acc[0][j] = Acc(0);
-        epilogue.prepare(p, id);
+        typename Sums::Accumulators acc;
+        const Tile tile = start(p, scheduler, epilogue, t, acc);
 #pragma unroll 1
-        for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
+        for (int kt = tile.k_tiles.first; kt < tile.k_tiles.last; ++kt) {
           mbarrier_wait(stage.bar(smem.full()), stage.phase);
           const uint32 at = smem.stage(stage.stage);
-          const uint32 last =
+          const uint32 word =
               fma_k_tile<typename Storage::TileA, typename Storage::TileB, Traits::LoaderTraitsB::kRows,
                          Traits::kBlockK, kN>(at, at + Storage::kStageA, group, lane, acc[0]);
-          // As in `take`, the arrival comes after the loads.
-          const uint32 bar = stage.bar(smem.empty()) + (last & uint32(p.k_tiles) >> 31);
-          __syncwarp();
-          if ((lane & 31) == 0) mbarrier_arrive(bar);
-          ++stage;
+          give_back(p, smem, stage, word, lane);
         }
-        leave(p, scheduler, epilogue, id, t, acc, group, lane);
+        leave(p, scheduler, epilogue, tile.id, t, acc, group, lane);
       }
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();
@@ -178,13 +169,26 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
  private:
   static constexpr int kVoteBarrier = 3;  // named barriers of the consumer warpgroups: whether a tile is made again
 
+  struct Tile {
+    TileId id;
+    KTileRange k_tiles;
+  };
+  // The store warp, where there is one, locates the tile.
+  static GETT_DEVICE Tile start(const Params& p, const Scheduler& scheduler, Store& epilogue, int t,
+                                typename Sums::Accumulators& acc) {
+    const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
+    const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? scheduler.locate(p, t).slice : 0);
+    Sums::zero(acc);
+    epilogue.prepare(p, id);
+    return {id, k_tiles};
+  }
   // A tile's sums leave: to D, or to the workspace.
   static GETT_DEVICE void leave(const Params& p, const Scheduler& scheduler, Store& epilogue, const TileId& id, int t,
-                                Acc (&acc)[1][kN / 2], int group, int lane) {
+                                typename Sums::Accumulators& acc, int group, int lane) {
     if constexpr (Scheduler::kSplit) {
-      store_partial(p, scheduler.locate(p, t), acc, group, lane);
+      Sums::store_partial(p, scheduler.locate(p, t), acc, group, lane);
     } else {
-      epilogue.store(p, located(scheduler, p, id, t), acc, group, lane);
+      epilogue.store(p, Sums::located(scheduler, p, id, t), acc, group, lane);
     }
   }
   // Whether all sums of the tile are; rows and columns of padding hold anything.
@@ -208,17 +212,6 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static GETT_DEVICE void keep(const uint32 (&a)[kPlanes][4]) {
 #pragma unroll
     for (int p = 0; p < kPlanes; ++p) asm volatile("" ::"r"(a[p][0]), "r"(a[p][1]), "r"(a[p][2]), "r"(a[p][3]));
-  }
-  static GETT_DEVICE TileId located(const Scheduler& scheduler, const Params& p, const TileId& id, int t) {
-    if constexpr (Store::kStoreWarp && Store::Function::kReads) return scheduler.locate(p, opaque(t));
-    return id;
-  }
-  static GETT_DEVICE void store_partial(const Params& p, const TileId& id, const Acc (&acc)[1][kN / 2], int group,
-                                        int lane) {
-    Acc* const to = partial_tile<Traits::kBlockM * kN>(p, id);
-    Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
-      Vec<Acc, 2>{{acc[0][j], acc[0][j + 1]}}.store(to + (group * 64 + row) * kN + column);
-    });
   }
 };
 

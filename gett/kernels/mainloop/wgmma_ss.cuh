@@ -10,20 +10,18 @@
 // Cooperative: the warpgroups share a tile, each has kMmaM blocks of 64 rows. Ping-pong: each has tiles of its own, so
 // that one stores while the other multiplies.
 #pragma once
-#include "gett/core/fragment.cuh"
 #include "gett/core/pipeline.cuh"
-#include "gett/core/vec.cuh"
-#include "gett/core/workspace.cuh"
 #include "gett/loader/k_residue.cuh"
 #include "gett/loader/tma.cuh"
 #include "gett/mainloop/shared_storage.cuh"
+#include "gett/mainloop/tile_sums.cuh"
 #include "gett/ptx/wgmma.cuh"
 
 namespace gett {
 
 template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaSS {
   typedef typename Traits::Params Params;
-  typedef typename Traits::Acc Acc;
+  typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef SharedStorage<Traits, Index, Store, Scheduler, Smem> Storage;
   typedef typename Storage::TileA TileA;
   typedef typename Storage::TileB TileB;
@@ -97,15 +95,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       stationary.wait();
 #pragma unroll 1
       for (int mma_tile = 0; mma_tile < Traits::kMmaTilesPerStoreTile; ++mma_tile) {
-        Acc acc[kMmaM][kN / 2];
+        typename Sums::Accumulators acc;
         // Where a slice may be empty the accumulators start as zeros; else the first product overwrites them. Zeros
         // also end the life of the tile before, whose registers an epilogue that stores rows needs.
-        if constexpr (Scheduler::kSplit || Store::kStoresRows || kSparing) {
-#pragma unroll
-          for (int i = 0; i < kMmaM; ++i)
-#pragma unroll
-            for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
-        }
+        if constexpr (Scheduler::kSplit || Store::kStoresRows || kSparing) Sums::zero(acc);
         if (mma_tile == 0) epilogue.prepare(p, id);
         if constexpr (Traits::kPingPong) named_barrier_sync(kOrderBarrier + group, 256);
         int released = -1;
@@ -139,31 +132,13 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         if (released >= 0) Scheduler::release(smem.empty() + released * 8, lane);
         if (!Store::kStoreWarp && !Scheduler::exists(p, id)) continue;
         if constexpr (Scheduler::kSplit) {
-          store_partial(p, id, acc, GETT_RECOMPUTE(block), GETT_RECOMPUTE(lane));
+          Sums::store_partial(p, id, acc, GETT_RECOMPUTE(block), GETT_RECOMPUTE(lane));
         } else {
-          epilogue.store(p, located(scheduler, p, id, t), acc, block, lane, mma_tile);
+          epilogue.store(p, Sums::located(scheduler, p, id, t), acc, block, lane, mma_tile);
         }
       }
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();
-  }
-
-  // Where the tile lies, which a plan's function that reads tensors needs to know beside a store warp.
-  static GETT_DEVICE TileId located(const Scheduler& scheduler, const Params& p, const TileId& id, int t) {
-    if constexpr (Store::kStoreWarp && Store::Function::kReads) return scheduler.locate(p, opaque(t));
-    return id;
-  }
-
-  // Stores a slice's partial tile to the workspace.
-  static GETT_DEVICE void store_partial(const Params& p, const TileId& id, const Acc (&acc)[kMmaM][kN / 2], int block,
-                                        int lane) {
-    Acc* const to = partial_tile<Traits::kBlockM * kN>(p, id);
-#pragma unroll
-    for (int i = 0; i < kMmaM; ++i)
-      Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
-        const int m = FragmentRows<Traits>::at(block, i, row);
-        Vec<Acc, 2>{{acc[i][j], acc[i][j + 1]}}.store(to + m * kN + column);
-      });
   }
 };
 
