@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gett.hw.dtypes import TensorType, tensor_type, wgmma_atom
 
 
@@ -39,19 +41,24 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
 """
 
 
-def wgmma_planes_struct(tensor: TensorType, n: int, b_major: str) -> str:
-    """A C++ struct `Wgmma` with `mma(sum, a, b, keep)` on n columns: A's fragment in registers, a[4].
+def wgmma_planes_struct(tensor: TensorType, columns: Iterable[int], b_major: str) -> str:
+    """A C++ struct `Wgmma` with `mma(sum, a, b, keep)`: A's fragment in registers, a[4].
 
-    sum = A * B, or sum += A * B to keep.
+    sum = A * B, or sum += A * B to keep. The sums' length says how many columns: `columns` has those that there are.
     """
+    functions = "".join(_planes_function(tensor, n, b_major) for n in columns)
+    return f"struct Wgmma {{\n{functions}}};\n"
+
+
+def _planes_function(tensor: TensorType, n: int, b_major: str) -> str:
     atom = tensor.wgmma
     assert atom is not None
     count = n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     fragment = ", ".join(f"%{count + i}" for i in range(4))
-    return f"""struct Wgmma {{
-  static GETT_DEVICE void mma(float (&d)[{count}], const gett::uint32 (&a)[4], gett::uint64 b, bool keep) {{
+    head = f"void mma(float (&d)[{count}], const gett::uint32 (&a)[4], gett::uint64 b, bool keep)"
+    return f"""  static GETT_DEVICE {head} {{
     asm volatile(
         "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 5}, 0;\\n"
         "wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{tensor.kind}.{tensor.kind} {{{registers}}}, "
@@ -59,7 +66,6 @@ def wgmma_planes_struct(tensor: TensorType, n: int, b_major: str) -> str:
         : {outputs}
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)));
   }}
-}};
 """
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 from gett.codegen.traits import Constants, problem_traits, scheduler_traits, store_traits, struct, tile_shape
-from gett.ir.gemm import GemmPlan
+from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import gathers, planes, swizzle_of, thread_registers, valid_k
+from gett.schedule.spec.wgmma_needs import chunk_columns, gathers, planes, swizzle_of, thread_registers, valid_k
 
 R2S_COPIES = {
     "scalar": "kR2SScalar",
@@ -83,7 +83,7 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     else:
         constants |= {"kProducerWarpgroups": loop.producers}
         if isinstance(loop, WgmmaSplit):
-            constants |= {"kPlaneStages": loop.plane_stages, **_planes(plan)}
+            constants |= {"kPlaneStages": loop.plane_stages, **_planes(plan, schedule, loop)}
         else:
             constants["kCpAsyncStages"] = loop.cp_async_stages
         a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)
@@ -94,11 +94,12 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     return struct("MainloopTraits", constants, "TileShape", [*inside, *more])
 
 
-def _planes(plan: GemmPlan) -> Constants:
-    """How many planes a number has, and how many products of them are formed."""
+def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
+    """How many planes a number has, how many products of them are formed, and columns of the first chunk."""
     made = planes(plan)
     assert made is not None
-    return {"kPlanes": made.count, "kProducts": len(made.products)}
+    chunks = chunk_columns(loop, schedule.tiling.shape[1], itemsize(plan.contraction.dtype))
+    return {"kPlanes": made.count, "kProducts": len(made.products), "kChunkColumns": chunks[0]}
 
 
 def _plane_functions(plan: GemmPlan) -> list[str]:

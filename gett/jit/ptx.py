@@ -10,14 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 _PRODUCT = "wgmma.mma_async"
-_WAIT_FOR_ALL = re.compile(r"wgmma\.wait_group\.sync\.aligned\s+0\b")
+_COMMIT = "wgmma.commit_group"
+_WAIT = re.compile(r"wgmma\.wait_group\.sync\.aligned\s+(\d+)\b")
 _ACCUMULATORS = re.compile(r"\{([^}]*)\}")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _LABEL = re.compile(r"^([\w$]+):")
 _JUMP = re.compile(r"^(@\S+\s+)?(bra|brx|ret|exit|trap)\b(?:\.\w+)*\s*([\w$]*)")
 _ANYWHERE = "*"
+_Flight = tuple[frozenset[str], ...]  # accumulators of the products not committed yet, then of each group, newest first
+_GROUPS = 4  # groups that are told apart; older ones are one
 _FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
 
 
@@ -47,47 +51,50 @@ def touched_in_flight(ptx: str) -> list[str]:
 
 
 def _touched(function: str) -> Iterator[str]:
-    accumulators = {
-        register
-        for line in function.splitlines()
-        if _PRODUCT in line and (match := _ACCUMULATORS.search(line))
-        for register in _REGISTER.findall(match[1])
-    }
-    if not accumulators:
+    if _PRODUCT not in function:
         return
     blocks = _blocks(function)
     names = list(blocks)
-    after = {name: _flow(block, False)[0] for name, block in blocks.items()}
-    pending = [name for name in names if after[name]]
-    reached: set[str] = set()  # where products are under way at the beginning
+    reached: dict[str, _Flight] = {names[0]: ()}  # what is under way at the beginning
+    pending = [names[0]]
     while pending:
         name = pending.pop()
         i = names.index(name)
         following = [*blocks[name].following, *(names[i + 1 : i + 2] if blocks[name].falls_through else [])]
         if _ANYWHERE in following:
             following = names
+        after = _flow(blocks[name], reached[name])[0]
         for target in following:
-            if target not in reached:
-                reached.add(target)
-                if _flow(blocks[target], True)[0]:
-                    pending.append(target)
+            met = _joined(reached.get(target, ()), after)
+            if target not in reached or met != reached[target]:
+                reached[target] = met
+                pending.append(target)
     for name, block in blocks.items():
-        for instruction in _flow(block, name in reached)[1]:
-            if accumulators.intersection(_REGISTER.findall(instruction)):
-                yield instruction
+        yield from _flow(block, reached.get(name, ()))[1]
 
 
-def _flow(block: _Block, in_flight: bool) -> tuple[bool, list[str]]:
-    """Whether products are under way behind a block, and its other instructions before which they are."""
-    beside = []
+def _joined(a: _Flight, b: _Flight) -> _Flight:
+    """What may be under way where two paths meet."""
+    empty: frozenset[str] = frozenset()
+    return tuple(x | y for x, y in zip_longest(a, b, fillvalue=empty))
+
+
+def _flow(block: _Block, flight: _Flight) -> tuple[_Flight, list[str]]:
+    """What is under way behind a block, and the instructions that touch accumulators of what is before them."""
+    touched = []
     for instruction in block.instructions:
         if _PRODUCT in instruction:
-            in_flight = True
-        elif _WAIT_FOR_ALL.search(instruction):
-            in_flight = False
-        elif in_flight:
-            beside.append(instruction)
-    return in_flight, beside
+            match = _ACCUMULATORS.search(instruction)
+            written = frozenset(_REGISTER.findall(match[1])) if match else frozenset()
+            flight = (flight[0] | written, *flight[1:]) if flight else (written,)
+        elif _COMMIT in instruction:
+            newer = (frozenset[str](), *flight)
+            flight = (*newer[:_GROUPS], frozenset().union(*newer[_GROUPS:]))
+        elif match := _WAIT.search(instruction):
+            flight = flight[: int(match[1]) + 1]
+        elif not frozenset().union(*flight).isdisjoint(_REGISTER.findall(instruction)):
+            touched.append(instruction)
+    return flight, touched
 
 
 def _blocks(function: str) -> dict[str, _Block]:

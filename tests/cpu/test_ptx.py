@@ -111,3 +111,19 @@ extern "C" __global__ void __launch_bounds__(32 GETT_MIN_BLOCKS) made(int* p) {
     with pytest.raises(PoorKernelError, match=r"touches accumulators of wgmma while products write them: mov\.b32"):
         compile_uncached(text, "sm_90a", allow_spills=True)
     assert defined == [[], ["one_block"], ["one_block", "sparing"]]
+
+
+OTHER = """wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f5, %f6, %f7, %f8}, %rd1, %rd2, 1, 1, 1, 0, 0;
+	wgmma.commit_group.sync.aligned;
+	wgmma.wait_group.sync.aligned 1;"""
+
+
+def test_groups_of_products_are_told_apart() -> None:
+    """A wait for all groups but one: the older one's accumulators may be read, the newer one's may not."""
+    older, newer = "add.f32 %f9, %f9, %f1;", "add.f32 %f9, %f9, %f5;"
+    assert touched_in_flight(kernel(0, inside=f"{OTHER}\n\t{older}")) == []
+    assert touched_in_flight(kernel(0, inside=f"{OTHER}\n\t{newer}")) == [newer]
+    assert touched_in_flight(kernel(1, inside=OTHER, behind=newer)) == [newer]
+    assert touched_in_flight(kernel(0, inside=OTHER, behind=newer)) == []
+    # What is under way behind a turn of the loop is under way at the beginning of the next.
+    assert touched_in_flight(kernel(1, inside=OTHER, head=newer)) == [newer]

@@ -48,14 +48,15 @@ int main() {
   const int b = Storage::kStageA, planes = 1 << 19;
   if (fread(shared_memory, 1, Storage::kStageBytes, stdin) != Storage::kStageBytes) return 4;
   Smallest smallest;
-  for (int u = 0; u < Transform::kUnits; ++u) Transform::unit(b, planes, u, smallest);
+  for (int thread = 0; thread < Transform::kThreads; ++thread)
+    Transform::split_tile(b, planes, Transform::Places(thread), smallest);
   fwrite(&smallest.word, 4, 1, stdout);
   fwrite(shared_memory + planes, 1, Storage::kPlaneStageBytes, stdout);
   Smallest of_a;
   for (int s = 0; s < MainloopTraits::kBlockK / 16; ++s)
     for (int thread = 0; thread < 256; ++thread) {
       uint32 a[3][4];
-      FragmentA::load(0, thread / 128, s, thread % 128, a, of_a);
+      FragmentA(thread / 128, thread % 128).load(0, s, a, of_a);
       fwrite(a, 4, 12, stdout);
     }
   fwrite(&of_a.word, 4, 1, stdout);

@@ -21,11 +21,57 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static constexpr int kS = Tile::kSwizzleBytes, kP = Plane::kSwizzleBytes;
   static constexpr int kRows = Traits::LoaderTraitsB::kRows;
   static constexpr bool kMajorK = Tile::kMajorK, kPermuteK = Storage::kPermuteK;
-  // What a thread does at a time: sixteen k of a row, or eight rows at one k.
-  static constexpr int kUnits = kMajorK ? kRows * (Traits::kBlockK / 16) : Traits::kBlockK * (kRows / 8);
+  // What a thread does in a pass: sixteen k of a row, or eight rows at one k. kQuarters threads share a row, and passes
+  // go along K; or passes go from slab to slab.
+  static constexpr int kRowsOfPass = kRows > 64 ? 128 : kRows > 32 ? 64 : 32;
+  static constexpr int kQuarters = kThreads / kRowsOfPass;
+  static constexpr int kPer = kS / 32, kSlabsOfPass = kThreads / (kPer * Traits::kBlockK);
+  static constexpr int kUnits = Traits::kBlockK * (kRows / 8);
+  static constexpr int kSixteens = Traits::kBlockK / 16;
+  static constexpr int kPasses =
+      kMajorK ? (kSixteens + kQuarters - 1) / kQuarters : (kUnits + kThreads - 1) / kThreads;
+  static constexpr int kLoads = kMajorK ? 4 : 2, kStores = kLoads / 2;  // accesses of 16 bytes, of each plane
+  static constexpr bool kAllThreads = kMajorK ? kRows == kRowsOfPass && kQuarters <= kSixteens : kUnits % kThreads == 0;
+  static_assert(kMajorK || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
 
-  static GETT_DEVICE uint32 at(uint32 tile, int x) { return tile + HardwareSwizzle<kS>::apply(uint32(x)); }
-  static GETT_DEVICE uint32 plane_at(uint32 tile, int x) { return tile + HardwareSwizzle<kP>::apply(uint32(x)); }
+  // Where a thread reads and writes in its first pass, from the start of the tile and of a plane. The bits that later
+  // passes and other chunks change are not among those that the swizzle takes, so they are exchanged or added.
+  struct Places {
+    uint32 read, write;
+    int passes;  // that the thread has
+    GETT_DEVICE explicit Places(int thread) {
+      if constexpr (kMajorK) {
+        const int row = thread % kRowsOfPass, q = thread / kRowsOfPass;
+        read = at<kS, Tile::kSlab>(row, q * 64);
+        write = at<kP, Plane::kSlab>(row, q * 32);
+        passes = row < kRows && q < kSixteens ? kPasses : 0;
+      } else {
+        const int n = thread % kPer, k = thread / kPer % Traits::kBlockK, slab = thread / kPer / Traits::kBlockK;
+        const int place = kPermuteK ? (k & ~15) + (k >> 2 & 3) * 2 + (k & 1) + (k >> 1 & 1) * 8 : k;
+        read = slab * Tile::kSlab + HardwareSwizzle<kS>::apply(k * kS + n * 32);
+        write = slab * Plane::kSlab + HardwareSwizzle<kP>::apply(place * kP + n * 16);
+        passes = (kUnits - thread + kThreads - 1) / kThreads;
+      }
+    }
+    template <int kBytes, int kSlab> static GETT_DEVICE uint32 at(int row, int byte) {
+      return byte / kBytes * kSlab + HardwareSwizzle<kBytes>::apply(row * kBytes + byte % kBytes);
+    }
+    template <int kBytes, int kSlab> static GETT_DEVICE uint32 moved(uint32 first, int byte) {
+      return (first ^ byte % kBytes) + byte / kBytes * kSlab;
+    }
+    // Chunk `c` of pass `i`.
+    GETT_DEVICE uint32 read_at(int i, int c) const {
+      if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, i * kQuarters * 64 + c * 16);
+      return (read ^ c * 16) + i * kSlabsOfPass * Tile::kSlab;
+    }
+    GETT_DEVICE uint32 write_at(int i, int c) const {
+      if constexpr (kMajorK) return moved<kP, Plane::kSlab>(write, i * kQuarters * 32 + c * 16);
+      return write + i * kSlabsOfPass * Plane::kSlab;
+    }
+    // Whether pass `i` is one of the thread's.
+    GETT_DEVICE bool has(int i) const { return kAllThreads || i < passes; }
+  };
+
   static GETT_DEVICE void store(uint32 to, const float (&x)[8], Smallest& smallest) {
     uint32 word[4][kPlanes];
 #pragma unroll
@@ -46,36 +92,35 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(word[i]);
   }
 
-  static GETT_DEVICE void unit(uint32 tile, uint32 planes, int u, Smallest& smallest) {
-    if constexpr (kMajorK) {
-      const int row = u % kRows, k = u / kRows * 16;
-      float x[16];
+  static GETT_DEVICE void load_pass(uint32 tile, const Places& places, int i, float (&x)[kLoads * 4]) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int byte = k * 4 + c * 16;
-        load(at(tile + byte / kS * Tile::kSlab, row * kS + byte % kS), x + c * 4);
-      }
+    for (int c = 0; c < kLoads; ++c) load(tile + places.read_at(i, c), x + c * 4);
+  }
+  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kLoads * 4],
+                                     Smallest& smallest) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float y[8];
+    for (int h = 0; h < kStores; ++h) {
+      float y[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) y[i] = x[kPermuteK ? i / 2 * 4 + h * 2 + i % 2 : h * 8 + i];
-        const int byte = k * 2 + h * 16;
-        store(plane_at(planes + byte / kP * Plane::kSlab, row * kP + byte % kP), y, smallest);
-      }
-    } else {
-      constexpr int kPer = kS / 32;  // eights of a row
-      const int k = u / kPer % Traits::kBlockK, slab = u / kPer / Traits::kBlockK, n = u % kPer;
-      float x[8];
-      load(at(tile + slab * Tile::kSlab, k * kS + n * 32), x);
-      load(at(tile + slab * Tile::kSlab, k * kS + n * 32 + 16), x + 4);
-      const int place = kPermuteK ? (k & ~15) + (k >> 2 & 3) * 2 + (k & 1) + (k >> 1 & 1) * 8 : k;
-      store(plane_at(planes + slab * Plane::kSlab, place * kP + n * 16), x, smallest);
+      for (int j = 0; j < 8; ++j) y[j] = x[kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : h * 8 + j];
+      store(planes + places.write_at(i, h), y, smallest);
+    }
+  }
+  // The planes of a k-tile. Short passes are loaded while the ones before are split; long ones have loads enough.
+  static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
+    constexpr int kAhead = kMajorK ? 0 : 1;
+    float x[1 + kAhead][kLoads * 4];
+#pragma unroll
+    for (int i = 0; i < kPasses + kAhead; ++i) {
+      if (i < kPasses && places.has(i)) load_pass(tile, places, i, x[i % (1 + kAhead)]);
+      if (i >= kAhead && places.has(i - kAhead))
+        split_pass(planes, places, i - kAhead, x[(i - kAhead) % (1 + kAhead)], smallest);
     }
   }
 
   static GETT_DEVICE void run(const Params& p, const Storage& smem, int thread) {
     const typename Storage::Guard guard(p, smem.guard());
+    const Places places(thread);
     PipelineState<Traits::kStages> stage(0);
     PipelineState<Storage::kPlaneStages> made(1);
     Smallest smallest;
@@ -84,8 +129,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
       mbarrier_wait(made.bar(smem.planes_empty()), made.phase);
       const uint32 tile = smem.stage(stage.stage) + Storage::kStageA, planes = smem.planes(made.stage);
-#pragma unroll 1
-      for (int u = thread; u < kUnits; u += kThreads) unit(tile, planes, u, smallest);
+      split_tile(tile, planes, places, smallest);
       const int t = it.t;
       if (smallest.is_lost()) guard.found_in_b(t);
       fence_proxy_async();  // wgmma reads what was written

@@ -43,6 +43,10 @@ template <class LoaderTraits, int kRows, int kGrain, int kBlockK, int kE, int kI
     const int slab = kInterleave == 1 ? block * kPer : block / kInterleave * kInterleave * kPer + block % kInterleave;
     return s * kStep * kSwizzleBytes + slab * kSlab;
   }
+  // The byte at which row `first` begins: rows of whole atoms, or of whole slabs where rows run along M and N.
+  static GETT_DEVICE constexpr int at_row(int first) {
+    return kMajorK ? first * kSwizzleBytes : first * kE / kSwizzleBytes * kSlab;
+  }
   // The descriptor; `tile` is an address of shared memory below 2^18.
   static GETT_DEVICE uint64 descriptor(uint32 tile, int block, int s) {
     const uint32 low = uint32(kFixed) + (tile >> 4) + uint32(at(block, s)) / 16;

@@ -4,16 +4,16 @@
 // least value first.
 //
 // The tensor core truncates its sums, so they must be short: the products of 16 k are summed in registers of their own,
-// which are then added to the tile's by ordinary additions, rounded to nearest.
+// which are then added to the tile's by ordinary additions, rounded to nearest (mainloop/split_products.cuh).
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/split.cuh"
 #include "gett/loader/tma.cuh"
 #include "gett/mainloop/split_fragment.cuh"
+#include "gett/mainloop/split_products.cuh"
 #include "gett/mainloop/split_repair.cuh"
 #include "gett/mainloop/split_storage.cuh"
 #include "gett/mainloop/tile_sums.cuh"
-#include "gett/ptx/wgmma.cuh"
 
 namespace gett {
 
@@ -22,13 +22,15 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef typename Traits::Acc Acc;
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef SplitStorage<Traits, Index, Store, Scheduler, Smem> Storage;
-  typedef typename Storage::PlaneB PlaneB;
   typedef typename Storage::Guard Guard;
+  typedef SplitProducts<Traits, Mma, Storage> Products;
+  typedef typename Products::Planes Planes;
   typedef PipelineState<Storage::kPlaneStages> PlaneState;
+  typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kPlanes = Storage::kPlanes, kN = Traits::kBlockN, kSteps = Traits::kBlockK / 16;
-  static constexpr int kUnroll = kSteps % 2 ? 2 : 1;  // two sets of fragments take turns
+  static constexpr int kUnroll = 2 / kSteps;  // k-tiles without a pause; more would need more registers
+  static constexpr bool kTwo = Products::kChunks == 2;
   typedef SplitFragment<typename Storage::TileA, Traits::LoaderTraitsA::kRows, kPlanes> FragmentA;
-  typedef uint32 Planes[kPlanes][4];
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -57,26 +59,82 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   }
 
   // Takes this thread's share of step `s` of A out of a stage; gives the stage back after the last step.
-  static GETT_DEVICE void take(const Params& p, const Storage& smem, PipelineState<Traits::kStages>& stage, int s,
-                               int group, int lane, Planes& a, Smallest& smallest) {
+  static GETT_DEVICE void take(const Params& p, const Storage& smem, StageState& stage, int s,
+                               const FragmentA& fragment, int lane, Planes& a, Smallest& smallest) {
     if (s == 0) mbarrier_wait(stage.bar(smem.full()), stage.phase);
-    FragmentA::load(smem.stage(stage.stage), group, s, lane, a, smallest);
-    // What follows depends on all planes (a count is never negative), so they are made here, not after the next wait.
-    uint32 all = 0;
-#pragma unroll
-    for (int q = 0; q < kPlanes; ++q) all |= a[q][0] | a[q][1] | a[q][2] | a[q][3];
-    if (s == kSteps - 1) return give_back(p, smem, stage, all, lane);
-    all &= uint32(p.k_tiles) >> 31;
-    if (all) st_shared(smem.guard(), {all});
+    const uint32 loaded = fragment.load(smem.stage(stage.stage), s, a, smallest);
+    if (s == kSteps - 1) give_back(p, smem, stage, loaded, lane);
   }
   // Gives the stage back once this warp has loaded `word`, which stands for all that it reads of it: the address of the
   // mbarrier depends on the word, so the arrival comes after the loads. Nothing is added, a count is never negative.
-  static GETT_DEVICE void give_back(const Params& p, const Storage& smem, PipelineState<Traits::kStages>& stage,
+  static GETT_DEVICE void give_back(const Params& p, const Storage& smem, StageState& stage,
                                     uint32 word, int lane) {
     const uint32 bar = stage.bar(smem.empty()) + (word & uint32(p.k_tiles) >> 31);
     __syncwarp();
     if ((lane & 31) == 0) mbarrier_arrive(bar);
     ++stage;
+  }
+
+  // The products of kTiles k-tiles. While those of one chunk run, the sums of the one before are added, and fragments
+  // of A are made. None run in the end: ptxas would serialise products that run from one turn of a loop to the next.
+  template <int kTiles>
+  static GETT_DEVICE void multiply(const Params& p, const Storage& smem, bool more, StageState& stage,
+                                   PlaneState& made, const FragmentA& fragment, int lane, Planes (&a)[2],
+                                   Acc (&acc)[kN / 2], Smallest& smallest) {
+    constexpr int kCount = kTiles * kSteps;
+    typename Products::template Sums<0> sums0;
+    typename Products::template Sums<1> sums1;
+#pragma unroll
+    for (int step = 0; step < kCount; ++step) {
+      const int s = step % kSteps, now = step % 2;
+      if (s == 0) mbarrier_wait(made.bar(smem.planes_full()), made.phase);
+      const uint32 b = (smem.planes(0) & 0x3ffff) + made.stage * Storage::kPlaneStageBytes;
+      if (kTwo || now == 0) sums0.multiply(a[now], b, s);
+      else sums1.multiply(a[now], b, s);
+      if (step > 0) {
+        wgmma_wait<1>();
+        if (kTwo || now == 0) sums1.add_to(acc);
+        else sums0.add_to(acc);
+        keep(a[now ^ 1]);
+        if (s == 0) give_planes_back(smem, made, lane);
+      }
+      if (s == kSteps - 1) ++made;
+      if (step + 1 < kCount || (kCount % 2 == 0 && more))
+        take(p, smem, stage, (s + 1) % kSteps, fragment, lane, a[now ^ 1], smallest);
+      if constexpr (kTwo) {
+        sums1.multiply(a[now], b, s);
+        wgmma_wait<1>();
+        sums0.add_to(acc);
+      }
+    }
+    wgmma_wait<0>();
+    if (kTwo || kCount % 2 == 0) sums1.add_to(acc);
+    else sums0.add_to(acc);
+    keep(a[(kCount - 1) % 2]);
+    give_planes_back(smem, made, lane);
+    if (kCount % 2 && more) take(p, smem, stage, 0, fragment, lane, a[0], smallest);
+  }
+  // Those of a tile.
+  static GETT_DEVICE void multiply(const Params& p, const Storage& smem, const KTileRange& k_tiles,
+                                   StageState& stage, PlaneState& made, const FragmentA& fragment,
+                                   int lane, Acc (&acc)[kN / 2], Smallest& smallest) {
+    Planes a[2];
+    int kt = k_tiles.first;
+    if (kt < k_tiles.last) take(p, smem, stage, 0, fragment, lane, a[0], smallest);
+#pragma unroll 1
+    for (; kt + kUnroll <= k_tiles.last; kt += kUnroll)
+      multiply<kUnroll>(p, smem, kt + kUnroll < k_tiles.last, stage, made, fragment, lane, a, acc, smallest);
+    if constexpr (kUnroll > 1) {
+#pragma unroll 1
+      for (; kt < k_tiles.last; ++kt)
+        multiply<1>(p, smem, kt + 1 < k_tiles.last, stage, made, fragment, lane, a, acc, smallest);
+    }
+  }
+
+  // The products of the k-tile before `made` are complete.
+  static GETT_DEVICE void give_planes_back(const Storage& smem, const PlaneState& made, int lane) {
+    const int before = (made.stage == 0 ? Storage::kPlaneStages : made.stage) - 1;
+    if (lane == 0) mbarrier_arrive(smem.planes_empty() + before * 8);
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {
@@ -86,47 +144,15 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     if constexpr (Store::kStoreWarp) epilogue.skip_at_ = guard.skip_at();
     int count = 0;
     const Scheduler scheduler;
-    const uint32 planes = smem.planes(0) & 0x3ffff;
-    PipelineState<Traits::kStages> stage(0);
+    const FragmentA fragment(group, lane);
+    StageState stage(0);
     PlaneState made(0);
     const int end = Scheduler::end(p);
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       typename Sums::Accumulators acc;
       const Tile tile = start(p, scheduler, epilogue, t, acc);
-      Planes a[2];
       Smallest smallest;
-      if (tile.k_tiles.first < tile.k_tiles.last) take(p, smem, stage, 0, group, lane, a[0], smallest);
-#pragma unroll 1
-      for (int kt = tile.k_tiles.first; kt < tile.k_tiles.last; kt += kUnroll) {
-#pragma unroll
-        for (int u = 0; u < kUnroll; ++u) {
-          if (u > 0 && kt + u >= tile.k_tiles.last) break;
-          mbarrier_wait(made.bar(smem.planes_full()), made.phase);
-          const uint32 b = planes + made.stage * Storage::kPlaneStageBytes;
-#pragma unroll
-          for (int s = 0; s < kSteps; ++s) {
-            const int now = (u + s) % 2;
-            Acc sum[kN / 2];
-            wgmma_new_operand(sum);
-            wgmma_fence();
-#pragma unroll
-            for (int q = 0; q < Traits::kProducts; ++q)
-              Mma::mma(sum, a[now][Traits::plane_a(q)],
-                       PlaneB::descriptor(b + Traits::plane_b(q) * PlaneB::kBytes, 0, s), q > 0);
-            wgmma_commit();
-            // While they run, the next fragments are made.
-            if (s + 1 < kSteps || kt + u + 1 < tile.k_tiles.last)
-              take(p, smem, stage, (s + 1) % kSteps, group, lane, a[now ^ 1], smallest);
-            wgmma_wait<0>();
-            wgmma_fence_operand(sum);
-            keep(a[now]);
-#pragma unroll
-            for (int j = 0; j < kN / 2; ++j) acc[0][j] += sum[j];
-          }
-          if (lane == 0) mbarrier_arrive(made.bar(smem.planes_empty()));
-          ++made;
-        }
-      }
+      multiply(p, smem, tile.k_tiles, stage, made, fragment, lane, acc[0], smallest);
       const bool lost = smallest.is_lost() || guard.is_found_in_b(t) || !are_finite(acc[0], group, lane);
       if constexpr (Scheduler::kSplit) {
         if (lost) guard.mark(count);  // the sums of slices are not added yet

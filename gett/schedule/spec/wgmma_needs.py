@@ -49,6 +49,9 @@ SPLIT_REGISTERS = (56, 200)
 WIDEST_SPLIT = 128
 """Columns of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
 
+WIDEST_CHUNK = 64
+"""Columns up to which a tile of planes is one chunk; wider ones are halved, since they have no room for two sums."""
+
 GUARD_BYTES = 96
 """Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
 
@@ -96,6 +99,19 @@ def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
         held = loop.mma_m * columns // 2
         return next((r for most, r in GATHER_REGISTERS.items() if held <= most), GATHER_REGISTERS[ACCUMULATORS])
     return THREAD_REGISTERS
+
+
+def chunk_columns(loop: WgmmaSplit, columns: int, size: int) -> tuple[int, ...]:
+    """Columns of the chunks of a tile whose planes are multiplied: whole slabs of B's planes, about half each.
+
+    Args:
+        loop: The main loop.
+        columns: Of the tile.
+        size: Bytes of an element in memory.
+    """
+    slab = GRAIN["b"] if loop.b.major == "k" else swizzle_of(loop.b) // size
+    first = up(up(columns, 2) // 2, slab) if columns > WIDEST_CHUNK else columns
+    return (first, columns - first) if first < columns else (columns,)
 
 
 def barrier_bytes(stages: int) -> int:
