@@ -1,6 +1,7 @@
 // The transform that splits B: a warpgroup reads the stages of B as they are in memory and writes the planes that wgmma
-// reads, in tiles of the same rows, half as long. Reads and writes are free of bank conflicts: a quarter of a warp has
-// the same chunk of eight rows along K, or the chunks of two rows along N.
+// reads, in A's order of k. Reads and writes are free of bank conflicts: a quarter of a warp has the same chunk of eight
+// rows along K, or the chunks of two rows along N. Where A's and B's rows run along two modes, sixteen k are eight of A's
+// mode and two of B's: a thread reads halves of chunks, of which two are served together.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/planes.cuh"
@@ -23,6 +24,8 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static constexpr bool kMajorK = Tile::kMajorK, kPermuteK = Storage::kPermuteK;
   // What a thread does at a time: sixteen k of a row, or eight rows at one k.
   static constexpr int kUnits = kMajorK ? kRows * (Traits::kBlockK / 16) : Traits::kBlockK * (kRows / 8);
+  static constexpr int kLeadA = Traits::kLeadA, kLeadB = Traits::kLeadB;
+  static_assert(kLeadA == 1 || (kLeadA == 8 && kLeadB * 4 == kS && 8 * kLeadB == Traits::kBlockK), "rows of two modes");
 
   static GETT_DEVICE uint32 at(uint32 tile, int x) { return tile + HardwareSwizzle<kS>::apply(uint32(x)); }
   static GETT_DEVICE uint32 plane_at(uint32 tile, int x) { return tile + HardwareSwizzle<kP>::apply(uint32(x)); }
@@ -39,21 +42,28 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       st_shared(to + p * Plane::kBytes, chunk);
     }
   }
-  static GETT_DEVICE void load(uint32 from, float* x) {
-    uint32 word[4];
+  // kCount neighbours, which are kStep apart in `x`.
+  template <int kCount = 4, int kStep = 1> static GETT_DEVICE void load(uint32 from, float* x) {
+    uint32 word[kCount];
     ld_shared(from, word);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(word[i]);
+    for (int i = 0; i < kCount; ++i) x[i * kStep] = __uint_as_float(word[i]);
   }
 
   static GETT_DEVICE void unit(uint32 tile, uint32 planes, int u, Smallest& smallest) {
     if constexpr (kMajorK) {
       const int row = u % kRows, k = u / kRows * 16;
-      float x[16];
+      float x[16];  // in A's order
+      if constexpr (kLeadA > 1) {  // a slab of B has the rows at one k of A's mode
+        const uint32 from = at(tile, row * kS + k / kLeadA * 4);
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int byte = k * 4 + c * 16;
-        load(at(tile + byte / kS * Tile::kSlab, row * kS + byte % kS), x + c * 4);
+        for (int c = 0; c < kLeadA; ++c) load<2, kLeadA>(from + c * Tile::kSlab, x + c);
+      } else {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int byte = k * 4 + c * 16;
+          load(at(tile + byte / kS * Tile::kSlab, row * kS + byte % kS), x + c * 4);
+        }
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
