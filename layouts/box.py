@@ -63,6 +63,12 @@ class Box:
         extents = (*self.extents[:mode], extent, *self.extents[mode:])
         return Box(extents, (TileDim((mode,), cut), *dims))
 
+    def led_by(self, mode: int) -> Box:
+        """This box with the dimension of a mode as the tile's fastest."""
+        if mode in self.dims[0].modes:
+            return self
+        return Box(self.extents, tuple(sorted(self.dims, key=lambda d: mode not in d.modes)))
+
     def __post_init__(self) -> None:
         seen = sorted(m for d in self.dims for m in d.modes)
         if seen != list(range(len(self.extents))):

@@ -188,4 +188,11 @@ SPLIT = (
     Case("ragged", "mk,nk->mn", {"m": 137, "n": 101, "k": 84}),
     Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
     Case("modes", "akcb,kdb->cad", {"a": 48, "k": 32, "c": 24, "b": 20, "d": 56}),
+    # Rows along two contracted modes.
+    Case("leads", "mkl,nlk->mn", {"m": 200, "n": 264, "k": 48, "l": 32}),
+    Case("leads-ragged", "lik,jkl->ji", {"i": 137, "j": 101, "k": 20, "l": 28}),
+    Case("leads-long", "lik,jkl->ji", {"i": 72, "j": 56, "k": 68, "l": 60}),
+    Case("leads-batched", "bmkl,bnlk->bmn", {"b": 3, "m": 72, "n": 48, "k": 32, "l": 36}),
+    Case("leads-many", "lnim,kmjn->lkji", {"i": 23, "j": 11, "k": 9, "l": 7, "m": 12, "n": 20}),
+    Case("leads-third", "lrik,jkrl->ji", {"i": 45, "j": 37, "k": 20, "l": 16, "r": 5}),
 )

@@ -14,6 +14,7 @@ from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, Wgmma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.wgmma_needs import leads
 
 
 def parts_of(s: Schedule) -> frozenset[str]:
@@ -52,6 +53,8 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield "A per warpgroup" if loop.per_warpgroup_a else "A for both warpgroups"
     elif isinstance(loop, WgmmaSplit):
         yield f"k-tiles of planes, {loop.plane_stages} of {s.tiling.shape[2]}"
+        if leads(loop, s.tiling.k) != (1, 1):
+            yield "planes of two modes"
     elif isinstance(loop, WgmmaSS):
         yield "ping-pong" if loop.ping_pong else "cooperative"
         yield "one MMA block" if loop.mma_m == 1 else f"several MMA blocks, {loop.mma_m}"

@@ -14,7 +14,15 @@ from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import chunk_columns, gathers, planes, swizzle_of, thread_registers, valid_k
+from gett.schedule.spec.wgmma_needs import (
+    chunk_columns,
+    gathers,
+    leads,
+    planes,
+    swizzle_of,
+    thread_registers,
+    valid_k,
+)
 
 R2S_COPIES = {
     "scalar": "kR2SScalar",
@@ -83,7 +91,9 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     else:
         constants |= {"kProducerWarpgroups": loop.producers}
         if isinstance(loop, WgmmaSplit):
-            constants |= {"kPlaneStages": loop.plane_stages, **_planes(plan, schedule, loop)}
+            lead_a, lead_b = leads(loop, t.k)
+            constants |= {"kPlaneStages": loop.plane_stages, "kLeadA": lead_a, "kLeadB": lead_b}
+            constants |= _planes(plan, schedule, loop)
         else:
             constants["kCpAsyncStages"] = loop.cp_async_stages
         a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,27 @@ import numpy as np
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.hw.archs import arch_facts
 from gett.hw.dtypes import PLANES
+from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
+from gett.jit import compile_kernel
+from gett.schedule.lower import lower_plan
+from gett.schedule.search.select import candidates
+from gett.schedule.search.tma import OperandMaps
+from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
+from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
+from gett.schedule.spec.wgmma_needs import SPLIT_LEADS, leads, wgmma_smem
+from gett.schedule.tile.wgmma_tile import OperandTiling
+from layouts.box import Box
+from tests.cases import Case, tccg
 from tests.cpu.fake_torch import encode
 from tests.cpu.host_cuda import generated, includes, run_host
 from tests.cpu.planes import planes
-from tests.specs import Spec, covering, specs
+from tests.spec_cases import SPLIT
+from tests.specs import Spec, covering, few, specs, split_schedules
 
 PROGRAM = """
 INSIDE
@@ -44,6 +58,7 @@ struct Store {
 typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
 typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
 typedef SplitFragment<Storage::TileA, MainloopTraits::LoaderTraitsA::kRows, 3> FragmentA;
+void put(float x) { fwrite(&x, 4, 1, stdout); }
 int main() {
   const int b = Storage::kStageA, planes = 1 << 19;
   if (fread(shared_memory, 1, Storage::kStageBytes, stdin) != Storage::kStageBytes) return 4;
@@ -59,6 +74,10 @@ int main() {
       FragmentA(thread / 128, thread % 128).load(0, s, a, of_a);
       fwrite(a, 4, 12, stdout);
     }
+  for (int k = 0; k < MainloopTraits::kBlockK; ++k) {
+    for (int row = 0; row < MainloopTraits::LoaderTraitsA::kRows; ++row) put(FloatTile<Storage::TileA>::at(0, row, k));
+    for (int row = 0; row < MainloopTraits::LoaderTraitsB::kRows; ++row) put(FloatTile<Storage::TileB>::at(b, row, k));
+  }
   fwrite(&of_a.word, 4, 1, stdout);
 }
 """
@@ -77,6 +96,16 @@ def order(loop: WgmmaSplit, deep: int) -> Any:
     if loop.a.major != "k":
         return k
     return k // 16 * 16 + k // 4 % 4 * 2 + k % 2 + k // 2 % 2 * 8
+
+
+def places_in_b(loop: WgmmaSplit, box_k: Box) -> Any:
+    """Where in B's tile each k of A's stands."""
+    found = []
+    for load in (loop.a, loop.b):
+        unit = load.map.order[0] - (len(load.map.order) - len(box_k.extents))
+        box = box_k.led_by(unit) if load.major == "k" else box_k
+        found.append([box.coordinates(0, i) for i in range(box.size)])
+    return np.array([found[1].index(at) for at in found[0]])
 
 
 def kernels() -> list[Spec]:
@@ -103,23 +132,29 @@ def check(spec: Spec, tmp_path: Path) -> None:
         assert isinstance(load, Tma)
         x = (rng.standard_normal((rows, deep)) * 2.0 ** rng.integers(-40, 40, (rows, deep))).astype(np.float32)
         places = wgmma_places(load.major, load.map.swizzle_bytes, (rows, deep), rows, deep, 4)
+        if name == "b":
+            places = places[:, places_in_b(loop, t.k)]
         stage.view(np.uint32)[(first + places) // 4] = x.view(np.uint32)
         values.append(x)
         found[name] = places
         row = -(-deep * 4 // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * 4
         first += -(-room * row // 1024) * 1024
     headers = includes("core/index", "loader/split", "mainloop/split_fragment", "mainloop/split_storage")
+    headers += includes("mainloop/split_repair")
     text = headers + PROGRAM.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
     a, b = values
     smallest = np.frombuffer(output[:4], np.uint32)[0]
     assert smallest == (np.abs(b).min().view(np.uint32) << 1) - 1
     assert np.frombuffer(output[-4:], np.uint32)[0] == (np.abs(a).min().view(np.uint32) << 1) - 1
+    repaired = np.frombuffer(output[:-4], np.float32)[-a.size - b.size :].reshape(deep, -1)
+    np.testing.assert_array_equal(repaired.T, np.concatenate([a, b]))
+    output = output[: -4 - repaired.nbytes]
     steps = deep // 16
-    fragments = np.frombuffer(output[:-4], np.uint32)[-steps * 256 * 12 :].reshape(steps, 256, 3, 4)
-    written = np.frombuffer(output[4 : len(output) - 4 - fragments.nbytes], np.uint16).reshape(3, -1)
+    fragments = np.frombuffer(output, np.uint32)[-steps * 256 * 12 :].reshape(steps, 256, 3, 4)
+    written = np.frombuffer(output[4 : len(output) - fragments.nbytes], np.uint16).reshape(3, -1)
     where = order(loop, deep)
-    swizzle = loop.b.map.swizzle_bytes // 2
+    swizzle = deep * 2 if loop.b.major == "k" else loop.b.map.swizzle_bytes // 2
     places = wgmma_places(loop.b.major, swizzle, (t.n.size, deep), t.n.size, deep, 2)
     np.testing.assert_array_equal(written[:, places[:, where] // 2], plane_bits(b))
     thread = np.arange(256)
@@ -134,6 +169,77 @@ def check(spec: Spec, tmp_path: Path) -> None:
             for e in range(2):
                 got = fragments[s, held, :, r] >> 16 * e & 0xFFFF
                 np.testing.assert_array_equal(got.T, expected[:, row[held], by_place[k[held] + e]])
+
+
+ONE_LEAD = Case("one-lead", "mlk,kln->mn", {"m": 200, "n": 136, "k": 32, "l": 64})
+FACTS = arch_facts("sm_90a")
+LEADS = tuple(c for c in SPLIT if c.name.startswith("leads"))
+
+
+def plan_of(case: Case) -> GemmPlan:
+    return make_gemm_plan(case.contraction("float32", precision="bf16x6"))
+
+
+def split_loop(s: Schedule) -> WgmmaSplit:
+    assert isinstance(s.mainloop, WgmmaSplit)
+    return s.mainloop
+
+
+def test_rows_along_two_contracted_modes_are_split() -> None:
+    chosen = [c for c in tccg() if c.name in ("ij-kil-lkj", "ijkl-minl-njmk")]
+    assert len(chosen) == 2
+    for case in chosen:
+        plan = plan_of(case)
+        best = candidates(plan, "sm_90a")[0]
+        loop = split_loop(best)
+        assert leads(loop, best.tiling.k) == SPLIT_LEADS
+        assert (loop.a.map.swizzle_bytes, loop.b.map.swizzle_bytes) == (32, 16)
+        assert can_implement(best, plan, FACTS) is None
+        kernel = render_kernel(plan, best)
+        assert compile_kernel(kernel.source, "sm_90a")  # without spills, and products do not wait for each other
+
+
+def test_either_operand_may_have_the_longer_rows() -> None:
+    for case in LEADS:
+        found = split_schedules(plan_of(case), FACTS, 40)
+        assert {s.tiling.swap_ab for s in found} == {False, True}, case
+        assert all(can_implement(s, plan_of(case), FACTS) is None for s in found)
+
+
+def with_k(s: Schedule, plan: GemmPlan, cuts: dict[int, int]) -> Schedule:
+    """The schedule with k-tiles of `cuts`, and the maps and the shared memory that belong to them."""
+    t, lowered = s.tiling, lower_plan(plan, s.tiling)
+    box_k = Box.of_cuts(t.k.extents, cuts)
+    sides = ((A, t.m, lowered.m), (B, t.n, lowered.n))
+    a, b = (OperandMaps(lowered, x, 4).load(OperandTiling(box, modes), box_k) for x, box, modes in sides)
+    t = replace(t, k=box_k, shape=(*t.shape[:2], box_k.size))
+    made = replace(s, tiling=t, mainloop=replace(split_loop(s), a=a, b=b, stages=2, plane_stages=2))
+    return replace(made, smem=wgmma_smem(made, lowered))
+
+
+@pytest.mark.parametrize(
+    ("name", "cuts", "reason"),
+    [
+        ("leads", "k4 l8", ""),
+        ("leads", "l8 k4", ""),
+        ("leads", "k8 l4", "splitting: rows of 16 bytes of operand A"),
+        ("leads", "k8 l8", "k order: k-tiles of 64 with (8, 8) k"),
+        ("leads-third", "k4 l8", ""),
+        ("leads-third", "k4 l8 r2", "k order: k-tiles of 64 with (8, 4) k"),
+        ("k-mn", "k16", ""),
+        ("k-mn", "k64", "k order: k-tiles of 64"),
+        ("one-lead", "k8 l4", ""),
+        ("one-lead", "l4 k8", "k order: k-tiles of 32, A's are"),
+    ],
+)
+def test_rules_of_the_order_of_k(name: str, cuts: str, reason: str) -> None:
+    case = next(c for c in (*SPLIT, ONE_LEAD) if c.name == name)
+    plan, facts = plan_of(case), few(FACTS, 1)
+    at = {plan.contraction.names[mode.labels[0]]: i for i, mode in enumerate(plan.k)}
+    s = next(s for s in split_schedules(plan, facts, 40) if not s.tiling.swap_ab and s.split_k == 1)
+    refusal = can_implement(with_k(s, plan, {at[x[0]]: int(x[1:]) for x in cuts.split()}), plan, facts)
+    assert (refusal is None) == (not reason)
+    assert refusal is None or refusal.reason.startswith(reason)
 
 
 def test_products_are_those_of_most_value_small_ones_first() -> None:

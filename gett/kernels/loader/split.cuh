@@ -1,6 +1,7 @@
 // The transform that splits B: a warpgroup reads the stages of B as they are in memory and writes the planes that wgmma
-// reads, in tiles of the same rows, half as long. Reads and writes are free of bank conflicts: a quarter of a warp has
-// the same chunk of eight rows along K, or the chunks of two rows along N.
+// reads, in A's order of k. Reads and writes are free of bank conflicts: a quarter of a warp has the same chunk of
+// eight rows along K, or the chunks of two rows along N. Where A's and B's rows run along two modes, sixteen k are
+// eight of A's mode and two of B's: a thread reads halves of chunks, of which two are served together.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/planes.cuh"
@@ -25,12 +26,16 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   // go along K; or passes go from slab to slab.
   static constexpr int kRowsOfPass = kRows > 64 ? 128 : kRows > 32 ? 64 : 32;
   static constexpr int kQuarters = kThreads / kRowsOfPass;
-  static constexpr int kPer = kS / 32, kSlabsOfPass = kThreads / (kPer * Traits::kBlockK);
+  static constexpr int kPer = kMajorK ? 1 : kS / 32, kSlabsOfPass = kThreads / (kPer * Traits::kBlockK);
   static constexpr int kUnits = Traits::kBlockK * (kRows / 8);
   static constexpr int kSixteens = Traits::kBlockK / 16;
   static constexpr int kPasses =
       kMajorK ? (kSixteens + kQuarters - 1) / kQuarters : (kUnits + kThreads - 1) / kThreads;
-  static constexpr int kLoads = kMajorK ? 4 : 2, kStores = kLoads / 2;  // accesses of 16 bytes, of each plane
+  static constexpr int kNumbers = kMajorK ? 16 : 8, kStores = kNumbers / 8;  // of a pass; accesses to each plane
+  static constexpr int kLeadA = Traits::kLeadA, kLeadB = Traits::kLeadB;
+  static constexpr bool kTwoLeads = kLeadA > 1;
+  static constexpr int kLoaded = kTwoLeads ? 16 / kLeadA : 4, kLoads = kNumbers / kLoaded;  // neighbours of an access
+  static_assert(!kTwoLeads || (kLeadA == 8 && kLeadB * 4 == kS && 8 * kLeadB == Traits::kBlockK), "rows of two modes");
   static constexpr bool kAllThreads = kMajorK ? kRows == kRowsOfPass && kQuarters <= kSixteens : kUnits % kThreads == 0;
   static_assert(kMajorK || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
 
@@ -42,7 +47,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     GETT_DEVICE explicit Places(int thread) {
       if constexpr (kMajorK) {
         const int row = thread % kRowsOfPass, q = thread / kRowsOfPass;
-        read = at<kS, Tile::kSlab>(row, q * 64);
+        read = kTwoLeads ? HardwareSwizzle<kS>::apply(row * kS + q * kLoaded * 4) : at<kS, Tile::kSlab>(row, q * 64);
         write = at<kP, Plane::kSlab>(row, q * 32);
         passes = row < kRows && q < kSixteens ? kPasses : 0;
       } else {
@@ -59,8 +64,9 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     template <int kBytes, int kSlab> static GETT_DEVICE uint32 moved(uint32 first, int byte) {
       return (first ^ byte % kBytes) + byte / kBytes * kSlab;
     }
-    // Chunk `c` of pass `i`.
+    // Access `c` of pass `i`. With two leads a slab of B has the rows at one k of A's mode.
     GETT_DEVICE uint32 read_at(int i, int c) const {
+      if constexpr (kTwoLeads) return (read ^ i * kQuarters * kLoaded * 4) + c * Tile::kSlab;
       if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, i * kQuarters * 64 + c * 16);
       return (read ^ c * 16) + i * kSlabsOfPass * Tile::kSlab;
     }
@@ -85,18 +91,23 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       st_shared(to + p * Plane::kBytes, chunk);
     }
   }
-  static GETT_DEVICE void load(uint32 from, float* x) {
-    uint32 word[4];
+  // kCount neighbours, which are kStep apart in `x`.
+  template <int kCount, int kStep = 1> static GETT_DEVICE void load(uint32 from, float* x) {
+    uint32 word[kCount];
     ld_shared(from, word);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(word[i]);
+    for (int i = 0; i < kCount; ++i) x[i * kStep] = __uint_as_float(word[i]);
   }
 
-  static GETT_DEVICE void load_pass(uint32 tile, const Places& places, int i, float (&x)[kLoads * 4]) {
+  static GETT_DEVICE void load_pass(uint32 tile, const Places& places, int i, float (&x)[kNumbers]) {
 #pragma unroll
-    for (int c = 0; c < kLoads; ++c) load(tile + places.read_at(i, c), x + c * 4);
+    for (int c = 0; c < kLoads; ++c) {
+      const uint32 from = tile + places.read_at(i, c);
+      if constexpr (kTwoLeads) load<kLoaded, kLeadA>(from, x + c);  // in A's order
+      else load<kLoaded>(from, x + c * kLoaded);
+    }
   }
-  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kLoads * 4],
+  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers],
                                      Smallest& smallest) {
 #pragma unroll
     for (int h = 0; h < kStores; ++h) {
@@ -109,7 +120,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   // The planes of a k-tile. Short passes are loaded while the ones before are split; long ones have loads enough.
   static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
     constexpr int kAhead = kMajorK ? 0 : 1;
-    float x[1 + kAhead][kLoads * 4];
+    float x[1 + kAhead][kNumbers];
 #pragma unroll
     for (int i = 0; i < kPasses + kAhead; ++i) {
       if (i < kPasses && places.has(i)) load_pass(tile, places, i, x[i % (1 + kAhead)]);

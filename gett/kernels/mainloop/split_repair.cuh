@@ -9,8 +9,9 @@ namespace gett {
 
 template <class Tile> struct FloatTile {
   static constexpr int kS = Tile::kSwizzleBytes;
+  // The element of k number `k` of A's tile.
   static GETT_DEVICE float at(uint32 tile, int row, int k) {
-    const int byte = (Tile::kMajorK ? k : row) * 4, line = Tile::kMajorK ? row : k;
+    const int byte = (Tile::kMajorK ? Tile::place(k) : row) * 4, line = Tile::kMajorK ? row : k;
     const uint32 word = tile + byte / kS * Tile::kSlab + HardwareSwizzle<kS>::apply(line * kS + byte % kS);
     return __uint_as_float(ld_shared_u32(word));
   }

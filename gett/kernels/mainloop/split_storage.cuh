@@ -1,25 +1,38 @@
 // The shared memory of a kernel that multiplies planes: behind the stages of both operands as they are in memory lie
 // stages of B's planes, which wgmma reads. A has none: its planes are fragments in registers.
 //
-// The order of k within an instruction is free as long as A's and B's agree. Where A's rows run along K, a thread reads
-// four neighbours of a row at once, which a fragment has at k = 2t, 2t + 1, 2t + 8 and 2t + 9 (kPermuteK). B's planes
-// have the same order.
+// The order of k within a k-tile is free as long as A's fragments and B's planes agree. They have that of A's tile in
+// memory, but for this: where A's rows run along K, a thread reads four neighbours of a row at once, which a fragment
+// has at k = 2t, 2t + 1, 2t + 8 and 2t + 9 (kPermuteK).
+//
+// Where the rows of A and of B run along two different contracted modes, of which a k-tile has kLeadA and kLeadB, each
+// tile counts along its own mode first.
 #pragma once
 #include "gett/mainloop/shared_storage.cuh"
 #include "gett/mainloop/split_guard.cuh"
 
 namespace gett {
 
-template <class Loader> struct PlaneLoaderTraits {
-  static constexpr int kSwizzleBytes = Loader::kSwizzleBytes / 2;
+// Of planes. A row along K is that of a whole k-tile, however short the rows are that it is made of.
+template <class Loader, int kBlockK> struct PlaneLoaderTraits {
   static constexpr bool kMajorK = Loader::kMajorK;
+  static constexpr int kSwizzleBytes = kMajorK ? kBlockK * 2 : Loader::kSwizzleBytes / 2;
+};
+
+// A tile of floats as it is in memory, and where in it stands the k that is number `k` of A's tile.
+template <class Tile, int kLeadA, int kLeadB> struct SplitTile : Tile {
+  static GETT_DEVICE constexpr int place(int k) {
+    return k / kLeadA % kLeadB + (k % kLeadA + k / (kLeadA * kLeadB) * kLeadA) * kLeadB;
+  }
 };
 
 template <class Traits, class Index, class Store, class Scheduler, class Smem>
 struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   typedef SharedStorage<Traits, Index, Store, Scheduler, Smem> Base;
   typedef typename Traits::LoaderTraitsB LoaderB;
-  typedef SmemOperand<PlaneLoaderTraits<LoaderB>, LoaderB::kRows, 8, Traits::kBlockK, 2> PlaneB;
+  typedef SplitTile<typename Base::TileA, 1, 1> TileA;
+  typedef SplitTile<typename Base::TileB, Traits::kLeadA, Traits::kLeadB> TileB;
+  typedef SmemOperand<PlaneLoaderTraits<LoaderB, Traits::kBlockK>, LoaderB::kRows, 8, Traits::kBlockK, 2> PlaneB;
   static constexpr int kPlanes = Traits::kPlanes, kPlaneStages = Traits::kPlaneStages;
   static constexpr int kPlaneStageBytes = kPlanes * PlaneB::kBytes;
   static constexpr bool kPermuteK = Traits::LoaderTraitsA::kMajorK;

@@ -62,7 +62,8 @@ class OperandMaps:
         self.major = "k" if self.k_unit is not None else "mn"
 
     def load(self, cut: OperandTiling, box_k: Box) -> Tma | None:
-        """How k-tiles arrive, None where no tensor map brings them."""
+        """How k-tiles arrive, None where no tensor map brings them; of K the mode along which rows run comes first."""
+        box_k = box_k if self.k_unit is None else box_k.led_by(self.k_unit)
         return self._residue(cut, box_k) if box_k.size % self.step_k else self._full(cut, box_k)
 
     def map(

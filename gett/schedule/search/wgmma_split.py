@@ -14,8 +14,9 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_SPLIT, planes, swizzle_of
+from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, WIDEST_SPLIT, planes, swizzle_of
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from layouts.box import Box
 
 GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
 DEPTHS = (16, 32)
@@ -30,16 +31,26 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of columns and boxes."""
         plan, boxes = self.plan, self.boxes
-        if not self.has_units or len(self.leads) > 1:
+        if not self.has_units:
             return
-        lead = next(iter(self.leads), None)
-        found, shallow = k_boxes(tuple(s.extent for s in plan.k), lead, self.size, self.atom.k, True, DEPTHS)
-        for box_k in dict.fromkeys((*found, *shallow)):
+        for box_k in self.boxes_of_k():
             for n in (n for n in widths(plan.extent_n) if n <= WIDEST_SPLIT):
                 for m_side in boxes.boxes(A, GROUPS.rows, self.mn_unit[A]):
                     for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                         if not (m_side.run or n_side.run):
                             yield WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, tma_source=self.tma_source)
+
+    def boxes_of_k(self) -> Iterable[Box]:
+        """The boxes of K that are tried."""
+        extents = tuple(s.extent for s in self.plan.k)
+        if len(self.leads) < 2:
+            lead = next(iter(self.leads), None)
+            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS)
+            return dict.fromkeys((*found, *shallow))
+        # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
+        a, b = self.leads
+        cut_a, cut_b = SPLIT_LEADS
+        return [Box.of_cuts(extents, {b: cut_b, a: cut_a})]
 
     def clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """Blocks share nothing."""
@@ -50,7 +61,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     ) -> Schedule | None:
         """The schedule with as many stages as fit beside as many k-tiles of planes; None where too few do."""
         a, b = loads
-        if min(swizzle_of(a), swizzle_of(b)) < 32:
+        if len(self.leads) < 2 and min(swizzle_of(a), swizzle_of(b)) < 32:
             return None
 
         def loops() -> Iterable[WgmmaSplit]:

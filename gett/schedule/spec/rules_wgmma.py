@@ -5,6 +5,7 @@ Loaders and epilogues have rules of their own. Rules are asked in order, and lat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type
@@ -25,8 +26,10 @@ from gett.schedule.spec.wgmma_needs import (
     DEEPEST,
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
+    SPLIT_LEADS,
     WIDEST_SPLIT,
     gathers,
+    leads,
     multiplied,
     planes,
     swizzle_of,
@@ -150,20 +153,35 @@ def stages(x: Lowered) -> Iterator[str]:
 
 @rule
 def splitting(x: Lowered) -> Iterator[str]:
-    """Planes are made of full k-tiles of 16 or 32 in rows of 32 bytes or more, by blocks that share nothing."""
+    """Planes are made of full k-tiles, by blocks that share nothing."""
     loop, (_, columns, deep) = x.s.mainloop, x.s.tiling.shape
     assert isinstance(loop, WgmmaSplit)
-    if deep not in (16, 32) or x.s.tiling.k.size != deep:
+    if x.s.tiling.k.size != deep:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
     if columns > WIDEST_SPLIT:
         yield f"{columns} columns, the most are {WIDEST_SPLIT}"
     if x.blocks > 1 or x.s.tiling.mma_tiles > 1:
         yield f"{x.blocks} blocks of a cluster, {x.s.tiling.mma_tiles} MMA tiles in a tile of D"
     for o, load in x.by_map:
-        if load.run or load.multicast is not None or swizzle_of(load) < 32:
-            yield f"rows of {swizzle_of(load)} bytes of operand {o.name}, {load.run} of an atom's are full"
+        if load.run or load.multicast is not None:
+            yield f"operand {o.name}: {load.run} rows of an atom are full, {load.blocks} blocks share it"
+        if swizzle_of(load) < 32 and not (o.name == "B" and leads(loop, x.s.tiling.k) == SPLIT_LEADS):
+            yield f"rows of {swizzle_of(load)} bytes of operand {o.name}"
     if loop.plane_stages < 2:  # one is written while products read the other
         yield f"{loop.plane_stages} k-tiles of planes"
+
+
+@rule
+def k_order(x: Lowered) -> Iterator[str]:
+    """K-tiles are 16 or 32 in one order of k, or 32 of the two modes along which A's and B's rows run."""
+    loop, deep = x.s.mainloop, x.s.tiling.k.size
+    assert isinstance(loop, WgmmaSplit)
+    found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
+    if found != (1, 1):
+        if found != SPLIT_LEADS or deep != math.prod(SPLIT_LEADS):
+            yield f"k-tiles of {deep} with {found} k of A's and B's rows, which are {SPLIT_LEADS}"
+    elif a != b or deep not in (16, 32):
+        yield f"k-tiles of {deep}, A's are {a} and B's are {b}"
 
 
 _TILE_RULES = (
@@ -176,7 +194,7 @@ _SMEM_RULES = (common.shared_memory_plan, common.shared_memory)
 SS_RULES = (*_TILE_RULES, *GATHER_RULES, *LOADER_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with both operands in shared memory."""
 
-SPLIT_RULES = (*_TILE_RULES, flattened, majors, maps, copies, splitting, *EPILOGUE_RULES, *_SMEM_RULES)
+SPLIT_RULES = (*_TILE_RULES, flattened, majors, maps, copies, splitting, k_order, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with planes."""
 
 RS_ALL_RULES = (*_TILE_RULES, flattened, majors, *RS_RULES, *EPILOGUE_RULES, *_SMEM_RULES)

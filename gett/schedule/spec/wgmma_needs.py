@@ -16,6 +16,7 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
+from layouts.box import Box
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
@@ -51,6 +52,9 @@ WIDEST_SPLIT = 128
 
 WIDEST_CHUNK = 64
 """Columns up to which a tile of planes is one chunk; wider ones are halved, since they have no room for two sums."""
+SPLIT_LEADS = 8, 4
+"""K of A's and of B's rows in a k-tile of planes where they run along two contracted modes. Rows of 16 bytes of A would
+meet in the same banks of shared memory; k-tiles of 64 leave no room for enough of them."""
 
 GUARD_BYTES = 96
 """Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
@@ -192,6 +196,14 @@ def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
 def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
     """How much a k-tile has of the modes along which A's and B's rows run, with A in registers."""
     return tiling.k.cut[loop.unit_a], tiling.k.cut[loop.unit_b]
+
+
+def leads(loop: WgmmaSplit, box_k: Box) -> tuple[int, int]:
+    """How much a k-tile has of the modes along which A's and B's rows run, if these are two of K, else (1, 1)."""
+    if loop.a.major != "k" or loop.b.major != "k":
+        return 1, 1
+    a, b = (x.map.order[0] - (len(x.map.order) - len(box_k.extents)) for x in (loop.a, loop.b))
+    return (1, 1) if a == b else (box_k.cut[a], box_k.cut[b])
 
 
 def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
