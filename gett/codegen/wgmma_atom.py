@@ -42,9 +42,10 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
 
 
 def wgmma_planes_struct(tensor: TensorType, columns: Iterable[int], b_major: str) -> str:
-    """A C++ struct `Wgmma` with `mma(sum, a, b, keep)`: A's fragment in registers, a[4].
+    """A C++ struct `Wgmma` with `mma<sign>(sum, a, b, keep)`: A's fragment in registers, a[4].
 
-    sum = A * B, or sum += A * B to keep. The sums' length says how many columns: `columns` has those that there are.
+    sum = sign * A * B, or sum += sign * A * B to keep. The sums' length says how many columns: `columns` has those
+    that there are.
     """
     functions = "".join(_planes_function(tensor, n, b_major) for n in columns)
     return f"struct Wgmma {{\n{functions}}};\n"
@@ -58,13 +59,14 @@ def _planes_function(tensor: TensorType, n: int, b_major: str) -> str:
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     fragment = ", ".join(f"%{count + i}" for i in range(4))
     head = f"void mma(float (&d)[{count}], const gett::uint32 (&a)[4], gett::uint64 b, bool keep)"
-    return f"""  static GETT_DEVICE {head} {{
+    return f"""  template <int kSign>
+  static GETT_DEVICE {head} {{
     asm volatile(
         "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 5}, 0;\\n"
         "wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{tensor.kind}.{tensor.kind} {{{registers}}}, "
-        "{{{fragment}}}, %{count + 4}, keep, 1, 1, {int(b_major != "k")};\\n}}\\n"
+        "{{{fragment}}}, %{count + 4}, keep, %{count + 6}, 1, {int(b_major != "k")};\\n}}\\n"
         : {outputs}
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)), "n"(kSign));
   }}
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gett.codegen.records import Kernel
 from gett.codegen.wgmma_atom import wgmma_planes_struct
 from gett.codegen.wgmma_kernel import Pipeline, render_pipeline, stage_loads
-from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import chunk_columns, planes
@@ -20,6 +20,6 @@ def render_wgmma_split(plan: GemmPlan, schedule: Schedule) -> Kernel:
     assert made is not None
     loop = schedule.mainloop
     assert isinstance(loop, WgmmaSplit)
-    chunks = chunk_columns(loop, schedule.tiling.shape[1], itemsize(plan.contraction.dtype))
+    chunks = chunk_columns(plan, loop, schedule.tiling.shape[1])
     wgmma = wgmma_planes_struct(made.tensor, sorted(set(chunks)), loop.b.major)
     return render_pipeline(plan, schedule, Pipeline("wgmma_split", "WgmmaSplit", stage_loads, wgmma))

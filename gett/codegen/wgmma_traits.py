@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from gett.codegen.traits import Constants, problem_traits, scheduler_traits, store_traits, struct, tile_shape
-from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
@@ -105,11 +105,17 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
 
 
 def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
-    """How many planes a number has, how many products of them are formed, and columns of the first chunk."""
+    """How many planes a number has, which products of them are formed, and columns of the first chunk."""
     made = planes(plan)
     assert made is not None
-    chunks = chunk_columns(loop, schedule.tiling.shape[1], itemsize(plan.contraction.dtype))
-    return {"kPlanes": made.count, "kProducts": len(made.products), "kChunkColumns": chunks[0]}
+    conj_a, conj_b = (x is not None and x.conj for x in (plan.a, plan.b))
+    return {
+        "kPlanes": made.count,
+        "kProducts": len(made.products),
+        "kChunkColumns": chunk_columns(plan, loop, schedule.tiling.shape[1])[0],
+        "kConjA": conj_a,
+        "kConjB": conj_b,
+    }
 
 
 def _plane_functions(plan: GemmPlan) -> list[str]:

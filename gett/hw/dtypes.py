@@ -172,7 +172,9 @@ _F16, _BF16, _TF32, _F64 = (TENSOR_TYPES[name] for name in ("float16", "bfloat16
 PLANES: Mapping[str, Planes] = MappingProxyType(
     {"bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16")}
 )
-"""Precisions at which float32 is multiplied in planes."""
+"""Precisions at which float32 and complex64 are multiplied in planes."""
+
+_IN_PLANES = ("float32", "complex64")
 
 _TABLE = (
     DataType("float16", 2, "gett::half_t", "float32", _F16, 6),
@@ -230,7 +232,17 @@ def tensor_type(name: str) -> TensorType:
 
 def planes_of(dtype: str, precision: str) -> Planes | None:
     """The planes in which a dtype is multiplied at a precision, None where it is multiplied whole."""
-    return PLANES.get(precision) if dtype == "float32" else None
+    return PLANES.get(precision) if dtype in _IN_PLANES else None
+
+
+def products_of(name: str, precision: str) -> tuple[TensorType, int]:
+    """What the tensor cores multiply in place of a dtype at a precision, and their products for one of real numbers.
+
+    Raises:
+        DTypeError: They multiply nothing in its place.
+    """
+    planes = planes_of(name, precision)
+    return (tensor_type(name), 1) if planes is None else (planes.tensor, len(planes.products))
 
 
 def wgmma_atom(name: str, precision: str = "ieee") -> MmaAtom:
@@ -239,8 +251,7 @@ def wgmma_atom(name: str, precision: str = "ieee") -> MmaAtom:
     Raises:
         DTypeError: There is none.
     """
-    planes = planes_of(name, precision)
-    atom = (planes.tensor if planes is not None else tensor_type(name)).wgmma
+    atom = products_of(name, precision)[0].wgmma
     if atom is None:
         raise DTypeError(f"wgmma does not multiply dtype {name}")
     return atom

@@ -57,8 +57,13 @@ struct Store {
 };
 typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
 typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
-typedef SplitFragment<Storage::TileA, MainloopTraits::LoaderTraitsA::kRows, 3> FragmentA;
-void put(float x) { fwrite(&x, 4, 1, stdout); }
+typedef SplitFragment<Storage::TileA, MainloopTraits::LoaderTraitsA::kRows, 3, Storage::kParts> FragmentA;
+typedef MainloopTraits::Element Element;
+template <class Tile> void put(uint32 tile, int row, int k) {
+  uint32 word;
+  const Element x = tile_element<Tile, Element>(tile, row, k, word);
+  fwrite(&x, sizeof x, 1, stdout);
+}
 int main() {
   const int b = Storage::kStageA, planes = 1 << 19;
   if (fread(shared_memory, 1, Storage::kStageBytes, stdin) != Storage::kStageBytes) return 4;
@@ -70,30 +75,47 @@ int main() {
   Smallest of_a;
   for (int s = 0; s < MainloopTraits::kBlockK / 16; ++s)
     for (int thread = 0; thread < 256; ++thread) {
-      uint32 a[3][4];
+      FragmentA::Planes a;
       FragmentA(thread / 128, thread % 128).load(0, s, a, of_a);
-      fwrite(a, 4, 12, stdout);
+      fwrite(a, 1, sizeof a, stdout);
     }
   for (int k = 0; k < MainloopTraits::kBlockK; ++k) {
-    for (int row = 0; row < MainloopTraits::LoaderTraitsA::kRows; ++row) put(FloatTile<Storage::TileA>::at(0, row, k));
-    for (int row = 0; row < MainloopTraits::LoaderTraitsB::kRows; ++row) put(FloatTile<Storage::TileB>::at(b, row, k));
+    for (int row = 0; row < MainloopTraits::LoaderTraitsA::kRows; ++row) put<Storage::TileA>(0, row, k);
+    for (int row = 0; row < MainloopTraits::LoaderTraitsB::kRows; ++row) put<Storage::TileB>(b, row, k);
   }
   fwrite(&of_a.word, 4, 1, stdout);
 }
 """
 
 
+def floats(x: Any) -> Any:
+    """The parts of numbers: (parts, ...)."""
+    return np.moveaxis(np.ascontiguousarray(x).view(np.float32).reshape(*x.shape, -1), -1, 0)
+
+
 def plane_bits(x: Any) -> Any:
-    """The three planes as bits, the largest first."""
-    made = planes(x, 3)
-    assert not (x - made[0] - made[1] - made[2]).any()  # three planes hold all of a float
-    return np.stack([encode(plane, "bfloat16") for plane in made])
+    """The three planes of each part as bits, the largest first: (parts, planes, ...)."""
+    parts = floats(x)
+    made = planes(parts, 3)
+    assert not (parts - made[0] - made[1] - made[2]).any()  # three planes hold all of a float
+    return np.stack([encode(plane, "bfloat16") for plane in made], axis=1)
 
 
-def order(loop: WgmmaSplit, deep: int) -> Any:
+def least(x: Any) -> Any:
+    """What `Smallest` keeps of numbers."""
+    return (np.abs(floats(x)).min().view(np.uint32) << 1) - 1
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    """Of very different magnitudes."""
+    shape = (*shape[:-1], shape[-1] * (np.dtype(dtype).itemsize // 4))
+    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 40, shape)).astype(np.float32).view(dtype)
+
+
+def order(loop: WgmmaSplit, deep: int, parts: int) -> Any:
     """Where each k of a tile stands among the planes: a thread that reads four neighbours has them at 2t and 2t + 8."""
     k = np.arange(deep)
-    if loop.a.major != "k":
+    if loop.a.major != "k" or parts == 2:
         return k
     return k // 16 * 16 + k // 4 % 4 * 2 + k % 2 + k // 2 % 2 * 8
 
@@ -109,7 +131,7 @@ def places_in_b(loop: WgmmaSplit, box_k: Box) -> Any:
 
 
 def kernels() -> list[Spec]:
-    return covering(specs("split"), pairs=False)
+    return [*covering(specs("split"), pairs=False), *covering(specs("split_complex"), pairs=False)]
 
 
 @pytest.mark.parametrize("at", range(3))
@@ -122,7 +144,9 @@ def check(spec: Spec, tmp_path: Path) -> None:
     tmp_path.mkdir()
     loop, t = spec.schedule.mainloop, spec.schedule.tiling
     assert isinstance(loop, WgmmaSplit)
-    deep = t.shape[2]
+    deep, dtype = t.shape[2], spec.plan.contraction.dtype
+    size = np.dtype(dtype).itemsize
+    parts, word = size // 4, {4: np.uint32, 8: np.uint64}[size]
     stage = np.zeros(spec.schedule.smem.stage, np.uint8)
     rng = np.random.default_rng(1)
     values, found = [], {}
@@ -130,33 +154,33 @@ def check(spec: Spec, tmp_path: Path) -> None:
     first = 0
     for name, load, rows in (("a", loop.a, t.m.size), ("b", loop.b, t.n.size)):
         assert isinstance(load, Tma)
-        x = (rng.standard_normal((rows, deep)) * 2.0 ** rng.integers(-40, 40, (rows, deep))).astype(np.float32)
-        places = wgmma_places(load.major, load.map.swizzle_bytes, (rows, deep), rows, deep, 4)
+        x = numbers(rng, (rows, deep), dtype)
+        places = wgmma_places(load.major, load.map.swizzle_bytes, (rows, deep), rows, deep, size)
         if name == "b":
             places = places[:, places_in_b(loop, t.k)]
-        stage.view(np.uint32)[(first + places) // 4] = x.view(np.uint32)
+        stage.view(word)[(first + places) // size] = x.view(word)
         values.append(x)
         found[name] = places
-        row = -(-deep * 4 // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * 4
+        row = -(-deep * size // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * size
         first += -(-room * row // 1024) * 1024
     headers = includes("core/index", "loader/split", "mainloop/split_fragment", "mainloop/split_storage")
     headers += includes("mainloop/split_repair")
     text = headers + PROGRAM.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
     a, b = values
-    smallest = np.frombuffer(output[:4], np.uint32)[0]
-    assert smallest == (np.abs(b).min().view(np.uint32) << 1) - 1
-    assert np.frombuffer(output[-4:], np.uint32)[0] == (np.abs(a).min().view(np.uint32) << 1) - 1
-    repaired = np.frombuffer(output[:-4], np.float32)[-a.size - b.size :].reshape(deep, -1)
+    assert np.frombuffer(output[:4], np.uint32)[0] == least(b)
+    assert np.frombuffer(output[-4:], np.uint32)[0] == least(a)
+    repaired = np.frombuffer(output[-4 - a.nbytes - b.nbytes : -4], dtype).reshape(deep, -1)
     np.testing.assert_array_equal(repaired.T, np.concatenate([a, b]))
     output = output[: -4 - repaired.nbytes]
     steps = deep // 16
-    fragments = np.frombuffer(output, np.uint32)[-steps * 256 * 12 :].reshape(steps, 256, 3, 4)
-    written = np.frombuffer(output[4 : len(output) - fragments.nbytes], np.uint16).reshape(3, -1)
-    where = order(loop, deep)
-    swizzle = deep * 2 if loop.b.major == "k" else loop.b.map.swizzle_bytes // 2
+    count = steps * 256 * 12 * parts
+    fragments = np.frombuffer(output, np.uint32)[-count:].reshape(steps, 256, parts, 3, 4)
+    written = np.frombuffer(output[4 : len(output) - fragments.nbytes], np.uint16).reshape(parts, 3, -1)
+    where = order(loop, deep, parts)
+    swizzle = deep * 2 if loop.b.major == "k" else loop.b.map.swizzle_bytes * 2 // size
     places = wgmma_places(loop.b.major, swizzle, (t.n.size, deep), t.n.size, deep, 2)
-    np.testing.assert_array_equal(written[:, places[:, where] // 2], plane_bits(b))
+    np.testing.assert_array_equal(written[:, :, places[:, where] // 2], plane_bits(b))
     thread = np.arange(256)
     lane = thread % 32
     expected = plane_bits(a)
@@ -167,8 +191,9 @@ def check(spec: Spec, tmp_path: Path) -> None:
             k = s * 16 + lane % 4 * 2 + r // 2 * 8
             held = row < t.m.size
             for e in range(2):
-                got = fragments[s, held, :, r] >> 16 * e & 0xFFFF
-                np.testing.assert_array_equal(got.T, expected[:, row[held], by_place[k[held] + e]])
+                got = fragments[s, held, :, :, r] >> 16 * e & 0xFFFF
+                wanted = expected[:, :, row[held], by_place[k[held] + e]]
+                np.testing.assert_array_equal(np.moveaxis(got, 0, -1), wanted)
 
 
 ONE_LEAD = Case("one-lead", "mlk,kln->mn", {"m": 200, "n": 136, "k": 32, "l": 64})

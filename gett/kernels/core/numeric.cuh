@@ -53,6 +53,21 @@ template <class R> struct Convert<complex_t<R>, bool_t> {
 };
 template <class To, class From> GETT_DEVICE To convert(From x) { return Convert<To, From>::apply(x); }
 
+// ---- parts: of a complex number the real and the imaginary one ----
+template <class T> struct Parts {
+  static constexpr int kCount = 1;
+  static GETT_DEVICE T& at(T& x, int) { return x; }
+  static GETT_DEVICE const T& at(const T& x, int) { return x; }
+  static GETT_DEVICE T conj(T x) { return x; }
+};
+template <class R> struct Parts<complex_t<R>> {
+  typedef complex_t<R> T;
+  static constexpr int kCount = 2;
+  static GETT_DEVICE R& at(T& x, int part) { return part ? x.im : x.re; }
+  static GETT_DEVICE const R& at(const T& x, int part) { return part ? x.im : x.re; }
+  static GETT_DEVICE T conj(T x) { return {x.re, -x.im}; }
+};
+
 // ---- arithmetic in the accumulator's type; integers wrap around ----
 template <class T> GETT_DEVICE T zero() { return T(0); }
 template <> GETT_DEVICE complex64 zero<complex64>() { return {0.f, 0.f}; }

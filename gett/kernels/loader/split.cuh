@@ -22,21 +22,23 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static constexpr int kS = Tile::kSwizzleBytes, kP = Plane::kSwizzleBytes;
   static constexpr int kRows = Traits::LoaderTraitsB::kRows;
   static constexpr bool kMajorK = Tile::kMajorK, kPermuteK = Storage::kPermuteK;
-  // What a thread does in a pass: sixteen k of a row, or eight rows at one k. kQuarters threads share a row, and passes
-  // go along K; or passes go from slab to slab.
+  static constexpr int kE = Storage::kE, kParts = Storage::kParts;
+  // What a thread does in a pass: sixteen floats of a row, or eight rows at one k. kQuarters threads share a row, and
+  // passes go along K; or passes go from slab to slab.
   static constexpr int kRowsOfPass = kRows > 64 ? 128 : kRows > 32 ? 64 : 32;
   static constexpr int kQuarters = kThreads / kRowsOfPass;
-  static constexpr int kPer = kMajorK ? 1 : kS / 32, kSlabsOfPass = kThreads / (kPer * Traits::kBlockK);
+  static constexpr int kPer = kMajorK ? 1 : kS / (8 * kE), kSlabsOfPass = kThreads / (kPer * Traits::kBlockK);
   static constexpr int kUnits = Traits::kBlockK * (kRows / 8);
-  static constexpr int kSixteens = Traits::kBlockK / 16;
+  static constexpr int kDeep = 16 / kParts, kParcels = Traits::kBlockK / kDeep;  // k of a pass, such parts of a row
   static constexpr int kPasses =
-      kMajorK ? (kSixteens + kQuarters - 1) / kQuarters : (kUnits + kThreads - 1) / kThreads;
-  static constexpr int kNumbers = kMajorK ? 16 : 8, kStores = kNumbers / 8;  // of a pass; accesses to each plane
+      kMajorK ? (kParcels + kQuarters - 1) / kQuarters : (kUnits + kThreads - 1) / kThreads;
+  static constexpr int kNumbers = kMajorK ? 16 : 8 * kParts;             // floats of a pass
+  static constexpr int kStores = kNumbers / (8 * kParts);                // accesses to each plane
   static constexpr int kLeadA = Traits::kLeadA, kLeadB = Traits::kLeadB;
   static constexpr bool kTwoLeads = kLeadA > 1;
   static constexpr int kLoaded = kTwoLeads ? 16 / kLeadA : 4, kLoads = kNumbers / kLoaded;  // neighbours of an access
   static_assert(!kTwoLeads || (kLeadA == 8 && kLeadB * 4 == kS && 8 * kLeadB == Traits::kBlockK), "rows of two modes");
-  static constexpr bool kAllThreads = kMajorK ? kRows == kRowsOfPass && kQuarters <= kSixteens : kUnits % kThreads == 0;
+  static constexpr bool kAllThreads = kMajorK ? kRows == kRowsOfPass && kQuarters <= kParcels : kUnits % kThreads == 0;
   static_assert(kMajorK || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
 
   // Where a thread reads and writes in its first pass, from the start of the tile and of a plane. The bits that later
@@ -48,12 +50,12 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       if constexpr (kMajorK) {
         const int row = thread % kRowsOfPass, q = thread / kRowsOfPass;
         read = kTwoLeads ? HardwareSwizzle<kS>::apply(row * kS + q * kLoaded * 4) : at<kS, Tile::kSlab>(row, q * 64);
-        write = at<kP, Plane::kSlab>(row, q * 32);
-        passes = row < kRows && q < kSixteens ? kPasses : 0;
+        write = at<kP, Plane::kSlab>(row, q * kDeep * 2);
+        passes = row < kRows && q < kParcels ? kPasses : 0;
       } else {
         const int n = thread % kPer, k = thread / kPer % Traits::kBlockK, slab = thread / kPer / Traits::kBlockK;
         const int place = kPermuteK ? (k & ~15) + (k >> 2 & 3) * 2 + (k & 1) + (k >> 1 & 1) * 8 : k;
-        read = slab * Tile::kSlab + HardwareSwizzle<kS>::apply(k * kS + n * 32);
+        read = slab * Tile::kSlab + HardwareSwizzle<kS>::apply(k * kS + n * 8 * kE);
         write = slab * Plane::kSlab + HardwareSwizzle<kP>::apply(place * kP + n * 16);
         passes = (kUnits - thread + kThreads - 1) / kThreads;
       }
@@ -71,7 +73,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       return (read ^ c * 16) + i * kSlabsOfPass * Tile::kSlab;
     }
     GETT_DEVICE uint32 write_at(int i, int c) const {
-      if constexpr (kMajorK) return moved<kP, Plane::kSlab>(write, i * kQuarters * 32 + c * 16);
+      if constexpr (kMajorK) return moved<kP, Plane::kSlab>(write, i * kQuarters * kDeep * 2 + c * 16);
       return write + i * kSlabsOfPass * Plane::kSlab;
     }
     // Whether pass `i` is one of the thread's.
@@ -110,16 +112,21 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers],
                                      Smallest& smallest) {
 #pragma unroll
-    for (int h = 0; h < kStores; ++h) {
-      float y[8];
+    for (int h = 0; h < kStores; ++h)
 #pragma unroll
-      for (int j = 0; j < 8; ++j) y[j] = x[kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : h * 8 + j];
-      store(planes + places.write_at(i, h), y, smallest);
-    }
+      for (int part = 0; part < kParts; ++part) {
+        float y[8];
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          const int natural = h * 8 + j, at = kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : natural;
+          y[j] = x[at * kParts + part];
+        }
+        store(planes + part * kPlanes * Plane::kBytes + places.write_at(i, h), y, smallest);
+      }
   }
   // The planes of a k-tile. Short passes are loaded while the ones before are split; long ones have loads enough.
   static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
-    constexpr int kAhead = kMajorK ? 0 : 1;
+    constexpr int kAhead = kNumbers < 16;
     float x[1 + kAhead][kNumbers];
 #pragma unroll
     for (int i = 0; i < kPasses + kAhead; ++i) {

@@ -2,21 +2,25 @@
 // stages of B's planes, which wgmma reads. A has none: its planes are fragments in registers.
 //
 // The order of k within a k-tile is free as long as A's fragments and B's planes agree. They have that of A's tile in
-// memory, but for this: where A's rows run along K, a thread reads four neighbours of a row at once, which a fragment
-// has at k = 2t, 2t + 1, 2t + 8 and 2t + 9 (kPermuteK).
+// memory, but for this: where A's rows of real numbers run along K, a thread reads four neighbours of a row at once,
+// which a fragment has at k = 2t, 2t + 1, 2t + 8 and 2t + 9 (kPermuteK).
+//
+// Complex numbers have planes of their real parts, and behind them those of their imaginary parts.
 //
 // Where the rows of A and of B run along two different contracted modes, of which a k-tile has kLeadA and kLeadB, each
 // tile counts along its own mode first.
 #pragma once
+#include "gett/core/numeric.cuh"
 #include "gett/mainloop/shared_storage.cuh"
 #include "gett/mainloop/split_guard.cuh"
 
 namespace gett {
 
-// Of planes. A row along K is that of a whole k-tile, however short the rows are that it is made of.
-template <class Loader, int kBlockK> struct PlaneLoaderTraits {
+// Of planes of elements of kE bytes. A row along K is that of a whole k-tile, however short the rows are that it is
+// made of; one along N has as many columns as the rows that it is made of.
+template <class Loader, int kBlockK, int kE> struct PlaneLoaderTraits {
   static constexpr bool kMajorK = Loader::kMajorK;
-  static constexpr int kSwizzleBytes = kMajorK ? kBlockK * 2 : Loader::kSwizzleBytes / 2;
+  static constexpr int kSwizzleBytes = kMajorK ? kBlockK * 2 : Loader::kSwizzleBytes * 2 / kE;
 };
 
 // A tile of floats as it is in memory, and where in it stands the k that is number `k` of A's tile.
@@ -32,10 +36,12 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   typedef typename Traits::LoaderTraitsB LoaderB;
   typedef SplitTile<typename Base::TileA, 1, 1> TileA;
   typedef SplitTile<typename Base::TileB, Traits::kLeadA, Traits::kLeadB> TileB;
-  typedef SmemOperand<PlaneLoaderTraits<LoaderB, Traits::kBlockK>, LoaderB::kRows, 8, Traits::kBlockK, 2> PlaneB;
+  typedef PlaneLoaderTraits<LoaderB, Traits::kBlockK, Base::kE> PlaneTraits;
+  typedef SmemOperand<PlaneTraits, LoaderB::kRows, 8, Traits::kBlockK, 2> PlaneB;
   static constexpr int kPlanes = Traits::kPlanes, kPlaneStages = Traits::kPlaneStages;
-  static constexpr int kPlaneStageBytes = kPlanes * PlaneB::kBytes;
-  static constexpr bool kPermuteK = Traits::LoaderTraitsA::kMajorK;
+  static constexpr int kParts = Parts<typename Traits::Element>::kCount;
+  static constexpr int kPlaneStageBytes = kParts * kPlanes * PlaneB::kBytes;
+  static constexpr bool kPermuteK = Traits::LoaderTraitsA::kMajorK && kParts == 1;
   static constexpr int kSplitters = 4;  // warps that split B
   static_assert(Smem::kPlanes + kPlaneStages * kPlaneStageBytes <= Smem::kStaging, "planes");
   typedef SplitGuard<typename Traits::Params> Guard;

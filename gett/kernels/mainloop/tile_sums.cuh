@@ -1,6 +1,7 @@
 // What the wgmma main loops do with a tile's sums beside the epilogue's work.
 #pragma once
 #include "gett/core/fragment.cuh"
+#include "gett/core/numeric.cuh"
 #include "gett/core/vec.cuh"
 #include "gett/core/workspace.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -17,7 +18,7 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int j = 0; j < kN / 2; ++j) acc[i][j] = Acc(0);
+      for (int j = 0; j < kN / 2; ++j) acc[i][j] = gett::zero<Acc>();
   }
 
   // Where the tile lies, which a plan's function that reads tensors needs to know beside a store warp.

@@ -1,7 +1,7 @@
-// The main loop that multiplies floats as sums of planes of bfloat16. TMA brings both operands as they are in memory
-// (loader/tma.cuh); a warpgroup splits B into planes in shared memory (loader/split.cuh); the consumer warpgroups split
-// their rows of A on the way to registers (mainloop/split_fragment.cuh) and multiply pairs of planes by wgmma, those of
-// least value first.
+// The main loop that multiplies floats, or complex numbers of floats, as sums of planes of bfloat16. TMA brings both
+// operands as they are in memory (loader/tma.cuh); a warpgroup splits B into planes in shared memory
+// (loader/split.cuh); the consumer warpgroups split their rows of A on the way to registers
+// (mainloop/split_fragment.cuh) and multiply pairs of planes by wgmma, those of least value first.
 //
 // The tensor core truncates its sums, so they must be short: the products of 16 k are summed in registers of their own,
 // which are then added to the tile's by ordinary additions, rounded to nearest (mainloop/split_products.cuh).
@@ -29,8 +29,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kPlanes = Storage::kPlanes, kN = Traits::kBlockN, kSteps = Traits::kBlockK / 16;
   static constexpr int kUnroll = 2 / kSteps;  // k-tiles without a pause; more would need more registers
-  static constexpr bool kTwo = Products::kChunks == 2;
-  typedef SplitFragment<typename Storage::TileA, Traits::LoaderTraitsA::kRows, kPlanes> FragmentA;
+  static constexpr bool kTwo = Products::kSets == 2;
+  typedef SplitFragment<typename Storage::TileA, Traits::LoaderTraitsA::kRows, kPlanes, Storage::kParts> FragmentA;
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -182,8 +182,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
           mbarrier_wait(stage.bar(smem.full()), stage.phase);
           const uint32 at = smem.stage(stage.stage);
           const uint32 word =
-              fma_k_tile<typename Storage::TileA, typename Storage::TileB, Traits::LoaderTraitsB::kRows,
-                         Traits::kBlockK, kN>(at, at + Storage::kStageA, group, lane, acc[0]);
+              fma_k_tile<Traits, typename Storage::TileA, typename Storage::TileB>(
+                  at, at + Storage::kStageA, group, lane, acc[0]);
           give_back(p, smem, stage, word, lane);
         }
         leave(p, scheduler, epilogue, tile.id, t, acc, group, lane);
@@ -228,16 +228,21 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const bool padding = Traits::kBoxN < kN && j * 8 + Fragment::column(lane) + e >= Traits::kBoxN;
-          row &= padding | (fabsf(acc[j * 4 + r * 2 + e]) <= 3.402823466e38f);  // false for NaN
+          const Acc x = acc[j * 4 + r * 2 + e];
+#pragma unroll
+          for (int part = 0; part < Storage::kParts; ++part)
+            row &= padding | (fabsf(Parts<Acc>::at(x, part)) <= 3.402823466e38f);  // false for NaN
         }
       all &= row | (FragmentRows<Traits>::at(group, 0, Fragment::row(lane) + r * 8) >= Traits::kBoxM);
     }
     return all;
   }
   // Registers that products read keep what they hold until here.
-  static GETT_DEVICE void keep(const uint32 (&a)[kPlanes][4]) {
+  static GETT_DEVICE void keep(const Planes& planes) {
 #pragma unroll
-    for (int p = 0; p < kPlanes; ++p) asm volatile("" ::"r"(a[p][0]), "r"(a[p][1]), "r"(a[p][2]), "r"(a[p][3]));
+    for (const auto& a : planes)
+#pragma unroll
+      for (int p = 0; p < kPlanes; ++p) asm volatile("" ::"r"(a[p][0]), "r"(a[p][1]), "r"(a[p][2]), "r"(a[p][3]));
   }
 };
 

@@ -67,7 +67,10 @@ class StagingCost(CopyCost):
         """The tile whose dimensions follow each other in D's order; `dense` for a tensor map."""
         order = _order(tile.m, tile.n)
         has_c = self.plan.contraction.c is not None
-        size = 4 if has_c and not (dense and tile.tma_source) else self.size_d  # with C added, accumulators are staged
+        sums = data_type(self.plan.contraction.dtype).accumulator_bytes
+        size = (
+            sums if has_c and not (dense and tile.tma_source) else self.size_d
+        )  # with C added, accumulators are staged
         vector = self._vector(self._lead(tile, order) * self.size_d)
         return gapped_tile(extents_of(tile.m.box), extents_of(tile.n.box), tuple(order), size, vector, not dense)
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import tensor_type
+from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
@@ -72,7 +72,7 @@ class WgmmaCost(StagingCost):
         self.facts = facts
         self.batches = plan.extent_l
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        self.lanes = facts.tensor_lanes[tensor_type(plan.contraction.dtype).name]
+        self.lanes = facts.tensor_lanes[products_of(plan.contraction.dtype, plan.contraction.precision)[0].name]
         self.costs: dict[tuple[int, Box, Box, bool, int], float] = {}
         self.least_traffics: dict[tuple[Box, Box, Box, Box, bool], float] = {}
         self.traffics: dict[tuple[Box, Box, Box, Box, bool, bool, int], Traffic] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
-from gett.schedule.spec.wgmma_needs import planes
+from gett.schedule.spec.wgmma_needs import parts, planes
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 PORT_BYTES = 128
@@ -20,14 +20,15 @@ class WgmmaSplitCost(WgmmaCost):
         made = planes(plan)
         assert made is not None
         self.planes = made
-        self.lanes = facts.tensor_lanes[made.tensor.name]
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes: all products of planes; what is copied, split and read of shared memory."""
         rows, bn, bk = tile.shape
-        count, products, size = self.planes.count, len(self.planes.products), self.planes.tensor.bytes
+        real = parts(self.plan)
+        count, products, size = real * self.planes.count, real * len(self.planes.products), self.planes.tensor.bytes
         # The two warpgroups wait for the same k-tiles, so that what one does beside its products hides little.
-        math_clocks = products * rows * bn * bk / self.lanes + self.device.wgmma.planes.step_clocks * bk / 16
+        pause = self.device.wgmma.planes.step_clocks * real * bk / 16
+        math_clocks = real * products * rows * bn * bk / self.lanes + pause
         # Both operands come in and are read once as they are, B's planes are written once and read by each product.
         port = 2 * self.size * (rows + bn) + size * bn * (count + products * rows / 64)
         port_clocks = port * bk / PORT_BYTES

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import wgmma_atom
+from gett.hw.dtypes import data_type, wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
@@ -41,6 +41,8 @@ def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     if tensor is None or tensor.wgmma is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
         return False
     size = itemsize(plan.contraction.dtype)
+    if any(x.dtype != plan.contraction.dtype for x in (plan.a, plan.b)):
+        return False  # a real operand among complex ones
     return tensor.wgmma.either_major or all(unit_mode(plan.k, t, size) is not None for t in (A, B))
 
 
@@ -55,6 +57,7 @@ class WgmmaSearch(Search[WgmmaTile]):
         plan = self.plan
         self.atom = wgmma_atom(plan.contraction.dtype, plan.contraction.precision)
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
+        self.size_sums = data_type(plan.contraction.dtype).accumulator_bytes
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.boxes = WgmmaBoxes(plan, facts)
@@ -85,7 +88,7 @@ class WgmmaSearch(Search[WgmmaTile]):
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
         """Slices of K, and bytes of their partial sums."""
         rows, columns, _ = tile.shape
-        return bounded_split(estimate.split_k, rows * columns * 4, self.tiles(tile), tile.k.tiles)
+        return bounded_split(estimate.split_k, rows * columns * self.size_sums, self.tiles(tile), tile.k.tiles)
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
         """How D leaves: by the tensor map `d`, else as vectors."""

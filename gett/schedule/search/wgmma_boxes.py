@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import tensor_type
+from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
@@ -30,7 +30,8 @@ class WgmmaBoxes:
         self.plan, self.memory = plan, device.memory
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.time = traffic_us(plan, device)
-        self.compute = plan.flops / facts.tensor_tflops[tensor_type(plan.contraction.dtype).name] * 1e-6
+        tensor, products = products_of(plan.contraction.dtype, plan.contraction.precision)
+        self.compute = plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
         self.known: dict[tuple[int, int], list[OperandTiling]] = {}
 
     def side(self, tensor: int) -> tuple[Strided, ...]:

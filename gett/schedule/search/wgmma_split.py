@@ -14,7 +14,7 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, WIDEST_SPLIT, planes, swizzle_of
+from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, parts, planes, swizzle_of, widest_split
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -34,7 +34,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         if not self.has_units:
             return
         for box_k in self.boxes_of_k():
-            for n in (n for n in widths(plan.extent_n) if n <= WIDEST_SPLIT):
+            for n in (n for n in widths(plan.extent_n) if n <= widest_split(plan)):
                 for m_side in boxes.boxes(A, GROUPS.rows, self.mn_unit[A]):
                     for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                         if not (m_side.run or n_side.run):
@@ -42,11 +42,14 @@ class WgmmaSplitSearch(WgmmaSSSearch):
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried."""
-        extents = tuple(s.extent for s in self.plan.k)
+        plan = self.plan
+        extents = tuple(s.extent for s in plan.k)
         if len(self.leads) < 2:
             lead = next(iter(self.leads), None)
             found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS)
             return dict.fromkeys((*found, *shallow))
+        if parts(plan) > 1:
+            return []
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
         a, b = self.leads
         cut_a, cut_b = SPLIT_LEADS
@@ -61,7 +64,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     ) -> Schedule | None:
         """The schedule with as many stages as fit beside as many k-tiles of planes; None where too few do."""
         a, b = loads
-        if len(self.leads) < 2 and min(swizzle_of(a), swizzle_of(b)) < 32:
+        if len(self.leads) < 2 and any(swizzle_of(x) < (32 if x.major == "k" else 8 * self.size) for x in loads):
             return None
 
         def loops() -> Iterable[WgmmaSplit]:

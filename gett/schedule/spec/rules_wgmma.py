@@ -27,7 +27,6 @@ from gett.schedule.spec.wgmma_needs import (
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
     SPLIT_LEADS,
-    WIDEST_SPLIT,
     gathers,
     leads,
     multiplied,
@@ -35,6 +34,7 @@ from gett.schedule.spec.wgmma_needs import (
     swizzle_of,
     thread_registers,
     up,
+    widest_split,
 )
 
 REGISTERS = 512
@@ -158,14 +158,16 @@ def splitting(x: Lowered) -> Iterator[str]:
     assert isinstance(loop, WgmmaSplit)
     if x.s.tiling.k.size != deep:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
-    if columns > WIDEST_SPLIT:
-        yield f"{columns} columns, the most are {WIDEST_SPLIT}"
+    if columns > widest_split(x.plan):
+        yield f"{columns} columns, the most are {widest_split(x.plan)}"
     if x.blocks > 1 or x.s.tiling.mma_tiles > 1:
         yield f"{x.blocks} blocks of a cluster, {x.s.tiling.mma_tiles} MMA tiles in a tile of D"
     for o, load in x.by_map:
         if load.run or load.multicast is not None:
             yield f"operand {o.name}: {load.run} rows of an atom are full, {load.blocks} blocks share it"
-        if swizzle_of(load) < 32 and not (o.name == "B" and leads(loop, x.s.tiling.k) == SPLIT_LEADS):
+        # Planes of rows along N have as many columns, in rows of 16 bytes or more.
+        least = 32 if load.major == "k" else 8 * x.size
+        if swizzle_of(load) < least and not (o.name == "B" and leads(loop, x.s.tiling.k) == SPLIT_LEADS):
             yield f"rows of {swizzle_of(load)} bytes of operand {o.name}"
     if loop.plane_stages < 2:  # one is written while products read the other
         yield f"{loop.plane_stages} k-tiles of planes"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import Planes, TensorType, data_type, planes_of
+from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
@@ -48,7 +48,7 @@ SPLIT_REGISTERS = (56, 200)
 """The same where planes are multiplied: of a thread that splits B too."""
 
 WIDEST_SPLIT = 128
-"""Columns of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
+"""Real sums of a row of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
 
 WIDEST_CHUNK = 64
 """Columns up to which a tile of planes is one chunk; wider ones are halved, since they have no room for two sums."""
@@ -105,16 +105,29 @@ def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
     return THREAD_REGISTERS
 
 
-def chunk_columns(loop: WgmmaSplit, columns: int, size: int) -> tuple[int, ...]:
-    """Columns of the chunks of a tile whose planes are multiplied: whole slabs of B's planes, about half each.
+def parts(plan: GemmPlan) -> int:
+    """Real numbers of an element that is multiplied."""
+    return 2 if is_complex(plan.contraction.dtype) else 1
+
+
+def widest_split(plan: GemmPlan) -> int:
+    """Most columns of a tile whose planes are multiplied."""
+    return WIDEST_SPLIT // parts(plan)
+
+
+def chunk_columns(plan: GemmPlan, loop: WgmmaSplit, columns: int) -> tuple[int, ...]:
+    """Columns that a set of short sums of planes has.
+
+    Halves are whole slabs of B's planes. Complex sums have a set of all columns for each part.
 
     Args:
+        plan: A lowered plan.
         loop: The main loop.
         columns: Of the tile.
-        size: Bytes of an element in memory.
     """
-    slab = GRAIN["b"] if loop.b.major == "k" else swizzle_of(loop.b) // size
-    first = up(up(columns, 2) // 2, slab) if columns > WIDEST_CHUNK else columns
+    slab = GRAIN["b"] if loop.b.major == "k" else swizzle_of(loop.b) // itemsize(plan.contraction.dtype)
+    halved = columns > WIDEST_CHUNK and parts(plan) == 1
+    first = up(up(columns, 2) // 2, slab) if halved else columns
     return (first, columns - first) if first < columns else (columns,)
 
 
@@ -217,7 +230,8 @@ def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
         return 0
     added, tile = isinstance(s.epilogue.source, VectorSource), store.stage
     offsets = 0 if isinstance(store, TmaStore) else (rows + columns) * 8 * (2 if added else 1)
-    staged = tile.elements * (4 if added else itemsize(plan.contraction.d.dtype))
+    sums = data_type(plan.contraction.dtype).accumulator_bytes
+    staged = tile.elements * (sums if added else itemsize(plan.contraction.d.dtype))
     staged += 0 if tile.copy.kind == "scalar" else _DUMP
     one = up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
     return one * (loop.warpgroups if loop.ping_pong else 1)
@@ -237,7 +251,7 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         assert made is not None
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
         stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)
-        plane = _tile_bytes(t.n.size, GRAIN["b"], row_b * made.tensor.bytes // size)
+        plane = parts(plan) * _tile_bytes(t.n.size, GRAIN["b"], deep * made.tensor.bytes)
         first = loop.stages * stage
         staged = first + loop.plane_stages * made.count * plane
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
