@@ -30,6 +30,7 @@ from gett.schedule.spec.wgmma_needs import (
     WIDEST_SPLIT,
     gathers,
     leads,
+    least_row,
     multiplied,
     planes,
     swizzle_of,
@@ -165,7 +166,7 @@ def splitting(x: Lowered) -> Iterator[str]:
     for o, load in x.by_map:
         if load.run or load.multicast is not None:
             yield f"operand {o.name}: {load.run} rows of an atom are full, {load.blocks} blocks share it"
-        if swizzle_of(load) < 32 and not (o.name == "B" and leads(loop, x.s.tiling.k) == SPLIT_LEADS):
+        if swizzle_of(load) < least_row(load, o.name.lower()):
             yield f"rows of {swizzle_of(load)} bytes of operand {o.name}"
     if loop.plane_stages < 2:  # one is written while products read the other
         yield f"{loop.plane_stages} k-tiles of planes"
