@@ -188,6 +188,7 @@ SPLIT = (
     Case("ragged", "mk,nk->mn", {"m": 137, "n": 101, "k": 84}),
     Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
     Case("modes", "akcb,kdb->cad", {"a": 48, "k": 32, "c": 24, "b": 20, "d": 56}),
+    Case("short-rows", "jkm,knj->mn", {"m": 264, "n": 120, "k": 36, "j": 4}),
     # Rows along two contracted modes.
     Case("leads", "mkl,nlk->mn", {"m": 200, "n": 264, "k": 48, "l": 32}),
     Case("leads-ragged", "lik,jkl->ji", {"i": 137, "j": 101, "k": 20, "l": 28}),

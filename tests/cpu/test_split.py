@@ -231,6 +231,15 @@ def test_either_operand_may_have_the_longer_rows() -> None:
         assert all(can_implement(s, plan_of(case), FACTS) is None for s in found)
 
 
+def test_a_short_contracted_mode_makes_rows_of_16_bytes_of_b() -> None:
+    """Along it one operand's rows run; k-tiles of eight of it would be half padding."""
+    plan = plan_of(Case("short", "jkm,knj->mn", {"m": 2048, "n": 2048, "k": 512, "j": 4}))
+    best = candidates(plan, "sm_90a")[0]
+    loop = split_loop(best)
+    assert (loop.a.major, loop.b.major, loop.b.map.swizzle_bytes) == ("mn", "k", 16)
+    assert best.tiling.k.efficiency() == 1
+
+
 def with_k(s: Schedule, plan: GemmPlan, cuts: dict[int, int]) -> Schedule:
     """The schedule with k-tiles of `cuts`, and the maps and the shared memory that belong to them."""
     t, lowered = s.tiling, lower_plan(plan, s.tiling)
@@ -254,6 +263,8 @@ def with_k(s: Schedule, plan: GemmPlan, cuts: dict[int, int]) -> Schedule:
         ("k-mn", "k16", ""),
         ("k-mn", "k64", "k order: k-tiles of 64"),
         ("one-lead", "k8 l4", ""),
+        ("one-lead", "k4 l8", "splitting: rows of 16 bytes of operand A"),
+        ("short-rows", "j4 k8", ""),
         ("one-lead", "l4 k8", "k order: k-tiles of 32, A's are"),
     ],
 )

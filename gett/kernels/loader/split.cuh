@@ -37,7 +37,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static constexpr int kLeadA = Traits::kLeadA, kLeadB = Traits::kLeadB;
   static constexpr bool kTwoLeads = kLeadA > 1;
   static constexpr int kLoaded = kTwoLeads ? 16 / kLeadA : 4, kLoads = kNumbers / kLoaded;  // neighbours of an access
-  static_assert(!kTwoLeads || (kLeadA == 8 && kLeadB * 4 == kS && 8 * kLeadB == Traits::kBlockK), "rows of two modes");
+  static_assert(!kTwoLeads || (kLeadA == 8 && kLeadB * kE == kS && 8 * kLeadB == Traits::kBlockK), "rows of two modes");
   static constexpr bool kAllThreads = kMajorK ? kRows == kRowsOfPass && kQuarters <= kParcels : kUnits % kThreads == 0;
   static_assert(kMajorK || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
 
@@ -105,7 +105,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
 #pragma unroll
     for (int c = 0; c < kLoads; ++c) {
       const uint32 from = tile + places.read_at(i, c);
-      if constexpr (kTwoLeads) load<kLoaded, kLeadA>(from, x + c);  // in A's order
+      if constexpr (kTwoLeads && kParts == 1) load<kLoaded, kLeadA>(from, x + c);  // in A's order
       else load<kLoaded>(from, x + c * kLoaded);
     }
   }

@@ -20,6 +20,8 @@ class WgmmaSplitCost(WgmmaCost):
         made = planes(plan)
         assert made is not None
         self.planes = made
+        # Rows along two modes are short: lanes that read them at a time meet in the same banks in twos.
+        self.served = 2 if None not in self.k_unit.values() and len(set(self.k_unit.values())) > 1 else 1
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes: all products of planes; what is copied, split and read of shared memory."""
@@ -30,7 +32,7 @@ class WgmmaSplitCost(WgmmaCost):
         pause = self.device.wgmma.planes.step_clocks * real * bk / 16
         math_clocks = real * products * rows * bn * bk / self.lanes + pause
         # Both operands come in and are read once as they are, B's planes are written once and read by each product.
-        port = 2 * self.size * (rows + bn) + size * bn * (count + products * rows / 64)
+        port = (1 + self.served) * self.size * (rows + bn) + size * bn * (count + products * rows / 64)
         port_clocks = port * bk / PORT_BYTES
         drawn = engine = 0.0
         for tensor, side, reads in ((A, tile.a, tile.n.box.tiles), (B, tile.n, tile.m.box.tiles)):

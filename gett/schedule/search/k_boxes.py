@@ -25,19 +25,21 @@ def k_boxes(
     step: int,
     patient: bool,
     depths: Sequence[int] = DEPTHS,
+    leads: Sequence[int] = LEADS,
 ) -> tuple[list[Box], list[Box]]:
     """Boxes of K of whole instructions: the best, and the shallowest.
 
     Past the end of a mode both operands read zeros.
 
     `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
-    instruction; `depths` those that are tried; `patient` whether the start of a tile is hidden behind others.
+    instruction; `depths` and `leads` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
+    behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
     for block in depths:
-        for cut in _factors(block, lead, others, extents, step):
-            if lead is not None and cut.get(lead, 0) not in LEADS and len(extents) > 1:
+        for cut in _factors(block, lead, others, extents, step, leads):
+            if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
             box = Box.of_cuts(extents, cut)
             if box.tiles > 2 * -(-box.volume // 32) + 8:
@@ -52,10 +54,10 @@ def k_boxes(
 
 
 def _factors(
-    block: int, lead: int | None, others: Sequence[int], extents: Sequence[int], step: int
+    block: int, lead: int | None, others: Sequence[int], extents: Sequence[int], step: int, leads: Sequence[int]
 ) -> Iterator[dict[int, int]]:
     """Ways to write the block's depth as a product of cuts, the leading mode first."""
-    firsts = [v for v in LEADS if block % v == 0] if lead is not None else [1]
+    firsts = [v for v in leads if block % v == 0] if lead is not None else [1]
     if lead is not None and not others:
         firsts = [block]
     for v in firsts:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gett.ir.gemm import A, B
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
-from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.k_boxes import LEADS, k_boxes
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue
@@ -14,12 +14,13 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, parts, planes, swizzle_of, widest_split
+from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, least_row, planes, swizzle_of, widest_split
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
 DEPTHS = (16, 32)
+SHORT = 4  # k of the shortest rows, of B alone
 STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest of operands beside them
 
 
@@ -42,14 +43,12 @@ class WgmmaSplitSearch(WgmmaSSSearch):
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried."""
-        plan = self.plan
-        extents = tuple(s.extent for s in plan.k)
+        extents = tuple(s.extent for s in self.plan.k)
         if len(self.leads) < 2:
             lead = next(iter(self.leads), None)
-            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS)
+            cuts = LEADS if self.k_unit[B] is None or self.k_unit[A] is not None else (*LEADS, SHORT)
+            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS, cuts)
             return dict.fromkeys((*found, *shallow))
-        if parts(plan) > 1:
-            return []
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
         a, b = self.leads
         cut_a, cut_b = SPLIT_LEADS
@@ -64,7 +63,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     ) -> Schedule | None:
         """The schedule with as many stages as fit beside as many k-tiles of planes; None where too few do."""
         a, b = loads
-        if len(self.leads) < 2 and any(swizzle_of(x) < (32 if x.major == "k" else 8 * self.size) for x in loads):
+        if any(swizzle_of(x) < least_row(x, name, self.size) for x, name in ((a, "a"), (b, "b"))):
             return None
 
         def loops() -> Iterable[WgmmaSplit]:

@@ -29,6 +29,7 @@ from gett.schedule.spec.wgmma_needs import (
     SPLIT_LEADS,
     gathers,
     leads,
+    least_row,
     multiplied,
     planes,
     swizzle_of,
@@ -165,9 +166,7 @@ def splitting(x: Lowered) -> Iterator[str]:
     for o, load in x.by_map:
         if load.run or load.multicast is not None:
             yield f"operand {o.name}: {load.run} rows of an atom are full, {load.blocks} blocks share it"
-        # Planes of rows along N have as many columns, in rows of 16 bytes or more.
-        least = 32 if load.major == "k" else 8 * x.size
-        if swizzle_of(load) < least and not (o.name == "B" and leads(loop, x.s.tiling.k) == SPLIT_LEADS):
+        if swizzle_of(load) < least_row(load, o.name.lower(), x.size):
             yield f"rows of {swizzle_of(load)} bytes of operand {o.name}"
     if loop.plane_stages < 2:  # one is written while products read the other
         yield f"{loop.plane_stages} k-tiles of planes"

@@ -53,8 +53,8 @@ WIDEST_SPLIT = 128
 WIDEST_CHUNK = 64
 """Columns up to which a tile of planes is one chunk; wider ones are halved, since they have no room for two sums."""
 SPLIT_LEADS = 8, 4
-"""K of A's and of B's rows in a k-tile of planes where they run along two contracted modes. Rows of 16 bytes of A would
-meet in the same banks of shared memory; k-tiles of 64 leave no room for enough of them."""
+"""K of A's and of B's rows in a k-tile of planes where they run along two contracted modes. Longer rows of B would make
+k-tiles of 64, for few of which there is room."""
 
 GUARD_BYTES = 96
 """Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
@@ -217,6 +217,17 @@ def leads(loop: WgmmaSplit, box_k: Box) -> tuple[int, int]:
         return 1, 1
     a, b = (x.map.order[0] - (len(x.map.order) - len(box_k.extents)) for x in (loop.a, loop.b))
     return (1, 1) if a == b else (box_k.cut[a], box_k.cut[b])
+
+
+def least_row(load: Tma, name: str, size: int) -> int:
+    """Bytes of the shortest rows of elements of `size` bytes of operand `name` that planes are made of.
+
+    Fragments of A out of shorter ones would meet in the same banks of shared memory. Who splits B along K takes a row;
+    planes of rows along N have as many columns, in rows of a chunk or more.
+    """
+    if load.major == "k":
+        return CHUNK if name == "b" else 2 * CHUNK
+    return CHUNK // 2 * size
 
 
 def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
