@@ -73,6 +73,7 @@ class WgmmaCost(StagingCost):
         self.batches = plan.extent_l
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.lanes = facts.tensor_lanes[products_of(plan.contraction.dtype, plan.contraction.precision)[0].name]
+        self.shallow_share = self.device.wgmma.loop.shallow_share
         self.costs: dict[tuple[int, Box, Box, bool, int], float] = {}
         self.least_traffics: dict[tuple[Box, Box, Box, Box, bool], float] = {}
         self.traffics: dict[tuple[Box, Box, Box, Box, bool, bool, int], Traffic] = {}
@@ -220,7 +221,7 @@ class WgmmaCost(StagingCost):
         rates = self.device.wgmma.loop
         rows, bn, bk = tile.shape
         factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / self.outputs - 1.0)
-        factor *= 1.0 + (rates.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
+        factor *= 1.0 + (self.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
         factor *= self.stays(tile) * (1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled)))
         short = tile.warpgroups.ping_pong and tile.k.tiles * bk <= 32 and tile.panel != "each"
         return factor * (rates.short_sum if short else 1.0)

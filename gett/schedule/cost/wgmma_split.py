@@ -8,6 +8,9 @@ from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.wgmma_needs import parts, planes
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
+COMPLEX = 1.65
+"""Factor on what is done beside the products of a step of complex numbers."""
+
 PORT_BYTES = 128
 """Bytes that shared memory serves a clock."""
 
@@ -20,6 +23,7 @@ class WgmmaSplitCost(WgmmaCost):
         made = planes(plan)
         assert made is not None
         self.planes = made
+        self.shallow_share = 0.0
         # Rows along two modes are short: lanes that read them at a time meet in the same banks in twos.
         self.served = 2 if None not in self.k_unit.values() and len(set(self.k_unit.values())) > 1 else 1
 
@@ -29,7 +33,8 @@ class WgmmaSplitCost(WgmmaCost):
         real = parts(self.plan)
         count, products, size = real * self.planes.count, real * len(self.planes.products), self.planes.tensor.bytes
         # The two warpgroups wait for the same k-tiles, so that what one does beside its products hides little.
-        pause = self.device.wgmma.planes.step_clocks * real * bk / 16
+        # Of complex numbers, twice as much is split, but the sums of one part are added beside more products.
+        pause = self.device.wgmma.planes.step_clocks * (COMPLEX if real > 1 else 1.0) * bk / 16
         math_clocks = real * products * rows * bn * bk / self.lanes + pause
         # Both operands come in and are read once as they are, B's planes are written once and read by each product.
         port = (1 + self.served) * self.size * (rows + bn) + size * bn * (count + products * rows / 64)

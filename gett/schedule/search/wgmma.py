@@ -50,6 +50,7 @@ class WgmmaSearch(Search[WgmmaTile]):
     """One assignment of roles to A and B."""
 
     Cost: ClassVar[type[WgmmaCost]] = WgmmaCost
+    runs: ClassVar[bool] = True  # whether rows of padding are part of operands' tiles
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
@@ -60,7 +61,7 @@ class WgmmaSearch(Search[WgmmaTile]):
         self.size_sums = data_type(plan.contraction.dtype).accumulator_bytes
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
-        self.boxes = WgmmaBoxes(plan, facts)
+        self.boxes = WgmmaBoxes(plan, facts, self.runs)
         self.cost = self.Cost(plan, facts)
 
     def estimate(self, choice: WgmmaTile) -> Estimate:

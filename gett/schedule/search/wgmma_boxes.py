@@ -23,10 +23,14 @@ WIDTHS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8)
 
 
 class WgmmaBoxes:
-    """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size."""
+    """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size.
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+    `runs` says whether a row of a wider swizzle may hold a short run and padding.
+    """
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, runs: bool = True) -> None:
         device = nearest(facts)
+        self.runs = runs
         self.plan, self.memory = plan, device.memory
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.time = traffic_us(plan, device)
@@ -59,7 +63,7 @@ class WgmmaBoxes:
                     at = next((d for d in box.dims if unit in d.modes), None)
                     if at is None or at.box * self.size % CHUNK:
                         continue
-                spare = _padded_run(modes, box, unit, self.size) if tensor == B else None
+                spare = _padded_run(modes, box, unit, self.size) if tensor == B and self.runs else None
                 found.append(spare or _split(tensor, modes, box, unit, self.size) or OperandTiling(box, modes))
             found = found[:2]
             if tensor == A and (wide := self.padded_run(block, unit)) is not None:
@@ -70,7 +74,7 @@ class WgmmaBoxes:
     def padded_run(self, block: int, unit: int | None) -> OperandTiling | None:
         """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row an atom."""
         modes = self.plan.m
-        if unit is None:
+        if unit is None or not self.runs:
             return None
         run = modes[unit].extent * self.size
         atom = swizzle_holding(run) // self.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gett.ir.gemm import A, B
+from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
 from gett.schedule.search.k_boxes import LEADS, k_boxes
 from gett.schedule.search.wgmma_boxes import widths
@@ -20,6 +21,7 @@ from layouts.box import Box
 
 GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
 DEPTHS = (16, 32)
+SHALLOW = 1.03  # factor on k-tiles of one instruction
 SHORT = 4  # k of the shortest rows, of B alone
 STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest of operands beside them
 
@@ -28,6 +30,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     """Tiles of one shape of warpgroups; nothing stays, and blocks share nothing."""
 
     Cost = WgmmaSplitCost
+    runs = False
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of columns and boxes."""
@@ -38,8 +41,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
             for n in (n for n in widths(plan.extent_n) if n <= widest_split(plan)):
                 for m_side in boxes.boxes(A, GROUPS.rows, self.mn_unit[A]):
                     for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                        if not (m_side.run or n_side.run):
-                            yield WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, tma_source=self.tma_source)
+                        yield WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, tma_source=self.tma_source)
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried."""
@@ -71,6 +73,10 @@ class WgmmaSplitSearch(WgmmaSSSearch):
                 yield from (WgmmaSplit(a, b, stages, count) for stages in range(DEEP, least - 1, -1))
 
         return self.fitted(tile, loops(), epilogue, split, order)
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Products take so long that two stages are enough; deep k-tiles have fewer waits."""
+        return 1.0 if tile.k.size > self.atom.k else SHALLOW
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
