@@ -84,7 +84,8 @@ def parser() -> argparse.ArgumentParser:
     function = commands.add_parser("epilogue", help="functions fused into the store, and as kernels of their own")
     function.add_argument("--json", metavar="FILE", help="write every figure there")
     function.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
-    exact = commands.add_parser("accuracy", help="errors of float32 products, by precision and library")
+    exact = commands.add_parser("accuracy", help="errors of products, by precision and library")
+    exact.add_argument("--dtype", default="float32", choices=list(accuracy.PRODUCTS), help="of the operands (float32)")
     exact.add_argument("--json", metavar="FILE", help="write every figure there")
     exact.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. accuracy.png")
     exact.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
@@ -119,7 +120,7 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "accuracy":
-        return accuracy.main(on_gpu=on_gpu, json_path=options.json, plot_path=options.plot)
+        return accuracy.main(on_gpu=on_gpu, dtype=options.dtype, json_path=options.json, plot_path=options.plot)
     dtypes = (options.dtype or ("float16" if on_gpu else "float32")).split(",")
     rivals = [r for r in options.rivals.split(",") if r]
     for kind, given, known in (("dtype", dtypes, ELEMENT_TYPES), ("rival", rivals, ON_GPU)):

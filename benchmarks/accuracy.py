@@ -1,7 +1,8 @@
-"""Errors of float32 products, component by component, by precision and library.
+"""Errors of float32 and complex64 products, component by component, by precision and library.
 
 Owns the data and the unit: 2^-24 of the sum of the magnitudes of an element's products, what one rounding of the
-largest of them may give. The reference is the product in double precision.
+largest of them may give. Real and imaginary parts are components of their own, sums of twice as many products. The
+reference is the product in double precision.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks.picture import picture
 from benchmarks.records import write_text
 from gett.baselines.rivals import Libraries, Setting, math_mode
 from gett.errors import GettError
+from gett.ir.tensors import PRECISIONS
 
 Values = Callable[[Any, tuple[int, int]], Any]
 UNIT = 2.0**-24
@@ -44,12 +46,27 @@ def _by_row(rng: Any, shape: tuple[int, int]) -> Any:
     return rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 41, (shape[0], 1))
 
 
+def _tiny(rng: Any, shape: tuple[int, int]) -> Any:
+    """Planes cannot hold an A of these; B makes up for it."""
+    return rng.standard_normal(shape) * 2.0 ** (-122 if shape[0] == SIDE else 110)
+
+
+def _cancelling(rng: Any, shape: tuple[int, int]) -> Any:
+    """The second half of K takes all but a millionth of the first half's sum away."""
+    if shape[0] == SIDE:
+        half = rng.standard_normal((SIDE, shape[1] // 2))
+        return np.concatenate([half, half * (1 + 2.0**-20 * rng.standard_normal(half.shape))], axis=1)
+    half = rng.standard_normal((shape[0] // 2, shape[1]))
+    return np.concatenate([half, -half])
+
+
 DATA: dict[str, Values] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "uniform": lambda rng, shape: rng.random(shape),
     "2^8": _spread(8),
     "2^12": _spread(12),
     "2^30": _spread(30),
+    "2^60": _spread(60),
     "outliers": _outliers,
     "lognormal": lambda rng, shape: rng.lognormal(0, 2, shape),
     "rows": _by_row,
@@ -57,53 +74,79 @@ DATA: dict[str, Values] = {
 }
 """Operands by name: exponents within +-n for `2^n`, 1 % outliers of 2^20, rows scaled by up to 2^40, 90 % zeros."""
 
-BOUNDS: dict[str, Callable[[int], float]] = {
-    "ieee": lambda k: k + 1.0,
-    "bf16x6": lambda k: 13 + k / 16,
-    "tf32": lambda k: 2.0**14 + k,
+PAIRS: dict[str, Values] = {"tiny": _tiny, "cancelling": _cancelling}
+"""Operands of which A, with `SIDE` rows, is of another kind than B."""
+
+KINDS = {**DATA, **PAIRS}
+"""All of them."""
+
+BOUNDS: dict[str, Callable[[int, int], float]] = {
+    "ieee": lambda k, products: products * k + 1.0,
+    "bf16x6": lambda k, products: 3 + 10 * products + k / 16,
+    "tf32": lambda k, products: 2.0**14 + products * k,
 }
-"""What gett promises of each precision, in units."""
+"""What gett promises of each precision, in units, for a sum over k of so many real products each."""
+
+PRODUCTS = {"float32": 1, "complex64": 2}
+"""Real products of a component for each k."""
 
 
 def errors(a: Any, b: Any, found: Any) -> tuple[float, float]:
-    """Largest and median error of a product of two matrices of float32, in units."""
-    wide_a, wide_b = a.astype("float64"), b.astype("float64")
-    exact, size = wide_a @ wide_b, abs(wide_a) @ abs(wide_b)
-    units = abs(found.astype("float64") - exact) / (size + (size == 0)) / UNIT
-    flat = np.sort(np.asarray(units.get() if hasattr(units, "get") else units).ravel())
+    """Largest and median error of a product of two matrices of float32 or complex64, in units."""
+    is_complex = found.dtype.kind == "c"
+    wide_a, wide_b, wide = (x.astype("complex128" if is_complex else "float64") for x in (a, b, found))
+    exact = wide_a @ wide_b
+    pairs = [((wide_a.real, wide_b.real),), ((wide_a.real, wide_b.imag),)]
+    if is_complex:
+        pairs = [(*pairs[0], (wide_a.imag, wide_b.imag)), (*pairs[1], (wide_a.imag, wide_b.real))]
+    units = []
+    for pair, x, y in list(zip(pairs, (wide.real, wide.imag), (exact.real, exact.imag), strict=True))[: 1 + is_complex]:
+        size = sum(abs(p) @ abs(q) for p, q in pair)
+        units.append(abs(x - y) / (size + (size == 0)) / UNIT)
+    flat = np.sort(np.concatenate([np.asarray(x.get() if hasattr(x, "get") else x).ravel() for x in units]))
     return float(flat[-1]), float(flat[flat.size // 2])
 
 
-def ways(on_gpu: bool) -> dict[str, tuple[str | None, Callable[[Setting], Any]]]:
+def operands(name: str, k: int, dtype: str) -> tuple[Any, Any]:
+    """Two matrices of one kind of data, the same ones on every run."""
+    rng = np.random.default_rng(k)
+    made = []
+    for shape in ((SIDE, k), (k, SIDE)):
+        x = KINDS[name](rng, shape)
+        made.append((x + 1j * KINDS[name](rng, shape) if dtype == "complex64" else x).astype(dtype))
+    return made[0], made[1]
+
+
+def ways(on_gpu: bool, dtype: str) -> dict[str, tuple[str | None, Callable[[Setting], Any]]]:
     """Who multiplies: the precision that is asked for, and the call."""
-    own = {f"gett {name}": (name, Setting.gett) for name in BOUNDS}
+    own = {f"gett {name}": (name, Setting.gett) for name in BOUNDS if dtype in (PRECISIONS[name] or (dtype,))}
     if not on_gpu:
         return {"gett ieee": own["gett ieee"], "numpy": (None, Setting.numpy_einsum)}
     rivals = {"cublas": Setting.cublas, "cutensor": lambda s: s.cutensor("default"), "torch": Setting.torch_einsum}
-    others = {f"{name}{' tf32' if p else ''}": (p, call) for name, call in rivals.items() for p in (None, "tf32")}
+    rounded = (None, "tf32") if dtype in (PRECISIONS["tf32"] or ()) else (None,)
+    others = {f"{name}{' tf32' if p else ''}": (p, call) for name, call in rivals.items() for p in rounded}
     return {**own, **others}
 
 
-def measure(on_gpu: bool) -> Iterator[dict[str, Any]]:
+def measure(on_gpu: bool, dtype: str) -> Iterator[dict[str, Any]]:
     """The errors of all ways for one kind of data and one depth after the other."""
     xp: Any = np
     if on_gpu:
         import cupy as xp
     libraries = Libraries()
     depths = DEPTHS if on_gpu else DEPTHS_CPU
-    jobs = [(name, k) for name in DATA for k in depths if k <= DEEPEST.get(name, 1 << 16)]
+    jobs = [(name, k) for name in KINDS for k in depths if k <= DEEPEST.get(name, 1 << 16)]
     for name, k in tqdm(jobs, desc="accuracy", unit="product", leave=False, disable=None):
-        rng = np.random.default_rng(k)
-        a, b = (xp.asarray(DATA[name](rng, shape).astype("float32")) for shape in ((SIDE, k), (k, SIDE)))
+        a, b = map(xp.asarray, operands(name, k, dtype))
         found: dict[str, Any] = {}
-        for way, (precision, call) in ways(on_gpu).items():
-            d = xp.zeros((SIDE, SIDE), "float32")
-            setting = Setting(SUBSCRIPTS, "float32", precision, [(a, b, d)], libraries)
+        for way, (precision, call) in ways(on_gpu, dtype).items():
+            d = xp.zeros((SIDE, SIDE), dtype)
+            setting = Setting(SUBSCRIPTS, dtype, precision, [(a, b, d)], libraries)
             try:
                 found[way] = errors(a, b, _run(setting, call, on_gpu, xp))
             except (GettError, ImportError, RuntimeError) as error:  # a library that is not there
                 found[way] = str(error).splitlines()[0][:100]
-        yield {"data": name, "k": k, "errors": found}
+        yield {"data": name, "k": k, "dtype": dtype, "errors": found}
 
 
 def _run(setting: Setting, call: Callable[[Setting], Any], on_gpu: bool, xp: Any) -> Any:
@@ -118,7 +161,8 @@ def _run(setting: Setting, call: Callable[[Setting], Any], on_gpu: bool, xp: Any
 def table(rows: list[dict[str, Any]]) -> str:
     """Largest errors, a line for each way and kind of data."""
     depths = sorted({row["k"] for row in rows})
-    lines = ["largest error of a component in units of 2^-24 of its products' magnitudes (median), by k"]
+    heading = "largest error of a component in units of 2^-24 of its products' magnitudes (median), by k"
+    lines = [f"{rows[0]['dtype']}: {heading}"]
     for way in rows[0]["errors"]:
         told = [row["errors"][way] for row in rows if isinstance(row["errors"][way], str)]
         if told:
@@ -137,9 +181,9 @@ def broken(rows: list[dict[str, Any]]) -> list[str]:
     out = []
     for row in rows:
         for name, bound in BOUNDS.items():
-            found = row["errors"].get(f"gett {name}")
-            if isinstance(found, str) or (found is not None and not found[0] <= bound(row["k"])):
-                out.append(f"{name}, {row['data']}, k = {row['k']}: {found}, promised {bound(row['k']):.0f}")
+            found, promised = row["errors"].get(f"gett {name}"), bound(row["k"], PRODUCTS[row["dtype"]])
+            if isinstance(found, str) or (found is not None and not found[0] <= promised):
+                out.append(f"{name}, {row['data']}, k = {row['k']}: {found}, promised {promised:.0f}")
     return out
 
 
@@ -160,9 +204,9 @@ def plot(rows: list[dict[str, Any]], path: str) -> None:
             ax.legend(fontsize=7)
 
 
-def main(*, on_gpu: bool, json_path: str | None = None, plot_path: str | None = None) -> int:
+def main(*, on_gpu: bool, dtype: str = "float32", json_path: str | None = None, plot_path: str | None = None) -> int:
     """Measure, print, and write what is asked for; 1 where an error is larger than promised."""
-    rows = list(measure(on_gpu))
+    rows = list(measure(on_gpu, dtype))
     if json_path:
         made = {"environment": environment.describe(), "gett": gett.__version__, "rows": rows}
         write_text(json.dumps(made) + "\n", json_path)

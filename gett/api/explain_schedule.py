@@ -16,7 +16,7 @@ from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSpli
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
-from gett.schedule.spec.wgmma_needs import planes
+from gett.schedule.spec.wgmma_needs import parts, planes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.tma import TmaMap
@@ -93,10 +93,12 @@ def _planes(gemm: GemmPlan) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     made = planes(gemm)
     assert made is not None
-    formed = (
-        f"{len(made.products)}, of {made.count} {made.tensor.name} planes of each operand; float32 sums of every 16 k"
-    )
-    bound = f"errors at most {made.bound} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
+    pairs = parts(gemm) ** 2
+    of = "part" if pairs > 1 else "operand"
+    count = pairs * len(made.products)
+    formed = f"{count}, of {made.count} {made.tensor.name} planes of each {of}; float32 sums of every 16 k"
+    worst = made.bound_complex if pairs > 1 else made.bound
+    bound = f"errors at most {worst} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
     return [("products", formed), ("", bound)]
 
 

@@ -79,12 +79,14 @@ class Planes:
         count: Planes of a number.
         products: (plane of A, plane of B) of the products that are formed, those of least value first.
         bound: Of the error of a sum of k products, in units of 2^-24 of the sum of their magnitudes, as text.
+        bound_complex: The same of a part of complex products, whose short sums have twice as many terms.
     """
 
     tensor: TensorType
     count: int
     products: tuple[tuple[int, int], ...]
     bound: str
+    bound_complex: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ TENSOR_TYPES: Mapping[str, TensorType] = MappingProxyType({t.name: t for t in _T
 _F16, _BF16, _TF32, _F64 = (TENSOR_TYPES[name] for name in ("float16", "bfloat16", "tf32", "float64"))
 
 PLANES: Mapping[str, Planes] = MappingProxyType(
-    {"bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16")}
+    {"bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16", "23 + k / 16")}
 )
 """Precisions at which float32 and complex64 are multiplied in planes."""
 

@@ -446,13 +446,16 @@ def test_epilogues_are_compared_with_kernels_of_their_own(tmp_path, capsys):
     assert [row["name"] in printed for row in rows] == [True] * 5
 
 
-def test_errors_are_measured_component_by_component(tmp_path, capsys):
-    assert main(["accuracy", "--cpu", "--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]) == 0
+@pytest.mark.parametrize("dtype", accuracy.PRODUCTS)
+def test_errors_are_measured_component_by_component(dtype, tmp_path, capsys):
+    files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]
+    assert main(["accuracy", "--cpu", "--dtype", dtype, *files]) == 0
     printed = capsys.readouterr().out
     assert "none is more than promised" in printed
     rows = json.loads((tmp_path / "a.json").read_text())["rows"]
-    assert {row["data"] for row in rows} == set(accuracy.DATA)
-    assert all(0 <= median <= most <= row["k"] + 1 for row in rows for most, median in row["errors"].values())
+    assert {row["data"] for row in rows} == set(accuracy.KINDS)
+    bound = accuracy.PRODUCTS[dtype]
+    assert all(0 <= median <= most <= bound * row["k"] + 1 for row in rows for most, median in row["errors"].values())
     assert (tmp_path / "a.png").stat().st_size > 10_000
 
 
@@ -462,8 +465,18 @@ def test_an_error_beyond_the_promise_is_told():
     assert accuracy.errors(a, a.T, product) == (0.0, 0.0)
     product[1, 1] *= 1 + 2.0**-20
     assert accuracy.errors(a, a.T, product) == (16.0, 0.0)
-    rows = [{"data": "ones", "k": 16, "errors": {"gett ieee": (16.0, 0.0), "gett bf16x6": (14.1, 0.0)}}]
+    rows = [
+        {"data": "ones", "k": 16, "dtype": "float32", "errors": {"gett ieee": (16.0, 0.0), "gett bf16x6": (14.1, 0.0)}}
+    ]
     assert accuracy.broken(rows) == ["bf16x6, ones, k = 16: (14.1, 0.0), promised 14"]
+
+
+def test_parts_of_complex_products_are_components():
+    a = np.full((2, 16), 1 + 2j, np.complex64)
+    product = a @ a.T  # -48 + 64j, of products whose magnitudes are 80 and 64
+    assert accuracy.errors(a, a.T, product) == (0.0, 0.0)
+    product[1, 1] += 80 * 2.0**-20 + 32j * 2.0**-20
+    assert accuracy.errors(a, a.T, product) == (16.0, 0.0)
 
 
 @pytest.mark.parametrize(
