@@ -18,6 +18,7 @@ from gett.schedule.spec.wgmma_needs import (
     chunk_columns,
     gathers,
     leads,
+    parts,
     planes,
     swizzle_of,
     thread_registers,
@@ -75,7 +76,7 @@ def _division(schedule: Schedule) -> Constants:
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     """The struct `MainloopTraits`, with a struct for the loader of each operand."""
     t, loop = schedule.tiling, schedule.wgmma
-    producer, consumer = thread_registers(loop, t.shape[1])
+    producer, consumer = thread_registers(loop, t.shape[1] * parts(plan))
     constants: dict[str, bool | int | str] = {
         "kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer
     }  # fmt: skip

@@ -167,9 +167,11 @@ class PlaneClocks:
 
     Attributes:
         step_clocks: Of 16 k, beside the products: fragments are made and sums added.
+        copy_share: Share of the clocks that copies of short rows take beside products of 16-bit operands.
     """
 
     step_clocks: float
+    copy_share: float
 
 
 @dataclass(frozen=True, slots=True)

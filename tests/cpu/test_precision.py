@@ -29,7 +29,8 @@ def chosen(precision: str | None = None, a: Any = A) -> str:
 
 def test_float32_is_multiplied_in_planes_unless_asked_otherwise() -> None:
     assert [chosen(), chosen("ieee"), chosen("tf32"), chosen("bf16x6")] == ["bf16x6", "ieee", "tf32", "bf16x6"]
-    assert [chosen(a=A.astype(t)) for t in ("float64", "complex64", "int32")] == ["ieee"] * 3
+    assert [chosen(a=A.astype(t)) for t in ("float64", "complex128", "int32")] == ["ieee"] * 3
+    assert [chosen(p, A.astype("complex64")) for p in (None, "ieee")] == ["bf16x6", "ieee"]
 
 
 def test_plans_say_which_products_are_formed() -> None:

@@ -117,7 +117,7 @@ MODEL = DeviceModel(
             element_clocks=0.1171875,
             tile_clocks=1500.0,
         ),
-        planes=PlaneClocks(step_clocks=330.0),
+        planes=PlaneClocks(step_clocks=330.0, copy_share=0.65),
     ),
     multistage=MultistageModel(
         rates=MmaSyncRates(

@@ -90,7 +90,7 @@ MODEL = DeviceModel(
         stationary=StationaryFactors(whole=0.97, whole_beside_lines=1.01, each_panel=1.15, one_panel=0.83),
         in_flight=InFlight(dram_bytes=96 << 10, l2_bytes=120 << 10, none_share=0.2, start_share=0.02, two_stages=1.2),
         gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0),
-        planes=PlaneClocks(step_clocks=330.0),
+        planes=PlaneClocks(step_clocks=330.0, copy_share=0.65),
     ),
     multistage=MultistageModel(
         rates=MmaSyncRates(

@@ -30,11 +30,11 @@ class WgmmaSplitCost(WgmmaCost):
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes: all products of planes; what is copied, split and read of shared memory."""
         rows, bn, bk = tile.shape
-        real = parts(self.plan)
+        real, rates = parts(self.plan), self.device.wgmma.planes
         count, products, size = real * self.planes.count, real * len(self.planes.products), self.planes.tensor.bytes
         # The two warpgroups wait for the same k-tiles, so that what one does beside its products hides little.
         # Of complex numbers, twice as much is split, but the sums of one part are added beside more products.
-        pause = self.device.wgmma.planes.step_clocks * (COMPLEX if real > 1 else 1.0) * bk / 16
+        pause = rates.step_clocks * (COMPLEX if real > 1 else 1.0) * bk / 16
         math_clocks = real * products * rows * bn * bk / self.lanes + pause
         # Both operands come in and are read once as they are, B's planes are written once and read by each product.
         port = (1 + self.served) * self.size * (rows + bn) + size * bn * (count + products * rows / 64)
@@ -42,7 +42,7 @@ class WgmmaSplitCost(WgmmaCost):
         drawn = engine = 0.0
         for tensor, side, reads in ((A, tile.a, tile.n.box.tiles), (B, tile.n, tile.m.box.tiles)):
             copy, moved = self.clocks(tensor, side, tile.k, 1, reads)
-            drawn, engine = drawn + copy, engine + moved
+            drawn, engine = drawn + rates.copy_share * copy, engine + rates.copy_share * moved
         units = {"tensor cores": math_clocks, "shared memory": port_clocks, "L2": drawn}
         slowest = max(units, key=lambda name: units[name])
         return Loop(units[slowest], slowest, engine, 0.0)

@@ -15,7 +15,16 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, least_row, planes, swizzle_of, widest_split
+from gett.schedule.spec.wgmma_needs import (
+    DEEP,
+    SPLIT_LEADS,
+    WIDEST_SPLIT,
+    least_row,
+    parts,
+    planes,
+    swizzle_of,
+    widest_split,
+)
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -38,7 +47,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         if not self.has_units:
             return
         for box_k in self.boxes_of_k():
-            for n in (n for n in widths(plan.extent_n) if n <= widest_split(plan)):
+            for n in (n for n in widths(plan.extent_n) if n <= WIDEST_SPLIT // parts(plan)):
                 for m_side in boxes.boxes(A, GROUPS.rows, self.mn_unit[A]):
                     for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                         yield WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, tma_source=self.tma_source)
@@ -65,6 +74,8 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     ) -> Schedule | None:
         """The schedule with as many stages as fit beside as many k-tiles of planes; None where too few do."""
         a, b = loads
+        if tile.shape[1] > widest_split(self.plan, a, b, tile.shape[2]):
+            return None
         if any(swizzle_of(x) < least_row(x, name, self.size) for x, name in ((a, "a"), (b, "b"))):
             return None
 

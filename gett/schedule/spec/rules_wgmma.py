@@ -31,6 +31,7 @@ from gett.schedule.spec.wgmma_needs import (
     leads,
     least_row,
     multiplied,
+    parts,
     planes,
     swizzle_of,
     thread_registers,
@@ -96,7 +97,7 @@ def warpgroups(x: Lowered) -> Iterator[str]:
     if loop.warpgroups < 1 or loop.mma_m < 1 or loop.producers < 1:
         yield f"{loop.warpgroups} of {loop.mma_m} MMA atoms, {loop.producers} that fetch"
         return
-    fetching, multiplying = thread_registers(loop, x.s.tiling.shape[1])
+    fetching, multiplying = thread_registers(loop, x.s.tiling.shape[1] * parts(x.plan))
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
     if needed > there:
@@ -159,8 +160,8 @@ def splitting(x: Lowered) -> Iterator[str]:
     assert isinstance(loop, WgmmaSplit)
     if x.s.tiling.k.size != deep:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
-    if columns > widest_split(x.plan):
-        yield f"{columns} columns, the most are {widest_split(x.plan)}"
+    if columns > (most := widest_split(x.plan, loop.a, loop.b, deep)):
+        yield f"{columns} columns, the most are {most}"
     if x.blocks > 1 or x.s.tiling.mma_tiles > 1:
         yield f"{x.blocks} blocks of a cluster, {x.s.tiling.mma_tiles} MMA tiles in a tile of D"
     for o, load in x.by_map:

@@ -44,8 +44,8 @@ RS_WIDEST_WITH_C, RS_WIDEST_SHARED_A = 224, 192
 RS_COPIES = 8
 """Most copies of a k-tile of A for registers: where blocks share A, each has a barrier."""
 
-SPLIT_REGISTERS = (56, 200)
-"""The same where planes are multiplied: of a thread that splits B too."""
+SPLIT_REGISTERS = {96: (64, 192), 128: (56, 200)}
+"""The same where planes are multiplied, of a thread that splits B too, by the real sums of a row of the tile."""
 
 WIDEST_SPLIT = 128
 """Real sums of a row of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
@@ -95,12 +95,12 @@ def gathers(loop: Wgmma) -> bool:
     return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
 
 
-def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
-    """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
+def thread_registers(loop: Wgmma, sums: int) -> tuple[int, int]:
+    """Registers of a thread that fetches and of one that multiplies a tile with `sums` real sums in a row."""
     if isinstance(loop, WgmmaSplit):
-        return SPLIT_REGISTERS
+        return next((r for most, r in SPLIT_REGISTERS.items() if sums <= most), SPLIT_REGISTERS[WIDEST_SPLIT])
     if gathers(loop):
-        held = loop.mma_m * columns // 2
+        held = loop.mma_m * sums // 2
         return next((r for most, r in GATHER_REGISTERS.items() if held <= most), GATHER_REGISTERS[ACCUMULATORS])
     return THREAD_REGISTERS
 
@@ -110,9 +110,12 @@ def parts(plan: GemmPlan) -> int:
     return 2 if is_complex(plan.contraction.dtype) else 1
 
 
-def widest_split(plan: GemmPlan) -> int:
-    """Most columns of a tile whose planes are multiplied."""
-    return WIDEST_SPLIT // parts(plan)
+def widest_split(plan: GemmPlan, a: Tma, b: Tma, deep: int) -> int:
+    """Most columns of a tile whose planes are multiplied, `deep` k at a time."""
+    columns = WIDEST_SPLIT // parts(plan)
+    # Complex fragments along K beside planes along N, two steps of each: registers do not suffice.
+    crowded = parts(plan) > 1 and deep > 16 and (a.major, b.major) == ("k", "mn")
+    return columns - 8 if crowded else columns
 
 
 def chunk_columns(plan: GemmPlan, loop: WgmmaSplit, columns: int) -> tuple[int, ...]:
