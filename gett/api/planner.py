@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -171,7 +172,7 @@ def _drop_constant(operands: list[Operand]) -> list[Operand]:
     for o in operands:
         kept = [(m, s) for m, s in zip(o.modes, o.strides, strict=True) if s or m not in held]
         held.update(m for m, _ in kept)
-        result.append(Operand(tuple(m for m, _ in kept), tuple(s for _, s in kept), o.dtype, o.alignment))
+        result.append(replace(o, modes=tuple(m for m, _ in kept), strides=tuple(s for _, s in kept)))
     return result
 
 

@@ -110,6 +110,11 @@ class DataType:
     real_products: int = 1
 
     @property
+    def real(self) -> str:
+        """Name of the type of the real and imaginary parts of a complex type; of others their own."""
+        return _PARTS.get(self.name, self.name)
+
+    @property
     def exact(self) -> bool:
         """Whether the tensor cores multiply elements as they are; else a precision must allow to round them."""
         return self.tensor is not None and self.tensor.name == self.name
@@ -189,6 +194,14 @@ _TABLE = (
 
 DTYPES: Mapping[str, DataType] = MappingProxyType({t.name: t for t in _TABLE})
 """All data types of the kernels, by name."""
+
+
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def is_complex(name: str) -> bool:
+    """Whether a dtype is complex; also of types that the kernels lack."""
+    return name.startswith("complex")
 
 
 def data_type(name: str) -> DataType:

@@ -65,12 +65,19 @@ def resolve_extents(
     return tuple(extents)
 
 
-def address(modes: Sequence[int], spec: TensorSpec, extents: Sequence[int]) -> Operand:
-    """How an operand is addressed: repeated modes merged by adding strides, broadcast axes with stride 0."""
+def address(modes: Sequence[int], spec: TensorSpec, extents: Sequence[int], conj: bool = False) -> Operand:
+    """How an operand is addressed: repeated modes merged by adding strides, broadcast axes with stride 0.
+
+    Args:
+        modes: Of each axis.
+        spec: The array.
+        extents: Of each mode.
+        conj: Whether it is conjugated as it is read.
+    """
     strides: dict[int, int] = {}
     for mode, extent, stride in zip(modes, spec.shape, spec.strides, strict=True):
         strides[mode] = strides.get(mode, 0) + (stride if extent == extents[mode] else 0)
-    return Operand(tuple(strides), tuple(strides.values()), spec.dtype.name, spec.alignment)
+    return Operand(tuple(strides), tuple(strides.values()), spec.dtype.name, spec.alignment, conj)
 
 
 def address_c(output: Sequence[int], spec: TensorSpec, extents: Sequence[int]) -> Operand:
@@ -138,7 +145,7 @@ def make_contraction(
             order.setdefault(mode, len(order))
 
     def renumber(operand: Operand) -> Operand:
-        return Operand(tuple(order[m] for m in operand.modes), operand.strides, operand.dtype, operand.alignment)
+        return replace(operand, modes=tuple(order[m] for m in operand.modes))
 
     return Contraction(
         names=tuple(names[m] for m in order),

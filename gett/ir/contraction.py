@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import data_type, is_complex
 
 if TYPE_CHECKING:  # most contractions have no epilogue
     from gett.epilogue.expression import Expression
@@ -22,14 +22,17 @@ class Operand:
     Attributes:
         modes: Distinct mode numbers. A mode repeated in the subscripts (a diagonal) occurs once, its strides added.
         strides: Bytes between neighbours along each mode; 0 where a size-1 axis is broadcast; may be negative.
-        dtype: NumPy dtype name (`"bfloat16"` for that type).
+        dtype: NumPy dtype name (`"bfloat16"` for that type). A and B have the contraction's, or that of its real and
+            imaginary parts: a real operand is read as it is.
         alignment: Largest power of two, at most 256, that divides the address of the element at coordinate 0.
+        conj: Whether the values are the conjugates of what lies in memory; of complex factors alone.
     """
 
     modes: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
     alignment: int = 16
+    conj: bool = False
 
     def stride(self, mode: int) -> int:
         """Byte stride along `mode`, 0 where this tensor does not have it."""
@@ -47,7 +50,8 @@ class Contraction:
         b: Second operand, or None: D is then a permutation, diagonal, sum or broadcast of A alone.
         d: The result. Every mode of D is distinct.
         c: The added operand (its modes are a subset of D's), or None.
-        dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it.
+        dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it, and where
+            it is complex, A and B may be real.
         precision: How products are formed at least: `"ieee"` (FMA or the type's own tensor-core product), `"tf32"`, or
             in planes (`gett.hw.dtypes.PLANES`).
         epilogue: The function f, computed in the accumulator's type before the one store of D; None is the identity.
@@ -74,6 +78,17 @@ class Contraction:
     def summed(self) -> tuple[int, ...]:
         """Modes that D lacks."""
         return tuple(m for m in range(len(self.extents)) if m not in self.d.modes)
+
+    @property
+    def conj(self) -> tuple[bool, bool]:
+        """Whether A and B are conjugated as they are read; False for a B that is not there."""
+        return self.a.conj, self.b is not None and self.b.conj
+
+    @property
+    def real_products(self) -> int:
+        """Products of real numbers in one product of A and B: 4 of two complex numbers, 2 where one of them is real."""
+        sides = [self.a] if self.b is None else [self.a, self.b]
+        return math.prod(2 for x in sides if is_complex(x.dtype))
 
     @property
     def volume(self) -> int:

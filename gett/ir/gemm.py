@@ -83,10 +83,12 @@ class GemmPlan:
 
     @property
     def flops(self) -> int:
-        """Real floating-point operations: 2 per product, 8 for complex; 1 per element that one operand's sums take."""
-        per = 2 if self.b is not None else int(self.extent_k > 1)
-        kind = DTYPES.get(self.contraction.dtype)
-        return self.contraction.volume * per * (kind.real_products if kind is not None and per == 2 else 1)
+        """Real floating-point operations: 2 per product of reals, 4 of a real and a complex number, 8 of two complex.
+
+        Sums of one operand take 1 per element.
+        """
+        per = 2 * self.contraction.real_products if self.b is not None else int(self.extent_k > 1)
+        return self.contraction.volume * per
 
     @property
     def bytes(self) -> int:

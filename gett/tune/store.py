@@ -148,7 +148,7 @@ def signature(plan: GemmPlan) -> str:
     """Everything of a plan that schedules and kernels depend on; plans that differ in letters alone share it."""
     c = plan.contraction
     groups = [[(s.extent, s.strides) for s in group] for group in (plan.l, plan.m, plan.n, plan.k)]
-    tensors = [None if t is None else (t.dtype, t.alignment) for t in (plan.a, plan.b, c.d, c.c)]
+    tensors = [None if t is None else (t.dtype, t.alignment, t.conj) for t in (plan.a, plan.b, c.d, c.c)]
     extras = [(t.dtype, t.alignment) for t in c.extras]
     return repr((groups, tensors, c.dtype, c.precision, c.epilogue, extras))
 
