@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gett.api.einsum import Step, plan
 from gett.api.executables import drop_plans
+from gett.api.plan import plan
 from gett.console.formatting import format_table, printable
 from gett.console.progress import progress as bar
 from gett.errors import OptionError
 from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import Casting
 from gett.network.path import AUTOTUNE
+from gett.network.steps import Step
 from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, WgmmaSS
 from gett.tune.store import signature

@@ -45,7 +45,8 @@ INSIDE = {
         "contraction_plan",
         "explain_json planner",
         "einsum",
-        "autotune contract tensordot",
+        "contract plan tensordot",
+        "autotune",
     ],
 }
 # The same for folders of a package, and modules beside them.
