@@ -98,6 +98,7 @@ def autotune(
     order: str | None = "K",
     casting: Casting = "safe",
     optimize: Any = True,
+    conj: Sequence[bool] | None = None,
 ) -> TuneResult:
     """Measure the model's best kernels for a contraction and remember the fastest, in this process and on disk.
 
@@ -121,6 +122,7 @@ def autotune(
         order: As for `einsum`.
         casting: As for `einsum`.
         optimize: As for `einsum`.
+        conj: As for `einsum`.
 
     Returns:
         The candidates of each step with the model's estimate and the measured time; print it.
@@ -140,7 +142,7 @@ def autotune(
         optimize = True
     made = plan(
         subscripts, *operands, out=out, dtype=dtype, order=order, casting=casting, optimize=optimize,
-        precision=precision, arch=arch,
+        precision=precision, arch=arch, conj=conj,
     )  # fmt: skip
     names = tuple(s.name for s in made.steps)
     if made.arch == "cpu":

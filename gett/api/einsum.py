@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gett.api.checks import check_holds, check_out
+from gett.api.conjugation import Conj, check_conj, flipped, of_complex
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
@@ -37,6 +38,7 @@ def einsum(
     casting: Casting = "safe",
     optimize: Any = True,
     precision: str | None = None,
+    conj: Sequence[bool] | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -44,7 +46,8 @@ def einsum(
     labels, sums over modes of one operand, the interleaved form `einsum(a, [0, 1], b, [1, 2], [0, 2])` with any
     hashable labels; labels are ASCII letters or any characters beyond ASCII. NumPy arrays (and lists and scalars) run
     on the CPU, CuPy arrays on their GPU in its current stream. Strides are free; the only copies are conversions of
-    operands whose dtype is not the common one. NumPy arrays of dtype object, longdouble or clongdouble go to NumPy's
+    operands whose dtype is neither the common one nor its real part: real operands beside complex ones are multiplied
+    as they are. NumPy arrays of dtype object, longdouble or clongdouble go to NumPy's
     einsum, with all options but more than 52 labels.
 
     Args:
@@ -66,6 +69,8 @@ def einsum(
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
             `"ieee"`, or `"tf32"`, of 10 bits. By default that of `gett.precision`. The CPU computes as
             `"ieee"` says.
+        conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
+            Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
@@ -83,10 +88,15 @@ def einsum(
         >>> gett.einsum("ik,jk->ij", a, b)
         array([[ 3.,  3.,  3.,  3.],
                [12., 12., 12., 12.]])
+        >>> z = np.array([[1 + 2j, 3j]])
+        >>> gett.einsum("ik,jk->ij", z, z, conj=(True, False))
+        array([[14.+0.j]])
     """
     if subscripts.__class__ is not str:
         subscripts, operands = split_arguments(subscripts, operands)
-    return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision)
+    if conj is not None:
+        conj = of_complex(check_conj(conj, len(operands)), operands)
+    return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision, conj)
 
 
 def einsum_spec(
@@ -98,6 +108,7 @@ def einsum_spec(
     casting: Any,
     optimize: Any,
     precision: Any,
+    conj: Conj | None,
 ) -> Any:
     """`einsum` of split arguments: the warm path, which reads little and asks the plan cache."""
     if optimize is not True:
@@ -119,16 +130,18 @@ def einsum_spec(
             parts += (x.shape, x.strides, x.dtype, device, ALIGNMENT[data.ptr % ALIGNMENT_LIMIT])
             kind = cupy
         else:
-            return _einsum_other(spec, operands, out, dtype, order, casting, optimize, precision)
+            return _einsum_other(spec, operands, out, dtype, order, casting, optimize, precision, conj)
     if out is not None:
         parts.append("out")
+    if conj is not None:
+        parts.append(conj)
     key = tuple(parts)
     try:
         found: ContractionPlan | None = plan_cache.get(key)
     except TypeError:  # an option that cannot be hashed
-        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
+        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj)
     if found is None:
-        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision)
+        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj)
     if out is not None and found.is_near(kind, operands, out):  # its layout is in the key and was checked then
         return found.run_into(kind, device, operands, None, out)
     return found.run(kind, device, operands, None, out)
@@ -143,6 +156,7 @@ def _einsum_other(
     casting: Any,
     optimize: Any,
     precision: Any,
+    conj: Conj | None,
 ) -> Any:
     """`einsum_spec` where an argument is neither a NumPy nor a CuPy array; the warm path of PyTorch's tensors."""
     torch = torch_library()
@@ -150,17 +164,18 @@ def _einsum_other(
     if torch is None or warm is None:
         loan = borrow(operands, None, out, dtype, casting)
         if loan is None:
-            return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision)
-        found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, order, casting, optimize, precision)
+            return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj)
+        conj = flipped(conj, loan.lazy)
+        found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, order, casting, optimize, precision, conj)
         return loan.finish(found)
     device, parts = warm
-    key: Any = (spec, dtype, order, casting, optimize, precision, out is not None, *parts)
+    key: Any = (spec, dtype, order, casting, optimize, precision, conj, out is not None, *parts)
     try:
         plan: ContractionPlan | None = plan_cache.get(key)
     except TypeError:  # an option that cannot be hashed
         key = plan = None
     if plan is None:
-        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision)
+        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj)
     kind = torch.kind(device)
     if out is not None and plan.is_near(kind, operands, out):
         return plan.run_into(kind, device, operands, None, out)
@@ -177,15 +192,16 @@ def _einsum_cold(
     casting: Any,
     optimize: Any,
     precision: Any,
+    conj: Conj | None,
 ) -> Any:
     """Convert arguments, plan, run; keep the plan under `key` unless that is None."""
     if not operands:
         raise SubscriptsError("einsum needs at least one operand")
     names = [f"operand {i}" for i in range(len(operands))]
-    kind, device, arrays = gather(operands, names)
+    kind, device, arrays = gather(operands, names, len(names))
     out_spec = None if out is None else check_out(out, kind, device)
     if kind is NUMPY and is_numpys(arrays if out is None else [*arrays, out], dtype):
-        return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision)
+        return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision, conj)
     request = PlanRequest(
         spec=spec,
         operands=tuple(kind.describe(x) for x in arrays),
@@ -197,6 +213,7 @@ def _einsum_cold(
         precision=precision,
         arch=kind.arch(device),
         device=device,
+        conj=of_complex(conj, arrays),
     )
     made = plan_on_device(kind, request, key, runs=True)
     if out is not None:

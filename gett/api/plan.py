@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gett.api.checks import check_holds, check_out
+from gett.api.conjugation import Conj, check_conj, of_complex
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
 from gett.api.epilogue import argument_names, check_arguments, gradient_error, trace_epilogue
@@ -42,6 +44,7 @@ def plan(
     arch: str | None = None,
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
+    conj: Sequence[bool] | None = None,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 
@@ -59,6 +62,7 @@ def plan(
             default the GPU of the operands, or the CPU for NumPy arrays and pairs.
         epilogue: As for `contract`: a function of the result, which is traced here, once.
         epilogue_args: Arrays, pairs or numbers that stand for the `epilogue_args` of calls.
+        conj: As for `einsum`. Calls of the plan conjugate these operands.
 
     Raises:
         GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
@@ -80,11 +84,14 @@ def plan(
     """
     spec, found = split_arguments(subscripts, operands)
     arguments = check_arguments(epilogue, epilogue_args)
+    flags, lazy = check_conj(conj, len(found)), (False,) * len(found)
     try:
         loan = borrow(found, c, out, dtype, casting, arguments)
         if loan is not None:  # the plan is one of the memory's layout, and calls come here again
             found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
-        return _plan(spec, found, c, out, dtype, order, casting, optimize, precision, arch, epilogue, arguments)
+            lazy = loan.lazy or lazy
+        options = dtype, order, casting, optimize, precision, arch, epilogue, arguments, flags, lazy
+        return _plan(spec, found, c, out, *options)
     except GradientError as error:
         raise gradient_error(error, epilogue) from None
 
@@ -102,8 +109,10 @@ def _plan(
     arch: Any,
     epilogue: Any,
     arguments: tuple[Any, ...],
+    conj: Conj | None,
+    lazy: tuple[bool, ...],
 ) -> ContractionPlan:
-    """`plan` of arguments that were told apart."""
+    """`plan` of arguments that were told apart, of which some may stand for tensors that are conjugated lazily."""
     names = [f"operand {i}" for i in range(len(found))] + argument_names(arguments)
     given = {"c": c, "out": out}
     extra = [n for n, x in given.items() if x is not None]
@@ -111,7 +120,7 @@ def _plan(
     pairs = [_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
     real = [x for x, p in zip(things, pairs, strict=True) if p is None]
     real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
-    kind, device, arrays = gather(real, real_names)
+    kind, device, arrays = gather(real, real_names, sum(p is None for p in pairs[: len(found)]))
     if arch is not None:
         _check_arch(arch)
     if arch == "cpu" and kind is not NUMPY:
@@ -127,9 +136,10 @@ def _plan(
         spec = pair if pair is not None else kind.describe(queue.pop(0))
         if pair is None and (kind is not NUMPY or target == "cpu"):
             return spec
-        return TensorSpec(spec.shape, spec.strides, spec.dtype, alignment)
+        return replace(spec, alignment=alignment)
 
     specs = [describe(p) for p in pairs]
+    factors = tuple(replace(x, conj=x.conj or y) for x, y in zip(specs, lazy, strict=False))
     if out is not None and pairs[-1] is None:
         check_out(out, kind, device)
     count = len(found) + len(arguments)
@@ -137,7 +147,7 @@ def _plan(
     extras = dict(zip(extra, specs[count:], strict=True))
     request = PlanRequest(
         spec=spec,
-        operands=tuple(specs[: len(found)]),
+        operands=factors,
         c=extras.get("c"),
         out=extras.get("out"),
         dtype=None if dtype is None else check_holds(kind, parse_dtype(dtype)),
@@ -149,6 +159,7 @@ def _plan(
         device=None if elsewhere else device,
         epilogue=trace_epilogue(epilogue, argument_specs),
         epilogue_args=argument_specs,
+        conj=of_complex(conj, factors),
     )
     return plan_on_device(kind, request)
 

@@ -62,6 +62,7 @@ class ElementWiseProgram:
         self.arithmetic = arithmetic
         contraction, extents = plan.contraction, plan.contraction.extents
         self._conjugation = conjugations(plan)[0]
+        self._copies, self._conj_d = self._conjugation.a or self._conjugation.b, self._conjugation.d
         free = (*groups.batch, *groups.m, *groups.n)
         self._summed = (*groups.k, *groups.sum_a, *groups.sum_b)
         self._empty = any(s.extent == 0 for s in self._summed) or groups.times == 0
@@ -97,7 +98,7 @@ class ElementWiseProgram:
         self._cuts = self._bound(self._pieces(work))
         # Where every tensor runs alike and no scratch is needed, larger pieces are as good and cost less of Python.
         alike = not self._nothing and self._kind != "permutation" and runs_alike((*self._dims_d, *self._summed))
-        alike = alike and not (self._conjugation.a or self._conjugation.b)
+        alike = alike and not self._copies
         self._large_cuts = self._bound(self._shares()) if alike else self._cuts
 
     def _pieces(self, work: int) -> Blocks:
@@ -127,7 +128,7 @@ class ElementWiseProgram:
 
         A factor's part of a piece is copied where it is conjugated, so those pieces are small.
         """
-        most = CONJUGATED if self._conjugation.a or self._conjugation.b else None
+        most = CONJUGATED if self._copies else None
         modes = (*self._dims_d, *self._summed)
         extents = [blocks.get(s, s.extent) for s in modes]
         strides = [abs(s.strides[A]) + abs(s.strides[B]) for s in modes]
@@ -165,7 +166,7 @@ class ElementWiseProgram:
         xs = [] if self._epilogue is None else self._epilogue.views(extras)
         if self._kind == "permutation" and cv is None and alpha is None and not self._empty and self._epilogue is None:
             move(dv, np.broadcast_to(av, dv.shape), self._threads)
-            if self._conjugation.d:
+            if self._conj_d:
                 conjugate(dv, self._threads)
             return
         cuts = self._large_cuts if in_place else self._cuts
@@ -199,7 +200,7 @@ class ElementWiseProgram:
     ) -> None:
         if in_place:
             self._form(cuts, a, b, target)
-            if self._conjugation.d:
+            if self._conj_d:
                 conjugate(target)
             if alpha is not None:
                 np.multiply(target, alpha, out=target)
@@ -208,7 +209,7 @@ class ElementWiseProgram:
             acc: Array = np.zeros(target.shape[len(self._spread) :], self.arithmetic.finish)
         else:
             acc = np.asarray(self._form(cuts, a, b, None))
-            if self._conjugation.d:
+            if self._conj_d:
                 conjugate(acc)
         result = finish(self.arithmetic, acc, alpha, c, beta)
         if self._epilogue is not None:
@@ -221,7 +222,9 @@ class ElementWiseProgram:
         result: Array
         if self._kind == "multiply":
             assert b is not None
-            result = np.multiply(*self._factors(a, b), out=out, dtype=dtype, casting="unsafe")
+            if self._copies:
+                a, b = self._conjugated(a, b)
+            result = np.multiply(a, b, out=out, dtype=dtype, casting="unsafe")
         elif self._kind == "permutation":
             result = linear_like(a, dtype) if out is None else out
             np.copyto(result, a, casting="unsafe")
@@ -241,15 +244,17 @@ class ElementWiseProgram:
         dtype = self.arithmetic.finish
         result: Array
         if b is not None:
-            result = NUMPY_EINSUM(self._spelled, *self._factors(a, b), out=out, dtype=dtype, casting="unsafe")
+            if self._copies:
+                a, b = self._conjugated(a, b)
+            result = NUMPY_EINSUM(self._spelled, a, b, out=out, dtype=dtype, casting="unsafe")
         else:
             axes = tuple(range(a.ndim - len(self._summed), a.ndim))
             reduce = np.logical_or.reduce if dtype.kind == "b" else np.add.reduce
             result = reduce(a, axis=axes, dtype=dtype, out=out)
         return result
 
-    def _factors(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """Parts of A and B, conjugated copies where only one of them is to be conjugated."""
+    def _conjugated(self, a: Array, b: Array) -> tuple[Array, Array]:
+        """Parts of A and B, of which one is conjugated in a copy."""
         conj = self._conjugation
         return np.conjugate(a) if conj.a else a, np.conjugate(b) if conj.b else b
 

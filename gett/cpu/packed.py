@@ -46,6 +46,7 @@ class PackedProgram:
         conjugation: Conjugation,
     ) -> None:
         self.arithmetic, self.core, self._conjugation = arithmetic, core, conjugation
+        self._conj_d = conjugation.d
         loops = (*groups.batch, *groups.spread, *core.loops_m, *core.loops_n)
         size = volume(core.m) * volume(core.n) * volume(core.k)
         middling = _SMALL_PRODUCT < size <= _MIDDLING_PRODUCT and volume(loops) >= 8 * threads and can_limit()
@@ -112,7 +113,7 @@ class PackedProgram:
         if self._whole is not None and c is None:
             out = self._whole[2].of(d)
             np.matmul(self._whole[0].of(a), self._whole[1].of(b), out=out)
-            if self._conjugation.d:
+            if self._conj_d:
                 conjugate(out, self._move_threads)
             if alpha is not None:
                 np.multiply(out, alpha, out=out)
@@ -166,7 +167,7 @@ class PackedProgram:
                     summand = room_part.take(matrix, self._flip_d)
                     multiply(self.arithmetic, *ab, summand)
                     np.add(out, summand, out=out)
-            if self._conjugation.d:
+            if self._conj_d:
                 conjugate(out, self._move_threads)
             if direct:
                 if alpha is not None:

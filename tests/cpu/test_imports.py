@@ -39,7 +39,7 @@ INSIDE = {
     "gett.network": ["path cutting steps", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.api": [
-        "checks epilogue plan_cache precision",
+        "checks conjugation epilogue plan_cache precision",
         "explain_schedule",
         "explain executables numpy_route",
         "contraction_plan",
