@@ -138,7 +138,7 @@ class Tensor:
         return Tensor(self.memory.conj(), self.dtype.name, self.index)
 
     def _view(self, memory: np.ndarray) -> Tensor:
-        made = Tensor(memory, self.dtype.name, self.index)
+        made = type(self)(memory, self.dtype.name, self.index)
         made.negative, made.conjugate = self.negative, self.conjugate
         return made
 

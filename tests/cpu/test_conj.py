@@ -14,7 +14,7 @@ import gett
 from gett.api import executables
 from gett.api.explain_json import plan_record
 from gett.arrays import torch as torch_arrays
-from tests.cpu.fake_torch import AddressExecutable, State, Tensor, make_torch, tensor
+from tests.cpu.fake_torch import AddressExecutable, Device, State, Tensor, make_torch, tensor
 
 RNG = np.random.default_rng(31)
 FLAGS = tuple(itertools.product((False, True), repeat=2))
@@ -263,3 +263,46 @@ def test_lazily_conjugated_tensors_are_converted_and_contracted_in_networks(torc
     equals(found, a.memory @ b.memory * -2j)
     with pytest.raises(gett.OutputError, match="conjugates or negates lazily"):
         gett.einsum("ij,jk", a, b, out=tensor(np.zeros((4, 6), "c8")).conj())
+
+
+class CpuTensor(Tensor):
+    """A tensor in the host's memory, which PyTorch shares with NumPy unless it is conjugated lazily."""
+
+    def __init__(self, memory: NDArray[Any], dtype: str, device: int = 0) -> None:
+        super().__init__(memory, dtype, device)
+        self.is_cuda = False
+
+    @property
+    def device(self) -> Device:
+        return Device("cpu")
+
+    def detach(self) -> CpuTensor:
+        return self
+
+    def numpy(self) -> NDArray[Any]:
+        assert not self.conjugate
+        return self.memory
+
+
+def test_tensors_in_the_hosts_memory_are_not_copied_either(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # NumPy's executables
+    library = torch_arrays.TorchLibrary(torch)
+    monkeypatch.setattr(torch_arrays, "_library", library)
+    torch.from_numpy = lambda x: CpuTensor(x, x.dtype.name)
+    a, b = (CpuTensor(integers(*shape), "complex64") for shape in ((4, 5), (5, 6)))
+    c = CpuTensor(integers(4, 6), "complex64")
+    for made, given, conj in itertools.product(FLAGS, FLAGS, FLAGS):
+        x, y = taken((a, b), given)
+        want = np.matmul(*taken((x.values(), y.values()), conj))
+        equals(gett.einsum("ij,jk->ik", x, y, conj=conj), want)
+        equals(gett.tensordot(x, y, 1, conj=conj), want)
+        equals(gett.contract("ij,jk->ik", x, y, c, beta=2, conj=conj), want + 2 * c.memory)
+        plan = gett.plan("ij,jk->ik", *taken((a, b), made), conj=conj)
+        equals(plan(x, y), want)
+        equals(plan(x, y, c=c), want + c.memory)
+        out = CpuTensor(np.zeros((4, 6), "c8"), "complex64")
+        assert plan(x, y, out=out) is out
+        equals(out, want)
+    assert not State.resolved
+    with pytest.raises(gett.OutputError, match="conjugates or negates lazily"):
+        gett.einsum("ij,jk", a, b, out=c.conj())
