@@ -98,7 +98,6 @@ class ElementWiseProgram:
         self._cuts = self._bound(self._pieces(work))
         # Where every tensor runs alike and no scratch is needed, larger pieces are as good and cost less of Python.
         alike = not self._nothing and self._kind != "permutation" and runs_alike((*self._dims_d, *self._summed))
-        alike = alike and not self._copies
         self._large_cuts = self._bound(self._shares()) if alike else self._cuts
 
     def _pieces(self, work: int) -> Blocks:

@@ -128,6 +128,16 @@ def test_real_operands_meet_in_real_numbers() -> None:
     np.testing.assert_array_equal(alone(*arrays, alpha=2j), 2j * np.linalg.multi_dot(arrays))
 
 
+def test_long_sums_of_real_operands_stay_real() -> None:
+    long = 1 << 31
+    pairs = ((4, long), "float32"), ((long, 4), "float32"), ((4, 4), "complex64")
+    plan = gett.plan("ij,jk,kl->il", *pairs, optimize=[(0, 1), (0, 1)], arch="sm_90a")
+    contractions = [s.gemm.contraction for s in plan.steps]
+    assert len(contractions) > 3  # launches of parts of the sum, their sum, the product
+    assert {(c.dtype, c.d.dtype) for c in contractions[:-1]} == {("float32", "float32")}
+    assert (contractions[-1].dtype, contractions[-1].d.dtype) == ("complex64", "complex64")
+
+
 def test_real_operands_with_scalars_and_addends() -> None:
     a, b, c = (
         integers(50, 60, dtype="float64"),
@@ -304,5 +314,7 @@ def test_tensors_in_the_hosts_memory_are_not_copied_either(torch: Any, monkeypat
         assert plan(x, y, out=out) is out
         equals(out, want)
     assert not State.resolved
+    lazy = gett.plan("ij,jk->ik", a.conj(), b)
+    np.testing.assert_array_equal(lazy(a.memory, b.memory), a.memory @ b.memory)  # arrays, for their values too
     with pytest.raises(gett.OutputError, match="conjugates or negates lazily"):
         gett.einsum("ij,jk", a, b, out=c.conj())
