@@ -47,8 +47,8 @@ def _by_row(rng: Any, shape: tuple[int, int]) -> Any:
 
 
 def _tiny(rng: Any, shape: tuple[int, int]) -> Any:
-    """Planes cannot hold an A of these; B makes up for it."""
-    return rng.standard_normal(shape) * 2.0 ** (-122 if shape[0] == SIDE else 110)
+    """Planes cannot hold an A of these, which are no subnormal numbers yet; B makes up for it."""
+    return rng.choice([-1, 1], shape) * (0.5 + 0.5 * rng.random(shape)) * 2.0 ** (-122 if shape[0] == SIDE else 110)
 
 
 def _cancelling(rng: Any, shape: tuple[int, int]) -> Any:

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gett.api.contract import contract
-from gett.api.einsum import ContractionPlan, einsum, plan
+from gett.api.contraction_plan import ContractionPlan
+from gett.api.einsum import einsum
+from gett.api.plan import plan
 from gett.api.plan_cache import plan_cache
 from gett.api.precision import precision, set_default_precision
 from gett.api.tensordot import tensordot, transpose

@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gett.api.einsum import Step, plan
 from gett.api.executables import drop_plans
+from gett.api.plan import plan
 from gett.console.formatting import format_table, printable
 from gett.console.progress import progress as bar
 from gett.errors import OptionError
 from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import Casting
 from gett.network.path import AUTOTUNE
+from gett.network.steps import Step
 from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, WgmmaSS
 from gett.tune.store import signature
@@ -97,6 +98,7 @@ def autotune(
     order: str | None = "K",
     casting: Casting = "safe",
     optimize: Any = True,
+    conj: Sequence[bool] | None = None,
 ) -> TuneResult:
     """Measure the model's best kernels for a contraction and remember the fastest, in this process and on disk.
 
@@ -120,6 +122,7 @@ def autotune(
         order: As for `einsum`.
         casting: As for `einsum`.
         optimize: As for `einsum`.
+        conj: As for `einsum`.
 
     Returns:
         The candidates of each step with the model's estimate and the measured time; print it.
@@ -139,7 +142,7 @@ def autotune(
         optimize = True
     made = plan(
         subscripts, *operands, out=out, dtype=dtype, order=order, casting=casting, optimize=optimize,
-        precision=precision, arch=arch,
+        precision=precision, arch=arch, conj=conj,
     )  # fmt: skip
     names = tuple(s.name for s in made.steps)
     if made.arch == "cpu":

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gett.api.checks import check_factors, check_out, resolve_addend
+from gett.api.conjugation import Conj, check_conj, flipped, of_complex
 from gett.api.einsum import plan_on_device
 from gett.api.epilogue import check_arguments, gather_call, gradient_error, trace_epilogue
 from gett.api.numpy_route import is_numpys, numpy_contraction
@@ -38,6 +39,7 @@ def contract(
     precision: str | None = None,
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
+    conj: Sequence[bool] | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -61,6 +63,7 @@ def contract(
         epilogue_args: Further tensors and numbers for the function. Their axes are the result's last ones, in its
             order, and broadcast as NumPy's do; in the function, `x[:, None]` adds an axis. Truths, integers, real and
             complex numbers may stand beside results of their own kind and of those behind it.
+        conj: As for `einsum`, of the operands alone; a `c` behind them is none.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -89,7 +92,8 @@ def contract(
     """
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
-    fused = epilogue, check_arguments(epilogue, epilogue_args)
+    flags = None if conj is None else check_conj(conj, len(factors))
+    fused = epilogue, check_arguments(epilogue, epilogue_args), flags
     try:
         return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision, *fused)
     except GradientError as error:
@@ -125,17 +129,19 @@ def _contract_spec(
     precision: Any,
     epilogue: Any,
     extras: Sequence[Any],
+    conj: Conj | None,
 ) -> Any:
     """`contract` of arguments that were told apart."""
     loan = borrow(operands, c, out, extras=extras)
     if loan is not None:
-        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras
+        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras, flipped(conj, loan.lazy)
         return loan.finish(_contract_spec(spec, loan.operands, loan.c, *options))
     kind, device, arrays, c, extras = gather_call(operands, c, extras)
     if kind is NUMPY and is_numpys([*arrays, *(x for x in (c, out) if isinstance(x, np.ndarray))]):
         if epilogue is not None:
             raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
-        return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, c=c, alpha=alpha, beta=beta)
+        factors: dict[str, Any] = {"c": c, "alpha": alpha, "beta": beta}
+        return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, conj=conj, **factors)
     arguments = tuple(map(kind.describe, extras))
     request = PlanRequest(
         spec=spec,
@@ -148,6 +154,7 @@ def _contract_spec(
         device=device,
         epilogue=trace_epilogue(epilogue, arguments),
         epilogue_args=arguments,
+        conj=None if conj is None else of_complex(conj, arrays),
     )
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)

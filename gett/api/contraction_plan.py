@@ -22,7 +22,7 @@ from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds
 from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
-from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, factor_dtype, packed_axes
 from gett.network.path import AUTOTUNE
 from gett.network.running import run_steps
 from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
@@ -42,12 +42,12 @@ class ContractionPlan:
 
     __slots__ = (
         "_bound",
-        "_calls_add",
         "_convert",
         "_d",
         "_direct",
         "_last_uses",
         "_layouts",
+        "_look_closer",
         "_order",
         "_own_place",
         "_replan",
@@ -96,11 +96,14 @@ class ContractionPlan:
         out = request.out or d
         self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, out))
         self._spans = tuple(map(bounds, (*request.operands, out)))
-        self._convert = tuple(t.dtype != d.dtype for t in request.operands)
+        read = [factor_dtype(t.dtype, d.dtype) for t in request.operands]
+        self._convert = tuple(None if t.dtype == x else x for t, x in zip(request.operands, read, strict=True))
         self._through_copy = request.out is not None and request.out.dtype != d.dtype
         given = tuple(range(len(request.operands)))
-        converted = any(self._convert) or (request.c is not None and request.c.dtype != d.dtype)
-        self._calls_add = request.c is not None or bool(request.epilogue_args)
+        converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
+        # Of a NumPy array nobody sees that it stands for a tensor that is conjugated lazily.
+        lazy = request.arch == "cpu" and any(t.conj for t in request.operands)
+        self._look_closer = request.c is not None or bool(request.epilogue_args) or lazy
         self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
         self._own_place = own_places(request, steps)
         self._torch_parts: list[Any] | None = None
@@ -225,7 +228,7 @@ class ContractionPlan:
             return None
         if beta is not None and (beta.__class__ is not int or beta != 0):
             return None
-        if self._calls_add or (out is None and self._request.out is not None):
+        if self._look_closer or (out is None and self._request.out is not None):
             return None
         if alpha.__class__ is int:
             if not 0 <= alpha < 128:  # what every dtype holds
@@ -251,7 +254,8 @@ class ContractionPlan:
         if torch is None:
             return None
         if self._torch_parts is None:
-            self._torch_parts = torch.translate(self._layouts, device)
+            out = self._request.out or self._d
+            self._torch_parts = torch.translate((*self._request.operands, out), device)
         return torch.kind(device) if torch.fit(tensors, self._torch_parts) else None
 
     def is_near(self, kind: ArrayKind, operands: Sequence[Any], out: Any) -> bool:
@@ -266,14 +270,16 @@ class ContractionPlan:
         low, high = low + start, high + start
         return any([x + lo < high and low < x + hi for x, (lo, hi) in zip(addresses, spans, strict=True)])
 
-    def _check_and_run(self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any, given: Any) -> Any:
+    def _check_and_run(
+        self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any, given: Any, lazy: tuple[bool, ...] = ()
+    ) -> Any:
         c, beta = resolve_addend(c, beta, out)
         request = self._request
         extras: Sequence[Any] = check_arguments(request.epilogue, given)
         loan = borrow(operands, c, out, None, request.casting, extras)
         if loan is not None:
-            options = {"c": loan.c, "out": loan.out, "alpha": alpha, "beta": beta, "epilogue_args": loan.extras}
-            return loan.finish(self(*loan.operands, **options))
+            lent = loan.operands, loan.c, loan.out, alpha, beta, loan.extras
+            return loan.finish(self._check_and_run(*lent, loan.lazy))
         kind, device, inputs, c, extras = gather_call(operands, c, extras)
         if len(inputs) != len(request.operands):
             raise ShapeError(
@@ -281,8 +287,9 @@ class ContractionPlan:
             )
         if (self.arch == "cpu") is not (kind is NUMPY):
             raise DeviceError(f"the plan was made for {self.arch}, the operands are {kind.name} arrays")
-        for i, (want, array) in enumerate(zip(request.operands, inputs, strict=True)):
-            check_fits(f"operand {i}", want, kind.describe(array), ShapeError, kind is not NUMPY)
+        found = [kind.describe(x) for x in inputs]
+        for i, (want, have) in enumerate(zip(request.operands, found, strict=True)):
+            check_fits(f"operand {i}", want, have, ShapeError, kind is not NUMPY)
         specs = tuple(map(kind.describe, extras))
         check_planned(request.epilogue_args, specs)
         if out is not None:
@@ -291,8 +298,11 @@ class ContractionPlan:
         alpha, beta = check_factors(alpha, beta, self.dtype)
         c_spec = None if c is None or beta == 0 else kind.describe(c)
         plan, planned_out = self, None if out is None else request.out
-        if (c_spec, planned_out, specs) != (request.c, request.out, request.epilogue_args):
-            plan = self._replan(replace(request, c=c_spec, out=planned_out, dtype=self.dtype, epilogue_args=specs))
+        asked = c_spec, planned_out, specs, lazy or tuple([x.conj for x in found])
+        if asked != (request.c, request.out, request.epilogue_args, tuple([x.conj for x in request.operands])):
+            planned = tuple(replace(x, conj=y) for x, y in zip(request.operands, asked[3], strict=True))
+            request = replace(request, operands=planned, c=c_spec, out=planned_out, epilogue_args=specs)
+            plan = self._replan(replace(request, dtype=self.dtype))
         c = None if c_spec is None else c
         if out is not None:
             return plan.run_into(kind, device, inputs, c, out, alpha, beta, extras)
@@ -368,20 +378,8 @@ class ContractionPlan:
             if c is not None and kind.describe(c).dtype != self.dtype:
                 c = convert(kind, c, self.dtype)
             if self.steps:
-                run_steps(
-                    self.steps,
-                    executables,
-                    self._last_uses,
-                    kind,
-                    operands,
-                    self._convert,
-                    self.dtype,
-                    c,
-                    d,
-                    alpha,
-                    beta,
-                    extras,
-                )
+                written = c, d, alpha, beta, extras
+                run_steps(self.steps, executables, self._last_uses, kind, operands, self._convert, *written)
         if out is None:
             return d[()] if self._scalar and kind is NUMPY else d
         if d is not out:

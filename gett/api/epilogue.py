@@ -88,7 +88,7 @@ def gather_call(
     if c is not None:
         names.append("c")
         things.append(c)
-    kind, device, arrays = gather(things, names)
+    kind, device, arrays = gather(things, names, count)
     c = None if c is None else arrays.pop()
     extras = arrays[count:]
     del arrays[count:]

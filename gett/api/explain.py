@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from gett.api.explain_schedule import count, schedule_facts, spell
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
 from gett.hw.dtypes import data_type
+from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
@@ -195,10 +196,18 @@ def explain_gemm(
 def _explain_roles(gemm: GemmPlan) -> list[str]:
     c = gemm.contraction
     if gemm.b is None:
-        return [f'  A is "{c.spell(gemm.a)}", the only operand']
+        return [f'  A is "{c.spell(gemm.a)}", the only operand{_read(gemm, gemm.a)}']
     first, second = ("second", "first") if gemm.swapped else ("first", "second")
-    roles = f'  A is the {first} operand "{c.spell(gemm.a)}", B the {second} "{c.spell(gemm.b)}"'
+    roles = f'  A is the {first} operand "{c.spell(gemm.a)}"{_read(gemm, gemm.a)}'
+    roles += f', B the {second} "{c.spell(gemm.b)}"{_read(gemm, gemm.b)}'
     return [roles + (": swapped, so that D's unit-stride mode is in N" if gemm.swapped else "")]
+
+
+def _read(gemm: GemmPlan, operand: Operand) -> str:
+    """What is not plain about how an operand is read: its own dtype, and whether it is conjugated."""
+    own = [operand.dtype] if operand.dtype != gemm.contraction.dtype else []
+    facts = [*own, *(["conjugated"] if operand.conj else [])]
+    return f" ({', '.join(facts)})" if facts else ""
 
 
 def _group_table(gemm: GemmPlan) -> list[str]:

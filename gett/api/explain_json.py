@@ -20,7 +20,8 @@ def plan_record(plan: ContractionPlan) -> dict[str, Any]:
 
     Bytes and flops are the least that the contraction needs. `estimate_us` is the sum of what the cost model expects of
     the kernels, null where NumPy runs them. Each step has its groups, fastest mode first, with the byte strides of each
-    tensor, and the schedule of its kernel with all fields of the record, null where NumPy runs it.
+    tensor, and the schedule of its kernel with all fields of the record, null where NumPy runs it. `operands` say
+    in the order of the subscripts in which dtype each is read, and whether it is conjugated.
     """
     estimates = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
     return {
@@ -48,6 +49,7 @@ def _step(step: Step) -> dict[str, Any]:
         "class": gemm.shape_class(),
         "dtype": gemm.contraction.dtype,
         "precision": gemm.contraction.precision,
+        "operands": [{"dtype": x.dtype, "conj": x.conj} for x in (gemm.contraction.a, gemm.contraction.b) if x],
         "epilogue": None if gemm.contraction.epilogue is None else str(gemm.contraction.epilogue),
         "swapped": gemm.swapped,
         "groups": _groups(gemm),

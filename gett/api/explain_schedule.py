@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gett.console.formatting import format_bytes
-from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
@@ -52,8 +52,8 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
         facts.append((f"box {name}", _box(gemm, modes, box, block)))
     if t.l is not None:
         facts.append(("box L", _box(gemm, lowered.l, t.l, t.batches)))
-    size = itemsize(gemm.contraction.dtype)
-    facts += [(f"load {name}", _loader(loader, schedule, size)) for name, loader in (("A", loop.a), ("B", loop.b))]
+    for tensor, loader in ((A, loop.a), (B, loop.b)):
+        facts.append((f"load {'AB'[tensor]}", _loader(loader, schedule, lowered.size(tensor))))
     if isinstance(loop, Multistage) and loop.k_table:
         facts.append(("", "offsets along K come from a table"))
     return [*facts, *_epilogue(gemm, schedule), _split(schedule)]

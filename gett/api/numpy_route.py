@@ -46,6 +46,7 @@ def numpy_contraction(
     casting: Casting = "safe",
     optimize: Any = True,
     precision: str | UsualPrecision | None = None,
+    conj: tuple[bool, ...] | None = None,
     c: Any = None,
     alpha: Any = 1,
     beta: Any = 0,
@@ -77,7 +78,11 @@ def numpy_contraction(
     if 0 in extents:  # NumPy 2.4's einsum writes beyond an empty array of clongdouble
         d[...] = 0
     else:
-        _run_steps(steps, subscripts, extents, [x.astype(result, copy=False) for x in operands], d)
+        arrays = [x.astype(result, copy=False) for x in operands]
+        for i, flag in enumerate(conj or ()):
+            if flag:
+                arrays[i] = np.conjugate(arrays[i])  # a copy: what else would do, objects need not know
+        _run_steps(steps, subscripts, extents, arrays, d)
     if not (isinstance(alpha, int) and alpha == 1):
         np.multiply(d, alpha, out=d)
     if c is not None and beta != 0:

@@ -17,7 +17,7 @@ from gett.api.contraction_plan import ContractionPlan
 from gett.api.executables import bind_steps, choose_schedules
 from gett.api.plan_cache import plan_cache
 from gett.errors import DTypeError, EpilogueError
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import data_type, is_complex
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
@@ -29,6 +29,7 @@ from gett.ir.tensors import (
     TensorSpec,
     converted,
     dense_strides,
+    factor_dtype,
     promote,
     resolve_precision,
     sum_dtype,
@@ -84,9 +85,10 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     d_operand = address(subscripts.output, d, extents)
     c_operand = None if request.c is None else address_c(subscripts.output, _as_read(request.c, dtype), extents)
     extras = _address_extras(request, subscripts, extents, dtype)
+    flags = request.conj or (False,) * len(request.operands)
     sources = [
-        address(modes, _as_read(t, dtype), extents)
-        for modes, t in zip(subscripts.inputs, request.operands, strict=True)
+        address(modes, _as_read(t, factor_dtype(t.dtype, dtype)), extents, conj != t.conj)
+        for modes, t, conj in zip(subscripts.inputs, request.operands, flags, strict=True)
     ]
     # An epilogue sees sums as they are in the accumulator's type, others the result's bits, which are the same.
     wide = np.dtype(data_type(dtype.name).accumulator) if request.epilogue is not None else sum_dtype(dtype)
@@ -193,20 +195,25 @@ def _contractions(
 ) -> list[tuple[PathStep, Contraction]]:
     """The contraction of each step; intermediates are dense in the mode order that the path gives them.
 
-    A step computes in the plan's dtype, or in the wider one that sums are kept in once an operand has that. The last
-    one alone has C and the epilogue.
+    A step computes in the plan's dtype, or in the wider one that sums are kept in once an operand has that. Steps of
+    real operands before a complex result compute in real numbers. The last one alone has C and the epilogue.
     """
     dtype, wide = dtypes
     tensors = dict(enumerate(sources))
     result = []
     for step in path:
         operands = [tensors[i] for i in step.inputs]
-        compute = wide if any(o.dtype != dtype.name for o in operands) else dtype
+        kinds = {o.dtype for o in operands}
+        compute = kept = dtype
+        if dtype.kind != "c":
+            compute = dtype if kinds == {dtype.name} else wide
+        elif dtype.name not in kinds and step is not path[-1]:
+            compute = kept = factor_dtype(np.dtype(float), dtype)
         sides = {"a": operands[0], "b": operands[1] if len(operands) == 2 else None, "dtype": compute}
         if step is path[-1]:
             made = build_last(**sides)
         else:
-            target = tensors[step.output] = intermediate(step.modes, wide if step.wide else dtype)
+            target = tensors[step.output] = intermediate(step.modes, wide if step.wide else kept)
             made = build(**sides, d=target, c=None)
         result.append((step, made))
     return result
@@ -235,7 +242,8 @@ def _make_steps(
         if arch != "cpu":
             sections = cut_sum(contraction)
             if len(sections) > 1:
-                partial_results, total = partial_sums(sections, wide.name)
+                kept = wide.name if is_complex(contraction.dtype) == is_complex(wide.name) else contraction.dtype
+                partial_results, total = partial_sums(sections, kept)
                 for section in partial_results:
                     add(inputs, fresh, (len(sections), *shape), cut_free(section))
                 inputs, sections = (fresh,), [uncut(total)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gett.api.conjugation import check_conj, flipped, of_complex
 from gett.api.einsum import einsum_spec
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import cupy_kind
@@ -23,7 +24,7 @@ from gett.ir.subscripts import symbols
 _INTEGER = (int, np.integer)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: Any, b: Any, axes: Any = 2, *, conj: Sequence[bool] | None = None) -> Any:
     """Contract axes of two tensors, as `numpy.tensordot` does.
 
     Args:
@@ -31,6 +32,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         b: Second tensor.
         axes: A number N: the last N axes of `a` with the first N of `b`, in order; or two sequences of axes (or two
             numbers), paired in order; negative ones count from the end.
+        conj: As for `einsum`, of `a` and of `b`.
 
     Returns:
         The free axes of `a`, then those of `b`, in C order or as `einsum`'s `order="K"` says.
@@ -45,13 +47,15 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         array([12., 12.])
     """
     pairs = axes if axes.__class__ is int else _axis_pairs(axes)
+    if conj is not None:
+        conj = of_complex(check_conj(conj, 2), (a, b))
     cls = a.__class__
     if b.__class__ is not cls or (cls is not np.ndarray and not _is_plain(cls)):
         loan = borrow([a, b])
         if loan is not None:
-            return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes))
-        _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"])
-    return einsum_spec(_subscripts(pairs, a.shape, b.shape), (a, b), None, None, "K", "safe", True, None)
+            return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes, conj=flipped(conj, loan.lazy)))
+        _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"], 2)
+    return einsum_spec(_subscripts(pairs, a.shape, b.shape), (a, b), None, None, "K", "safe", True, None, conj)
 
 
 def _is_plain(cls: Any) -> bool:

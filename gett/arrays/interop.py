@@ -1,7 +1,8 @@
 """From what users pass to arrays of one kind: scalars, lists, PyTorch tensors, and whatever exports its memory.
 
 Owns which libraries may meet in a call, and the way back: a result is what the operands were. Nothing is copied but
-scalars, tensors that PyTorch conjugates lazily, and bfloat16 on the CPU. Knows neither subscripts nor plans.
+scalars, tensors that PyTorch negates lazily, others than operands that it conjugates lazily, and bfloat16 on the CPU.
+Knows neither subscripts nor plans.
 
 On a GPU, NumPy's counterpart is CuPy: objects with `__cuda_array_interface__` or `__dlpack__` become CuPy arrays on the
 same memory, and so do their results. PyTorch's CUDA tensors stay what they are (`gett.arrays.torch`), its CPU tensors
@@ -30,11 +31,16 @@ _Way = Callable[[Any, str, list[tuple[int, int]]], Any]
 _LEGACY_STREAM = 1  # the default stream's handle in the CUDA array interface, where 0 is forbidden
 
 
-def gather(operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, int, list[Any]]:
+def gather(operands: Sequence[Any], names: Sequence[str], factors: int = 0) -> tuple[ArrayKind, int, list[Any]]:
     """Bring arguments to arrays of one kind on one device. No array is copied or moved.
 
     NumPy arrays, lists, scalars and whatever `numpy.asarray` takes are NumPy arrays; beside CuPy arrays and PyTorch's
     CUDA tensors, scalars become arrays of rank 0 there. What `borrow` converts must have been converted.
+
+    Args:
+        operands: The arguments.
+        names: How messages call them.
+        factors: How many of them, the first, may be tensors that PyTorch conjugates lazily; others are copied.
 
     Returns:
         The kind, the device number and the arrays.
@@ -46,7 +52,7 @@ def gather(operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, in
     """
     torch = torch_library()
     if torch is not None and any(isinstance(x, torch.tensor) for x in operands):
-        return _gather_tensors(torch, operands, names)
+        return _gather_tensors(torch, operands, names, factors)
     cupy = cupy_kind()
     on_gpu = [i for i, x in enumerate(operands) if cupy is not None and isinstance(x, cupy.type)]
     if cupy is None or not on_gpu:
@@ -70,23 +76,25 @@ def gather(operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, in
     return cupy, device, arrays
 
 
-def _gather_tensors(torch: TorchLibrary, operands: Sequence[Any], names: Sequence[str]) -> tuple[ArrayKind, int, Any]:
-    tensors = _tensors(torch, operands, names)
+def _gather_tensors(
+    torch: TorchLibrary, operands: Sequence[Any], names: Sequence[str], factors: int
+) -> tuple[ArrayKind, int, Any]:
+    tensors = _tensors(torch, operands, names, factors)
     device = int(next(x for x in operands if isinstance(x, torch.tensor)).get_device())
     return torch.kind(device), device, tensors
 
 
-def _tensors(torch: TorchLibrary, things: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Tensors of one device out of tensors and scalars."""
+def _tensors(torch: TorchLibrary, things: Sequence[Any], names: Sequence[str], factors: int) -> list[Any]:
+    """Tensors of one device out of tensors and scalars; the first `factors` may be conjugated lazily."""
     first = next(i for i, x in enumerate(things) if isinstance(x, torch.tensor))
     model, found = things[first], []
     if model.device.type not in ("cuda", "cpu"):
         raise DTypeError(f"{names[first]} is on the device {model.device}; there are CUDA and CPU tensors here")
-    for x, name in zip(things, names, strict=True):
+    for i, (x, name) in enumerate(zip(things, names, strict=True)):
         if isinstance(x, torch.tensor):
             if x.device != model.device:
                 raise MixedArraysError(f"{names[first]} is on {_place(model)}, {name} on {_place(x)}")
-            found.append(torch.admit(x, name))
+            found.append(torch.admit(x, name, lazily=i < factors))
         elif isinstance(x, SCALARS):
             found.append(torch.scalar(x, model))
         else:
@@ -131,6 +139,8 @@ class Loan:
         dtype: What to ask for in place of the caller's `dtype=`.
         extras: What an epilogue reads.
         finish: From the result to what the caller gets: his own `out` where he gave one.
+        lazy: For each operand whether it stands for a tensor that PyTorch conjugates lazily, so that its numbers are to
+            be conjugated; empty where there are none.
     """
 
     operands: list[Any]
@@ -139,6 +149,7 @@ class Loan:
     dtype: Any
     extras: list[Any]
     finish: Callable[[Any], Any]
+    lazy: tuple[bool, ...] = ()
 
 
 def borrow(
@@ -197,7 +208,9 @@ def _borrow_tensors(
     given = [(x, n) for x, n in zip(things, names, strict=True) if x is not None]
     if out is not None and not isinstance(out, torch.tensor):
         raise MixedArraysError(f"out must be a PyTorch tensor as the operands are, not {type(out).__name__}")
-    tensors = dict(zip((n for _, n in given), _tensors(torch, *zip(*given, strict=True)), strict=True))
+    admitted = _tensors(torch, [x for x, _ in given], [n for _, n in given], count)
+    lazy = tuple(bool(x.is_conj()) for x in admitted[:count])
+    tensors = dict(zip((n for _, n in given), map(torch.base, admitted), strict=True))
     if out is not None and tensors["out"] is not out:
         raise OutputError("out is a view that PyTorch conjugates or negates lazily: give its base")
     specs = {n: torch.describe(x) for n, x in tensors.items()}
@@ -227,7 +240,8 @@ def _borrow_tensors(
 
     asked = np.dtype(np.float32) if result is BFLOAT16 else result
     found = [arrays[n] for n in names[:-2]]
-    return Loan(found[:count], arrays.get("c"), arrays.get("out"), asked, found[count:], finish)
+    lent = found[:count], arrays.get("c"), arrays.get("out"), asked, found[count:], finish
+    return Loan(*lent, lazy if any(lazy) else ())
 
 
 def _memory(tensor: Any) -> Any:

@@ -59,6 +59,9 @@ class ArrayKind(Protocol):
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         """A view with the axes in another order."""
 
+    def base(self, array: Any) -> Any:
+        """The array of the numbers that memory holds: without a conjugation that PyTorch has only marked."""
+
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         """A context that makes `device` current, or None where it is current already."""
 
@@ -100,6 +103,9 @@ class NumpyKind:
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
+
+    def base(self, array: Any) -> Any:
+        return array
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         return None
@@ -144,6 +150,9 @@ class CupyKind:
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
+
+    def base(self, array: Any) -> Any:
+        return array
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
         if self._current() == device:

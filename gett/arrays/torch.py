@@ -29,6 +29,7 @@ class TorchLibrary:
         plain: Classes whose instances are what they seem: memory with strides.
         dtypes: This package's dtype of each of PyTorch's that is supported.
         own_dtypes: PyTorch's dtype by this package's name.
+        conjugated: What stands for each dtype in `layouts` where a tensor is lazily conjugated.
         stream: From a device number to the handle of this thread's current stream there.
     """
 
@@ -39,6 +40,7 @@ class TorchLibrary:
         found = {name: getattr(module, name, None) for name in sorted(SUPPORTED)}
         self.own_dtypes = {name: own for name, own in found.items() if own is not None}
         self.dtypes = {own: parse_dtype(name) for name, own in self.own_dtypes.items()}
+        self.conjugated = {own: (own, "conj") for own in self.dtypes}
         # The public call makes a stream object, which takes longer than the rest of a call to this package.
         quick = getattr(module._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = quick or (lambda device: module.cuda.current_stream(device).cuda_stream)
@@ -62,8 +64,10 @@ class TorchLibrary:
                 if x.__class__ not in plain or not x.is_cuda or x.is_neg():
                     return None
                 dtype = x.dtype
-                if (dtype.is_complex and x.is_conj()) or (x.requires_grad and self.module.is_grad_enabled()):
+                if x.requires_grad and self.module.is_grad_enabled():
                     return None
+                if dtype.is_complex and x.is_conj():
+                    dtype = self.conjugated[dtype]
                 where = x.get_device()
                 if where != device:
                     if device >= 0:
@@ -74,14 +78,15 @@ class TorchLibrary:
             return None
         return device, parts
 
-    def translate(self, layouts: Sequence[Any], device: int) -> list[Any]:
-        """A plan's (shape, strides in bytes, dtype, alignment) as `layouts` gives those of tensors."""
+    def translate(self, planned: Sequence[TensorSpec], device: int) -> list[Any]:
+        """A plan's tensors as `layouts` describes such."""
         parts: list[Any] = []
-        for shape, strides, dtype, alignment in layouts:
-            size = dtype.itemsize
+        for t in planned:
+            size = t.dtype.itemsize
             # A fraction equals no tensor's stride.
-            elements = tuple(s // size if s % size == 0 else s / size for s in strides)
-            parts += (shape, elements, self.own_dtypes.get(dtype.name), device, alignment)
+            elements = tuple(s // size if s % size == 0 else s / size for s in t.strides)
+            own = self.own_dtypes.get(t.dtype.name)
+            parts += (t.shape, elements, self.conjugated.get(own) if t.conj else own, device, t.alignment)
         return parts
 
     def fit(self, tensors: Sequence[Any], planned: list[Any]) -> bool:
@@ -96,8 +101,13 @@ class TorchLibrary:
         # An address may be a multiple of more than was planned; all else must agree.
         return all(x >= y if i % 5 == 4 else x == y for i, (x, y) in enumerate(zip(parts, planned, strict=True)))
 
-    def admit(self, x: Any, name: str) -> Any:
-        """A tensor whose memory holds its values, without its gradient; `x` itself, unless it is conjugated lazily.
+    def admit(self, x: Any, name: str, *, lazily: bool = False) -> Any:
+        """A tensor whose memory holds its values, without its gradient; `x` itself, unless PyTorch negates it lazily.
+
+        Args:
+            x: Any tensor.
+            name: For messages.
+            lazily: Whether it may stay conjugated lazily; it is conjugated in a copy otherwise.
 
         Raises:
             GradientError: Gradients are asked for.
@@ -117,7 +127,7 @@ class TorchLibrary:
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
             raise DTypeError(f"{name} is a {type(x).__name__} without memory of its own ({error})") from error
-        if x.is_conj():
+        if x.is_conj() and not lazily:
             x = x.resolve_conj()
         return x.resolve_neg() if x.is_neg() else x
 
@@ -137,10 +147,14 @@ class TorchLibrary:
         return module.as_tensor(value, dtype=dtype, device=beside.device)
 
     def describe(self, x: Any) -> TensorSpec:
-        """Shape, strides, dtype and alignment of a tensor anywhere."""
+        """Shape, strides, dtype and alignment of a tensor anywhere, and whether it is conjugated lazily."""
         size = x.element_size()
-        strides = tuple(s * size for s in x.stride())
-        return TensorSpec(tuple(x.shape), strides, self.dtypes[x.dtype], ALIGNMENT[x.data_ptr() % ALIGNMENT_LIMIT])
+        strides, alignment = tuple(s * size for s in x.stride()), ALIGNMENT[x.data_ptr() % ALIGNMENT_LIMIT]
+        return TensorSpec(tuple(x.shape), strides, self.dtypes[x.dtype], alignment, bool(x.is_conj()))
+
+    def base(self, x: Any) -> Any:
+        """The tensor of the numbers that memory holds, of one that may be conjugated lazily."""
+        return x.conj() if x.is_conj() else x
 
 
 class TorchKind:
@@ -156,7 +170,7 @@ class TorchKind:
         self._empty, self._bytes = module.empty_strided, module.uint8
         self._stream, self._dtypes = library.stream, library.own_dtypes
         self._no_memory = module.cuda.OutOfMemoryError
-        self.describe = library.describe
+        self.describe, self.base = library.describe, library.base
 
     def device(self, array: Any) -> int:
         return int(array.get_device())

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from gett.codegen.params import POINTERS, extra_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
+from gett.codegen.types import factor_type
 from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import EXTRA, D, GemmPlan, itemsize
@@ -37,6 +38,11 @@ def element_strides(plan: GemmPlan, modes: Sequence[Strided], tensor: int) -> tu
                 f"of {size} bytes; GPU kernels address whole elements"
             )
     return tuple(s.strides[tensor] // size for s in modes)
+
+
+def factor_types(plan: GemmPlan) -> tuple[str, str]:
+    """C++ types of A's and B's elements; where there is no B, A's stands for it."""
+    return factor_type(plan.a), factor_type(plan.a if plan.b is None else plan.b)
 
 
 def strides_of(plan: GemmPlan, modes: Sequence[Strided], names: Mapping[str, int]) -> tuple[Strides, ...]:

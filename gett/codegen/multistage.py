@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from gett.codegen.batches import digits, unpack
 from gett.codegen.common import (
     entry,
+    factor_types,
     finish_kernel,
     named_counts,
     reach,
@@ -76,7 +77,9 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     names = named_counts(plan, schedule)
     dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
     extras = extra_dtypes(contraction)
-    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, extras=extras)
+    params = declare_params(
+        contraction.dtype, dtype_c, contraction.d.dtype, names, table, extras=extras, factors=factor_types(plan)
+    )
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
@@ -139,8 +142,8 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
     return [unpack(f"idx2crd_{name}", digits(loader.walk, boxes))]
 
 
-def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box) -> tuple[Constants, str]:
-    """What an operand's loader is told: constants, and the layout of its tile."""
+def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, element: str) -> tuple[Constants, list[str]]:
+    """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
     s = loader.smem
     row = False  # whether the elements of a vector are neighbours in a shared-memory row
     if isinstance(loader, RegisterStaged) and loader.walk and loader.walk[0][0] == loader.major:
@@ -155,16 +158,18 @@ def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box) -> tu
         "kZeroFill": tiling.k.size < tiling.shape[2],
         "kTileElements": tiling.k.size * box_mn.size * tiling.batches,
     }
-    return constants, f"typedef gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}> Layout;"
+    layout = f"gett::SwizzledTile<{s.pitch}, {s.mask}, {s.shift}>"
+    return constants, [f"typedef {element} Element;", f"typedef {layout} Layout;"]
 
 
 def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
     """The traits of a kernel's parts."""
     t, loop = schedule.tiling, schedule.multistage
     loaders = []
-    for name, loader, box in (("LoaderTraitsA", loop.a, t.m), ("LoaderTraitsB", loop.b, t.n)):
-        constants, layout = _loader(loader, t, box)
-        loaders.append(struct(name, constants, more=[layout]).rstrip().replace("\n", "\n  "))
+    elements = factor_types(plan)
+    for name, loader, box, element in zip("AB", (loop.a, loop.b), (t.m, t.n), elements, strict=True):
+        constants, types = _loader(loader, t, box, element)
+        loaders.append(struct(f"LoaderTraits{name}", constants, more=types).rstrip().replace("\n", "\n  "))
     mainloop = {
         "kStages": loop.stages,
         "kThreads": schedule.threads,

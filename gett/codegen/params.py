@@ -27,14 +27,27 @@ def declare_params(
     table: ParamTable,
     maps: Sequence[str] = (),
     extras: Sequence[str] = (),
+    factors: tuple[str, str] | None = None,
 ) -> str:
-    """C++ text of `struct Params`; `maps` are the roles that have a tensor map, `extras` the dtypes of x0, x1, ..."""
-    element, acc = cpp_type(dtype), cpp_type(data_type(dtype).accumulator)
+    """C++ text of `struct Params`.
+
+    Args:
+        dtype: In which products are formed.
+        dtype_c: Of C.
+        dtype_d: Of D.
+        names: The named integers.
+        table: Strides, divisors and counts.
+        maps: The roles that have a tensor map.
+        extras: The dtypes of x0, x1, ...
+        factors: C++ types of A's and B's elements; by default that of `dtype`.
+    """
+    acc = cpp_type(data_type(dtype).accumulator)
+    a, b = factors or (cpp_type(dtype),) * 2
     # The first integer carries the alignment that puts it at NAMED whatever the size of beta.
     integers = "".join(f"  {'' if i else 'alignas(16) '}int {name};\n" for i, name in enumerate(names))
     return (
         "struct Params {\n"
-        f"  const {element}* a;\n  const {element}* b;\n  const {cpp_type(dtype_c)}* c;\n  {cpp_type(dtype_d)}* d;\n"
+        f"  const {a}* a;\n  const {b}* b;\n  const {cpp_type(dtype_c)}* c;\n  {cpp_type(dtype_d)}* d;\n"
         f"  {acc}* workspace;\n"
         f"  alignas(16) {acc} alpha;\n  alignas(16) {acc} beta;\n{integers}"
         f"{'' if len(names) % 2 == 0 else '  int pad;' + chr(10)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gett.codegen.common import cpp_bool, element_strides, entry, source_c
+from gett.codegen.common import cpp_bool, element_strides, entry, factor_types, source_c
 from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, output_op
 from gett.codegen.index import Expr, Function, ParamTable, const, var
 from gett.codegen.params import POINTERS, declare_params, extra_slots, pack_params, scalar_slots
@@ -70,7 +70,7 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     }
     dtype_c = c.c.dtype if c.c is not None else c.d.dtype
     extras = extra_dtypes(c)
-    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras)
+    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
     text = (
@@ -165,18 +165,20 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
 
-    def loader(name: str, w: StreamLoad | None) -> str:
+    def loader(name: str, w: StreamLoad | None, element: str) -> str:
         w = w or StreamLoad()
         lead = w.walk[0] if w.walk else Digit(0, 1, 0)
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
         step = box.prefix(lead.dim) if w.staged and lead.size % w.width == 0 else 0
         return (
-            f"  struct LoaderTraits{name} {{\n    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
+            f"  struct LoaderTraits{name} {{\n    typedef {element} Element;\n"
+            f"    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
             f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
             f"    static constexpr int kWidth = {w.width}, kStep = {step}, "
             f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
         )
 
+    a, b = factor_types(plan)
     return (
         "struct Traits {\n  typedef ::Params Params;\n"
         f"  typedef {cpp_type(c.dtype)} Element;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
@@ -187,5 +189,5 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
-        f"{loader('A', s.a)}{loader('B', s.b)}{loader('C', s.c)}}};\n"
+        f"{loader('A', s.a, a)}{loader('B', s.b, b)}{loader('C', s.c, cpp_type(dtype_c))}}};\n"
     )

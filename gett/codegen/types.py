@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gett.hw.dtypes import data_type
+from gett.ir.contraction import Operand
 
 
 def cpp_type(dtype: str) -> str:
@@ -12,3 +13,13 @@ def cpp_type(dtype: str) -> str:
         DTypeError: The kernels have no such type.
     """
     return data_type(dtype).cpp
+
+
+def factor_type(operand: Operand) -> str:
+    """C++ name of what A or B has in memory: elements that a load conjugates have a type of their own.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+    """
+    name = cpp_type(operand.dtype)
+    return name.replace("complex", "conj") if operand.conj else name

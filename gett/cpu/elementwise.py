@@ -15,6 +15,7 @@ import numpy as np
 
 from gett.cpu.arithmetic import Arithmetic, finish
 from gett.cpu.boxes import Blocks, cut, spread_over_threads
+from gett.cpu.conjugation import conjugate, conjugations
 from gett.cpu.core import Groups, runs_alike
 from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import RUN, add_pieces, linear_like, move
@@ -30,6 +31,8 @@ _ALL = slice(None)
 MAX_LABELS = len(string.ascii_letters)
 #: Elements in one piece of D.
 PIECE = 1 << 16
+#: Elementary operations of a piece whose factor is conjugated in a copy.
+CONJUGATED = 1 << 18
 #: Elementary operations from which starting threads pays.
 _WORTH_THREADS = 1 << 20
 
@@ -58,6 +61,8 @@ class ElementWiseProgram:
     def __init__(self, plan: GemmPlan, groups: Groups, arithmetic: Arithmetic, threads: int) -> None:
         self.arithmetic = arithmetic
         contraction, extents = plan.contraction, plan.contraction.extents
+        self._conjugation = conjugations(plan)[0]
+        self._copies, self._conj_d = self._conjugation.a or self._conjugation.b, self._conjugation.d
         free = (*groups.batch, *groups.m, *groups.n)
         self._summed = (*groups.k, *groups.sum_a, *groups.sum_b)
         self._empty = any(s.extent == 0 for s in self._summed) or groups.times == 0
@@ -118,11 +123,15 @@ class ElementWiseProgram:
         return blocks
 
     def _bound(self, blocks: Blocks) -> _Cuts:
-        """Pieces of D, and of the sums, that one call of a NumPy function may go over."""
+        """Pieces of D, and of the sums, that one call of a NumPy function may go over.
+
+        A factor's part of a piece is copied where it is conjugated, so those pieces are small.
+        """
+        most = CONJUGATED if self._copies else None
         modes = (*self._dims_d, *self._summed)
         extents = [blocks.get(s, s.extent) for s in modes]
         strides = [abs(s.strides[A]) + abs(s.strides[B]) for s in modes]
-        found = dict(zip(modes, call_blocks(extents, strides, len(self._dims_d)), strict=True))
+        found = dict(zip(modes, call_blocks(extents, strides, len(self._dims_d), most), strict=True))
         d, sums = cut(self._dims_d, found), cut(self._summed, found)
         return _Cuts(d, sums, d.count == 1, sums.count == 1)
 
@@ -156,6 +165,8 @@ class ElementWiseProgram:
         xs = [] if self._epilogue is None else self._epilogue.views(extras)
         if self._kind == "permutation" and cv is None and alpha is None and not self._empty and self._epilogue is None:
             move(dv, np.broadcast_to(av, dv.shape), self._threads)
+            if self._conj_d:
+                conjugate(dv, self._threads)
             return
         cuts = self._large_cuts if in_place else self._cuts
         if cuts.single:
@@ -188,6 +199,8 @@ class ElementWiseProgram:
     ) -> None:
         if in_place:
             self._form(cuts, a, b, target)
+            if self._conj_d:
+                conjugate(target)
             if alpha is not None:
                 np.multiply(target, alpha, out=target)
             return
@@ -195,6 +208,8 @@ class ElementWiseProgram:
             acc: Array = np.zeros(target.shape[len(self._spread) :], self.arithmetic.finish)
         else:
             acc = np.asarray(self._form(cuts, a, b, None))
+            if self._conj_d:
+                conjugate(acc)
         result = finish(self.arithmetic, acc, alpha, c, beta)
         if self._epilogue is not None:
             self._epilogue.store(target, result, extras)
@@ -206,6 +221,8 @@ class ElementWiseProgram:
         result: Array
         if self._kind == "multiply":
             assert b is not None
+            if self._copies:
+                a, b = self._conjugated(a, b)
             result = np.multiply(a, b, out=out, dtype=dtype, casting="unsafe")
         elif self._kind == "permutation":
             result = linear_like(a, dtype) if out is None else out
@@ -226,12 +243,19 @@ class ElementWiseProgram:
         dtype = self.arithmetic.finish
         result: Array
         if b is not None:
+            if self._copies:
+                a, b = self._conjugated(a, b)
             result = NUMPY_EINSUM(self._spelled, a, b, out=out, dtype=dtype, casting="unsafe")
         else:
             axes = tuple(range(a.ndim - len(self._summed), a.ndim))
             reduce = np.logical_or.reduce if dtype.kind == "b" else np.add.reduce
             result = reduce(a, axis=axes, dtype=dtype, out=out)
         return result
+
+    def _conjugated(self, a: Array, b: Array) -> tuple[Array, Array]:
+        """Parts of A and B, of which one is conjugated in a copy."""
+        conj = self._conjugation
+        return np.conjugate(a) if conj.a else a, np.conjugate(b) if conj.b else b
 
 
 def _index(dims: Sequence[Strided | None], where: dict[Strided, slice]) -> tuple[slice, ...]:

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from gett.cpu.arithmetic import factor, make_arithmetic
+from gett.cpu.conjugation import conjugate, conjugations
 from gett.cpu.core import Groups, choose_core, element_wise_cost
 from gett.cpu.elementwise import MAX_LABELS, ElementWiseProgram
 from gett.cpu.packed import PackedProgram
+from gett.cpu.pairs import as_pairs, real_pairs
 from gett.cpu.threads import available_threads
 from gett.cpu.views import Array, is_aligned, volume
 from gett.errors import DTypeError
@@ -57,17 +59,26 @@ class NumpyExecutable:
         # An empty sum is 0 whatever it is multiplied by, so alpha keeps its sign and its infinities.
         self._swapped, self._times = plan.swapped, self._groups.times or 1
         self._plain = self._program(with_c=contraction.c is not None)
+        self._pairs: NumpyExecutable | None = None
+        real = real_pairs(plan) if isinstance(self._plain, PackedProgram) else None
+        if real is not None:
+            pairs = NumpyExecutable(real, threads)
+            # A loop element by element would go over two numbers at a time.
+            self._pairs = pairs if isinstance(pairs._plain, PackedProgram) else None
 
     @property
     def route(self) -> str:
-        """How it runs: one BLAS call, batched BLAS, packed boxes, element-wise, sum, or permutation."""
-        return self._plain.route
+        """How it runs: one BLAS call, batched BLAS, packed boxes, element-wise, sum, or permutation.
+
+        A product of a real and a complex operand may be one of real numbers.
+        """
+        return self._plain.route if self._pairs is None else f"{self._pairs.route} on pairs of real numbers"
 
     @property
     def explain(self) -> str:
         """The route and its reasons, in one line."""
-        program = self._plain
-        text = f"{program.route}, {program.tiles} tile{'' if program.tiles == 1 else 's'}"
+        program = self._plain if self._pairs is None else self._pairs._plain
+        text = f"{self.route}, {program.tiles} tile{'' if program.tiles == 1 else 's'}"
         if isinstance(program, PackedProgram):
             core = program.core
             direct = [n for n, d in zip("ABD", core.direct, strict=True) if d]
@@ -99,6 +110,13 @@ class NumpyExecutable:
         Raises:
             OptionError: A scalar does not fit the contraction's dtype, such as a fraction for integers.
         """
+        if self._pairs is not None and not (np.imag(alpha) or np.imag(beta)):
+            assert b is not None
+            added = None if c is None else as_pairs(c)
+            self._pairs(as_pairs(a), as_pairs(b), added, as_pairs(d), np.real(alpha), np.real(beta))
+            if any(self.plan.contraction.conj):
+                conjugate(d, self._threads)
+            return
         if alpha is not None and (alpha.__class__ is not int or alpha != 1 or self._times != 1):
             alpha = factor(self._arithmetic, alpha, "alpha", self._times)
         else:
@@ -144,11 +162,15 @@ class NumpyExecutable:
             usable[1] and not groups.sum_b,
             usable[2] and not groups.spread and not with_c,
         )
-        core = choose_core(groups, arithmetic, possible)
+        ways = [
+            (choose_core(groups, arithmetic, (possible[0] and not x.a, possible[1] and not x.b, possible[2])), x)
+            for x in conjugations(plan)
+        ]
+        core, conjugation = min(ways, key=lambda way: way[0].nanoseconds)
         every = (*groups.batch, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)
         if len(every) <= MAX_LABELS and element_wise_cost(groups) < core.nanoseconds:
             return ElementWiseProgram(plan, groups, arithmetic, self._threads)
-        return PackedProgram(plan, groups, core, arithmetic, self._threads, with_c)
+        return PackedProgram(plan, groups, core, arithmetic, self._threads, with_c, conjugation)
 
 
 def _split(plan: GemmPlan) -> Groups:

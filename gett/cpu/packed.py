@@ -15,6 +15,7 @@ import numpy as np
 from gett.cpu.arithmetic import Arithmetic, finish, multiply
 from gett.cpu.blas import can_limit, one_thread
 from gett.cpu.boxes import core_blocks, cut
+from gett.cpu.conjugation import Conjugation, conjugate
 from gett.cpu.core import Core, Groups
 from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import add_up, move
@@ -35,9 +36,17 @@ class PackedProgram:
     """Runs one core over arrays: decided once, called many times. Not tied to any array; safe to call from threads."""
 
     def __init__(
-        self, plan: GemmPlan, groups: Groups, core: Core, arithmetic: Arithmetic, threads: int, with_c: bool
+        self,
+        plan: GemmPlan,
+        groups: Groups,
+        core: Core,
+        arithmetic: Arithmetic,
+        threads: int,
+        with_c: bool,
+        conjugation: Conjugation,
     ) -> None:
-        self.arithmetic, self.core = arithmetic, core
+        self.arithmetic, self.core, self._conjugation = arithmetic, core, conjugation
+        self._conj_d = conjugation.d
         loops = (*groups.batch, *groups.spread, *core.loops_m, *core.loops_n)
         size = volume(core.m) * volume(core.n) * volume(core.k)
         middling = _SMALL_PRODUCT < size <= _MIDDLING_PRODUCT and volume(loops) >= 8 * threads and can_limit()
@@ -104,6 +113,8 @@ class PackedProgram:
         if self._whole is not None and c is None:
             out = self._whole[2].of(d)
             np.matmul(self._whole[0].of(a), self._whole[1].of(b), out=out)
+            if self._conj_d:
+                conjugate(out, self._move_threads)
             if alpha is not None:
                 np.multiply(out, alpha, out=out)
             if self._epilogue is not None:
@@ -135,8 +146,8 @@ class PackedProgram:
         beta: Any,
         extras: Sequence[Array],
     ) -> None:
-        pack_a = _Packer(self, a, A, self._flip_a)
-        pack_b = _Packer(self, b, B, self._flip_b)
+        pack_a = _Packer(self, a, A, self._flip_a, self._conjugation.a)
+        pack_b = _Packer(self, b, B, self._flip_b, self._conjugation.b)
         room_d, room_part = _Room(self.arithmetic), _Room(self.arithmetic)
         direct = self.core.direct[D]
         for tile in tiles:
@@ -156,6 +167,8 @@ class PackedProgram:
                     summand = room_part.take(matrix, self._flip_d)
                     multiply(self.arithmetic, *ab, summand)
                     np.add(out, summand, out=out)
+            if self._conj_d:
+                conjugate(out, self._move_threads)
             if direct:
                 if alpha is not None:
                     np.multiply(out, alpha, out=out)
@@ -198,10 +211,22 @@ class _Room:
 class _Packer:
     """Loads tiles of one operand as stacks of matrices, packing where BLAS cannot read them; remembers the last."""
 
-    __slots__ = ("_array", "_dims", "_direct", "_flip", "_key", "_loaded", "_program", "_room", "_split", "_sums")
+    __slots__ = (
+        "_array",
+        "_conjugated",
+        "_dims",
+        "_direct",
+        "_flip",
+        "_key",
+        "_loaded",
+        "_program",
+        "_room",
+        "_split",
+        "_sums",
+    )
 
-    def __init__(self, program: PackedProgram, array: Array, tensor: int, flip: bool) -> None:
-        self._program, self._array, self._flip = program, array, flip
+    def __init__(self, program: PackedProgram, array: Array, tensor: int, flip: bool, conjugated: bool) -> None:
+        self._program, self._array, self._flip, self._conjugated = program, array, flip, conjugated
         self._dims = program._dims_a if tensor == A else program._dims_b
         self._direct = program.core.direct[tensor]
         self._sums = program._sums[tensor]
@@ -229,6 +254,8 @@ class _Packer:
             add_up(target, source, len(kept))
         else:
             move(target, source, self._program._move_threads)
+        if self._conjugated:
+            conjugate(packed, self._program._move_threads)
         return packed
 
 

@@ -58,17 +58,19 @@ class Tiles:
         yield tuple(part)
 
 
-def call_blocks(extents: Sequence[int], strides: Sequence[int], kept: int) -> tuple[int, ...]:
-    """Blocks of at most `CALL` elements, cut along the largest strides so that runs in memory stay long.
+def call_blocks(extents: Sequence[int], strides: Sequence[int], kept: int, most: int | None = None) -> tuple[int, ...]:
+    """Blocks of a bounded size, cut along the largest strides so that runs in memory stay long.
 
     Args:
         extents: Of the result's dimensions, then of the summed ones.
         strides: How far apart neighbours along each dimension lie in what is read.
         kept: Number of the result's dimensions.
+        most: Elements of a block, by default `CALL`, which is the most in any case.
     """
+    most = CALL if most is None else min(most, CALL)
     blocks = list(extents)
     order = sorted(range(len(blocks)), key=lambda i: -abs(strides[i]))
-    while math.prod(blocks) > CALL:
+    while math.prod(blocks) > most:
         long = math.prod(blocks[kept:]) >= 2 * _TERMS
         able = [i for i in order if blocks[i] > 1]
         i = next((i for i in able if i < kept or long), able[0])

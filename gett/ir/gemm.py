@@ -61,6 +61,11 @@ class GemmPlan:
         found = (self.a, self.b, c.d, c.c, *c.extras)
         return tuple((n, t, x) for t, (n, x) in enumerate(zip(names, found, strict=True)) if x is not None)
 
+    def size(self, tensor: int) -> int:
+        """Bytes of an element of A, B or D, by position in `Strided.strides`."""
+        operand = (self.a, self.b or self.a, self.contraction.d)[tensor]
+        return itemsize(operand.dtype)
+
     @property
     def extent_l(self) -> int:
         """Product of the batch extents."""

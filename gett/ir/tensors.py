@@ -65,12 +65,14 @@ class TensorSpec:
         strides: Bytes between neighbours along each axis; any sign.
         dtype: NumPy dtype (byte order included), or `BFLOAT16`.
         alignment: Power of two that divides the address of the first coordinate, at most `ALIGNMENT_LIMIT`.
+        conj: Whether the tensor is the conjugate of what its memory holds, as PyTorch's `x.conj()` is.
     """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: np.dtype[Any]
     alignment: int = ALIGNMENT_LIMIT
+    conj: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -164,6 +166,13 @@ def result_type(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
     if rest is None or rest.kind in "biu":
         return BFLOAT16
     return np.result_type(rest, np.float32)
+
+
+def factor_dtype(source: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that an operand is read in where products are formed in `dtype`: real ones are not made complex."""
+    if dtype.kind != "c" or source.kind == "c":
+        return dtype
+    return np.dtype(f"f{dtype.itemsize // 2}")
 
 
 def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -21,8 +21,7 @@ def run_steps(
     uses: Sequence[tuple[int, ...]],
     kind: ArrayKind,
     operands: Sequence[Any],
-    foreign: Sequence[bool],
-    dtype: np.dtype[Any],
+    foreign: Sequence[np.dtype[Any] | None],
     c: Any,
     d: Any,
     alpha: Any,
@@ -37,8 +36,8 @@ def run_steps(
         uses: `gett.network.steps.last_uses` of them.
         kind: Of the arrays.
         operands: Arrays.
-        foreign: For each operand whether it has another dtype than the plan: it is converted when it is needed first.
-        dtype: dtype of the plan.
+        foreign: For each operand the dtype that it is converted to when it is needed first, None where it is read as
+            it is.
         c: What is added to the result, or None.
         d: The result, written in place.
         alpha: Factor of the contraction.
@@ -50,8 +49,8 @@ def run_steps(
 
     def take(i: int) -> Any:
         if i not in tensors:
-            array = operands[i]
-            tensors[i] = convert(kind, array, dtype) if foreign[i] else array
+            array, dtype = operands[i], foreign[i]
+            tensors[i] = array if dtype is None else convert(kind, kind.base(array), dtype)
         return tensors[i]
 
     for step, execute, done in zip(steps, executables, uses, strict=True):

@@ -29,7 +29,10 @@ Executable = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """Everything that a plan depends on."""
+    """Everything that a plan depends on.
+
+    `conj` has a truth for each operand, of complex dtypes alone: whether it is conjugated. None stands for none.
+    """
 
     spec: Spec
     operands: tuple[TensorSpec, ...]
@@ -44,6 +47,7 @@ class PlanRequest:
     device: int | None = CPU
     epilogue: Expression | None = None
     epilogue_args: tuple[TensorSpec, ...] = ()
+    conj: tuple[bool, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class State:
     grad = True
     limit = 1 << 30
     stream: Any = None
+    resolved = 0
     launches: list[tuple[Any, ...]]
     allocated: list[tuple[tuple[int, ...], str]]
 
@@ -124,14 +125,28 @@ class Tensor:
     def resolve_neg(self) -> Tensor:
         return Tensor(encode(-self.values(), self.dtype.name), self.dtype.name, self.index)
 
+    def conj(self) -> Tensor:
+        """A view that is conjugated lazily, or no more; of a real tensor itself."""
+        if not self.dtype.is_complex:
+            return self
+        made = self._view(self.memory)
+        made.conjugate = not self.conjugate
+        return made
+
     def resolve_conj(self) -> Tensor:
+        State.resolved += 1
         return Tensor(self.memory.conj(), self.dtype.name, self.index)
 
+    def _view(self, memory: np.ndarray) -> Tensor:
+        made = type(self)(memory, self.dtype.name, self.index)
+        made.negative, made.conjugate = self.negative, self.conjugate
+        return made
+
     def permute(self, axes: Sequence[int]) -> Tensor:
-        return Tensor(self.memory.transpose(axes), self.dtype.name, self.index)
+        return self._view(self.memory.transpose(axes))
 
     def __getitem__(self, index: Any) -> Tensor:
-        return Tensor(self.memory[index], self.dtype.name, self.index)
+        return self._view(self.memory[index])
 
     def __mul__(self, factor: Any) -> Tensor:
         return Tensor(encode(self.values() * factor, self.dtype.name), self.dtype.name, self.index)
@@ -146,7 +161,7 @@ class Tensor:
 
     def values(self) -> np.ndarray:
         """What the elements mean."""
-        return decode(self.memory, self.dtype.name)
+        return decode(self.memory.conj() if self.conjugate else self.memory, self.dtype.name)
 
 
 class Parameter(Tensor):
@@ -182,7 +197,7 @@ def _result_type(beside: Tensor, value: Any) -> Dtype:
 def make_torch() -> Any:
     """The module."""
     State.launches, State.allocated, State.grad, State.limit = [], [], True, 1 << 30
-    State.stream = lambda device: 0x700 + device
+    State.stream, State.resolved = lambda device: 0x700 + device, 0
     return types.SimpleNamespace(
         **DTYPES,
         Tensor=Tensor,
@@ -245,7 +260,8 @@ class AddressExecutable:
             held = operand is not None and all(contraction.extents[m] for m in operand.modes)
             assert bool(address) is held
             if operand is not None:
-                arguments += [decode(self._at(address, operand), operand.dtype).astype(wide), list(operand.modes)]
+                values = decode(self._at(address, operand), operand.dtype).astype(wide)
+                arguments += [values.conj() if operand.conj else values, list(operand.modes)]
         result = np.einsum(*arguments, list(contraction.d.modes)) * alpha
         if contraction.c is not None and beta:
             added = decode(self._at(c, contraction.c), contraction.c.dtype)

@@ -2,7 +2,7 @@
 
 All instructions stand in `gett/kernels/ptx`; the headers in `tests/cpu/host/gett/ptx` have their names and come first
 among the include folders. `tests/cpu/host/prelude.h` has what CUDA's compiler knows by itself. Lanes run one after the
-other, so only code between barriers can be run.
+other, so only code between barriers can be run. Whole blocks run with `blocks`: `tests/cpu/host_blocks.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def generated(kernel: Kernel) -> str:
     return text[text.index("struct Params {") : min(ends)]
 
 
-def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False) -> bytes:
+def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False, blocks: Path | None = None) -> bytes:
     """Output of the program `body`, compiled for the host as a sparing kernel or not; equal ones are compiled once.
 
     Args:
@@ -42,6 +42,7 @@ def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False) 
         body: C++; may include the headers of the kernels.
         data: What the program reads.
         sparing: Whether `GETT_SPARING` is defined.
+        blocks: Folder of headers that let whole blocks run, which come before the others.
     """
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
@@ -50,12 +51,14 @@ def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False) 
     if not kernels.exists():
         kernels.parent.mkdir()
         kernels.symlink_to(KERNELS)
-    text = "#define GETT_SPARING\n" * sparing + '#include "prelude.h"\n' + body
+    defined = "#define GETT_SPARING\n" * sparing + "#define HOST_BLOCKS\n" * (blocks is not None)
+    text = f'{defined}#include "prelude.h"\n{body}'
     program = tmp / hashlib.sha256(text.encode()).hexdigest()[:16]
     if not program.exists():
         source = program.with_suffix(".cpp")
         source.write_text(text)
-        command = [compiler, *FLAGS, f"-I{REPLACED}", f"-I{kernels.parent}", str(source), "-o", str(program)]
+        folders = (*([] if blocks is None else [blocks]), REPLACED, kernels.parent)
+        command = [compiler, *FLAGS, *(f"-I{folder}" for folder in folders), str(source), "-o", str(program)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[:4000]
     ran = subprocess.run([str(program)], input=data, capture_output=True)

@@ -39,13 +39,14 @@ INSIDE = {
     "gett.network": ["path cutting steps", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.api": [
-        "checks epilogue plan_cache precision",
+        "checks conjugation epilogue plan_cache precision",
         "explain_schedule",
         "explain executables numpy_route",
         "contraction_plan",
         "explain_json planner",
         "einsum",
-        "autotune contract tensordot",
+        "contract plan tensordot",
+        "autotune",
     ],
 }
 # The same for folders of a package, and modules beside them.

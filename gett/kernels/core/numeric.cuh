@@ -42,6 +42,9 @@ template <class R, class S> struct Convert<complex_t<R>, complex_t<S>> {
 template <class R> struct Convert<complex_t<R>, complex_t<R>> {
   static GETT_DEVICE complex_t<R> apply(complex_t<R> x) { return x; }
 };
+template <class R> struct Convert<complex_t<R>, conj_t<R>> {
+  static GETT_DEVICE complex_t<R> apply(conj_t<R> x) { return {x.re, -x.im}; }
+};
 template <class R> struct Convert<complex_t<R>, half_t> {
   static GETT_DEVICE complex_t<R> apply(half_t x) { return {R(cvt_f32(x)), R(0)}; }
 };
@@ -68,6 +71,14 @@ template <class R> struct Parts<complex_t<R>> {
   static GETT_DEVICE T conj(T x) { return {x.re, -x.im}; }
 };
 
+// What a multiply-add takes of an element of an operand: a number of the accumulator's type, or the real number itself
+// where sums are complex.
+template <class Acc, class Element> struct FactorOf { typedef Acc type; };
+template <class R> struct FactorOf<complex_t<R>, R> { typedef R type; };
+template <class Acc, class Element> GETT_DEVICE typename FactorOf<Acc, Element>::type as_factor(Element x) {
+  return convert<typename FactorOf<Acc, Element>::type>(x);
+}
+
 // ---- arithmetic in the accumulator's type; integers wrap around ----
 template <class T> GETT_DEVICE T zero() { return T(0); }
 template <> GETT_DEVICE complex64 zero<complex64>() { return {0.f, 0.f}; }
@@ -87,6 +98,12 @@ template <class R> GETT_DEVICE void mul_add(complex_t<R>& c, complex_t<R> a, com
   mul_add(c.re, -a.im, b.im);
   mul_add(c.im, a.im, b.re);
 }
+template <class R> GETT_DEVICE void mul_add(complex_t<R>& c, R a, complex_t<R> b) {
+  mul_add(c.re, a, b.re);
+  mul_add(c.im, a, b.im);
+}
+template <class R> GETT_DEVICE void mul_add(complex_t<R>& c, complex_t<R> a, R b) { mul_add(c, b, a); }
+template <class R> GETT_DEVICE void mul_add(complex_t<R>& c, R a, R b) { mul_add(c.re, a, b); }
 template <class T> GETT_DEVICE T add(T a, T b) { return a + b; }
 template <class R> GETT_DEVICE complex_t<R> add(complex_t<R> a, complex_t<R> b) { return {a.re + b.re, a.im + b.im}; }
 GETT_DEVICE bool_t add(bool_t a, bool_t b) { return bool_t{uint8(a.bits | b.bits)}; }
@@ -97,6 +114,7 @@ GETT_DEVICE bool is_one(bool_t x) { return x.bits == 1; }
 template <class T> GETT_DEVICE bool is_zero(T x) { return x == T(0); }
 template <class R> GETT_DEVICE bool is_zero(complex_t<R> x) { return x.re == R(0) && x.im == R(0); }
 GETT_DEVICE bool is_zero(bool_t x) { return x.bits == 0; }
-template <class T> GETT_DEVICE T multiply(T a, T b) { T c = zero<T>(); mul_add(c, a, b); return c; }
+template <class T, class A, class B> GETT_DEVICE T product(A a, B b) { T c = zero<T>(); mul_add(c, a, b); return c; }
+template <class T> GETT_DEVICE T multiply(T a, T b) { return product<T>(a, b); }
 
 }  // namespace gett

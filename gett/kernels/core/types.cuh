@@ -47,6 +47,10 @@ struct bool_t { uint8 bits; };
 template <class R> struct alignas(2 * sizeof(R)) complex_t { R re, im; };
 typedef complex_t<float> complex64;
 typedef complex_t<double> complex128;
+// A complex number of which memory holds the conjugate: converting it to complex_t negates the imaginary part.
+template <class R> struct alignas(2 * sizeof(R)) conj_t { R re, im; };
+typedef conj_t<float> conj64;
+typedef conj_t<double> conj128;
 
 // Where C comes from: there is none; in vectors or elements from global memory; by a tensor map.
 enum SourceC { kSourceNone, kSourceVector, kSourceTma };

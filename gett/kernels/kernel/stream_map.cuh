@@ -95,7 +95,8 @@ template <class Traits, class Index> struct StreamMap {
     constexpr int kTotal = Traits::kBox / kV;
 #pragma unroll 1
     for (int first = thread; first < kTotal; first += kUnroll * kThreads) {
-      Vec<typename Traits::Element, kV> a[kUnroll], b[Traits::kHasB ? kUnroll : 1];
+      Vec<typename A::Element, kV> a[kUnroll];
+      Vec<typename B::Element, kV> b[Traits::kHasB ? kUnroll : 1];
       Vec<ElementC, kV> c[Traits::kSourceC == kSourceVector ? kUnroll : 1];
       bool ok[kUnroll];
 #pragma unroll
@@ -115,8 +116,12 @@ template <class Traits, class Index> struct StreamMap {
         Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
         for (int j = 0; j < kV; ++j) {
-          Acc x = convert<Acc>(a[u].x[j]);
-          if constexpr (Traits::kHasB) x = multiply(x, convert<Acc>(b[u].x[j]));
+          Acc x;
+          if constexpr (Traits::kHasB) {
+            x = product<Acc>(as_factor<Acc>(a[u].x[j]), as_factor<Acc>(b[u].x[j]));
+          } else {
+            x = convert<Acc>(a[u].x[j]);
+          }
           const int o = (first + u * kThreads) * kV + j;
           out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }

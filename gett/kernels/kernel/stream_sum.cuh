@@ -17,7 +17,6 @@ namespace gett {
 template <class Traits, class Index> struct StreamSum {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
-  typedef typename Traits::Element Element;
   typedef typename Traits::ElementC ElementC;
   typedef RoleA<Traits, Index> A;
   typedef RoleB<Traits, Index> B;
@@ -36,6 +35,7 @@ template <class Traits, class Index> struct StreamSum {
   // A thread's part of one operand: what lies where, per row of outputs.
   template <class Role> struct Reader {
     typedef typename Role::LoaderTraits LoaderTraits;
+    typedef typename Role::Element Element;
     static constexpr int kOwn = LoaderTraits::kSharedByRows ? 1 : kRows;
     const Element* row[kOwn];
     template <class OTile>
@@ -87,7 +87,8 @@ template <class Traits, class Index> struct StreamSum {
 #pragma unroll 1
     for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
       const auto t = Index::k_tile(p, kt);
-      Vec<Element, kV> xa[kUnroll][Reader<A>::kOwn], xb[Traits::kHasB ? kUnroll : 1][Reader<B>::kOwn];
+      Vec<typename A::Element, kV> xa[kUnroll][Reader<A>::kOwn];
+      Vec<typename B::Element, kV> xb[Traits::kHasB ? kUnroll : 1][Reader<B>::kOwn];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         const int k = (lane_k + u * kLanesK) * kVK;
@@ -102,11 +103,11 @@ template <class Traits, class Index> struct StreamSum {
 #pragma unroll
           for (int j = 0; j < kV; ++j) {
             Acc& s = sum[r][kAlongK ? 0 : j];
-            const Acc x = convert<Acc>(xa[u][Reader<A>::of(r)].x[j]);
+            const auto x = xa[u][Reader<A>::of(r)].x[j];
             if constexpr (Traits::kHasB) {
-              mul_add(s, x, convert<Acc>(xb[u][Reader<B>::of(r)].x[j]));
+              mul_add(s, as_factor<Acc>(x), as_factor<Acc>(xb[u][Reader<B>::of(r)].x[j]));
             } else {
-              s = add(s, x);
+              s = add(s, convert<Acc>(x));
             }
           }
         }

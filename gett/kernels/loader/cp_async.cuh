@@ -10,11 +10,11 @@
 namespace gett {
 
 template <class Traits, class Index, bool kIsA> struct CpAsyncLoader {
-  typedef typename Traits::Element Element;
   typedef typename Traits::Params Params;
   static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
   static constexpr int kBlockK = Traits::kBlockK;
   typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
+  typedef typename LoaderTraits::Element Element;
   static constexpr int kVec = LoaderTraits::kVec;
   static constexpr int kAlong = (LoaderTraits::kVecK ? kBlockK : kBlockMN) / kVec;
   static constexpr int kAcross = LoaderTraits::kVecK ? kBlockMN : kBlockK;

@@ -13,9 +13,9 @@
 namespace gett {
 
 template <class Traits, class Index, bool kIsA> struct RegisterLoader {
-  typedef typename Traits::Element Element;
   typedef typename Traits::Params Params;
   typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
+  typedef typename LoaderTraits::Element Element;
   static constexpr int kBlockMN = kIsA ? Traits::kBlockM : Traits::kBlockN;
   static constexpr int kBlockK = Traits::kBlockK;
   static constexpr int kVec = LoaderTraits::kVec, kE = sizeof(Element);

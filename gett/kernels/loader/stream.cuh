@@ -11,8 +11,8 @@ namespace gett {
 
 // The operands. Functions that an operand or a kernel lacks in Index are never instantiated.
 template <class Traits, class Index> struct RoleA {
-  typedef typename Traits::Element Element;
   typedef typename Traits::LoaderTraitsA LoaderTraits;
+  typedef typename LoaderTraits::Element Element;
   typedef typename Traits::Params Params;
   static GETT_DEVICE const Element* base(const Params& p) { return p.a; }
   template <class Tile> static GETT_DEVICE long long origin(const Tile& t) { return t.a; }
@@ -26,8 +26,8 @@ template <class Traits, class Index> struct RoleA {
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_a(p, i); }
 };
 template <class Traits, class Index> struct RoleB {
-  typedef typename Traits::Element Element;
   typedef typename Traits::LoaderTraitsB LoaderTraits;
+  typedef typename LoaderTraits::Element Element;
   typedef typename Traits::Params Params;
   static GETT_DEVICE const Element* base(const Params& p) { return p.b; }
   template <class Tile> static GETT_DEVICE long long origin(const Tile& t) { return t.b; }
@@ -41,8 +41,8 @@ template <class Traits, class Index> struct RoleB {
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_b(p, i); }
 };
 template <class Traits, class Index> struct RoleC {
-  typedef typename Traits::ElementC Element;
   typedef typename Traits::LoaderTraitsC LoaderTraits;
+  typedef typename LoaderTraits::Element Element;
   typedef typename Traits::Params Params;
   static GETT_DEVICE const Element* base(const Params& p) { return p.c; }
   template <class Tile> static GETT_DEVICE long long origin(const Tile& t) { return t.c; }

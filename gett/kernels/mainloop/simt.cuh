@@ -1,5 +1,6 @@
 // Products on the CUDA cores, one fused multiply-add each: float32 in IEEE precision, complex, integers, booleans, and
-// 16-bit floats in float32. A warp is 4 x 8 threads, each of which has kTm x kTn accumulators.
+// 16-bit floats in float32. A warp is 4 x 8 threads, each of which has kTm x kTn accumulators. A real operand beside a
+// complex one is multiplied as it is, by two multiply-adds where complex numbers take four.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/core/vec.cuh"
@@ -13,20 +14,22 @@ template <class Traits> struct SimtMma {
   template <class T, int = 0> struct Pick { typedef T type; };
   template <int I> struct Pick<bool_t, I> { typedef uint32 type; };
   typedef typename Pick<Acc>::type Sum;
-  static constexpr int kE = sizeof(Element);
   static constexpr int kWarpM = Traits::kBlockM / Traits::kWarpsM, kWarpN = Traits::kBlockN / Traits::kWarpsN;
   static constexpr int kTm = kWarpM / 4, kTn = kWarpN / 8;
   static_assert(kWarpM % 4 == 0 && kWarpN % 8 == 0, "a warp's tile is made of 4 x 8 threads");
   typedef typename Traits::LoaderTraitsA LoaderTraitsA;
   typedef typename Traits::LoaderTraitsB LoaderTraitsB;
+  typedef typename LoaderTraitsA::Element ElementA;
+  typedef typename LoaderTraitsB::Element ElementB;
+  static constexpr int kEa = sizeof(ElementA), kEb = sizeof(ElementB), kE = kEa > kEb ? kEa : kEb;
+  template <class E> struct Factor { typedef typename FactorOf<Sum, E>::type type; };
 
   // Elements read from shared memory at once: along the free group, or along K (8 bytes, to spare registers).
   static GETT_DEVICE constexpr int fit(int n, int limit) {
     return n % limit == 0 ? limit : (limit > 1 ? fit(n, limit / 2) : 1);
   }
-  static constexpr int kMaxVector = kE >= 16 ? 1 : 16 / kE;
-  static constexpr int kVm = LoaderTraitsA::kMajorK ? 1 : fit(kTm, kMaxVector);
-  static constexpr int kVn = LoaderTraitsB::kMajorK ? 1 : fit(kTn, kMaxVector);
+  static constexpr int kVm = LoaderTraitsA::kMajorK ? 1 : fit(kTm, 16 / kEa);
+  static constexpr int kVn = LoaderTraitsB::kMajorK ? 1 : fit(kTn, 16 / kEb);
   static constexpr int kKv = fit(Traits::kBlockK, kE >= 8 ? 1 : 8 / kE);
 
   Sum acc_[kTm][kTn];
@@ -48,16 +51,17 @@ template <class Traits> struct SimtMma {
   GETT_DEVICE int n_of(int j) const { return n0_ + (j / kVn) * (8 * kVn) + tn_ * kVn + j % kVn; }
 
   static GETT_DEVICE void add_product(uint32& c, uint32 a, uint32 b, bool_t) { c |= a & b; }
-  template <class E> static GETT_DEVICE void add_product(Sum& c, Sum a, Sum b, E) { mul_add(c, a, b); }
+  template <class A, class B, class E> static GETT_DEVICE void add_product(Sum& c, A a, B b, E) { mul_add(c, a, b); }
   static GETT_DEVICE uint32 factor(bool_t x) { return cvt_u32(x); }
-  template <class E> static GETT_DEVICE Sum factor(E x) { return convert<Acc>(x); }
+  template <class E> static GETT_DEVICE typename Factor<E>::type factor(E x) { return as_factor<Sum>(x); }
   static GETT_DEVICE bool_t result(uint32 x, bool_t) { return bool_t{uint8(x)}; }
   template <class E> static GETT_DEVICE Acc result(Sum x, E) { return x; }
 
   GETT_DEVICE void multiply(const char* a, const char* b) {
 #pragma unroll (kE < 4 ? 1 : 4)
     for (int k = 0; k < Traits::kBlockK; k += kKv) {
-      Sum fa[kTm][kKv], fb[kTn][kKv];
+      typename Factor<ElementA>::type fa[kTm][kKv];
+      typename Factor<ElementB>::type fb[kTn][kKv];
       load<LoaderTraitsA, kTm, kVm>(fa, a, k, [&](int i) { return m_of(i); });
       load<LoaderTraitsB, kTn, kVn>(fb, b, k, [&](int j) { return n_of(j); });
 #pragma unroll
@@ -69,12 +73,14 @@ template <class Traits> struct SimtMma {
     }
   }
 
-  template <class LoaderTraits, int kT, int kV, class At>
-  GETT_DEVICE void load(Sum (&f)[kT][kKv], const char* tile, int k, At&& at) {
+  template <class LoaderTraits, int kT, int kV, class F, class At>
+  GETT_DEVICE void load(F (&f)[kT][kKv], const char* tile, int k, At&& at) {
+    typedef typename LoaderTraits::Element Number;
+    constexpr int kBytes = sizeof(Number);
     if constexpr (LoaderTraits::kMajorK) {
 #pragma unroll
       for (int i = 0; i < kT; ++i) {
-        const auto v = Vec<Element, kKv>::load(tile + LoaderTraits::Layout::address(at(i), k * kE));
+        const auto v = Vec<Number, kKv>::load(tile + LoaderTraits::Layout::address(at(i), k * kBytes));
 #pragma unroll
         for (int q = 0; q < kKv; ++q) f[i][q] = factor(v.x[q]);
       }
@@ -83,7 +89,7 @@ template <class Traits> struct SimtMma {
       for (int q = 0; q < kKv; ++q)
 #pragma unroll
         for (int i = 0; i < kT; i += kV) {
-          const auto v = Vec<Element, kV>::load(tile + LoaderTraits::Layout::address(k + q, at(i) * kE));
+          const auto v = Vec<Number, kV>::load(tile + LoaderTraits::Layout::address(k + q, at(i) * kBytes));
 #pragma unroll
           for (int j = 0; j < kV; ++j) f[i + j][q] = factor(v.x[j]);
         }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gett.hw.device import DeviceModel
-from gett.ir.gemm import A, B, D, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan
 from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
 from layouts.rates import RunRates, run_cost
 
@@ -31,13 +31,9 @@ def fastest(estimates: Iterable[Estimate]) -> Estimate:
 
 def traffic_us(plan: GemmPlan, device: DeviceModel) -> dict[int, float]:
     """Microseconds that A, B and D each take of device memory at copy speed."""
-    c = plan.contraction
     volumes = {A: (plan.l, plan.m, plan.k), B: (plan.l, plan.n, plan.k), D: (plan.l, plan.m, plan.n)}
     return {
-        t: math.prod(s.extent for g in groups for s in g)
-        * itemsize(c.d.dtype if t == D else c.dtype)
-        / device.memory.copy_tbps
-        * 1e-6
+        t: math.prod(s.extent for g in groups for s in g) * plan.size(t) / device.memory.copy_tbps * 1e-6
         for t, groups in volumes.items()
     }
 

@@ -45,11 +45,11 @@ class MultistageCost:
         self.rates, self.tile = self.device.multistage.rates, self.device.multistage.tile
         c = plan.contraction
         self.type = data_type(c.dtype)
-        self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
-        self.read_a = _volume(plan.l + plan.m + plan.k, A) * self.size
-        self.read_b = _volume(plan.l + plan.n + plan.k, B) * self.size
+        self.size = itemsize(c.dtype)
+        self.read_a = _volume(plan.l + plan.m + plan.k, A) * plan.size(A)
+        self.read_b = _volume(plan.l + plan.n + plan.k, B) * plan.size(B)
         outputs = plan.l + plan.m + plan.n
-        self.stored_d = _volume(outputs, D) * self.size_d
+        self.stored_d = _volume(outputs, D) * plan.size(D)
         self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
@@ -79,8 +79,7 @@ class MultistageCost:
             if t.l is not None:
                 groups.append((t.l, self.plan.l))
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
-            size = self.size_d if tensor == D else self.size
-            self.traffic[key] = traffic_cost(self.device.memory, boxes, size, tensor == D)
+            self.traffic[key] = traffic_cost(self.device.memory, boxes, self.plan.size(tensor), tensor == D)
         return self.traffic[key]
 
     def _split(
@@ -116,11 +115,11 @@ class MultistageCost:
         return Estimate(device.launches.launch_us + main + reduce, bound, split)
 
     def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> _KTile:
-        t, loop, size, rates, tile = s.tiling, s.multistage, self.size, self.rates, self.tile
+        t, loop, rates, tile = s.tiling, s.multistage, self.rates, self.tile
         math_clocks, fragments, products = self._arithmetic(s)
         moved = issued = stored = fetched = accesses = 0.0
-        for loader, box, cost in ((loop.a, t.m, cost_a), (loop.b, t.n, cost_b)):
-            elements = box.size * t.batches * t.k.size
+        for tensor, loader, box, cost in ((A, loop.a, t.m, cost_a), (B, loop.b, t.n, cost_b)):
+            elements, size = box.size * t.batches * t.k.size, self.plan.size(tensor)
             fetched += elements * size * cost
             accesses += elements / loader.vector
             if isinstance(loader, RegisterStaged):
@@ -150,7 +149,7 @@ class MultistageCost:
         t, loop, facts, rates = s.tiling, s.multistage, self.facts, self.rates
         bm, bn, bk = t.shape
         wm, wn = loop.warps
-        products = bm * bn * bk * t.batches * self.type.real_products
+        products = bm * bn * bk * t.batches * self.plan.contraction.real_products
         few = min(1.0, s.threads / 32 / 4)  # schedulers that have a warp
         if loop.tensor_cores:
             tensor = self.type.tensor

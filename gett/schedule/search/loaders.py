@@ -19,8 +19,8 @@ from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
 
 def operand_loader(plan: GemmPlan, tensor: int, t: Tiling, tensor_cores: bool) -> CpAsync | RegisterStaged:
     """The loader of operand A or B: `cp.async` where vectors lie in one row of the tile, else through registers."""
-    dtype = data_type(plan.contraction.dtype)
-    size, tensor_type = dtype.bytes, dtype.tensor if tensor_cores else None
+    size = plan.size(tensor)
+    tensor_type = data_type(plan.contraction.dtype).tensor if tensor_cores else None
     (box, side), depth = ((t.m, t.shape[0]) if tensor == A else (t.n, t.shape[1])), t.shape[2]
     dims = operand_dims(plan, tensor, box, t.k, t.l)
     group, tall = dims[0].group if dims else "k", side * t.batches

@@ -177,8 +177,8 @@ class MultistageSearch(Search[Schedule]):
             for t in tensors:
                 partners = partner_modes(other, D) if t == D and group != "l" else ()
                 strides = tuple(s.strides[t] for s in modes)
-                weights.append(Weight(strides, self._itemsize(t), self.time[t], t == D, partners))
-            units = [unit_mode(modes, t, self._itemsize(t)) for t in tensors]
+                weights.append(Weight(strides, plan.size(t), self.time[t], t == D, partners))
+            units = [unit_mode(modes, t, plan.size(t)) for t in tensors]
             first = {"l": None, "k": units[1] if units[0] is None else units[0]}.get(group, units[0])
             extents = tuple(s.extent for s in modes)
             self._boxes[group, block] = cut_group(
@@ -193,6 +193,3 @@ class MultistageSearch(Search[Schedule]):
         if group == "k":
             return self.plan.k, (A, B) if self.time[A] >= self.time[B] else (B, A)
         return (self.plan.m, (A, D)) if group == "m" else (self.plan.n, (B, D))
-
-    def _itemsize(self, tensor: int) -> int:
-        return itemsize(self.plan.contraction.d.dtype) if tensor == D else self.size

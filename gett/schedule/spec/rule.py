@@ -87,7 +87,7 @@ class Lowered:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of an element of A and B."""
+        """Bytes of an element of the type in which products are formed; A and B of Hopper kernels have it."""
         return itemsize(self.plan.contraction.dtype)
 
     @cached_property

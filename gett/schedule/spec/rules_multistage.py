@@ -112,7 +112,7 @@ def vectors(x: Lowered) -> Iterator[str]:
             widest = row_vector(x.plan, tensor, dims, rows, x.s.tiling.shape[2])
             if widest and dims[0].group != loader.major:
                 yield f"rows of operand {name} run along {loader.major}, its unit-stride mode lies in {dims[0].group}"
-            if not widest or loader.vector * x.size not in (4, 8, 16) or widest % loader.vector:
+            if not widest or loader.vector * x.plan.size(tensor) not in (4, 8, 16) or widest % loader.vector:
                 yield f"cp.async of {loader.vector} elements of operand {name}, its strides allow {widest}"
         else:
             widest = widest_vector(x.plan, tensor, dims)
@@ -134,9 +134,9 @@ def walks(x: Lowered) -> Iterator[str]:
 @rule
 def layouts(x: Lowered) -> Iterator[str]:
     """Rows in shared memory hold the operands' tiles, padding included."""
-    for name, _, loader, rows, _ in _operands(x):
-        tall, deep = rows * x.s.tiling.batches, x.s.tiling.shape[2]
-        shape = (tall, deep * x.size) if loader.major == "k" else (deep, tall * x.size)
+    for name, tensor, loader, rows, _ in _operands(x):
+        tall, deep, size = rows * x.s.tiling.batches, x.s.tiling.shape[2], x.plan.size(tensor)
+        shape = (tall, deep * size) if loader.major == "k" else (deep, tall * size)
         if (loader.smem.rows, loader.smem.row_bytes) != shape:
             found = f"{loader.smem.rows} rows of {loader.smem.row_bytes} bytes"
             yield f"{found} hold operand {name}, its tile has {shape[0]} of {shape[1]}"

@@ -96,9 +96,9 @@ def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int,
 
     The tile has `rows` (M or N) and `depth`, padding included.
     """
-    size = itemsize(plan.contraction.dtype)
-    operand = plan.a if tensor == 0 else plan.b
+    operand = plan.a if tensor == A else plan.b
     assert operand is not None
+    size = itemsize(operand.dtype)
     if not dims or dims[0].group == "l" or dims[0].prefix != 1:
         return 0
     vector = widest_vector(plan, tensor, dims, depth if dims[0].group == "k" else rows)

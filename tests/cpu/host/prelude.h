@@ -23,12 +23,16 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
   return out;
 }
 inline int __ffs(unsigned x) { return __builtin_ffs(x); }
+#ifdef HOST_BLOCKS
+#include "blocks.h"
+#else
 // Lanes run one after the other, each to the end.
 inline void __syncwarp() {}
 inline void __syncthreads() {}
 inline int __reduce_max_sync(unsigned, int x) { return x; }
 inline int __shfl_sync(unsigned, int x, int) { return x; }
 inline unsigned __shfl_xor_sync(unsigned, unsigned x, int) { return x; }
+#endif
 inline float __uint_as_float(unsigned x) {
   float y;
   memcpy(&y, &x, 4);

@@ -1,0 +1,203 @@
+"""The public function `plan`: from arrays or `(shape, dtype)` pairs to a plan, without running it.
+
+Owns what pairs stand for, and what `arch` may be. Knows nothing of how plans are made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gett.api.checks import check_holds, check_out
+from gett.api.conjugation import Conj, check_conj, of_complex
+from gett.api.contraction_plan import ContractionPlan
+from gett.api.einsum import plan_on_device
+from gett.api.epilogue import argument_names, check_arguments, gradient_error, trace_epilogue
+from gett.api.precision import usual_precision
+from gett.arrays.interop import borrow, gather
+from gett.arrays.kinds import NUMPY
+from gett.errors import DTypeError, GradientError, OptionError, ShapeError
+from gett.ir.subscripts import Spec, split_arguments
+from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
+from gett.network.path import AUTOTUNE, freeze_optimize
+from gett.network.steps import PlanRequest
+
+_GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
+
+
+def plan(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    c: Any = None,
+    out: Any = None,
+    dtype: npt.DTypeLike | None = None,
+    order: str | None = "K",
+    casting: Casting = "safe",
+    optimize: Any = True,
+    precision: str | None = None,
+    arch: str | None = None,
+    epilogue: Callable[..., Any] | None = None,
+    epilogue_args: Sequence[Any] = (),
+    conj: Sequence[bool] | None = None,
+) -> ContractionPlan:
+    """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
+
+    Args:
+        subscripts: As for `einsum`, the interleaved form included.
+        operands: Arrays, or `(shape, dtype)` pairs, which stand for C-contiguous, aligned arrays.
+        c: Array or pair that calls will add with `beta`; calls may also bring a `c` that was not announced.
+        out: Array or pair that stands for the `out` of calls; without it, results are dense in `order`.
+        dtype: As for `einsum`.
+        order: As for `einsum`.
+        casting: As for `einsum`.
+        optimize: As for `einsum`.
+        precision: As for `einsum`.
+        arch: `"cpu"`, or an architecture such as `"sm_90a"`, to plan for it whether or not there is such a GPU. By
+            default the GPU of the operands, or the CPU for NumPy arrays and pairs.
+        epilogue: As for `contract`: a function of the result, which is traced here, once.
+        epilogue_args: Arrays, pairs or numbers that stand for the `epilogue_args` of calls.
+        conj: As for `einsum`. Calls of the plan conjugate these operands.
+
+    Raises:
+        GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
+            EpilogueError as `contract`.
+
+    Example:
+        >>> import gett, numpy as np
+        >>> plan = gett.plan("ik,kj->ij", ((2, 3), "float64"), ((3, 2), "float64"))
+        >>> plan(np.ones((2, 3)), np.ones((3, 2)))
+        array([[3., 3.],
+               [3., 3.]])
+        >>> plan = gett.plan(
+        ...     "ik,kj->ij", ((2, 3), "float64"), ((3, 2), "float64"),
+        ...     epilogue=lambda d, bias: gett.ops.silu(d + bias), epilogue_args=(((2,), "float64"),),
+        ... )
+        >>> plan(np.ones((2, 3)), np.ones((3, 2)), epilogue_args=(np.array([-3.0, -3.0]),))
+        array([[0., 0.],
+               [0., 0.]])
+    """
+    spec, found = split_arguments(subscripts, operands)
+    arguments = check_arguments(epilogue, epilogue_args)
+    flags, lazy = check_conj(conj, len(found)), (False,) * len(found)
+    try:
+        loan = borrow(found, c, out, dtype, casting, arguments)
+        if loan is not None:  # the plan is one of the memory's layout, and calls come here again
+            found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
+            lazy = loan.lazy or lazy
+        options = dtype, order, casting, optimize, precision, arch, epilogue, arguments, flags, lazy
+        return _plan(spec, found, c, out, *options)
+    except GradientError as error:
+        raise gradient_error(error, epilogue) from None
+
+
+def _plan(
+    spec: Spec,
+    found: Sequence[Any],
+    c: Any,
+    out: Any,
+    dtype: Any,
+    order: Any,
+    casting: Any,
+    optimize: Any,
+    precision: Any,
+    arch: Any,
+    epilogue: Any,
+    arguments: tuple[Any, ...],
+    conj: Conj | None,
+    lazy: tuple[bool, ...],
+) -> ContractionPlan:
+    """`plan` of arguments that were told apart, of which some may stand for tensors that are conjugated lazily."""
+    names = [f"operand {i}" for i in range(len(found))] + argument_names(arguments)
+    given = {"c": c, "out": out}
+    extra = [n for n, x in given.items() if x is not None]
+    things = [*found, *arguments, *(given[n] for n in extra)]
+    pairs = [_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
+    real = [x for x, p in zip(things, pairs, strict=True) if p is None]
+    real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
+    kind, device, arrays = gather(real, real_names, sum(p is None for p in pairs[: len(found)]))
+    if arch is not None:
+        _check_arch(arch)
+    if arch == "cpu" and kind is not NUMPY:
+        raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
+    target = arch or kind.arch(device)
+    elsewhere = arch is not None and arch != "cpu" and (kind is NUMPY or arch != kind.arch(device))
+    if elsewhere and isinstance(optimize, str) and optimize == AUTOTUNE:
+        raise OptionError(f"optimize='autotune' measures on the GPU at hand, but arch={arch!r} plans without one")
+    alignment = 1 if target == "cpu" else ALIGNMENT_LIMIT
+    queue = list(arrays)
+
+    def describe(pair: TensorSpec | None) -> TensorSpec:
+        spec = pair if pair is not None else kind.describe(queue.pop(0))
+        if pair is None and (kind is not NUMPY or target == "cpu"):
+            return spec
+        return replace(spec, alignment=alignment)
+
+    specs = [describe(p) for p in pairs]
+    factors = tuple(replace(x, conj=x.conj or y) for x, y in zip(specs, lazy, strict=False))
+    if out is not None and pairs[-1] is None:
+        check_out(out, kind, device)
+    count = len(found) + len(arguments)
+    argument_specs = tuple(specs[len(found) : count])
+    extras = dict(zip(extra, specs[count:], strict=True))
+    request = PlanRequest(
+        spec=spec,
+        operands=factors,
+        c=extras.get("c"),
+        out=extras.get("out"),
+        dtype=None if dtype is None else check_holds(kind, parse_dtype(dtype)),
+        order=order,
+        casting=casting,
+        optimize=freeze_optimize(optimize),
+        precision=usual_precision() if precision is None else precision,
+        arch=target,
+        device=None if elsewhere else device,
+        epilogue=trace_epilogue(epilogue, argument_specs),
+        epilogue_args=argument_specs,
+        conj=of_complex(conj, factors),
+    )
+    return plan_on_device(kind, request)
+
+
+def _check_arch(arch: Any) -> None:
+    """Refuse what spells no architecture, and say which one was meant where that is plain.
+
+    Raises:
+        OptionError: It does not.
+    """
+    if isinstance(arch, str) and arch == "cpu":
+        return
+    from gett.hw.archs import ARCHS
+
+    digits = "".join(re.findall(r"\d", str(arch)))
+    meant = [known for known in ARCHS if digits and digits == "".join(re.findall(r"\d", known))]
+    if isinstance(arch, str) and _GPU_ARCH.fullmatch(arch) and (arch in meant or not meant):
+        return  # whether it is known, and what is, the schedules say
+    hint = f": did you mean {meant[0]!r}?" if meant else ""
+    raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'{hint}")
+
+
+def _pair(x: Any, name: str) -> TensorSpec | None:
+    """The description that a `(shape, dtype)` pair stands for, None if `x` is no such pair."""
+    if isinstance(x, tuple) and x and all(isinstance(e, (int, np.integer)) for e in x):
+        raise ShapeError(
+            f"{name} is {tuple(x)!r}, a shape without a dtype: a plan takes arrays or pairs (shape, dtype), such as "
+            f"({tuple(x)!r}, 'float64')"
+        )
+    if not isinstance(x, tuple) or len(x) != 2 or not isinstance(x[0], (tuple, list)):
+        return None
+    try:
+        dtype = parse_dtype(x[1])
+    except DTypeError as error:
+        raise DTypeError(f"{name}: {error}") from error
+    if not all(isinstance(e, (int, np.integer)) and e >= 0 for e in x[0]):
+        raise ShapeError(f"{name}: {x[0]!r} is no shape")
+    shape = tuple(int(e) for e in x[0])
+    if len(shape) > MAX_AXES:
+        raise ShapeError(f"{name} has {len(shape)} axes; arrays have at most {MAX_AXES}")
+    return TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype)

@@ -1,0 +1,79 @@
+"""Runs whole kernels on the host: the text of a plan's kernel, block by block, on arrays.
+
+Knows the packed argument of a kernel. Threads are fibers, of which each runs to the next barrier (`blocks.h`).
+Multiply-adds and stream kernels can be run, not those with instructions of the tensor cores; K is not split. Reads
+and writes outside of the tensors end the program.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gett.codegen.render import render_kernel
+from gett.ir.gemm import GemmPlan
+from gett.schedule.spec.schedule import Schedule
+from tests.cpu.host_cuda import run_host
+
+FOLDER = Path(__file__).parent / "host_blocks"
+PROGRAM = """
+static Params p;
+static long long size;
+static char* tensor() {
+  void* x;
+  if (fread(&size, 8, 1, stdin) != 1 || posix_memalign(&x, 256, size)) exit(2);
+  if (fread(x, 1, size, stdin) != size_t(size)) exit(3);
+  return static_cast<char*>(x);
+}
+int main() {
+  int grid, threads;
+  if (fread(&grid, 4, 1, stdin) != 1 || fread(&threads, 4, 1, stdin) != 1) return 4;
+  if (fread(&p, sizeof p, 1, stdin) != 1) return 5;
+  char* x = nullptr;
+  READ
+  for (int block = 0; block < grid; ++block) gett::blocks::run(block, threads, [] { ENTRY(p); });
+  fwrite(x, 1, size, stdout);
+}
+"""
+
+
+def run_kernel(
+    tmp: Path,
+    plan: GemmPlan,
+    schedule: Schedule,
+    arrays: dict[str, NDArray[Any]],
+    d: NDArray[Any],
+    alpha: complex = 1,
+    beta: complex = 0,
+) -> None:
+    """Write into `d` what a kernel of a plan computes.
+
+    Args:
+        tmp: For the program.
+        plan: As it was made; the schedule does not lower it.
+        schedule: A multistage one of multiply-adds, or a stream kernel, without slices of K.
+        arrays: Buffers that begin with the element at coordinate 0, by role (`"a"`, `"b"`, `"c"`), of the plan.
+        d: The buffer of the result.
+        alpha: Factor of the product.
+        beta: Factor of C.
+    """
+    assert schedule.split_k == 1
+    kernel = render_kernel(plan, schedule)
+    (launch,) = kernel.launches
+    params = bytearray(launch.params)
+    for name, offset, dtype in launch.scalars:
+        value = np.array({"alpha": alpha, "beta": beta}[name], dtype).tobytes()
+        params[offset : offset + len(value)] = value
+    roles = [role for role, _ in launch.pointers if role != "d"]
+    data = [struct.pack("<ii", launch.grid[0], launch.block[0]), bytes(params)]
+    for array in (*(arrays[role] for role in roles), d):
+        raw = array.tobytes()
+        data += [struct.pack("<q", len(raw)), raw]
+    read = "".join(f"x = tensor(); p.{role} = (decltype(p.{role}))x;\n  " for role in (*roles, "d"))
+    body = PROGRAM.replace("READ", read).replace("ENTRY", launch.entry)
+    out = run_host(tmp, kernel.source.text + body, b"".join(data), blocks=FOLDER)
+    d[...] = np.frombuffer(out, d.dtype).reshape(d.shape)

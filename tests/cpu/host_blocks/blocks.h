@@ -1,0 +1,67 @@
+// A block of threads on the host: each is a fiber of its own that runs to the next barrier, then the next one does.
+#pragma once
+#include <ucontext.h>
+#include <vector>
+#define __global__
+#define __shared__
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+namespace gett {
+alignas(128) char smem[1 << 18];
+
+namespace blocks {
+static const int kStack = 1 << 18;
+static ucontext_t scheduler;
+static std::vector<ucontext_t> threads;
+static std::vector<char> done;
+static int current;
+static void (*kernel)();
+static std::vector<unsigned> exchanged;
+
+inline void wait() { swapcontext(&threads[current], &scheduler); }
+static void begin() {
+  kernel();
+  done[current] = 1;
+  wait();
+}
+// Runs block number `block` of `count` threads.
+inline void run(int block, int count, void (*run)()) {
+  static std::vector<char> stacks(size_t(1024) * kStack);
+  kernel = run;
+  threads.assign(count, ucontext_t());
+  done.assign(count, 0);
+  exchanged.assign(count, 0);
+  blockIdx.x = block;
+  memset(smem, 0x7b, sizeof smem);
+  for (int i = 0; i < count; ++i) {
+    getcontext(&threads[i]);
+    threads[i].uc_stack.ss_sp = stacks.data() + size_t(i) * kStack;
+    threads[i].uc_stack.ss_size = kStack;
+    threads[i].uc_link = &scheduler;
+    makecontext(&threads[i], begin, 0);
+  }
+  for (int left = count; left;) {
+    left = 0;
+    for (current = 0; current < count; ++current) {
+      if (done[current]) continue;
+      threadIdx.x = current;
+      swapcontext(&scheduler, &threads[current]);
+      left += !done[current];
+    }
+  }
+}
+}  // namespace blocks
+}  // namespace gett
+
+inline void __syncthreads() { gett::blocks::wait(); }
+// All threads of a block take part in the kernels that are run here.
+inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes) {
+  const int own = gett::blocks::current;
+  gett::blocks::exchanged[own] = x;
+  gett::blocks::wait();
+  const unsigned found = gett::blocks::exchanged[own ^ lanes];
+  gett::blocks::wait();
+  return found;
+}
