@@ -27,11 +27,12 @@ from gett.schedule.spec.wgmma_needs import (
 )
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
+from layouts.swizzle import CHUNK
 
 GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
 DEPTHS = (16, 32)
-SHALLOW = 1.03  # factor on k-tiles of one instruction
-SHORT = 4  # k of the shortest rows, of B alone
+SHALLOW = 1.07  # factor on k-tiles of one instruction
+SHORT = 4  # k of the shortest rows
 STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest of operands beside them
 
 
@@ -57,7 +58,10 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         extents = tuple(s.extent for s in self.plan.k)
         if len(self.leads) < 2:
             lead = next(iter(self.leads), None)
-            cuts = LEADS if self.k_unit[B] is None or self.k_unit[A] is not None else (*LEADS, SHORT)
+            short = self.k_unit[B] is not None and self.k_unit[A] is None
+            # Whole short modes: rows of both operands follow each other, and are copied as one.
+            short |= lead is not None and extents[lead] * self.size <= CHUNK
+            cuts = (*LEADS, SHORT) if short else LEADS
             found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS, cuts)
             return dict.fromkeys((*found, *shallow))
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.

@@ -225,11 +225,13 @@ def leads(loop: WgmmaSplit, box_k: Box) -> tuple[int, int]:
 def least_row(load: Tma, name: str, size: int) -> int:
     """Bytes of the shortest rows of elements of `size` bytes of operand `name` that planes are made of.
 
-    Fragments of A out of shorter ones would meet in the same banks of shared memory. Who splits B along K takes a row;
-    planes of rows along N have as many columns, in rows of a chunk or more.
+    Fragments of A out of shorter ones meet in the same banks of shared memory, which is worth it where a whole mode is
+    no longer. Who splits B along K takes a row; planes of rows along N have as many columns, in rows of a chunk at
+    least.
     """
     if load.major == "k":
-        return CHUNK if name == "b" else 2 * CHUNK
+        whole = load.map.extents[0] * size <= CHUNK or load.map.modes[load.map.order[1]].dim == 0
+        return CHUNK if name == "b" or whole else 2 * CHUNK
     return CHUNK // 2 * size
 
 
