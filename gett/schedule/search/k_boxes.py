@@ -14,6 +14,7 @@ from gett.schedule.spec.wgmma_needs import up
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
+# Of 16-bit types, which have 16 k in an instruction; others have as many bytes.
 DEPTHS = (64, 48, 32, 16, 96, 128)
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
@@ -24,7 +25,7 @@ def k_boxes(
     size: int,
     step: int,
     patient: bool,
-    depths: Sequence[int] = DEPTHS,
+    depths: Sequence[int] | None = None,
 ) -> tuple[list[Box], list[Box]]:
     """Boxes of K of whole instructions: the best, and the shallowest.
 
@@ -35,9 +36,10 @@ def k_boxes(
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
-    for block in depths:
+    leads = [v * step // 16 for v in LEADS]
+    for block in depths or [d * step // 16 for d in DEPTHS]:
         for cut in _factors(block, lead, others, extents, step):
-            if lead is not None and cut.get(lead, 0) not in LEADS and len(extents) > 1:
+            if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
             box = Box.of_cuts(extents, cut)
             if box.tiles > 2 * -(-box.volume // 32) + 8:
@@ -45,7 +47,7 @@ def k_boxes(
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
             waste = box.tiles * block / box.volume
             short = {16: 1.6, 32: 1.25, 64: 1.04}.get(swizzle_dividing(lead_bytes), 1.0)
-            deep = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08 if patient else 0.99, 16: 1.3}[block]
+            deep = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08 if patient else 0.99, 16: 1.3}[block * 16 // step]
             found[box] = waste * short * deep
     best = sorted(found, key=lambda b: found[b])
     return best[:3], [b for b in best[3:] if b.size == step][:1]
@@ -55,7 +57,7 @@ def _factors(
     block: int, lead: int | None, others: Sequence[int], extents: Sequence[int], step: int
 ) -> Iterator[dict[int, int]]:
     """Ways to write the block's depth as a product of cuts, the leading mode first."""
-    firsts = [v for v in LEADS if block % v == 0] if lead is not None else [1]
+    firsts = [v * step // 16 for v in LEADS if block % (v * step // 16) == 0] if lead is not None else [1]
     if lead is not None and not others:
         firsts = [block]
     for v in firsts:
