@@ -27,7 +27,7 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
 from gett.schedule.spec.loader import Stationary, Tma
-from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.mainloop import WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
 from tests import spec_cases as cases
@@ -238,7 +238,7 @@ def by_hand(found: Iterable[Spec]) -> list[Spec]:
 
 def can_cluster(s: Schedule) -> bool:
     """Whether blocks of any cluster may share operands: both come by tensor map, for every tile."""
-    if not isinstance(s.mainloop, WgmmaSS) or not isinstance(s.scheduler, PersistentRaster):
+    if not isinstance(s.mainloop, WgmmaSS | WgmmaTf32) or not isinstance(s.scheduler, PersistentRaster):
         return False
     by_map = isinstance(s.mainloop.a, Tma) and isinstance(s.mainloop.b, Tma)
     return by_map and not exchanges(s) and not reuses_smem(s)
@@ -247,7 +247,7 @@ def can_cluster(s: Schedule) -> bool:
 def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
     """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before."""
     loop, scheduler = s.mainloop, s.scheduler
-    assert isinstance(loop, WgmmaSS)
+    assert isinstance(loop, WgmmaSS | WgmmaTf32)
     assert isinstance(scheduler, PersistentRaster)
     assert isinstance(loop.a, Tma)
     assert isinstance(loop.b, Tma)
