@@ -197,3 +197,35 @@ SPLIT = (
     Case("leads-many", "lnim,kmjn->lkji", {"i": 23, "j": 11, "k": 9, "l": 7, "m": 12, "n": 20}),
     Case("leads-third", "lrik,jkrl->ji", {"i": 45, "j": 37, "k": 20, "l": 16, "r": 5}),
 )
+
+# On TF32, A in registers: the rows of one operand along K, or of none; swizzles of all spans and none, K-tiles of two
+# to eight steps; ragged extents; batches, slices of K, many modes.
+TF32 = (
+    Case("k-mn", "mk,kn->mn", {"m": 328, "n": 416, "k": 96}),
+    Case("mn-k", "km,nk->nm", {"m": 264, "n": 72, "k": 64}),
+    Case("mn-mn", "km,kn->nm", {"m": 160, "n": 200, "k": 48}),
+    Case("wide", "mk,kn->mn", {"m": 512, "n": 768, "k": 64}),
+    Case("wide-mn", "km,kn->mn", {"m": 512, "n": 768, "k": 128}),
+    Case("long", "mk,kn->mn", {"m": 72, "n": 88, "k": 4096}),
+    Case("long-mn", "km,kn->mn", {"m": 72, "n": 88, "k": 2048}),
+    Case("ragged", "mk,kn->mn", {"m": 137, "n": 140, "k": 84}),
+    Case("ragged-mn", "km,kn->mn", {"m": 132, "n": 100, "k": 37}),
+    Case("shallow", "km,nk->nm", {"m": 264, "n": 136, "k": 20}),
+    Case("few-columns", "amk,kj->ajm", {"a": 6, "m": 96, "k": 72, "j": 24}),
+    Case("few-rows", "kam,kj->ajm", {"a": 6, "m": 96, "k": 40, "j": 24}),
+    Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("batches-mn", "bkm,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("modes", "kcba,kdb->cad", {"a": 48, "k": 32, "c": 24, "b": 20, "d": 56}),
+    Case("modes-mn", "akbc,kdbe->cade", {"a": 12, "k": 32, "c": 24, "b": 5, "d": 6, "e": 40}),
+    Case("rows-of-64", "kam,bkn->abmn", {"a": 12, "m": 16, "k": 64, "b": 14, "n": 16}),
+    Case("rows-of-32", "kam,bkn->abmn", {"a": 20, "m": 8, "k": 64, "b": 24, "n": 8}),
+)
+# On TF32, both in shared memory: their rows along one contracted mode.
+TF32_K = (
+    Case("k-k", "mk,nk->mn", {"m": 200, "n": 136, "k": 160}),
+    Case("ragged", "mk,nk->mn", {"m": 137, "n": 101, "k": 84}),
+    Case("long", "mk,nk->mn", {"m": 72, "n": 88, "k": 4096}),
+    Case("wide", "mk,nk->mn", {"m": 512, "n": 768, "k": 96}),
+    Case("batches", "bmk,bnk->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("residue", "mk,nk->mn", {"m": 200, "n": 136, "k": 20}),
+)

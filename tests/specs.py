@@ -24,9 +24,10 @@ from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
 from gett.schedule.spec.loader import Stationary, Tma
-from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.mainloop import WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
 from tests import spec_cases as cases
@@ -81,6 +82,11 @@ def rs_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sche
 def split_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of wgmma with planes."""
     return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), limit)
+
+
+def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of wgmma on TF32 with A in registers."""
+    return best_schedules(both_roles(WgmmaTf32Search, plan, facts), limit)
 
 
 def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
@@ -161,6 +167,10 @@ FAMILIES: dict[str, Family] = {
     "split_complex": Family(_alone(cases.SPLIT), lambda s: True, (0, 4), 40, split_schedules, ("complex64",), "bf16x6"),
     "split_complex_source": Family(((cases.SPLIT[0], Layout()),), lambda s: True, (4,), 8, split_schedules,
                                    ("complex64",), "bf16x6"),
+    "tf32": Family(_alone(cases.TF32), lambda s: True, (0, 4), 40, tf32_schedules, ("float32",), "tf32"),
+    "tf32_source": Family(((cases.TF32[0], Layout()), (cases.TF32[2], Layout())), lambda s: True, (4,), 8,
+                          tf32_schedules, ("float32",), "tf32"),
+    "tf32_k": Family(_alone(cases.TF32_K), lambda s: True, (0, 4), 24, ss_schedules, ("float32",), "tf32"),
     "gather": Family(_alone(cases.GATHER), lambda s: True, limit=24, find=gather_schedules),
     "gather_transpose": Family(_alone(cases.GATHER_TRANSPOSE), lambda s: True, find=gather_schedules),
     "gather_source": Family(((cases.GATHER[0], Layout()), (cases.GATHER_TRANSPOSE[0], Layout())), lambda s: True,
@@ -231,7 +241,7 @@ def by_hand(found: Iterable[Spec]) -> list[Spec]:
 
 def can_cluster(s: Schedule) -> bool:
     """Whether blocks of any cluster may share operands: both come by tensor map, for every tile."""
-    if not isinstance(s.mainloop, WgmmaSS) or not isinstance(s.scheduler, PersistentRaster):
+    if not isinstance(s.mainloop, WgmmaSS | WgmmaTf32) or not isinstance(s.scheduler, PersistentRaster):
         return False
     by_map = isinstance(s.mainloop.a, Tma) and isinstance(s.mainloop.b, Tma)
     return by_map and not exchanges(s) and not reuses_smem(s)
@@ -240,7 +250,7 @@ def can_cluster(s: Schedule) -> bool:
 def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
     """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before."""
     loop, scheduler = s.mainloop, s.scheduler
-    assert isinstance(loop, WgmmaSS)
+    assert isinstance(loop, WgmmaSS | WgmmaTf32)
     assert isinstance(scheduler, PersistentRaster)
     assert isinstance(loop.a, Tma)
     assert isinstance(loop.b, Tma)

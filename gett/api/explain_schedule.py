@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gett.console.formatting import format_bytes
+from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSplit
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
@@ -38,6 +39,8 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
         facts += _planes(gemm)
     elif planes(gemm) is not None:
         facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
+    elif (tensor := data_type(gemm.contraction.dtype).multiplied(gemm.contraction.precision)) is not None:
+        facts += _rounded(gemm, tensor)
     if t.swap_ab:
         facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
     for split in t.splits:
@@ -52,8 +55,8 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
         facts.append((f"box {name}", _box(gemm, modes, box, block)))
     if t.l is not None:
         facts.append(("box L", _box(gemm, lowered.l, t.l, t.batches)))
-    for tensor, loader in ((A, loop.a), (B, loop.b)):
-        facts.append((f"load {'AB'[tensor]}", _loader(loader, schedule, lowered.size(tensor))))
+    for which, loader in ((A, loop.a), (B, loop.b)):
+        facts.append((f"load {'AB'[which]}", _loader(loader, schedule, lowered.size(which))))
     if isinstance(loop, Multistage) and loop.k_table:
         facts.append(("", "offsets along K come from a table"))
     return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
@@ -86,6 +89,8 @@ def _warps(schedule: Schedule) -> str:
     shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
     kind = " in ping-pong" if wgmma.ping_pong else ""
     fetch += ", 1 warpgroup that splits B" if isinstance(wgmma, WgmmaSplit) else ""
+    if isinstance(wgmma, WgmmaTf32) and wgmma.transposed_stages:
+        fetch += ", 1 warpgroup that transposes B"
     return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
 
 
@@ -100,6 +105,13 @@ def _planes(gemm: GemmPlan) -> list[Fact]:
     worst = made.bound_complex if pairs > 1 else made.bound
     bound = f"errors at most {worst} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
     return [("products", formed), ("", bound)]
+
+
+def _rounded(gemm: GemmPlan, tensor: TensorType) -> list[Fact]:
+    """Whether operands are rounded, and to what."""
+    if data_type(gemm.contraction.dtype).exact:
+        return []
+    return [("products", f"of operands rounded to the nearest {tensor.name}, 2^-11 of each at most; float32 sums")]
 
 
 def _loader(loader: CpAsync | RegisterStaged | WgmmaLoader, schedule: Schedule, size: int) -> str:

@@ -10,9 +10,10 @@ from gett.codegen.stream import render_stream
 from gett.codegen.wgmma_kernel import render_wgmma_ss
 from gett.codegen.wgmma_rs import render_wgmma_rs
 from gett.codegen.wgmma_split import render_wgmma_split
+from gett.codegen.wgmma_tf32 import render_wgmma_tf32
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
-from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 
 _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
@@ -20,6 +21,7 @@ _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
     WgmmaSS: render_wgmma_ss,
     WgmmaRS: render_wgmma_rs,
     WgmmaSplit: render_wgmma_split,
+    WgmmaTf32: render_wgmma_tf32,
     StreamMap: render_stream,
     StreamSum: render_stream,
 }

@@ -58,13 +58,15 @@ def _planes_function(tensor: TensorType, n: int, b_major: str) -> str:
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     fragment = ", ".join(f"%{count + i}" for i in range(4))
+    assert b_major in atom.majors
+    transposed = f", {int(b_major != 'k')}" if atom.either_major else ""
     head = f"void mma(float (&d)[{count}], const gett::uint32 (&a)[4], gett::uint64 b, bool keep)"
-    return f"""  template <int kSign>
+    return f"""  template <int kSign = 1>
   static GETT_DEVICE {head} {{
     asm volatile(
         "{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + 5}, 0;\\n"
         "wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{tensor.kind}.{tensor.kind} {{{registers}}}, "
-        "{{{fragment}}}, %{count + 4}, keep, %{count + 6}, 1, {int(b_major != "k")};\\n}}\\n"
+        "{{{fragment}}}, %{count + 4}, keep, %{count + 6}, 1{transposed};\\n}}\\n"
         : {outputs}
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(keep)), "n"(kSign));
   }}

@@ -28,6 +28,7 @@ from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSou
 from gett.schedule.spec.loader import Stationary, Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.wgmma_needs import multiplied
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
@@ -104,10 +105,11 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     extras = extra_dtypes(contraction)
     params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(maps), extras)
     packed = pack_params(names, table, len(maps), len(extras))
-    dtypes = {"a": contraction.dtype, "b": contraction.dtype, "c": dtype_c, "d": contraction.d.dtype}
+    kinds = {"a": _loaded(plan), "b": _loaded(plan), "c": data_type(dtype_c).tma}
+    kinds["d"] = data_type(contraction.d.dtype).tma
     loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
     slots = tuple(
-        (role, offset, _spec(made, dtypes[role], loads.get(role), pipeline.thrifty))
+        (role, offset, _spec(made, kinds[role], loads.get(role), pipeline.thrifty))
         for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps), len(extras)), strict=True)
     )
     body = "\n".join(index)
@@ -141,10 +143,15 @@ def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
     return maps
 
 
-def _spec(made: TmaMap, dtype: str, load: Tma | None, thrifty: bool) -> TensorMapSpec:
+def _loaded(plan: GemmPlan) -> int | None:
+    """The type of the maps of A and B: the elements' own, or the one that they are rounded to."""
+    tensor = multiplied(plan)
+    return tensor.tma if tensor is not None and tensor.tma is not None else data_type(plan.contraction.dtype).tma
+
+
+def _spec(made: TmaMap, kind: int | None, load: Tma | None, thrifty: bool) -> TensorMapSpec:
     box = store_pieces(made)[0] if load is None else load.box
     promotion = L2_PROMOTION - 1 if thrifty and made.swizzle_bytes == 64 else L2_PROMOTION
-    kind = data_type(dtype).tma
     assert kind is not None
     return TensorMapSpec(kind, made.extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 

@@ -12,7 +12,7 @@ from gett.codegen.traits import Constants, problem_traits, scheduler_traits, sto
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
+from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import (
     chunk_columns,
@@ -95,6 +95,8 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
             lead_a, lead_b = leads(loop, t.k)
             constants |= {"kPlaneStages": loop.plane_stages, "kLeadA": lead_a, "kLeadB": lead_b}
             constants |= _planes(plan, schedule, loop)
+        elif isinstance(loop, WgmmaTf32):
+            constants["kTransposedStages"] = loop.transposed_stages
         else:
             constants["kCpAsyncStages"] = loop.cp_async_stages
         a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)

@@ -57,6 +57,8 @@ class TensorType:
         bytes: Of an element in shared memory.
         wgmma: Instruction of a warpgroup (Hopper), None where there is none.
         mma: Instruction of a warp (`mma.sync`, Ampere and later), None where there is none.
+        tma: `CUtensorMapDataType` that rounds elements of a wider type to this one on the way, to the nearest with ties
+            to even; None where there is none.
     """
 
     name: str
@@ -64,6 +66,7 @@ class TensorType:
     bytes: int
     wgmma: MmaAtom | None
     mma: MmaAtom | None
+    tma: int | None = None
 
     def ldmatrix(self, major: str) -> bool:
         """Whether `ldmatrix` reads fragments from rows along `major`: it moves rows of 16-bit pairs, untransposed."""
@@ -160,7 +163,7 @@ def _mma(size: int) -> MmaAtom:
 _TENSOR = (
     TensorType("float16", "f16", 2, _wgmma(2), _mma(2)),
     TensorType("bfloat16", "bf16", 2, _wgmma(2), _mma(2)),
-    TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4)),
+    TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4), 11),
     TensorType("float64", "f64", 8, None, _mma(8)),
     TensorType("float8_e4m3fn", "e4m3", 1, _wgmma(1), _mma(1)),
     TensorType("float8_e5m2", "e5m2", 1, _wgmma(1), _mma(1)),

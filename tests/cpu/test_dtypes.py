@@ -147,7 +147,7 @@ def test_wgmma_takes_what_its_atom_reads(monkeypatch: pytest.MonkeyPatch) -> Non
     assert wgmma_takes(rows, facts)
     assert wgmma_takes(columns, facts)
     assert not wgmma_takes(rows, ARCHS["sm_80"])
-    assert not wgmma_takes(single, facts)  # tensor maps bring elements as they are, unrounded
+    assert wgmma_takes(single, facts)  # tensor maps round it
     half = data_type("float16")
     assert half.tensor is not None
     k_major = replace(half.tensor, wgmma=replace(wgmma_atom("float16"), majors=("k",)))

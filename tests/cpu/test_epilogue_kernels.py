@@ -26,7 +26,7 @@ from tests.cpu.host_cuda import generated, includes, run_host
 from tests.epilogues import TENSORS, buffer_of, clipped, most_of, with_epilogue
 from tests.specs import Spec, few_kernels
 
-KINDS = ("mma.sync", "simt", "stream map", "stream sum", "wgmma rs", "wgmma split", "wgmma ss")
+KINDS = ("mma.sync", "simt", "stream map", "stream sum", "wgmma rs", "wgmma split", "wgmma ss", "wgmma tf32")
 READ = """
 INSIDE
 using namespace gett;

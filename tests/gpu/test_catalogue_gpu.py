@@ -41,7 +41,10 @@ def test_every_kernel_is_exact(cupy: Any, family: str, case: Case, c: Layout | N
             run_spec(cupy, spec, alpha=2)
 
 
-@pytest.mark.parametrize("family", ["tma", "staged", "k_residue", "mma_tiles", "tma_source", "vector_source"])
+CLUSTERED = ("tma", "staged", "k_residue", "mma_tiles", "tma_source", "vector_source", "tf32", "tf32_k")
+
+
+@pytest.mark.parametrize("family", CLUSTERED)
 def test_blocks_of_a_cluster_share_operands(cupy: Any, family: str) -> None:
     """Surplus blocks included; C comes to each block for itself."""
     for spec in good(by_hand(kernels(family))):

@@ -14,6 +14,7 @@ from gett.schedule.spec.wgmma_needs import up
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
+# Of 16-bit types, which have 16 k in an instruction; others have as many bytes.
 DEPTHS = (64, 48, 32, 16, 96, 128)
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
@@ -24,20 +25,21 @@ def k_boxes(
     size: int,
     step: int,
     patient: bool,
-    depths: Sequence[int] = DEPTHS,
-    leads: Sequence[int] = LEADS,
+    depths: Sequence[int] | None = None,
+    cuts: Sequence[int] | None = None,
 ) -> tuple[list[Box], list[Box]]:
     """Boxes of K of whole instructions: the best, and the shallowest.
 
     Past the end of a mode both operands read zeros.
 
     `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
-    instruction; `depths` and `leads` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
+    instruction; `depths` and `cuts` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
     behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
-    for block in depths:
+    leads = cuts or [v * step // 16 for v in LEADS]
+    for block in depths or [d * step // 16 for d in DEPTHS]:
         for cut in _factors(block, lead, others, extents, step, leads):
             if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
@@ -47,7 +49,7 @@ def k_boxes(
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
             waste = box.tiles * block / box.volume
             short = {16: 1.6, 32: 1.25, 64: 1.04}.get(swizzle_dividing(lead_bytes), 1.0)
-            deep = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08 if patient else 0.99, 16: 1.3}[block]
+            deep = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08 if patient else 0.99, 16: 1.3}[block * 16 // step]
             found[box] = waste * short * deep
     best = sorted(found, key=lambda b: found[b])
     return best[:3], [b for b in best[3:] if b.size == step][:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
@@ -13,6 +14,7 @@ from gett.schedule.search.wgmma import both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
@@ -67,6 +69,8 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     if planes(plan) is not None:
         return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
+    if not data_type(plan.contraction.dtype).exact:  # tensor maps round
+        return found + best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
 

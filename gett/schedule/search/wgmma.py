@@ -31,6 +31,7 @@ from layouts.modes import unit_mode
 from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="WgmmaSearch")
+WORD = 4  # bytes of elements that go through registers, and are transposed, where wgmma wants another major
 RASTER = 8  # rows of tiles that are visited together
 
 
@@ -38,12 +39,15 @@ def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     """Whether a plan is a product of two operands that wgmma multiplies, as they are, on this architecture."""
     made = planes(plan)
     tensor = made.tensor if made is not None else multiplied(plan)
-    if tensor is None or tensor.wgmma is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
+    wgmma = tensor.wgmma if tensor is not None else None
+    if tensor is None or wgmma is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
         return False
     size = itemsize(plan.contraction.dtype)
     if any(x.dtype != plan.contraction.dtype for x in (plan.a, plan.b)):
         return False  # a real operand among complex ones
-    return tensor.wgmma.either_major or all(unit_mode(plan.k, t, size) is not None for t in (A, B))
+    if wgmma.either_major or tensor.bytes == WORD:
+        return True
+    return all(unit_mode(plan.k, t, size) is not None for t in (A, B))
 
 
 class WgmmaSearch(Search[WgmmaTile]):
@@ -72,6 +76,12 @@ class WgmmaSearch(Search[WgmmaTile]):
     def has_units(self) -> bool:
         """Whether each operand has a unit-stride mode."""
         return not any(self.k_unit[t] is None and self.mn_unit[t] is None for t in (A, B))
+
+    @property
+    def majors(self) -> tuple[str, str]:
+        """Groups along the rows of A and of B."""
+        a, b = ("k" if self.k_unit[t] is not None else "mn" for t in (A, B))
+        return a, b
 
     @property
     def leads(self) -> tuple[int, ...]:

@@ -48,6 +48,8 @@ class WgmmaSSSearch(WgmmaSearch):
         plan, boxes = self.plan, self.boxes
         if not self.has_units or len(self.leads) > 1:  # the operands' rows run along different contracted modes
             return
+        if not set(self.majors) <= set(self.atom.majors):
+            return
         widths_n = widths(plan.extent_n)
         sides_m = [side for groups in WARPGROUPS for side in boxes.boxes(A, groups.rows, self.mn_unit[A])]
         sides_n = [side for n in widths_n for side in boxes.boxes(B, n, self.mn_unit[B])]
@@ -235,12 +237,12 @@ class WgmmaSSSearch(WgmmaSearch):
         missing = rates.none_share * max(0.0, 1.0 - (stages - 1) * stage / enough)
         few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
         if by_dram:
-            return few * ((1.01 if deep >= 128 else 1.0) + missing / 2)
-        long = {16: 1.05, 32: 1.025, 128: 1.01}.get(deep, 1.0)
+            return few * ((1.01 if deep >= 8 * self.atom.k else 1.0) + missing / 2)
+        long = {1: 1.05, 2: 1.025, 8: 1.01}.get(deep // self.atom.k, 1.0)
         if self.hurried(self.tiles(tile)):
             return (
                 few
-                * (1.0 + missing + rates.start_share * deep / 64)
+                * (1.0 + missing + rates.start_share * deep / (4 * self.atom.k))
                 * (long if deep * tile.k.tiles >= SHORT_K else 1.0)
             )
         return few * long

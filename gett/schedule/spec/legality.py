@@ -13,10 +13,19 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.spec import rules_multistage, rules_stream
-from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS
+from gett.schedule.spec.mainloop import (
+    Mainloop,
+    Multistage,
+    StreamMap,
+    StreamSum,
+    WgmmaRS,
+    WgmmaSplit,
+    WgmmaSS,
+    WgmmaTf32,
+)
 from gett.schedule.spec.rule import Lowered, Rule
 from gett.schedule.spec.rules_common import splits
-from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SPLIT_RULES, SS_RULES
+from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
 
 RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
@@ -24,6 +33,7 @@ RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
     WgmmaSS: SS_RULES,
     WgmmaRS: RS_ALL_RULES,
     WgmmaSplit: SPLIT_RULES,
+    WgmmaTf32: TF32_RULES,
     StreamMap: rules_stream.RULES,
     StreamSum: rules_stream.RULES,
 }

@@ -124,6 +124,37 @@ class WgmmaSplit:
 
 
 @dataclass(frozen=True, slots=True)
+class WgmmaTf32:
+    """Warp-specialised wgmma on TF32 with A in registers; B is transposed in shared memory if its rows run along N.
+
+    Attributes:
+        a, b: Loaders of the operands, which round them.
+        mma_m: MMA atoms of 64 rows that each warpgroup holds.
+        stages: K-tiles under way.
+        transposed_stages: K-tiles of B transposed under way, 0 where wgmma reads B as it comes.
+    """
+
+    a: Tma
+    b: Tma
+    mma_m: int
+    stages: int
+    transposed_stages: int
+
+    warpgroups: ClassVar[int] = 2
+    ping_pong: ClassVar[bool] = False
+
+    @property
+    def producers(self) -> int:
+        """Warpgroups that do not multiply: one loads, another one transposes."""
+        return 2 if self.transposed_stages else 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * (self.warpgroups + self.producers)
+
+
+@dataclass(frozen=True, slots=True)
 class Digit:
     """One digit of a walk through a box: `size` steps of `step` elements along dimension `dim`."""
 
@@ -203,6 +234,6 @@ class StreamSum:
     walk_d: tuple[Digit, ...]
 
 
-Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit
+Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32
 Stream = StreamMap | StreamSum
-Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | StreamMap | StreamSum
+Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | StreamMap | StreamSum

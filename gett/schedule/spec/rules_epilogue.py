@@ -11,7 +11,7 @@ from gett.ir.gemm import C, D
 from gett.schedule.spec.epilogue import DsmemExchange, RowStore, TmaSource, TmaStore
 from gett.schedule.spec.exchange import exchanged
 from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.mainloop import WgmmaSplit, WgmmaSS
+from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
 from gett.schedule.spec.map_check import wrong_map
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.rules_common import source, vector
@@ -107,7 +107,7 @@ def tma_source(x: Lowered) -> Iterator[str]:
     if not isinstance(source, TmaSource):
         return
     assert c is not None
-    if not isinstance(store, TmaStore) or not isinstance(x.s.mainloop, WgmmaSS | WgmmaSplit) or gathers(x.s.wgmma):
+    if not isinstance(store, TmaStore) or isinstance(x.s.mainloop, WgmmaRS) or gathers(x.s.wgmma):
         yield f"a {type(store).__name__} of a {type(x.s.mainloop).__name__} has 0 warps that bring C"
         return
     if store.reuse_mainloop_smem:

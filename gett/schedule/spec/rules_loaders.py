@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gett.schedule.spec.loader import Gather, Tma
+from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.map_check import wrong_map
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
@@ -33,9 +34,10 @@ def flattened(x: Lowered) -> Iterator[str]:
 
 @rule
 def majors(x: Lowered) -> Iterator[str]:
-    """Wgmma reads an operand's rows along its unit-stride mode."""
+    """Wgmma, or what makes its operands of a tile, reads an operand's rows along its unit-stride mode."""
+    either = isinstance(x.s.mainloop, WgmmaTf32)
     for o in x.operands:
-        if o.loader.major not in x.atom.majors:
+        if not either and o.loader.major not in x.atom.majors:
             yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
         if o.unit is None:
             modes = len(o.k if o.loader.major == "k" else o.free)

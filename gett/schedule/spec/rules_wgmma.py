@@ -12,11 +12,11 @@ from gett.hw.dtypes import data_type
 from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import Gather
-from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSplit, WgmmaSS
+from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.rules_epilogue import EPILOGUE_RULES
 from gett.schedule.spec.rules_gather import GATHER_RULES
-from gett.schedule.spec.rules_loaders import LOADER_RULES, copies, flattened, majors, maps
+from gett.schedule.spec.rules_loaders import LOADER_RULES, cluster, copies, flattened, majors, maps, multicast
 from gett.schedule.spec.rules_wgmma_rs import RS_RULES
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.wgmma_needs import (
@@ -27,6 +27,7 @@ from gett.schedule.spec.wgmma_needs import (
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
     SPLIT_LEADS,
+    WIDEST_TRANSPOSED,
     gathers,
     leads,
     least_row,
@@ -52,14 +53,19 @@ def wgmma(x: Lowered) -> Iterator[str]:
 
 @rule
 def data_types(x: Lowered) -> Iterator[str]:
-    """The instruction multiplies the operands' type as it is, or in planes, out of the sources of the main loop."""
-    dtype, source = x.plan.contraction.dtype, "rs" if isinstance(x.s.mainloop, WgmmaRS) else "ss"
-    if isinstance(x.s.mainloop, WgmmaSplit) != (planes(x.plan) is not None):
-        yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(x.s.mainloop).__name__}"
+    """The instruction multiplies the operands' type as it comes, or in planes, out of the sources of the main loop."""
+    dtype, loop = x.plan.contraction.dtype, x.s.wgmma
+    source, tensor = "rs" if isinstance(loop, WgmmaRS | WgmmaTf32) else "ss", multiplied(x.plan)
+    if isinstance(loop, WgmmaSplit) != (planes(x.plan) is not None):
+        yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(loop).__name__}"
     elif planes(x.plan) is not None:
         return
-    elif multiplied(x.plan) is None:
+    elif tensor is None:
         yield f"wgmma does not multiply {dtype} of {data_type(dtype).bytes} bytes as it is"
+    elif isinstance(loop, WgmmaRS | WgmmaTf32) and tensor.bytes != (2 if isinstance(loop, WgmmaRS) else 4):
+        yield f"{tensor.name} of {tensor.bytes} bytes by a {type(loop).__name__}"
+    elif gathers(loop) and not data_type(dtype).exact:
+        yield f"operands are gathered as they are, {dtype} is to be rounded to {tensor.name}"
     elif source not in x.atom.sources:
         yield f"wgmma of {dtype} has sources {x.atom.sources}, not {source}"
 
@@ -186,6 +192,25 @@ def k_order(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {deep}, A's are {a} and B's are {b}"
 
 
+@rule
+def in_registers(x: Lowered) -> Iterator[str]:
+    """TF32 with A in registers takes full k-tiles of two steps or more, and B transposed where its rows run along N."""
+    loop, (_, _, deep) = x.s.mainloop, x.s.tiling.shape
+    assert isinstance(loop, WgmmaTf32)
+    if x.s.tiling.k.size != deep or deep < 2 * x.atom.k:
+        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
+    if x.s.tiling.mma_tiles > 1:
+        yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
+    for o, load in x.by_map:
+        if load.run:
+            yield f"operand {o.name}: {load.run} rows of an atom are full"
+    made, columns = loop.transposed_stages, x.s.tiling.shape[1]
+    if made and columns > WIDEST_TRANSPOSED:
+        yield f"{columns} columns beside a warpgroup that transposes, the most are {WIDEST_TRANSPOSED}"
+    if (made > 0) != (loop.b.major == "mn") or made == 1:  # one is written while products read the other
+        yield f"{made} k-tiles of B transposed, which is {loop.b.major}-major"
+
+
 _TILE_RULES = (
     *(common.architecture, wgmma, data_types, product, common.groups, common.extents, scheduler, ping_pong),
     *(common.threads, warpgroups, mma_tiles, block, common.boxes, accumulators, stages),
@@ -198,6 +223,12 @@ SS_RULES = (*_TILE_RULES, *GATHER_RULES, *LOADER_RULES, *EPILOGUE_RULES, *_SMEM_
 
 SPLIT_RULES = (*_TILE_RULES, flattened, majors, maps, copies, splitting, k_order, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with planes."""
+
+TF32_RULES = (
+    *(*_TILE_RULES, flattened, majors, maps, copies, in_registers, cluster, multicast),
+    *(*EPILOGUE_RULES, *_SMEM_RULES),
+)
+"""All conditions of TF32 with A in registers."""
 
 RS_ALL_RULES = (*_TILE_RULES, flattened, majors, *RS_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with A in registers."""

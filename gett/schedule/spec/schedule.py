@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMap, Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS
+from gett.schedule.spec.mainloop import (
+    Mainloop,
+    Multistage,
+    Stream,
+    StreamMap,
+    Wgmma,
+    WgmmaRS,
+    WgmmaSplit,
+    WgmmaSS,
+    WgmmaTf32,
+)
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
@@ -56,7 +66,8 @@ class Schedule:
         loop = self.mainloop
         if isinstance(loop, Multistage):
             return "mma.sync" if loop.tensor_cores else "simt"
-        kinds = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split", StreamMap: "stream map"}
+        kinds: dict[type, str] = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split"}
+        kinds |= {WgmmaTf32: "wgmma tf32", StreamMap: "stream map"}
         return kinds.get(type(loop), "stream sum")
 
     @property

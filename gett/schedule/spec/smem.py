@@ -19,7 +19,7 @@ class SmemPlan:
         gather: Where the gathering warps' buffers lie.
         k_table: Where the table of offsets along K lies: 16 bytes a k, a slot more than stages.
         offsets: Where offsets of a tile's rows and columns in D and C lie.
-        planes: Where planes of an operand lie, one k-tile after the other.
+        planes: Where planes of an operand lie, or an operand transposed, one k-tile after the other.
     """
 
     size: int

@@ -11,7 +11,7 @@ from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit
+from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.smem import SmemPlan
@@ -47,6 +47,13 @@ RS_COPIES = 8
 SPLIT_REGISTERS = {96: (64, 192), 128: (56, 200)}
 """The same where planes are multiplied, of a thread that splits B too, by the real sums of a row of the tile."""
 
+TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
+"""The same where B is transposed, by a thread that does so too, by the accumulators that a thread may have."""
+
+WIDEST_TRANSPOSED = 192
+"""Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
+those that all threads start with."""
+
 WIDEST_SPLIT = 128
 """Real sums of a row of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
 
@@ -80,9 +87,13 @@ def up(value: int, step: int) -> int:
 
 
 def multiplied(plan: GemmPlan) -> TensorType | None:
-    """The type that wgmma multiplies where it takes a plan's operands as they are, None where it does not."""
-    row = data_type(plan.contraction.dtype)
-    return row.tensor if row.exact and row.tensor is not None and row.tensor.wgmma is not None else None
+    """The type that wgmma multiplies where tensor maps bring a plan's operands, None where it multiplies none.
+
+    They come as they are, or rounded where the precision allows it.
+    """
+    c = plan.contraction
+    tensor = data_type(c.dtype).multiplied(c.precision)
+    return tensor if tensor is not None and tensor.wgmma is not None else None
 
 
 def planes(plan: GemmPlan) -> Planes | None:
@@ -99,9 +110,11 @@ def thread_registers(loop: Wgmma, sums: int) -> tuple[int, int]:
     """Registers of a thread that fetches and of one that multiplies a tile with `sums` real sums in a row."""
     if isinstance(loop, WgmmaSplit):
         return next((r for most, r in SPLIT_REGISTERS.items() if sums <= most), SPLIT_REGISTERS[WIDEST_SPLIT])
-    if gathers(loop):
+    by_held = TRANSPOSE_REGISTERS if isinstance(loop, WgmmaTf32) and loop.transposed_stages else None
+    by_held = GATHER_REGISTERS if gathers(loop) else by_held
+    if by_held is not None:
         held = loop.mma_m * sums // 2
-        return next((r for most, r in GATHER_REGISTERS.items() if held <= most), GATHER_REGISTERS[ACCUMULATORS])
+        return next((r for most, r in by_held.items() if held <= most), by_held[ACCUMULATORS])
     return THREAD_REGISTERS
 
 
@@ -272,6 +285,14 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         staged = first + loop.plane_stages * made.count * plane
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
         return SmemPlan(fixed + staged + staging, stage, planes=first, staging=staged, barriers=staged + staging)
+    if isinstance(loop, WgmmaTf32):
+        row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
+        stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)
+        first = loop.stages * stage
+        staged = first + loop.transposed_stages * _tile_bytes(t.n.size, GRAIN["b"], deep * size)
+        fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.transposed_stages
+        planes_at = first if loop.transposed_stages else 0
+        return SmemPlan(fixed + staged + staging, stage, planes=planes_at, staging=staged, barriers=staged + staging)
     stage = kept = ring = tables = 0
     for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
         load, row = tma_of(loader), row_bytes(loader, deep, size)

@@ -1,0 +1,102 @@
+// The transform that transposes B: a warpgroup reads the stages of B, whose rows run along N, and writes the tiles with
+// rows along K that wgmma reads. A thread takes blocks of four k and four n: it reads four chunks along N, at
+// neighbouring k, and writes four chunks along K. In between, registers change their names and nothing else.
+//
+// Eight lanes that are served together take a diagonal of eight by eight blocks: in both tiles they have eight
+// different chunks of a row's swizzle.
+#pragma once
+#include "gett/core/pipeline.cuh"
+#include "gett/core/swizzle.cuh"
+#include "gett/ptx/mbarrier.cuh"
+#include "gett/ptx/shared.cuh"
+#include "gett/ptx/warpgroup.cuh"
+#include "gett/scheduler/k_tiles.cuh"
+
+namespace gett {
+
+template <class Traits, class Scheduler, class Storage> struct TransposeTransform {
+  typedef typename Traits::Params Params;
+  typedef typename Storage::TileB Tile;
+  typedef typename Storage::TransposedB To;
+  static constexpr int kThreads = 32 * Storage::kTransposers;
+  static constexpr int kS = Tile::kSwizzleBytes, kT = To::kSwizzleBytes;
+  static constexpr int kBlocksN = Traits::LoaderTraitsB::kRows / 4, kBlocksK = Traits::kBlockK / 4;
+  static constexpr int kBlocks = kBlocksN * kBlocksK, kPasses = (kBlocks + kThreads - 1) / kThreads;
+  static constexpr int kBits = kBlocksN | kBlocksK;
+  static constexpr int kSide = kBits % 8 == 0 ? 8 : kBits % 4 == 0 ? 4 : kBits % 2 == 0 ? 2 : 1;  // of a square
+  static_assert(!Tile::kMajorK && Traits::LoaderTraitsB::kRows % 4 == 0, "rows of B along N, in whole chunks");
+
+  // Blocks along N from one pass of a thread to its next, where that is the same place of other rows of squares.
+  static constexpr int kSquares = kThreads / (kSide * kSide), kSquaresK = kBlocksK / kSide;
+  static constexpr int kStepN = kSquares / kSquaresK * kSide;
+  static constexpr bool kRegular = kSquares % kSquaresK == 0 && kStepN * 16 % kS == 0 && kStepN * 4 % 8 == 0;
+  static constexpr int kPlaces = kRegular ? 1 : kPasses;
+
+  // Where a thread reads and writes its blocks, from the start of either tile.
+  struct Places {
+    uint32 read_[kPlaces], write_[kPlaces];
+    int passes;  // that the thread has
+    GETT_DEVICE explicit Places(int thread) {
+      passes = (kBlocks - thread + kThreads - 1) / kThreads;
+#pragma unroll
+      for (int i = 0; i < kPlaces; ++i) {
+        const int block = i * kThreads + thread, square = block / (kSide * kSide), on = block % kSide;
+        const int n = square / kSquaresK * kSide + on;
+        const int k = square % kSquaresK * kSide + (on ^ block / kSide % kSide);
+        read_[i] = n * 16 / kS * Tile::kSlab + HardwareSwizzle<kS>::apply(k * 4 * kS + n * 16 % kS);
+        write_[i] = k * 16 / kT * To::kSlab + HardwareSwizzle<kT>::apply(n * 4 * kT + k * 16 % kT);
+      }
+    }
+    GETT_DEVICE uint32 read(int i) const {
+      return kRegular ? read_[0] + i * (kStepN * 16 / kS * Tile::kSlab) : read_[i % kPlaces];
+    }
+    GETT_DEVICE uint32 write(int i) const { return kRegular ? write_[0] + i * (kStepN * 4 * kT) : write_[i % kPlaces]; }
+    // Whether pass `i` is one of the thread's.
+    GETT_DEVICE bool has(int i) const { return kBlocks % kThreads == 0 || i < passes; }
+  };
+  // The place of row `i` of four, of which the first is at `first`.
+  template <int kBytes> static GETT_DEVICE uint32 row(uint32 first, int i) {
+    return (first ^ HardwareSwizzle<kBytes>::bits(i * kBytes)) + i * kBytes;
+  }
+
+  static GETT_DEVICE void load(uint32 tile, const Places& places, int pass, uint32 (&x)[4][4]) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) ld_shared(tile + row<kS>(places.read(pass), k), x[k]);
+  }
+  static GETT_DEVICE void store(uint32 to, const Places& places, int pass, const uint32 (&x)[4][4]) {
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const uint32 chunk[4] = {x[0][n], x[1][n], x[2][n], x[3][n]};
+      st_shared(to + row<kT>(places.write(pass), n), chunk);
+    }
+  }
+  // A k-tile. The blocks of a pass are loaded while those of the one before are stored.
+  static GETT_DEVICE void transpose(uint32 tile, uint32 to, const Places& places) {
+    uint32 x[2][4][4];
+#pragma unroll
+    for (int i = 0; i <= kPasses; ++i) {
+      if (i < kPasses && places.has(i)) load(tile, places, i, x[i % 2]);
+      if (i > 0 && places.has(i - 1)) store(to, places, i - 1, x[(i - 1) % 2]);
+    }
+  }
+
+  static GETT_DEVICE void run(const Params& p, const Storage& smem, int thread) {
+    const Places places(thread);
+    PipelineState<Traits::kStages> stage(0);
+    PipelineState<Storage::kTransposedStages> made(1);
+    KTileIterator<Params, Scheduler> it;
+    for (it.begin(p); it.more(p); it.next(p)) {
+      mbarrier_wait(stage.bar(smem.full()), stage.phase);
+      mbarrier_wait(made.bar(smem.transposed_empty()), made.phase);
+      transpose(smem.stage(stage.stage) + Storage::kStageA, smem.transposed(made.stage), places);
+      fence_proxy_async();  // wgmma reads what was written
+      __syncwarp();
+      if ((thread & 31) == 0) mbarrier_arrive(made.bar(smem.transposed_full()));
+      Scheduler::release(stage.bar(smem.empty()), thread & 31);
+      ++stage;
+      ++made;
+    }
+  }
+};
+
+}  // namespace gett

@@ -1,0 +1,71 @@
+"""Schedules of wgmma on TF32 with A in registers: for operands whose rows do not both run along K."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gett.ir.gemm import A, B
+from gett.schedule.cost.wgmma_tf32 import WgmmaTf32Cost
+from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.wgmma_boxes import widths
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import WgmmaTf32
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from layouts.box import Box
+
+GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2))
+STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
+
+
+class WgmmaTf32Search(WgmmaSSSearch):
+    """Tiles of two warpgroups; nothing stays."""
+
+    Cost = WgmmaTf32Cost
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of rows, columns and boxes."""
+        plan, boxes = self.plan, self.boxes
+        if not self.has_units or len(self.leads) > 1 or self.majors == ("k", "k"):
+            return
+        widest = WIDEST_TRANSPOSED if self.majors[1] == "mn" else self.atom.most_n
+        for box_k in self.boxes_of_k():
+            for groups in GROUPS:
+                if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
+                    continue
+                for n in (n for n in widths(plan.extent_n) if n <= widest and groups.takes(n)):
+                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
+                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
+                            if not (m_side.run or n_side.run):
+                                yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+
+    def boxes_of_k(self) -> Iterable[Box]:
+        """The boxes of K that are tried: two steps or more."""
+        least = -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
+        extents, lead = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None)
+        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
+        return [box for box in dict.fromkeys((*deep, *shallow)) if box.size >= 2 * self.atom.k]
+
+    def deepest(
+        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
+    ) -> Schedule | None:
+        """The schedule with as many stages as fit beside those of B transposed; None where too few do."""
+        a, b = loads
+        mma_m = tile.warpgroups.mma_m
+
+        def loops() -> Iterable[WgmmaTf32]:
+            for count, least in STAGES if b.major == "mn" else ((0, 2),):
+                yield from (WgmmaTf32(a, b, mma_m, stages, count) for stages in range(DEEP, least - 1, -1))
+
+        return self.fitted(tile, loops(), epilogue, split, order)
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        m, n, _ = tile.shape
+        text = f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, A in registers"
+        text += f", shared by {tile.blocks} blocks" if tile.blocks > 1 else ""
+        return text + (", B transposed" if self.majors[1] == "mn" else "")
