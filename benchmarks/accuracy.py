@@ -82,6 +82,7 @@ KINDS = {**DATA, **PAIRS}
 
 BOUNDS: dict[str, Callable[[int, int], float]] = {
     "ieee": lambda k, products: products * k + 1.0,
+    "bf16x3": lambda k, products: 771 + 10 * products + k / 16,
     "bf16x6": lambda k, products: 3 + 10 * products + k / 16,
     "tf32": lambda k, products: 2.0**14 + products * k,
 }

@@ -67,7 +67,8 @@ def einsum(
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
-            `"ieee"`, or `"tf32"`, of 10 bits. By default that of `gett.precision`. The CPU computes as
+            `"ieee"`, `"bf16x3"`, three products of two planes, whose errors are at most 781 + k / 16, or `"tf32"`,
+            of 10 bits. complex64 has them too. By default that of `gett.precision`. The CPU computes as
             `"ieee"` says.
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.

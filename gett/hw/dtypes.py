@@ -175,7 +175,10 @@ TENSOR_TYPES: Mapping[str, TensorType] = MappingProxyType({t.name: t for t in _T
 _F16, _BF16, _TF32, _F64 = (TENSOR_TYPES[name] for name in ("float16", "bfloat16", "tf32", "float64"))
 
 PLANES: Mapping[str, Planes] = MappingProxyType(
-    {"bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16", "23 + k / 16")}
+    {
+        "bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16", "23 + k / 16"),
+        "bf16x3": Planes(_BF16, 2, ((1, 0), (0, 1), (0, 0)), "781 + k / 16", "791 + k / 16"),
+    }
 )
 """Precisions at which float32 and complex64 are multiplied in planes."""
 
@@ -236,7 +239,12 @@ def tensor_type(name: str) -> TensorType:
 
 
 def planes_of(dtype: str, precision: str) -> Planes | None:
-    """The planes in which a dtype is multiplied at a precision, None where it is multiplied whole."""
+    """The planes in which a dtype is multiplied at a precision, None where it is multiplied whole.
+
+    No kernel rounds complex numbers to TF32: two planes of bfloat16 have 16 bits of its 11.
+    """
+    if (dtype, precision) == ("complex64", "tf32"):
+        precision = "bf16x3"
     return PLANES.get(precision) if dtype in _IN_PLANES else None
 
 

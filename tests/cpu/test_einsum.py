@@ -311,7 +311,7 @@ def test_precision():
         np.testing.assert_array_equal(gett.einsum("ij,jk", a, a, precision=precision), a @ a)
     with pytest.raises(gett.PrecisionError, match="'ieee', 'tf32'"):
         gett.einsum("ij,jk", a, a, precision="fp4")
-    with pytest.raises(gett.PrecisionError, match="float32, not to float64"):
+    with pytest.raises(gett.PrecisionError, match="float32, complex64, not to float64"):
         gett.einsum("ij,jk", a.astype(float), a, precision="tf32")
 
 

@@ -43,6 +43,15 @@ def test_plans_say_which_products_are_formed() -> None:
     assert "planes" not in old
 
 
+def test_complex_tf32_is_two_planes_of_bfloat16() -> None:
+    z = A.astype("complex64")
+    text = str(gett.plan("ij,jk->ik", z, z, arch="sm_90a", precision="tf32"))
+    assert "products  12, of 2 bfloat16 planes of each part; float32 sums of every 16 k" in text
+    assert "errors at most 791 + k / 16 units of 2^-24" in text
+    assert "24, of 3 bfloat16 planes of each part" in str(gett.plan("ij,jk->ik", z, z, arch="sm_90a"))
+    assert "3, of 2 bfloat16 planes" in str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="bf16x3"))
+
+
 def test_a_block_and_the_process_have_defaults() -> None:
     gett.set_default_precision("tf32")
     assert chosen() == "tf32"
@@ -67,7 +76,7 @@ def test_defaults_hold_for_the_dtypes_that_they_apply_to() -> None:
     with gett.precision("tf32"):
         assert chosen(a=wide) == "ieee"
         np.testing.assert_array_equal(gett.einsum("ij,jk->ik", wide, wide), wide @ wide)
-    with pytest.raises(gett.PrecisionError, match="applies to float32, not to float64"):
+    with pytest.raises(gett.PrecisionError, match="applies to float32, complex64, not to float64"):
         gett.einsum("ij,jk->ik", wide, wide, precision="tf32")
 
 
@@ -84,7 +93,7 @@ def test_the_environment_is_read_when_it_is_first_needed(monkeypatch: pytest.Mon
 def test_unknown_names_are_refused() -> None:
     for name in ("fp64", 3, None):
         with (
-            pytest.raises(gett.PrecisionError, match="is unknown; there are 'ieee', 'tf32', 'bf16x6'"),
+            pytest.raises(gett.PrecisionError, match="is unknown; there are 'ieee', 'tf32', 'bf16x3', 'bf16x6'"),
             gett.precision(name),
         ):  # type: ignore[arg-type]
             pass
@@ -96,7 +105,7 @@ def test_unknown_names_list_what_the_dtype_has() -> None:
     for wrong in ("fp64", ["ieee"], 3):
         with pytest.raises(gett.PrecisionError, match=r"is unknown; float64 has 'ieee'$"):
             gett.plan("ij,jk->ik", A.astype("float64"), A.astype("float64"), arch="sm_90a", precision=wrong)  # type: ignore[arg-type]
-        with pytest.raises(gett.PrecisionError, match=r"is unknown; float32 has 'ieee', 'tf32', 'bf16x6'$"):
+        with pytest.raises(gett.PrecisionError, match=r"is unknown; float32 has 'ieee', 'tf32', 'bf16x3', 'bf16x6'$"):
             gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision=wrong)  # type: ignore[arg-type]
 
 
