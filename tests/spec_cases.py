@@ -213,6 +213,8 @@ TF32 = (
     Case("shallow", "km,nk->nm", {"m": 264, "n": 136, "k": 20}),
     Case("few-columns", "amk,kj->ajm", {"a": 6, "m": 96, "k": 72, "j": 24}),
     Case("few-rows", "kam,kj->ajm", {"a": 6, "m": 96, "k": 40, "j": 24}),
+    Case("spare-rows", "kam,kj->ajm", {"a": 42, "m": 24, "k": 36, "j": 20}),
+    Case("spare-all", "akbm,akn->abmn", {"a": 3, "b": 30, "m": 20, "k": 36, "n": 12}),
     Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
     Case("batches-mn", "bkm,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
     Case("modes", "kcba,kdb->cad", {"a": 48, "k": 32, "c": 24, "b": 20, "d": 56}),

@@ -31,6 +31,8 @@ R2S_COPIES = {
     "stsm_t": "kR2SStsmT",
     "vec_n": "kR2SVecN",
     "vec_m": "kR2SVecM",
+    "pair_n": "kR2SPairN",
+    "one": "kR2SOne",
 }
 """Enumerators of `R2SCopy` (`gett/kernels/epilogue/r2s.cuh`) by the schedule's name."""
 

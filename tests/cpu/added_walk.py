@@ -30,7 +30,7 @@ struct Recorder {
     ::matrices[lane][count++] = {at, int(&x[i] - &acc[0][0]), four, kTurned};
   }
   template <int kV, class P, class X> void vector(const P& place, const X& x) const {
-    for (int v = 0; v < kV; ++v) places[lane][&x(v) - &acc[0][0]] = place() + 2 * v;
+    for (int v = 0; v < kV; ++v) places[lane][&x(v) - &acc[0][0]] = place() + int(sizeof(Traits::ElementD)) * v;
   }
 };
 int main() {

@@ -10,7 +10,7 @@ import pytest
 
 from gett.codegen.wgmma_kernel import staged_place
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.ir.gemm import GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import StagedTile, TmaStore
 from gett.schedule.spec.loader import tma_of
@@ -20,13 +20,14 @@ from tests.cases import tccg
 from tests.cpu.smem_places import coordinates, run
 from tests.specs import exchanges, specs, ss_schedules
 
-KINDS = ("stsm", "stsm_t", "vec_n", "vec_m")
+KINDS = ("stsm", "stsm_t", "vec_n", "vec_m", "pair_n", "one")
+FAMILIES = ("staged", "mma_tiles", "tf32", "tf32_k")
 
 
 @cache
 def found() -> tuple[tuple[GemmPlan, Schedule, TmaStore, StagedTile], ...]:
     """Tiles that a tensor map stores as they are staged: of the catalogue and of all benchmark contractions."""
-    every = {spec.parts: (spec.plan, spec.schedule) for f in ("staged", "mma_tiles") for spec in specs(f)}
+    every = {spec.parts: (spec.plan, spec.schedule) for f in FAMILIES for spec in specs(f)}
     pairs = list(every.values())
     for case in tccg():
         plan = make_gemm_plan(case.contraction("float16"))
@@ -66,7 +67,7 @@ def test_elements_lie_where_the_tensor_map_reads_them(kind: str) -> None:
         inside = ((rng.randrange(m.size), rng.randrange(n.size)) for _ in range(60))
         for x, y in (*corners, *inside):
             local = [0] * len(real.l) + coordinates(m, x) + coordinates(n, y)
-            byte = swizzle_address(stage.swizzle_bytes, 2 * (at_m[x] + at_n[y]))
+            byte = swizzle_address(stage.swizzle_bytes, itemsize(plan.contraction.d.dtype) * (at_m[x] + at_n[y]))
             assert byte == store.map.smem_offset(local), (s, x, y)
 
 
@@ -78,7 +79,11 @@ def test_vectors_are_neighbours_in_the_staged_tile(kind: str) -> None:
             continue
         m, n, vector = s.tiling.m, s.tiling.n, stage.copy.vector
         at_m, at_n = places(s, stage)
-        if kind == "stsm":
+        if kind == "one":
+            assert vector == 1
+        elif kind == "pair_n":
+            check([[at_n[2 * j], at_n[2 * j + 1]] for j in range(n.size // 2)], vector)
+        elif kind == "stsm":
             check([[at_n[8 * j + c] for c in range(8)] for j in range(n.size // 8)], vector)
         elif kind == "stsm_t":
             check([[at_m[8 * j + c] for c in range(8)] for j in range(m.size // 8)], vector)

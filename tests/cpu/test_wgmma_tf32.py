@@ -15,7 +15,9 @@ from gett.hw.archs import arch_facts
 from gett.hw.dtypes import TENSOR_TYPES, data_type
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
+from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
@@ -23,7 +25,9 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import swizzle_of, wgmma_smem
 from tests.cases import Case, tccg
+from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import generated, includes, run_host
+from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
 PROGRAM = """
@@ -106,14 +110,17 @@ def test_tiles_lie_where_wgmma_reads_them(at: int, tmp_path: Path) -> None:
 def check(spec: Spec, tmp_path: Path) -> None:
     tmp_path.mkdir()
     loop, t = loop_of(spec), spec.schedule.tiling
-    deep, room = t.shape[2], -(-t.m.size // 64) * 64
-    stage, first, values = np.zeros(spec.schedule.smem.stage, np.uint8), 0, []
+    deep = t.shape[2]
+    stage, first, values, held_rows = np.zeros(spec.schedule.smem.stage, np.uint8), 0, [], []
     for load, rows in ((loop.a, t.m.size), (loop.b, t.n.size)):
         assert isinstance(load, Tma)
         x = np.arange(first, first + rows * deep, dtype=np.uint32).reshape(rows, deep)
-        places = wgmma_places(load.major, load.map.swizzle_bytes, (rows, deep), rows, deep, 4)
+        atom = (load.run, load.atom) if load.run else (0, 0)
+        places = wgmma_places(load.major, load.map.swizzle_bytes, (rows, deep), load.rows(rows), deep, 4, atom)
         stage.view(np.uint32)[(first + places) // 4] = x
         values.append(x)
+        at_row, room = np.arange(rows), -(-load.rows(rows) // 64) * 64
+        held_rows.append(at_row // load.run * load.atom + at_row % load.run if load.run else at_row)
         row = -(-deep * 4 // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * 4
         first += -(-room * row // 1024) * 1024
     headers = includes("core/index", "loader/transpose", "mainloop/tf32_fragment", "mainloop/tf32_storage")
@@ -124,10 +131,11 @@ def check(spec: Spec, tmp_path: Path) -> None:
     assert (size > 0) == (loop.transposed_stages > 0)
     if size:
         swizzle = 128 if deep % 32 == 0 else 64 if deep % 16 == 0 else 32
-        places = wgmma_places("k", swizzle, (t.n.size, deep), t.n.size, deep, 4)
-        np.testing.assert_array_equal(written[places // 4], values[1])
+        rows = loop.b.rows(t.n.size)
+        places = wgmma_places("k", swizzle, (rows, deep), rows, deep, 4)
+        np.testing.assert_array_equal(written[places // 4][held_rows[1]], values[1])
         accesses, output = output[: passes * 1024].reshape(-1, 128, 2), output[passes * 1024 :]
-        wide = deep % 32 == 0 and t.n.size % 32 == 0 and swizzle_of(loop.b) == 128
+        wide = deep % 32 == 0 and rows % 32 == 0 and swizzle_of(loop.b) == 128
         for of in range(2):
             assert conflicts(accesses[..., of], 16) <= (0 if wide else 3), spec
     mma_m = loop.mma_m
@@ -141,8 +149,9 @@ def check(spec: Spec, tmp_path: Path) -> None:
             for r in range(4):
                 row = (thread // 128 * mma_m + i) * 64 + thread % 128 // 32 * 16 + lane // 4 + r % 2 * 8
                 k = s * 8 + lane % 4 + r // 2 * 4
-                held = row < t.m.size
-                np.testing.assert_array_equal(fragments[s, held, i, r], values[0][row[held], k[held]])
+                held = np.isin(row, held_rows[0])
+                box_row = np.searchsorted(held_rows[0], row[held])
+                np.testing.assert_array_equal(fragments[s, held, i, r], values[0][box_row, k[held]])
 
 
 def plan_of(case: Case, precision: str = "tf32") -> GemmPlan:
@@ -201,6 +210,24 @@ def test_tensor_maps_round_both_operands_and_nothing_else(subscripts: str) -> No
     plain = plan_of(square(subscripts), "bf16x6")
     launch = render_kernel(plain, candidates(plain, "sm_90a")[0]).launches[0]
     assert {spec.data_type for _, _, spec in launch.maps} == {float32}
+
+
+def test_words_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
+    """Each accumulator meets its element of C, and is written there, by pairs and one by one."""
+    ran = set()
+    for spec in specs("tf32_source"):
+        source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
+        kind = store.stage.copy.kind if store.stage is not None else ""
+        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
+            continue
+        ran.add((kind, loop_of(spec).mma_m))
+        real = lower_plan(spec.plan, t)
+        _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
+        for row, column, byte in places:
+            local = [0] * len(real.l) + coordinates(t.m, row) + coordinates(t.n, column)
+            assert byte == source.map.smem_offset(local), (spec, row, column)
+        assert len({byte for *_, byte in places}) == len(places) == t.m.size * t.n.size
+    assert {kind for kind, _ in ran} == {"pair_n", "one"}
 
 
 def first(transposes: bool, mma_m: int = 1) -> Spec:

@@ -55,8 +55,9 @@ typedef conj_t<double> conj128;
 // Where C comes from: there is none; in vectors or elements from global memory; by a tensor map.
 enum SourceC { kSourceNone, kSourceVector, kSourceTma };
 // How accumulators are copied to the staged tile of D, from registers to shared memory: element by element; by
-// stmatrix; by transposing stmatrix; in vectors of elements that are neighbours along N; likewise along M.
-enum R2SCopy { kR2SScalar, kR2SStsm, kR2SStsmT, kR2SVecN, kR2SVecM };
+// stmatrix; by transposing stmatrix; in vectors of elements that are neighbours along N; likewise along M; in pairs of
+// neighbouring columns, or single ones, to the places that a swizzle gives them.
+enum R2SCopy { kR2SScalar, kR2SStsm, kR2SStsmT, kR2SVecN, kR2SVecM, kR2SPairN, kR2SOne };
 // How an operand of wgmma gets into shared memory: by TMA with every k-tile; by TMA once, where it stays; gathered.
 enum LoaderKind { kLoaderTma, kLoaderStationary, kLoaderGather };
 

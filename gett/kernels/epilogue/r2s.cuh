@@ -138,7 +138,7 @@ template <class Traits, class Index> struct R2SScalarCopy {
   }
 };
 
-// By stmatrix or in vectors of D's own order, into a tile that a tensor map stores.
+// By stmatrix, in vectors of D's own order, or in words, into a tile that a tensor map stores.
 template <class Traits, class Index> struct R2STiledCopy {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
@@ -171,6 +171,8 @@ template <class Traits, class Index> struct R2STiledCopy {
       stsm(acc, visit);
     } else if constexpr (Traits::kR2SCopy == kR2SVecN) {
       vec_n(acc, visit);
+    } else if constexpr (Traits::kR2SCopy == kR2SPairN || Traits::kR2SCopy == kR2SOne) {
+      words(acc, visit);
     } else {
       vec_m(acc, visit);
     }
@@ -222,6 +224,27 @@ template <class Traits, class Index> struct R2STiledCopy {
             visit.template vector<kV>([&] { return at(line + column(j, column_ + e)); },
                                       [&](int v) -> Acc& { return acc[i][(j + v * kStep) * 4 + r * 2 + e]; });
         }
+      }
+  }
+
+  // Words where they belong: pairs of columns that are neighbours in D, or single ones.
+  template <class Visit> GETT_DEVICE void words(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
+    static_assert(kE == 4 && kV == (Traits::kR2SCopy == kR2SPairN ? 2 : 1), "elements of one register");
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int m = Rows::at(first_, i, row_ + (lane_ >> 2) + r * 8);
+        if (m >= Traits::kBoxM) continue;
+        const int line = Index::staging_m(p_, m + rows_);
+#pragma unroll
+        for (int j = 0; j < kJ; ++j)
+#pragma unroll
+          for (int e = 0; e < 2; e += kV) {
+            if (Traits::kBoxN < kN && j * 8 + column_ + e >= Traits::kBoxN) continue;
+            visit.template vector<kV>([&] { return at(line + column(j, column_ + e)); },
+                                      [&](int v) -> Acc& { return acc[i][j * 4 + r * 2 + e + v]; });
+          }
       }
   }
 

@@ -14,7 +14,17 @@ from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.exchange import Exchanged, exchanged
-from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile, extents_of, gapped_tile, pairs
+from gett.schedule.spec.wgmma_needs import multiplied
+from gett.schedule.tile.staged_tile import (
+    MATRIX_SLOTS,
+    WORD,
+    Accumulators,
+    DimD,
+    boxed_tile,
+    extents_of,
+    gapped_tile,
+    pairs,
+)
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -44,6 +54,9 @@ class StagingCost(CopyCost):
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         super().__init__(plan, device)
         self.type_d = data_type(plan.contraction.d.dtype)
+        # Operands that are rounded leave short loops, beside which single elements would take too long.
+        rounds = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
+        self.boxed = self.type_d.stmatrix or (rounds and self.size_d == WORD)
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
@@ -104,7 +117,7 @@ class StagingCost(CopyCost):
         dense: StagedTile | None = None
         bulk_clocks = math.inf
         if tma_source or not has_c:
-            boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.type_d.stmatrix else None
+            boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.boxed else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
             if run % CHUNK == 0 and least < bulk_clocks:

@@ -16,6 +16,7 @@ from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
 # Of 16-bit types, which have 16 k in an instruction; others have as many bytes.
 DEPTHS = (64, 48, 32, 16, 96, 128)
+DEEP = {4: 1.0, 3: 1.02, 5: 1.03, 6: 1.03, 7: 1.04, 8: 1.04, 1: 1.3}  # factors by instructions, but for two
 LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
@@ -49,8 +50,8 @@ def k_boxes(
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
             waste = box.tiles * block / box.volume
             short = {16: 1.6, 32: 1.25, 64: 1.04}.get(swizzle_dividing(lead_bytes), 1.0)
-            deep = {64: 1.0, 48: 1.02, 96: 1.03, 128: 1.04, 32: 1.08 if patient else 0.99, 16: 1.3}[block * 16 // step]
-            found[box] = waste * short * deep
+            deep = 1.08 if patient else 0.99
+            found[box] = waste * short * DEEP.get(block // step, deep)
     best = sorted(found, key=lambda b: found[b])
     return best[:3], [b for b in best[3:] if b.size == step][:1]
 

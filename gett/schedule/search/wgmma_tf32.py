@@ -14,11 +14,12 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED
+from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED, up
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
-GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2))
+GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2, 4))
+STEPS = (4, 3, 2, 6, 8, 5, 7)  # of a k-tile, two at least
 STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
 
 
@@ -40,15 +41,18 @@ class WgmmaTf32Search(WgmmaSSSearch):
                 for n in (n for n in widths(plan.extent_n) if n <= widest and groups.takes(n)):
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            if not (m_side.run or n_side.run):
-                                yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                            yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
 
     def boxes_of_k(self) -> Iterable[Box]:
-        """The boxes of K that are tried: two steps or more."""
+        """The boxes of K that are tried; a short K is one."""
         least = -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
         extents, lead = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None)
-        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
-        return [box for box in dict.fromkeys((*deep, *shallow)) if box.size >= 2 * self.atom.k]
+        depths = [steps * self.atom.k for steps in STEPS]
+        found = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least), depths)[0]
+        long = [m for m, extent in enumerate(extents) if extent > 1]
+        if len(long) == 1 and (whole := up(extents[long[0]], self.atom.k)) in depths:
+            found.append(Box.of_cuts(extents, {long[0]: whole}))
+        return dict.fromkeys(found)
 
     def deepest(
         self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler

@@ -13,7 +13,9 @@ class R2SCopy:
 
     Attributes:
         kind: `"scalar"`: element by element; `"stsm"`, `"stsm_t"`: by stmatrix, as it is or transposed; `"vec_n"`,
-            `"vec_m"`: in vectors of neighbours along N (columns of a thread) or along M (its MMA atoms of 64 rows).
+            `"vec_m"`: in vectors of neighbours along N (columns of a thread) or along M (its MMA atoms of 64 rows);
+            `"pair_n"`, `"one"`: elements of 32 bits in pairs of columns that are neighbours in D, or one by one, to
+            where a swizzle puts them.
         vector: Elements written at once.
         rows: Rows of M's box that stay together in an MMA atom of 64; an atom's groups of so many rows are as far apart
             as a warpgroup has atoms. 64 where atoms are whole.

@@ -23,12 +23,15 @@ from gett.schedule.spec.wgmma_needs import swizzle_of
 from layouts.swizzle import CHUNK
 
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
+WORD = 4  # bytes of an element that a register holds alone
 VECTORS = (2, 4, 8)
+WORDS = {"pair_n": 2, "one": 1}
+"""Elements of 32 bits that a copy writes at once."""
 
 
 @rule
 def copy_kind(x: Lowered) -> Iterator[str]:
-    """Vectors and matrices of 16-bit elements are staged for tensor maps, single ones dense."""
+    """Vectors and matrices of 16-bit elements, and words, are staged for tensor maps, other elements dense."""
     store, d = x.s.epilogue.store, x.plan.contraction.d
     if store.stage is None:
         return
@@ -39,8 +42,14 @@ def copy_kind(x: Lowered) -> Iterator[str]:
         return
     if not isinstance(store, TmaStore):
         yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
+    if copy.kind in WORDS:
+        if x.size_d != WORD or copy.vector != WORDS[copy.kind]:
+            yield f"{copy.kind} of {copy.vector} elements of {x.size_d} bytes, {WORDS[copy.kind]} of {WORD} are written"
+        return
     if copy.kind not in ("stsm", "stsm_t", "vec_n", "vec_m"):
         yield f"there is no copy {copy.kind!r} of {copy.vector} elements"
+    if copy.kind == "vec_n" and x.size_d == WORD and copy.vector in VECTORS and copy.vector * WORD <= CHUNK:
+        return
     if not data_type(d.dtype).stmatrix or data_type(d.dtype).tensor is None:
         yield f"{copy.kind} takes 16-bit floats, {d.dtype} has {x.size_d} bytes"
     if copy.vector not in VECTORS or (copy.kind.startswith("stsm") and copy.vector != MATRIX):
@@ -99,11 +108,13 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]
         if whole and n.size > 1 and n[1] - n[0] == 1 and (np.any(m % 2) or np.any(n[::2] % 2)):
             yield f"columns are written in pairs, rows begin at {m[m % 2 > 0][:1]} and columns at odd places"
         return
-    if copy.kind in ("stsm", "vec_n") and n.size % MATRIX:
+    if copy.kind == "one":
+        return
+    if copy.kind in ("stsm", "vec_n", "pair_n") and n.size % MATRIX:
         yield f"{copy.kind} takes {MATRIX} columns at a time, box_n has {n.size}"
     columns = n
-    if copy.kind == "stsm":
-        run, columns = n.reshape(-1, MATRIX), n[::MATRIX]
+    if copy.kind in ("stsm", "pair_n"):
+        run, columns = n.reshape(-1, vector), n[::vector]
     elif copy.kind == "vec_n":
         dims = tiled_dims((("m", x.plan.m, x.s.tiling.m), ("n", x.plan.n, x.s.tiling.n)), D)
         step = dims[0].prefix if dims and dims[0].group == "n" else 0
@@ -129,7 +140,7 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]
         run = run[held]
     apart = np.count_nonzero(run - run[:, :1] != np.arange(vector))
     # Either side starts at whole vectors: the rows' places and the columns', of which the run's own are the first ones.
-    starts = [run[:, 0], m if copy.kind in ("stsm", "vec_n") else columns]
+    starts = [run[:, 0], m if copy.kind in ("stsm", "vec_n", "pair_n") else columns]
     odd = sum(np.count_nonzero(x % vector) for x in starts)
     if apart or odd:
         yield f"{apart} of {run.size} elements apart, {odd} vectors of {vector} start inside others"

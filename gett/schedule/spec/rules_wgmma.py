@@ -201,9 +201,6 @@ def in_registers(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
     if x.s.tiling.mma_tiles > 1:
         yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
-    for o, load in x.by_map:
-        if load.run:
-            yield f"operand {o.name}: {load.run} rows of an atom are full"
     made, columns = loop.transposed_stages, x.s.tiling.shape[1]
     if made and columns > WIDEST_TRANSPOSED:
         yield f"{columns} columns beside a warpgroup that transposes, the most are {WIDEST_TRANSPOSED}"

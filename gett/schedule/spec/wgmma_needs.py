@@ -287,9 +287,10 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         return SmemPlan(fixed + staged + staging, stage, planes=first, staging=staged, barriers=staged + staging)
     if isinstance(loop, WgmmaTf32):
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
-        stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)
+        held_a, held_b = loop.a.rows(t.m.size), loop.b.rows(t.n.size)
+        stage = _tile_bytes(held_a, GRAIN["a"], row_a) + _tile_bytes(held_b, GRAIN["b"], row_b)
         first = loop.stages * stage
-        staged = first + loop.transposed_stages * _tile_bytes(t.n.size, GRAIN["b"], deep * size)
+        staged = first + loop.transposed_stages * _tile_bytes(held_b, GRAIN["b"], deep * size)
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.transposed_stages
         planes_at = first if loop.transposed_stages else 0
         return SmemPlan(fixed + staged + staging, stage, planes=planes_at, staging=staged, barriers=staged + staging)

@@ -25,6 +25,7 @@ from layouts.tma import MAX_BOX
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
+WORD = 4  # bytes of an element that a register holds alone
 MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
 Cut = tuple[str, int, int, int]
@@ -192,6 +193,8 @@ def boxed_tile(
 def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
     """How fragments are written for D's unit-stride dimension; None where only single elements are neighbours."""
     whole_n = held.box_n % 8 == 0
+    if held.size == WORD:
+        return _copy_of_words(unit, whole_n)
     if unit.group == "n":
         if unit.prefix == 1 and unit.box % 8 == 0:
             return R2SCopy("stsm", 8) if whole_n else None
@@ -208,6 +211,16 @@ def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
     if vector > 1 and 8 <= held.atom < 64 and unit.prefix == held.atom and held.box_m == held.rows:
         return R2SCopy("vec_m", vector, held.atom)
     return None
+
+
+def _copy_of_words(unit: DimD, whole_n: bool) -> R2SCopy:
+    """The same for elements that a register holds alone, which are written anywhere."""
+    if unit.group == "n" and whole_n and unit.box % 8 == 0 and unit.prefix == 1:
+        return R2SCopy("pair_n", 2)
+    vector = math.gcd(unit.box, CHUNK // WORD)
+    if unit.group == "n" and whole_n and unit.prefix % 8 == 0 and vector > 1:
+        return R2SCopy("vec_n", vector)
+    return R2SCopy("one", 1)
 
 
 def _joined(dims: Sequence[DimD]) -> int:
