@@ -19,7 +19,7 @@ from gett.schedule.spec.wgmma_needs import (
     gathers,
     leads,
     parts,
-    planes,
+    split_planes,
     swizzle_of,
     thread_registers,
     valid_k,
@@ -111,7 +111,7 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
 
 def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
     """How many planes a number has, which products of them are formed, and columns of the first chunk."""
-    made = planes(plan)
+    made = split_planes(plan)
     assert made is not None
     conj_a, conj_b = (x is not None and x.conj for x in (plan.a, plan.b))
     return {
@@ -125,7 +125,7 @@ def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
 
 def _plane_functions(plan: GemmPlan) -> list[str]:
     """Which planes the i-th product takes."""
-    made = planes(plan)
+    made = split_planes(plan)
     assert made is not None
     texts = []
     for at, name in enumerate("ab"):

@@ -201,8 +201,8 @@ FACTS = arch_facts("sm_90a")
 LEADS = tuple(c for c in SPLIT if c.name.startswith("leads"))
 
 
-def plan_of(case: Case) -> GemmPlan:
-    return make_gemm_plan(case.contraction("float32", precision="bf16x6"))
+def plan_of(case: Case, precision: str = "bf16x6") -> GemmPlan:
+    return make_gemm_plan(case.contraction("float32", precision=precision))
 
 
 def split_loop(s: Schedule) -> WgmmaSplit:
@@ -210,11 +210,12 @@ def split_loop(s: Schedule) -> WgmmaSplit:
     return s.mainloop
 
 
-def test_rows_along_two_contracted_modes_are_split() -> None:
+@pytest.mark.parametrize("precision", ["bf16x6", "tf32"])
+def test_rows_along_two_contracted_modes_are_split(precision: str) -> None:
     chosen = [c for c in tccg() if c.name in ("ij-kil-lkj", "ijkl-minl-njmk")]
     assert len(chosen) == 2
     for case in chosen:
-        plan = plan_of(case)
+        plan = plan_of(case, precision)
         best = candidates(plan, "sm_90a")[0]
         loop = split_loop(best)
         assert leads(loop, best.tiling.k) == SPLIT_LEADS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gett.ir.gemm import A, B
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
 from gett.schedule.search.k_boxes import LEADS, k_boxes
@@ -21,7 +22,7 @@ from gett.schedule.spec.wgmma_needs import (
     WIDEST_SPLIT,
     least_row,
     parts,
-    planes,
+    split_planes,
     swizzle_of,
     widest_split,
 )
@@ -41,6 +42,13 @@ class WgmmaSplitSearch(WgmmaSSSearch):
 
     Cost = WgmmaSplitCost
     runs = False
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
+        made = split_planes(plan)
+        assert made is not None
+        assert made.tensor.wgmma is not None
+        self.atom = made.tensor.wgmma
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of columns and boxes."""
@@ -96,6 +104,6 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
         m, n, _ = tile.shape
-        made = planes(self.plan)
+        made = split_planes(self.plan)
         assert made is not None
         return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {len(made.products)} products of planes"

@@ -34,6 +34,7 @@ from gett.schedule.spec.wgmma_needs import (
     multiplied,
     parts,
     planes,
+    split_planes,
     swizzle_of,
     thread_registers,
     up,
@@ -56,9 +57,10 @@ def data_types(x: Lowered) -> Iterator[str]:
     """The instruction multiplies the operands' type as it comes, or in planes, out of the sources of the main loop."""
     dtype, loop = x.plan.contraction.dtype, x.s.wgmma
     source, tensor = "rs" if isinstance(loop, WgmmaRS | WgmmaTf32) else "ss", multiplied(x.plan)
-    if isinstance(loop, WgmmaSplit) != (planes(x.plan) is not None):
+    made = (split_planes if isinstance(loop, WgmmaSplit) else planes)(x.plan)
+    if isinstance(loop, WgmmaSplit) != (made is not None):
         yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(loop).__name__}"
-    elif planes(x.plan) is not None:
+    elif made is not None:
         return
     elif tensor is None:
         yield f"wgmma does not multiply {dtype} of {data_type(dtype).bytes} bytes as it is"

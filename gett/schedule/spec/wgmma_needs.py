@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
+from gett.hw.dtypes import PLANES, Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
@@ -99,6 +99,16 @@ def multiplied(plan: GemmPlan) -> TensorType | None:
 def planes(plan: GemmPlan) -> Planes | None:
     """The planes in which a plan's operands are multiplied, None where they are multiplied whole."""
     return planes_of(plan.contraction.dtype, plan.contraction.precision)
+
+
+def split_planes(plan: GemmPlan) -> Planes | None:
+    """The planes in which `WgmmaSplit` multiplies a plan's operands, None where it does not.
+
+    Where float32 may be rounded to TF32, two planes of bfloat16 are more accurate.
+    """
+    if (plan.contraction.dtype, plan.contraction.precision) == ("float32", "tf32"):
+        return PLANES["bf16x3"]
+    return planes(plan)
 
 
 def gathers(loop: Wgmma) -> bool:
@@ -276,7 +286,7 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
         return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
     if isinstance(loop, WgmmaSplit):
-        made = planes(plan)
+        made = split_planes(plan)
         assert made is not None
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
         stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)
