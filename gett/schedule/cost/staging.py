@@ -14,7 +14,7 @@ from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.exchange import Exchanged, exchanged
-from gett.schedule.spec.wgmma_needs import multiplied
+from gett.schedule.spec.wgmma_needs import multiplied, planes
 from gett.schedule.tile.staged_tile import (
     MATRIX_SLOTS,
     WORD,
@@ -54,9 +54,10 @@ class StagingCost(CopyCost):
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         super().__init__(plan, device)
         self.type_d = data_type(plan.contraction.d.dtype)
-        # Operands that are rounded leave short loops, beside which single elements would take too long.
-        rounds = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
-        self.boxed = self.type_d.stmatrix or (rounds and self.size_d == WORD)
+        # Beside the short loops of operands that are rounded or split, single elements would take too long.
+        converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
+        converts |= planes(plan) is not None
+        self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD)
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
