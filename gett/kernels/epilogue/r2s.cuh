@@ -227,22 +227,24 @@ template <class Traits, class Index> struct R2STiledCopy {
       }
   }
 
-  // Words where they belong: pairs of columns that are neighbours in D, or single ones.
+  // Words where they belong: pairs of columns that are neighbours in D, or single ones. Places are computed here, not
+  // kept through the main loop, which has no registers to spare.
   template <class Visit> GETT_DEVICE void words(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
     static_assert(kE == 4 && kV == (Traits::kR2SCopy == kR2SPairN ? 2 : 1), "elements of one register");
+    const int first_row = opaque(row_ + (lane_ >> 2)), first_column = opaque(column_);
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int m = Rows::at(first_, i, row_ + (lane_ >> 2) + r * 8);
+        const int m = Rows::at(first_, i, first_row + r * 8);
         if (m >= Traits::kBoxM) continue;
         const int line = Index::staging_m(p_, m + rows_);
 #pragma unroll
         for (int j = 0; j < kJ; ++j)
 #pragma unroll
           for (int e = 0; e < 2; e += kV) {
-            if (Traits::kBoxN < kN && j * 8 + column_ + e >= Traits::kBoxN) continue;
-            visit.template vector<kV>([&] { return at(line + column(j, column_ + e)); },
+            if (Traits::kBoxN < kN && j * 8 + first_column + e >= Traits::kBoxN) continue;
+            visit.template vector<kV>([&] { return at(line + column(j, first_column + e)); },
                                       [&](int v) -> Acc& { return acc[i][j * 4 + r * 2 + e + v]; });
           }
       }
