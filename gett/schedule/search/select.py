@@ -69,9 +69,9 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     if planes(plan) is not None:
         return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
-    if not data_type(plan.contraction.dtype).exact:  # tensor maps round
-        return found + best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
+    if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
+        return found + best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
 
 
