@@ -33,7 +33,7 @@ def wgmma_registers_struct(dtype: str, n: int, b_major: str) -> str:
   static GETT_DEVICE void mma(float (&d)[{count}], {words}, gett::uint64 b) {{
     asm volatile(
         "{instruction} {{{registers}}}, {{{fragment}}}, %{count + 4}, "
-        "1, 1, 1, {int(b_major != "k")};\\n"
+        "1, 1, 1{_majors(dtype, b_major)};\\n"
         : {outputs}
         : {inputs}, "l"(b));
   }}

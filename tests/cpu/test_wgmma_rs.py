@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gett.codegen.render import render_kernel
@@ -16,9 +18,13 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma_rs import ALONE, SHAPES, SHARED_A, SHARED_B
 from gett.schedule.spec.mainloop import WgmmaRS
+from gett.schedule.spec.rule import Lowered
+from gett.schedule.spec.rules_wgmma_rs import k_tile
 from gett.schedule.spec.schedule import Schedule
+from layouts.box import Box
 from layouts.tma import TmaMap
 from tests.cases import DENSE, Case, tccg
+from tests.cpu.host_cuda import includes, run_host
 from tests.cpu.smem_places import coordinates
 from tests.spec_cases import RS_BATCHED, RS_GAPS, RS_LONG, RS_MANY, RS_RAGGED, RS_WIDER
 from tests.specs import rs_schedules, specs
@@ -173,3 +179,81 @@ def test_wide_tiles_that_add_c_have_registers_enough() -> None:
     assert firsts
     for s in firsts.values():
         compile_kernel(render_kernel(plan, s).source, "sm_90a")
+
+
+WORDS = """
+using namespace gett;
+int main() {
+  typedef WgmmaRSWords<SWIZZLE, HALVES, FORWARD> Fragments;
+  constexpr int kBatches = SWIZZLE / 4 / Fragments::kSteps;
+  const int size = 2 * Fragments::kGroupBytes;
+  if (fread(shared_memory, 1, size, stdin) != size) return 4;
+  for (int thread = 0; thread < 256; ++thread) {
+    Fragments a(thread / 128, thread % 128);
+    for (int part = 0; part < 2 * kBatches; ++part) {
+      if (part % 2 == 0) a.load(0, part / 2, true);
+      if (FORWARD) a.select(part % 2);
+      for (int s = 0; s < Fragments::kPart; ++s)
+        for (int h = 0; h < HALVES; ++h)
+          for (int q = 0; q < 4; ++q) {
+            const uint32 x = a.at(s, h, q);
+            fwrite(&x, 4, 1, stdout);
+          }
+      if (!FORWARD && part % 2 == 0) a.advance();
+    }
+  }
+  fwrite(vector_loads, 4, vector_load_count, stdout);
+}
+"""
+
+
+@pytest.mark.parametrize(("depth", "width", "forward"), [(16, 16, 0), (8, 16, 0), (16, 8, 0), (16, 16, 1)])
+def test_words_of_a_are_those_that_wgmma_takes(depth: int, width: int, forward: int, tmp_path: Path) -> None:
+    """In order of k1, eight k2 each; no two of eight lanes that are served together meet in a bank."""
+    halves, pitch = width // 8, depth * 4
+    row, k2, k1 = np.meshgrid(np.arange(128), np.arange(width), np.arange(depth), indexing="ij")
+    place = (row * width + k2) * pitch + k1 * 4
+    if forward:  # the first eight k2 of all rows of a warpgroup come before the second ones
+        place = ((row // 64 * 2 + k2 // 8) * 64 + row % 64) * 8 * pitch + k2 % 8 * pitch + k1 * 4
+    place ^= (place >> 7 & pitch // 16 - 1) << 4
+    stage = np.zeros(place.size, np.uint32)
+    stage[place // 4] = (row * width + k2) * depth + k1
+    text = WORDS.replace("SWIZZLE", str(pitch)).replace("HALVES", str(halves)).replace("FORWARD", str(forward))
+    headers = includes("core/index", "mainloop/wgmma_rs_fragment")
+    output = np.frombuffer(run_host(tmp_path, headers + text, stage.tobytes()), np.uint32)
+    found = output[: 256 * depth * halves * 4].reshape(256, depth, halves, 4)
+    thread = np.arange(256)[:, None, None, None]
+    k, h, q = np.arange(depth)[:, None, None], np.arange(halves)[:, None], np.arange(4)
+    of_row = thread // 128 * 64 + thread % 128 // 32 * 16 + thread % 32 // 4 + q % 2 * 8
+    of_k2 = h * 8 + thread % 4 + q // 2 * 4
+    np.testing.assert_array_equal(found, (of_row * width + of_k2) * depth + k)
+    loads = output[found.size :].reshape(256, -1).T.reshape(-1, 8)
+    chunks = np.sort(loads // 16 % 8, axis=1)
+    assert (chunks == np.arange(8)).all()
+
+
+def with_k_tile(s: Schedule, plan: GemmPlan, depth: int, width: int) -> Schedule:
+    """The schedule with k-tiles of other depths; nothing else is made to fit."""
+    loop, t = loop_of(s), s.tiling
+    box = Box.of_cuts(t.k.extents, {loop.unit_a: depth, loop.unit_b: width})
+    return replace(s, tiling=replace(t, k=box, shape=(*t.shape[:2], box.size)))
+
+
+@pytest.mark.parametrize(("depth", "width", "reason"), [(8, 8, "are 8 instructions"), (16, 32, "each is 8 or 16")])
+def test_k_tiles_of_words_are_whole_batches(depth: int, width: int, reason: str) -> None:
+    spec = specs("tf32_rs")[0]
+    made = with_k_tile(spec.schedule, spec.plan, depth, width)
+    found = next(k_tile.reasons(Lowered(made, lower_plan(spec.plan, made.tiling), FACTS)), "")
+    assert reason in found
+    assert not list(k_tile.reasons(Lowered(spec.schedule, lower_plan(spec.plan, spec.schedule.tiling), FACTS)))
+
+
+def test_words_get_it_where_rows_run_along_two_contracted_modes() -> None:
+    for case in tccg():
+        plan = make_gemm_plan(case.contraction("float32", precision="tf32"))
+        kinds = {s.kind for s in candidates(plan, "sm_90a")}
+        assert ("wgmma rs" in kinds) == (case.name in ("ijkl-minl-njmk", "ij-kil-lkj")), case.name
+        if "wgmma rs" in kinds:
+            best = candidates(plan, "sm_90a")[0]
+            assert best.kind == "wgmma rs"
+            assert compile_kernel(render_kernel(plan, best).source, "sm_90a")

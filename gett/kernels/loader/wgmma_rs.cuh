@@ -20,7 +20,7 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   static constexpr int kDepth = kSwizzleBytesA / kE;                             // k1 of a k-tile
   static constexpr int kHalves = kSwizzleBytesB / kE / kStepK;                   // instructions of a stage of B
   static constexpr bool kForwardA = Scheduler::kN == 2, kMulticastB = Scheduler::kM == 2;
-  typedef WgmmaRSFragments<kSwizzleBytesA, kHalves, kForwardA> Fragments;
+  typedef typename WgmmaRSFragmentsOf<kE, kSwizzleBytesA, kHalves, kForwardA>::type Fragments;
   static constexpr int kBatches = kDepth / Fragments::kSteps, kParts = 2 * kBatches;
   typedef RSKTiles<Scheduler, kDepth, kForwardA> KTiles;
   static constexpr int kStageB = kN * kSwizzleBytesB;  // bytes
@@ -41,7 +41,7 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   static_assert(Smem::kBarriers + kBarrierBytes <= Smem::kSize - 1024, "mbarriers; 1024 bytes align the start");
   static_assert(kBatches > 0 && kRows == 64 * kGroups && Traits::kMmaM == 1, "tiles of an RS kernel");
   static_assert(LoaderA::kTmaCopies % kSharesA == 0, "a copy of A is one warpgroup's");
-  static_assert(kSwizzleBytesB == 32 || kSwizzleBytesB == 64, "k2 in runs of 16 or 32");
+  static_assert(kSwizzleBytesB == 32 || kSwizzleBytesB == 64, "k2 of one instruction or two");
   static_assert(Scheduler::kSize <= 2, "of two operands, one is shared by two blocks");
   static_assert(!kForwardA || (kHalves == 2 && Traits::kPerWarpgroupA), "two blocks have a half of k2 each");
   static_assert(!kForwardA || Scheduler::kSplit, "nothing is staged where the other half of A may arrive");

@@ -69,11 +69,10 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     if planes(plan) is not None:
         return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
-    if not data_type(plan.contraction.dtype).exact:  # tensor maps round
-        found += best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
-        # Rows along two contracted modes can be split, but not be rounded on their way.
-        return found or best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
+    if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
+        found += best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
+        return found or best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
 
 

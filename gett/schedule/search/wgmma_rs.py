@@ -28,6 +28,8 @@ GROUPS = Warpgroups(WgmmaRS.warpgroups, WgmmaRS.mma_m, WgmmaRS.ping_pong)
 ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
 # Of k1 and k2, and who shares.
 SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
+# The same of elements that registers hold alone. Rows of 64 bytes of both take the copy engine least.
+WORD_SHAPES = ((16, 16, ALONE), (8, 16, ALONE), (16, 8, ALONE), (16, 16, SHARED_A), (16, 16, SHARED_B))
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLABS = 16  # most slabs of B under way
 DEEPER = 0.98  # of the time of slices of K with more slabs under way
@@ -49,7 +51,7 @@ class WgmmaRSSearch(WgmmaSearch):
         if len(self.leads) < 2:
             return
         widest = WIDTHS[0] if self.plan.contraction.c is None else RS_WIDEST_WITH_C
-        for depth, width, cluster in SHAPES:
+        for depth, width, cluster in SHAPES if self.atom.either_major else WORD_SHAPES:
             box_k = self.k_box(depth, width)
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
                 for m_side in self.boxes.boxes(A, GROUPS.rows, None):

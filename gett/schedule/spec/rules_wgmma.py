@@ -41,6 +41,9 @@ from gett.schedule.spec.wgmma_needs import (
     widest_split,
 )
 
+WORD = 4
+"""Bytes of an element of TF32 in shared memory."""
+
 REGISTERS = 512
 """Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
 
@@ -64,7 +67,7 @@ def data_types(x: Lowered) -> Iterator[str]:
         return
     elif tensor is None:
         yield f"wgmma does not multiply {dtype} of {data_type(dtype).bytes} bytes as it is"
-    elif isinstance(loop, WgmmaRS | WgmmaTf32) and tensor.bytes != (2 if isinstance(loop, WgmmaRS) else 4):
+    elif isinstance(loop, WgmmaTf32) and tensor.bytes != WORD:
         yield f"{tensor.name} of {tensor.bytes} bytes by a {type(loop).__name__}"
     elif gathers(loop) and not data_type(dtype).exact:
         yield f"operands are gathered as they are, {dtype} is to be rounded to {tensor.name}"

@@ -17,7 +17,7 @@ from gett.schedule.spec.map_check import wrong_map
 from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.scheduler import PersistentRaster
 from gett.schedule.spec.smem_places import coordinates, copied_places, swizzled
-from gett.schedule.spec.wgmma_needs import RS_COPIES, depth_width, steps_over_gaps
+from gett.schedule.spec.wgmma_needs import RS_BATCH, RS_COPIES, RS_ROW, depth_width, steps_over_gaps
 
 SENT = 1024
 """Bytes that the warps which send A to another block move at a time."""
@@ -38,12 +38,14 @@ def units(x: Lowered) -> Iterator[str]:
 
 @rule
 def k_tile(x: Lowered) -> Iterator[str]:
-    """A k-tile is one or two instructions' k of either mode, of both together at most two."""
+    """A k-tile is one or two instructions' k of either mode: whole batches of fragments, in rows that fit."""
     runs, (depth, width) = (x.atom.k, 2 * x.atom.k), depth_width(x.rs, x.s.tiling)
     if depth not in runs or width not in runs or not depth * width == x.s.tiling.k.size == x.s.tiling.shape[2]:
         yield f"{depth} of A's mode times {width} of B's in {x.s.tiling.shape[2]} k; each is {runs[0]} or {runs[1]}"
-    if depth * width > 2 * runs[0] ** 2:  # fragments are read in batches of eight k1 times 32 k2, or sixteen of each
-        yield f"{depth} times {width} k are more than {2 * runs[0] ** 2}"
+    if depth * width // x.atom.k < RS_BATCH:
+        yield f"{depth} times {width} k are {depth * width // x.atom.k} instructions, fragments are read for {RS_BATCH}"
+    if depth * width * x.size > RS_ROW:
+        yield f"{depth} times {width} k take {depth * width * x.size} bytes of a row, there is room for {RS_ROW}"
 
 
 @rule

@@ -44,6 +44,12 @@ RS_WIDEST_WITH_C, RS_WIDEST_SHARED_A = 224, 192
 RS_COPIES = 8
 """Most copies of a k-tile of A for registers: where blocks share A, each has a barrier."""
 
+RS_BATCH = 16
+"""Instructions whose fragments of A are loaded together."""
+
+RS_ROW = 1024
+"""Most bytes of a k-tile of one row of A for registers: the rows of two warpgroups take half of shared memory."""
+
 SPLIT_REGISTERS = {96: (64, 192), 128: (56, 200)}
 """The same where planes are multiplied, of a thread that splits B too, by the real sums of a row of the tile."""
 
@@ -196,7 +202,7 @@ def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
     Copies of whole MMA atoms do not, nor do slices of K.
     """
     kind = store.stage.copy.kind if store.stage is not None else "scalar"
-    return split == 1 and kind in ("scalar", "stsm", "vec_n") and rows % WgmmaRS.warpgroups == 0
+    return split == 1 and kind in ("scalar", "stsm", "vec_n", "pair_n", "one") and rows % WgmmaRS.warpgroups == 0
 
 
 def _tile_bytes(rows: int, grain: int, deep: int) -> int:

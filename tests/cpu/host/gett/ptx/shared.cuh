@@ -27,6 +27,12 @@ inline void st_global_chunk(void* to, const Chunk& c) {
   for (int i = 0; i < 8; ++i) once((char*)to + 2 * i);
   memcpy(to, &c, 16);
 }
+static uint32 vector_loads[1 << 16];  // addresses of the loads of vectors that may be left out
+static int vector_load_count = 0;
+inline void ld_shared_if(uint32 from, uint32 (&x)[4], bool ok) {
+  vector_loads[vector_load_count++] = from;
+  if (ok) memcpy(x, shared_memory + from, sizeof x);
+}
 inline uint32 ld_shared_u32(uint32 at) { uint32 x; memcpy(&x, shared_memory + at, 4); return x; }
 inline void or_shared(uint32 at, uint32 bits) { *(uint32*)(shared_memory + at) |= bits; }
 inline uint32 ld_shared_u16(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
