@@ -60,6 +60,7 @@ DATA: dict[str, Values] = {
 BOUNDS: dict[str, Callable[[int], float]] = {
     "ieee": lambda k: k + 1.0,
     "bf16x6": lambda k: 13 + k / 16,
+    "fp16x3": lambda k: 28 + k / 32,
     "tf32": lambda k: 2.0**14 + k,
 }
 """What gett promises of each precision, in units."""

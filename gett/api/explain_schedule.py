@@ -16,7 +16,7 @@ from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSpli
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
-from gett.schedule.spec.wgmma_needs import planes
+from gett.schedule.spec.wgmma_needs import parts, planes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.tma import TmaMap
@@ -35,7 +35,7 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     lowered = lower_plan(gemm, t)
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
     if isinstance(loop, WgmmaSplit):
-        facts += _planes(gemm)
+        facts += _planes(gemm, schedule)
     elif planes(gemm) is not None:
         facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
     if t.swap_ab:
@@ -89,15 +89,16 @@ def _warps(schedule: Schedule) -> str:
     return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
 
 
-def _planes(gemm: GemmPlan) -> list[Fact]:
+def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     made = planes(gemm)
     assert made is not None
-    formed = (
-        f"{len(made.products)}, of {made.count} {made.tensor.name} planes of each operand; float32 sums of every 16 k"
-    )
+    deep = 16 * made.sum_steps(parts(gemm), schedule.tiling.shape[2])
+    kind = f"{'scaled ' if made.scaled else ''}{made.tensor.name} planes of each operand"
+    formed = f"{len(made.products)}, of {made.count} {kind}; float32 sums of every {deep} k"
     bound = f"errors at most {made.bound} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
-    return [("products", formed), ("", bound)]
+    counted = f"where numbers count as {made.low} or more of the largest that they are scaled with"
+    return [("products", formed), ("", bound), *([("", counted)] if made.scaled else [])]
 
 
 def _loader(loader: CpAsync | RegisterStaged | WgmmaLoader, schedule: Schedule, size: int) -> str:

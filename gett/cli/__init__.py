@@ -92,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--extents", required=True, metavar="a=24,b=20,...", help=EXTENTS_HELP)
         command.add_argument("--dtype", default="float32", help="of all operands (default: float32)")
         command.add_argument(
-            "--precision", default=None, help="how products are formed: ieee, or for float32 bf16x6 (default) or tf32"
+            "--precision",
+            default=None,
+            help="how products are formed: ieee, for float32 also bf16x6 (default), fp16x3, tf32",
         )
     for command in (run, demo):
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")

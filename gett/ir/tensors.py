@@ -18,7 +18,12 @@ from gett.errors import DTypeError, OptionError, PrecisionError
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
 ALIGNMENT_LIMIT = 16
 MAX_AXES = 64  # of an array of NumPy, CuPy or PyTorch
-PRECISIONS = {"ieee": None, "tf32": ("float32",), "bf16x6": ("float32", "complex64")}
+PRECISIONS = {
+    "ieee": None,
+    "tf32": ("float32",),
+    "bf16x6": ("float32", "complex64"),
+    "fp16x3": ("float32", "complex64"),
+}
 """Names to dtypes that they apply to (None: all)."""
 USUAL_PRECISIONS = {"float32": "bf16x6", "complex64": "bf16x6"}
 """What is meant where no precision is asked for, but for dtypes that are `"ieee"` then."""

@@ -14,7 +14,7 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, least_row, planes, swizzle_of, widest_split
+from gett.schedule.spec.wgmma_needs import DEEP, SPLIT_LEADS, least_row, parts, planes, swizzle_of, widest_split
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -47,7 +47,10 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         if len(self.leads) < 2:
             lead = next(iter(self.leads), None)
             cuts = LEADS if self.k_unit[B] is None or self.k_unit[A] is not None else (*LEADS, SHORT)
-            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS, cuts)
+            made = planes(self.plan)
+            assert made is not None
+            depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(self.plan), self.plan.extent_k)]
+            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, depths, cuts)
             return dict.fromkeys((*found, *shallow))
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
         a, b = self.leads

@@ -266,6 +266,7 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         first = loop.stages * stage
         staged = first + loop.plane_stages * made.count * plane
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
+        fixed += 16 + 16 * loop.plane_stages if made.scaled else 0
         return SmemPlan(fixed + staged + staging, stage, planes=first, staging=staged, barriers=staged + staging)
     stage = kept = ring = tables = 0
     for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
