@@ -82,8 +82,9 @@ KINDS = {**DATA, **PAIRS}
 
 BOUNDS: dict[str, Callable[[int, int], float]] = {
     "ieee": lambda k, products: products * k + 1.0,
-    "bf16x3": lambda k, products: 771 + 10 * products + k / 16,
+    "bf16x3": lambda k, products: 791 + products * k / 32,
     "bf16x6": lambda k, products: 3 + 10 * products + k / 16,
+    "fp16x3": lambda k, products: 28 + products * k / 32,
     "tf32": lambda k, products: 2.0**14 + products * k,
 }
 """What gett promises of each precision, in units, for a sum over k of so many real products each."""

@@ -36,7 +36,7 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     lowered = lower_plan(gemm, t)
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
     if isinstance(loop, WgmmaSplit):
-        facts += _planes(gemm)
+        facts += _planes(gemm, schedule)
     elif planes(gemm) is not None:
         facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
     elif (tensor := data_type(gemm.contraction.dtype).multiplied(gemm.contraction.precision)) is not None:
@@ -94,17 +94,18 @@ def _warps(schedule: Schedule) -> str:
     return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
 
 
-def _planes(gemm: GemmPlan) -> list[Fact]:
+def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     made = split_planes(gemm)
     assert made is not None
     pairs = parts(gemm) ** 2
-    of = "part" if pairs > 1 else "operand"
-    count = pairs * len(made.products)
-    formed = f"{count}, of {made.count} {made.tensor.name} planes of each {of}; float32 sums of every 16 k"
+    deep = 16 * made.sum_steps(parts(gemm), schedule.tiling.shape[2])
+    kind = f"{'scaled ' if made.scaled else ''}{made.tensor.name} planes of each {'part' if pairs > 1 else 'operand'}"
+    formed = f"{pairs * len(made.products)}, of {made.count} {kind}; float32 sums of every {deep} k"
     worst = made.bound_complex if pairs > 1 else made.bound
     bound = f"errors at most {worst} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
-    return [("products", formed), ("", bound)]
+    counted = f"where numbers count as {made.low} or more of the largest that they are scaled with"
+    return [("products", formed), ("", bound), *([("", counted)] if made.scaled else [])]
 
 
 def _rounded(gemm: GemmPlan, tensor: TensorType) -> list[Fact]:

@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--precision",
             default=None,
-            help="how products are formed: ieee, or for float32 bf16x6 (default), bf16x3 or tf32",
+            help="how products are formed: ieee, for float32 also bf16x6 (default), fp16x3, bf16x3 or tf32",
         )
     for command in (run, demo):
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from gett.codegen.traits import Constants, problem_traits, scheduler_traits, store_traits, struct, tile_shape
+from gett.codegen.types import cpp_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
@@ -110,13 +111,15 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
 
 
 def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
-    """How many planes a number has, which products of them are formed, and columns of the first chunk."""
+    """How many planes a number has, which products of them are formed and summed, and columns of the first chunk."""
     made = split_planes(plan)
     assert made is not None
     conj_a, conj_b = (x is not None and x.conj for x in (plan.a, plan.b))
     return {
         "kPlanes": made.count,
         "kProducts": len(made.products),
+        "kSumSteps": made.sum_steps(parts(plan), schedule.tiling.shape[2]),
+        "kScaled": made.scaled,
         "kChunkColumns": chunk_columns(plan, loop, schedule.tiling.shape[1])[0],
         "kConjA": conj_a,
         "kConjB": conj_b,
@@ -124,10 +127,10 @@ def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
 
 
 def _plane_functions(plan: GemmPlan) -> list[str]:
-    """Which planes the i-th product takes."""
+    """The type of planes, and which of them the i-th product takes."""
     made = split_planes(plan)
     assert made is not None
-    texts = []
+    texts = [f"typedef {cpp_type(made.tensor.name)} Plane;"]
     for at, name in enumerate("ab"):
         found = ", ".join(str(product[at]) for product in made.products)
         texts.append(

@@ -81,15 +81,32 @@ class Planes:
         tensor: The type of the planes.
         count: Planes of a number.
         products: (plane of A, plane of B) of the products that are formed, those of least value first.
+        sum_k: Products of real numbers that the tensor cores sum, before sums are added in float32.
+        scaled: Whether numbers are scaled by powers of two: those of a row of A and a sum, those of some columns of B
+            and a k-tile, where the type of the planes has few exponents.
         bound: Of the error of a sum of k products, in units of 2^-24 of the sum of their magnitudes, as text.
         bound_complex: The same of a part of complex products, whose short sums have twice as many terms.
+        low: Numbers that are smaller than this share of the largest that they are scaled with count as that much in the
+            bound, as text.
     """
 
     tensor: TensorType
     count: int
     products: tuple[tuple[int, int], ...]
+    sum_k: int
+    scaled: bool
     bound: str
     bound_complex: str
+    low: str = ""
+
+    def sum_steps(self, parts: int, block_k: int) -> int:
+        """Steps of 16 k that a sum has.
+
+        Args:
+            parts: Real numbers of an element; a complex product sums two products of them.
+            block_k: K of a k-tile; a sum is of one.
+        """
+        return max(1, min(self.sum_k // parts, block_k) // 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +193,11 @@ _F16, _BF16, _TF32, _F64 = (TENSOR_TYPES[name] for name in ("float16", "bfloat16
 
 PLANES: Mapping[str, Planes] = MappingProxyType(
     {
-        "bf16x6": Planes(_BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), "13 + k / 16", "23 + k / 16"),
-        "bf16x3": Planes(_BF16, 2, ((1, 0), (0, 1), (0, 0)), "781 + k / 16", "791 + k / 16"),
+        "bf16x6": Planes(
+            _BF16, 3, ((2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0)), 16, False, "13 + k / 16", "23 + k / 16"
+        ),
+        "bf16x3": Planes(_BF16, 2, ((1, 0), (0, 1), (0, 0)), 32, False, "791 + k / 32", "791 + k / 16"),
+        "fp16x3": Planes(_F16, 2, ((1, 0), (0, 1), (0, 0)), 32, True, "28 + k / 32", "28 + k / 16", "2^-17"),
     }
 )
 """Precisions at which float32 and complex64 are multiplied in planes."""

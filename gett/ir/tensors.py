@@ -19,7 +19,7 @@ from gett.errors import DTypeError, OptionError, PrecisionError
 ALIGNMENT_LIMIT = 16
 MAX_AXES = 64  # of an array of NumPy, CuPy or PyTorch
 _PARTS = ("float32", "complex64")
-PRECISIONS = {"ieee": None, "tf32": _PARTS, "bf16x3": _PARTS, "bf16x6": _PARTS}
+PRECISIONS = {"ieee": None, "tf32": _PARTS, "bf16x3": _PARTS, "fp16x3": _PARTS, "bf16x6": _PARTS}
 """Names to dtypes that they apply to (None: all)."""
 USUAL_PRECISIONS = {"float32": "bf16x6", "complex64": "bf16x6"}
 """What is meant where no precision is asked for, but for dtypes that are `"ieee"` then."""

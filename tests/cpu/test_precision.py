@@ -28,7 +28,8 @@ def chosen(precision: str | None = None, a: Any = A) -> str:
 
 
 def test_float32_is_multiplied_in_planes_unless_asked_otherwise() -> None:
-    assert [chosen(), chosen("ieee"), chosen("tf32"), chosen("bf16x6")] == ["bf16x6", "ieee", "tf32", "bf16x6"]
+    names = ["ieee", "tf32", "bf16x3", "fp16x3", "bf16x6"]
+    assert [chosen(), *map(chosen, names)] == ["bf16x6", *names]
     assert [chosen(a=A.astype(t)) for t in ("float64", "complex128", "int32")] == ["ieee"] * 3
     assert [chosen(p, A.astype("complex64")) for p in (None, "ieee")] == ["bf16x6", "ieee"]
 
@@ -37,6 +38,12 @@ def test_plans_say_which_products_are_formed() -> None:
     text = str(gett.plan("ij,jk->ik", A, A, arch="sm_90a"))
     assert "products  6, of 3 bfloat16 planes of each operand; float32 sums of every 16 k" in text
     assert "errors at most 13 + k / 16 units of 2^-24" in text
+    text = str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="fp16x3"))
+    assert "products  3, of 2 scaled float16 planes of each operand; float32 sums of every 32 k" in text
+    assert "errors at most 28 + k / 32 units of 2^-24" in text
+    assert "where numbers count as 2^-17 or more of the largest that they are scaled with" in text
+    wide = A.astype("complex64")
+    assert "float32 sums of every 16 k" in str(gett.plan("ij,jk->ik", wide, wide, arch="sm_90a", precision="fp16x3"))
     assert "planes" not in str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="ieee"))
     old = str(gett.plan("ij,jk->ik", A, A, arch="sm_80"))  # which has no wgmma
     assert "fused multiply-adds, at least as accurate as bf16x6" in old
@@ -93,7 +100,7 @@ def test_the_environment_is_read_when_it_is_first_needed(monkeypatch: pytest.Mon
 def test_unknown_names_are_refused() -> None:
     for name in ("fp64", 3, None):
         with (
-            pytest.raises(gett.PrecisionError, match="is unknown; there are 'ieee', 'tf32', 'bf16x3', 'bf16x6'"),
+            pytest.raises(gett.PrecisionError, match="there are 'ieee', 'tf32', 'bf16x3', 'fp16x3', 'bf16x6'"),
             gett.precision(name),
         ):  # type: ignore[arg-type]
             pass
@@ -105,7 +112,7 @@ def test_unknown_names_list_what_the_dtype_has() -> None:
     for wrong in ("fp64", ["ieee"], 3):
         with pytest.raises(gett.PrecisionError, match=r"is unknown; float64 has 'ieee'$"):
             gett.plan("ij,jk->ik", A.astype("float64"), A.astype("float64"), arch="sm_90a", precision=wrong)  # type: ignore[arg-type]
-        with pytest.raises(gett.PrecisionError, match=r"is unknown; float32 has 'ieee', 'tf32', 'bf16x3', 'bf16x6'$"):
+        with pytest.raises(gett.PrecisionError, match=r"float32 has 'ieee', 'tf32', 'bf16x3', 'fp16x3', 'bf16x6'$"):
             gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision=wrong)  # type: ignore[arg-type]
 
 

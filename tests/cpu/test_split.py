@@ -11,7 +11,7 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
-from gett.hw.dtypes import PLANES
+from gett.hw.dtypes import PLANES, Planes
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan
@@ -23,29 +23,19 @@ from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import SPLIT_LEADS, leads, wgmma_smem
+from gett.schedule.spec.wgmma_needs import planes as spec_planes
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.fake_torch import encode
 from tests.cpu.host_cuda import generated, includes, run_host
-from tests.cpu.planes import planes
+from tests.cpu.planes import is_low, planes, scale
 from tests.spec_cases import SPLIT
 from tests.specs import Spec, covering, few, specs, split_schedules
 
 PROGRAM = """
 INSIDE
 using namespace gett;
-uint32 gett::cvt_x2(float low, float high, bhalf_t) {
-  uint32 out = 0;
-  for (int i = 0; i < 2; ++i) {
-    uint32 bits;
-    const float x = i ? high : low;
-    memcpy(&bits, &x, 4);
-    bits += 0x7fff + (bits >> 16 & 1);
-    out |= bits >> 16 << 16 * i;
-  }
-  return out;
-}
 typedef PersistentRaster<SchedulerTraits> Scheduler;
 struct Store {
   struct Exchange {
@@ -57,33 +47,98 @@ struct Store {
 };
 typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
 typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
-typedef SplitFragment<Storage::TileA, MainloopTraits::LoaderTraitsA::kRows, 3, Storage::kParts> FragmentA;
+typedef SplitFragment<Storage::TileA, MainloopTraits> FragmentA;
 typedef MainloopTraits::Element Element;
+const int b = Storage::kStageA, planes = 1 << 19;
+template <class T> void write(const T& x) { fwrite(&x, sizeof x, 1, stdout); }
 template <class Tile> void put(uint32 tile, int row, int k) {
   uint32 word;
-  const Element x = tile_element<Tile, Element>(tile, row, k, word);
-  fwrite(&x, sizeof x, 1, stdout);
+  write(tile_element<Tile, Element>(tile, row, k, word));
 }
-int main() {
-  const int b = Storage::kStageA, planes = 1 << 19;
-  if (fread(shared_memory, 1, Storage::kStageBytes, stdin) != Storage::kStageBytes) return 4;
-  Smallest smallest;
-  for (int thread = 0; thread < Transform::kThreads; ++thread)
-    Transform::split_tile(b, planes, Transform::Places(thread), smallest);
-  fwrite(&smallest.word, 4, 1, stdout);
-  fwrite(shared_memory + planes, 1, Storage::kPlaneStageBytes, stdout);
-  Smallest of_a;
-  for (int s = 0; s < MainloopTraits::kBlockK / 16; ++s)
+template <bool> struct Split {  // planes of whole numbers, and the smallest of them
+  Smallest of_a, of_b;
+  void split_b() {
+    for (int thread = 0; thread < Transform::kThreads; ++thread)
+      Transform::split_whole(b, planes, Transform::Places(thread), of_b);
+  }
+  void split_a(int s) {
     for (int thread = 0; thread < 256; ++thread) {
+      const FragmentA fragment(thread / 128, thread % 128);
+      FragmentA::Numbers x;
       FragmentA::Planes a;
-      FragmentA(thread / 128, thread % 128).load(0, s, a, of_a);
-      fwrite(a, 1, sizeof a, stdout);
+      fragment.read(0, s, x);
+      fragment.split_whole(x, a, of_a);
+      write(a);
     }
+  }
+  void told() {
+    write(of_a.word);
+    write(of_b.word);
+  }
+};
+template <> struct Split<true> {  // of scaled ones: scales, and how many numbers are low
+  int low_a = 0, low_b = 0;
+  void expect(uint32 least, int count) {
+    if (count && !LowNumbers::is_low(least)) exit(5);
+  }
+  void split_b() {
+    uint32 most[4] = {};
+    for (int thread = 0; thread < Transform::kThreads; ++thread)
+      most[thread / 32] = max(most[thread / 32], __float_as_uint(Transform::largest(b, Transform::Places(thread))));
+    for (int thread = 0; thread < Transform::kThreads; ++thread) {
+      Transform::Places places(thread);
+      places.read += b;
+      places.write += planes;
+      const PlaneScale scale(__uint_as_float(most[thread / 32]));
+      Transform::Scaled how{scale.times};
+      Transform::split_tile(0, 0, places, how);
+      const int count = Transform::count_low(0, places, scale.times);
+      expect(how.least, count);
+      low_b += count;
+      if (thread % 32 == 0) write(scale.inverse);
+    }
+  }
+  void split_a(int s) {
+    for (int first = 0; first < 256; first += 4) {
+      FragmentA::Numbers x[4];
+      float most[2] = {}, times[2], inverse[2];
+      for (int i = 0; i < 4; ++i) {
+        FragmentA((first + i) / 128, (first + i) % 128).read(0, s, x[i]);
+        for (int r = 0; r < 2; ++r) most[r] = fmaxf(most[r], FragmentA::largest(x[i], r));
+      }
+      for (int r = 0; r < 2; ++r) {
+        times[r] = PlaneScale(most[r]).times;
+        inverse[r] = PlaneScale(most[r]).inverse;
+      }
+      for (int i = 0; i < 4; ++i) {
+        const FragmentA fragment((first + i) / 128, (first + i) % 128);
+        FragmentA::Planes a;
+        const uint32 least = fragment.split_scaled(x[i], times, a);
+        const int count = fragment.count_low(x[i], times);
+        expect(least, count);
+        low_a += count;
+        write(a);
+        write(inverse);
+      }
+    }
+  }
+  void told() {
+    write(low_a);
+    write(low_b);
+    write(Storage::kScaleColumns);
+  }
+};
+int main() {
+  if (fread(shared_memory, 1, Storage::kStageBytes, stdin) != Storage::kStageBytes) return 4;
+  Split<MainloopTraits::kScaled> split;
+  split.split_b();
+  fwrite(shared_memory + planes, 1, Storage::kPlaneStageBytes, stdout);
+  for (int s = 0; s < MainloopTraits::kBlockK / (16 * MainloopTraits::kSumSteps); ++s) split.split_a(s);
   for (int k = 0; k < MainloopTraits::kBlockK; ++k) {
     for (int row = 0; row < MainloopTraits::LoaderTraitsA::kRows; ++row) put<Storage::TileA>(0, row, k);
     for (int row = 0; row < MainloopTraits::LoaderTraitsB::kRows; ++row) put<Storage::TileB>(b, row, k);
   }
-  fwrite(&of_a.word, 4, 1, stdout);
+  split.told();
 }
 """
 
@@ -93,23 +148,27 @@ def floats(x: Any) -> Any:
     return np.moveaxis(np.ascontiguousarray(x).view(np.float32).reshape(*x.shape, -1), -1, 0)
 
 
-def plane_bits(x: Any) -> Any:
-    """The three planes of each part as bits, the largest first: (parts, planes, ...)."""
-    parts = floats(x)
-    made = planes(parts, 3)
-    assert not (parts - made[0] - made[1] - made[2]).any()  # three planes hold all of a float
-    return np.stack([encode(plane, "bfloat16") for plane in made], axis=1)
+def plane_bits(x: Any, made: Planes) -> Any:
+    """The planes of parts as bits, the largest first: (parts, planes, ...)."""
+    out = planes(x, made)
+    if not made.scaled:
+        assert not (x - sum(out)).any()  # three planes of bfloat16 hold all of a float
+    return np.stack([encode(plane, made.tensor.name).view(np.uint16) for plane in out], axis=1)
 
 
 def least(x: Any) -> Any:
     """What `Smallest` keeps of numbers."""
-    return (np.abs(floats(x)).min().view(np.uint32) << 1) - 1
+    parts = floats(x)
+    return (np.abs(parts[parts != 0]).min().view(np.uint32) << 1) - 1
 
 
-def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
-    """Of very different magnitudes."""
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, made: Planes) -> Any:
+    """Of very different magnitudes; some rows are all zero, some tiny where planes are scaled."""
     shape = (*shape[:-1], shape[-1] * (np.dtype(dtype).itemsize // 4))
-    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 40, shape)).astype(np.float32).view(dtype)
+    x = (rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 40, shape)).astype(np.float32)
+    x[:8] *= np.float32(2.0**-60 if made.scaled else 1)
+    x[3], x[::5, ::3] = 0, 0
+    return x.view(dtype)
 
 
 def order(loop: WgmmaSplit, deep: int, parts: int) -> Any:
@@ -131,7 +190,8 @@ def places_in_b(loop: WgmmaSplit, box_k: Box) -> Any:
 
 
 def kernels() -> list[Spec]:
-    return [*covering(specs("split"), pairs=False), *covering(specs("split_complex"), pairs=False)]
+    families = ("split", "split_complex", "split_fp16", "split_fp16_complex")
+    return [spec for family in families for spec in covering(specs(family), pairs=False)]
 
 
 @pytest.mark.parametrize("at", range(3))
@@ -144,23 +204,24 @@ def check(spec: Spec, tmp_path: Path) -> None:
     tmp_path.mkdir()
     loop, t = spec.schedule.mainloop, spec.schedule.tiling
     assert isinstance(loop, WgmmaSplit)
+    made = spec_planes(spec.plan)
+    assert made is not None
     deep, dtype = t.shape[2], spec.plan.contraction.dtype
     size = np.dtype(dtype).itemsize
     parts, word = size // 4, {4: np.uint32, 8: np.uint64}[size]
     stage = np.zeros(spec.schedule.smem.stage, np.uint8)
     rng = np.random.default_rng(1)
-    values, found = [], {}
+    values = []
     room = -(-t.m.size // 64) * 64
     first = 0
     for name, load, rows in (("a", loop.a, t.m.size), ("b", loop.b, t.n.size)):
         assert isinstance(load, Tma)
-        x = numbers(rng, (rows, deep), dtype)
+        x = numbers(rng, (rows, deep), dtype, made)
         places = wgmma_places(load.major, load.map.swizzle_bytes, (rows, deep), rows, deep, size)
         if name == "b":
             places = places[:, places_in_b(loop, t.k)]
         stage.view(word)[(first + places) // size] = x.view(word)
         values.append(x)
-        found[name] = places
         row = -(-deep * size // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * size
         first += -(-room * row // 1024) * 1024
     headers = includes("core/index", "loader/split", "mainloop/split_fragment", "mainloop/split_storage")
@@ -168,30 +229,57 @@ def check(spec: Spec, tmp_path: Path) -> None:
     text = headers + PROGRAM.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
     a, b = values
-    assert np.frombuffer(output[:4], np.uint32)[0] == least(b)
-    assert np.frombuffer(output[-4:], np.uint32)[0] == least(a)
-    repaired = np.frombuffer(output[-4 - a.nbytes - b.nbytes : -4], dtype).reshape(deep, -1)
+    told = np.frombuffer(output[-12 if made.scaled else -8 :], np.uint32)
+    output = output[: -told.nbytes]
+    repaired = np.frombuffer(output[-a.nbytes - b.nbytes :], dtype).reshape(deep, -1)
     np.testing.assert_array_equal(repaired.T, np.concatenate([a, b]))
-    output = output[: -4 - repaired.nbytes]
-    steps = deep // 16
-    count = steps * 256 * 12 * parts
-    fragments = np.frombuffer(output, np.uint32)[-count:].reshape(steps, 256, parts, 3, 4)
-    written = np.frombuffer(output[4 : len(output) - fragments.nbytes], np.uint16).reshape(parts, 3, -1)
+    output = output[: -repaired.nbytes]
+
+    steps = made.sum_steps(parts, deep)
     where = order(loop, deep, parts)
+    part_a, part_b, of_a, of_b = floats(a), floats(b), None, None
+    if made.scaled:
+        columns = int(told[2])
+        assert columns * 4 >= len(b)
+        assert columns % 8 == 0
+        share = np.arange(len(b)) // columns
+        of_b = np.array([scale(part_b[:, share == i]) for i in range(4)])
+        written = np.frombuffer(output[:16], np.float32)
+        np.testing.assert_array_equal(written, 1 / of_b)
+        output = output[16:]
+        by_sum = part_a.reshape(parts, len(a), -1, 16 * steps)
+        of_a = np.array([[scale(by_sum[:, m, s]) for s in range(by_sum.shape[2])] for m in range(len(a))])
+        part_a = part_a * of_a.repeat(16 * steps, 1).astype(np.float32)
+        part_b = part_b * of_b[share][:, None].astype(np.float32)
+        readers = 2 if len(a) <= 64 else 1  # both warpgroups read the only block of 64 rows
+        assert list(told[:2]) == [readers * is_low(part_a).sum(), is_low(part_b).sum()]
+        assert 0 < told[0] < readers * part_a.size
+        assert 0 < told[1] < part_b.size
+    else:
+        assert list(told) == [least(a), least(b)]
+
+    bytes_of_thread = (4 * made.count * steps * parts + 2 * made.scaled) * 4
+    sums = deep // (16 * steps)
+    by_thread = np.frombuffer(output, np.uint32)[-sums * 64 * bytes_of_thread :].reshape(sums, 256, -1)
+    planes_of_b = np.frombuffer(output[: len(output) - by_thread.nbytes], np.uint16).reshape(parts, made.count, -1)
     swizzle = deep * 2 if loop.b.major == "k" else loop.b.map.swizzle_bytes * 2 // size
     places = wgmma_places(loop.b.major, swizzle, (t.n.size, deep), t.n.size, deep, 2)
-    np.testing.assert_array_equal(written[:, :, places[:, where] // 2], plane_bits(b))
+    np.testing.assert_array_equal(planes_of_b[:, :, places[:, where] // 2], plane_bits(part_b, made))
     thread = np.arange(256)
     lane = thread % 32
-    expected = plane_bits(a)
+    expected = plane_bits(part_a, made)
     by_place = np.argsort(where)  # the k that stands at a place of the fragments
-    for s in range(steps):
+    fragments = by_thread[:, :, : 4 * made.count * steps * parts].reshape(sums, 256, steps, parts, made.count, 4)
+    for s in range(deep // 16):
         for r in range(4):
             row = thread // 128 * 64 + thread % 128 // 32 * 16 + lane // 4 + r % 2 * 8
             k = s * 16 + lane % 4 * 2 + r // 2 * 8
             held = row < t.m.size
+            if of_a is not None:
+                inverse = by_thread[s // steps, held, -2 + r % 2].view(np.float32)
+                np.testing.assert_array_equal(inverse, 1 / of_a[row[held], s // steps])
             for e in range(2):
-                got = fragments[s, held, :, :, r] >> 16 * e & 0xFFFF
+                got = fragments[s // steps, held, s % steps, :, :, r] >> 16 * e & 0xFFFF
                 wanted = expected[:, :, row[held], by_place[k[held] + e]]
                 np.testing.assert_array_equal(np.moveaxis(got, 0, -1), wanted)
 
@@ -282,7 +370,8 @@ def test_rules_of_the_order_of_k(name: str, cuts: str, reason: str) -> None:
 
 
 def test_products_are_those_of_most_value_small_ones_first() -> None:
-    made = PLANES["bf16x6"]
-    value = [sum(x) for x in made.products]
-    assert value == sorted(value, reverse=True)
-    assert sorted(made.products) == [(i, j) for i in range(3) for j in range(3) if i + j < 3]
+    for made in PLANES.values():
+        value = [sum(x) for x in made.products]
+        assert value == sorted(value, reverse=True)
+        pairs = [(i, j) for i in range(made.count) for j in range(made.count)]
+        assert sorted(made.products) == [pair for pair in pairs if sum(pair) < made.count]

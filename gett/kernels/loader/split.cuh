@@ -2,11 +2,16 @@
 // reads, in A's order of k. Reads and writes are free of bank conflicts: a quarter of a warp has the same chunk of
 // eight rows along K, or the chunks of two rows along N. Where A's and B's rows run along two modes, sixteen k are
 // eight of A's mode and two of B's: a thread reads halves of chunks, of which two are served together.
+//
+// Where planes are scaled, a warp has columns of its own and all of their k (ScaleColumns), so that it finds their
+// scale by itself. Along N eight lanes then have the same chunk of eight k whose bits 1 and 3 are equal: their lowest
+// three bits differ in either order of k, and so do the banks.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/planes.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/mainloop/split_guard.cuh"
+#include "gett/ptx/half2.cuh"
 #include "gett/ptx/mbarrier.cuh"
 #include "gett/ptx/shared.cuh"
 #include "gett/ptx/warpgroup.cuh"
@@ -30,16 +35,22 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static constexpr int kPer = kMajorK ? 1 : kS / (8 * kE), kSlabsOfPass = kThreads / (kPer * Traits::kBlockK);
   static constexpr int kUnits = Traits::kBlockK * (kRows / 8);
   static constexpr int kDeep = 16 / kParts, kParcels = Traits::kBlockK / kDeep;  // k of a pass, such parts of a row
-  static constexpr int kPasses =
-      kMajorK ? (kParcels + kQuarters - 1) / kQuarters : (kUnits + kThreads - 1) / kThreads;
+  static constexpr bool kScaled = Storage::kScaled;
+  static constexpr int kScaleColumns = Storage::kScaleColumns, kLanes = 32 / Traits::kBlockK;
+  static constexpr int kPasses = kMajorK   ? (kParcels + kQuarters - 1) / kQuarters
+                                 : kScaled ? kScaleColumns / (8 * kLanes)
+                                           : (kUnits + kThreads - 1) / kThreads;
   static constexpr int kNumbers = kMajorK ? 16 : 8 * kParts;             // floats of a pass
   static constexpr int kStores = kNumbers / (8 * kParts);                // accesses to each plane
   static constexpr int kLeadA = Traits::kLeadA, kLeadB = Traits::kLeadB;
   static constexpr bool kTwoLeads = kLeadA > 1;
   static constexpr int kLoaded = kTwoLeads ? 16 / kLeadA : 4, kLoads = kNumbers / kLoaded;  // neighbours of an access
   static_assert(!kTwoLeads || (kLeadA == 8 && kLeadB * kE == kS && 8 * kLeadB == Traits::kBlockK), "rows of two modes");
-  static constexpr bool kAllThreads = kMajorK ? kRows == kRowsOfPass && kQuarters <= kParcels : kUnits % kThreads == 0;
-  static_assert(kMajorK || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
+  static constexpr bool kAllThreads = kMajorK   ? kRows == kRowsOfPass && kQuarters <= kParcels
+                                      : kScaled ? kRows == kScaleColumns * Storage::kSplitters
+                                                : kUnits % kThreads == 0;
+  static_assert(kMajorK || kScaled || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
+  typedef typename SmallNumbers<kScaled>::type Small;
 
   // Where a thread reads and writes in its first pass, from the start of the tile and of a plane. The bits that later
   // passes and other chunks change are not among those that the swizzle takes, so they are exchanged or added.
@@ -47,17 +58,22 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     uint32 read, write;
     int passes;  // that the thread has
     GETT_DEVICE explicit Places(int thread) {
+      const int warp = thread / 32, lane = thread % 32;
       if constexpr (kMajorK) {
-        const int row = thread % kRowsOfPass, q = thread / kRowsOfPass;
+        const int row = kScaled ? warp * kScaleColumns + lane % kScaleColumns : thread % kRowsOfPass;
+        const int q = kScaled ? lane / kScaleColumns : thread / kRowsOfPass;
         read = kTwoLeads ? HardwareSwizzle<kS>::apply(row * kS + q * kLoaded * 4) : at<kS, Tile::kSlab>(row, q * 64);
         write = at<kP, Plane::kSlab>(row, q * kDeep * 2);
         passes = row < kRows && q < kParcels ? kPasses : 0;
       } else {
-        const int n = thread % kPer, k = thread / kPer % Traits::kBlockK, slab = thread / kPer / Traits::kBlockK;
+        const int group = warp * (kScaleColumns / 8) + lane / Traits::kBlockK, chosen = lane % Traits::kBlockK;
+        const int n = kScaled ? group % kPer : thread % kPer;
+        const int k = kScaled ? chosen ^ (chosen >> 1 & 1) << 3 : thread / kPer % Traits::kBlockK;
+        const int slab = kScaled ? group / kPer : thread / kPer / Traits::kBlockK;
         const int place = kPermuteK ? (k & ~15) + (k >> 2 & 3) * 2 + (k & 1) + (k >> 1 & 1) * 8 : k;
         read = slab * Tile::kSlab + HardwareSwizzle<kS>::apply(k * kS + n * 8 * kE);
         write = slab * Plane::kSlab + HardwareSwizzle<kP>::apply(place * kP + n * 16);
-        passes = (kUnits - thread + kThreads - 1) / kThreads;
+        passes = kScaled ? (kRows / 8 - group + kLanes - 1) / kLanes : (kUnits - thread + kThreads - 1) / kThreads;
       }
     }
     template <int kBytes, int kSlab> static GETT_DEVICE uint32 at(int row, int byte) {
@@ -70,23 +86,38 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     GETT_DEVICE uint32 read_at(int i, int c) const {
       if constexpr (kTwoLeads) return (read ^ i * kQuarters * kLoaded * 4) + c * Tile::kSlab;
       if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, i * kQuarters * 64 + c * 16);
+      if constexpr (kScaled) return (read ^ (i * kLanes % kPer * 8 * kE + c * 16)) + i * kLanes / kPer * Tile::kSlab;
       return (read ^ c * 16) + i * kSlabsOfPass * Tile::kSlab;
     }
     GETT_DEVICE uint32 write_at(int i, int c) const {
       if constexpr (kMajorK) return moved<kP, Plane::kSlab>(write, i * kQuarters * kDeep * 2 + c * 16);
+      if constexpr (kScaled) return (write ^ i * kLanes % kPer * 16) + i * kLanes / kPer * Plane::kSlab;
       return write + i * kSlabsOfPass * Plane::kSlab;
     }
     // Whether pass `i` is one of the thread's.
     GETT_DEVICE bool has(int i) const { return kAllThreads || i < passes; }
   };
 
-  static GETT_DEVICE void store(uint32 to, const float (&x)[8], Smallest& smallest) {
+  // What becomes of two numbers: their planes, and what is to be known of small ones.
+  struct Whole {
+    Smallest& smallest;
+    GETT_DEVICE void split(float x, float y, uint32 (&planes)[kPlanes]) {
+      split_planes<typename Traits::Plane>(x, y, planes);
+      smallest.add(x, y);
+    }
+  };
+  struct Scaled {
+    float times;
+    uint32 least = LowNumbers::kNone;  // halves that tell whether there may be low numbers
+    GETT_DEVICE void split(float x, float y, uint32 (&planes)[kPlanes]) {
+      split_planes<typename Traits::Plane>(x * times, y * times, planes);
+      least = min_abs_f16x2(least, planes[0]);
+    }
+  };
+  template <class How> static GETT_DEVICE void store(uint32 to, const float (&x)[8], How& how) {
     uint32 word[4][kPlanes];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      split_planes(x[2 * i], x[2 * i + 1], word[i]);
-      smallest.add(x[2 * i], x[2 * i + 1]);
-    }
+    for (int i = 0; i < 4; ++i) how.split(x[2 * i], x[2 * i + 1], word[i]);
 #pragma unroll
     for (int p = 0; p < kPlanes; ++p) {
       const uint32 chunk[4] = {word[0][p], word[1][p], word[2][p], word[3][p]};
@@ -109,8 +140,8 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       else load<kLoaded>(from, x + c * kLoaded);
     }
   }
-  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers],
-                                     Smallest& smallest) {
+  template <class How>
+  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers], How& how) {
 #pragma unroll
     for (int h = 0; h < kStores; ++h)
 #pragma unroll
@@ -121,19 +152,64 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
           const int natural = h * 8 + j, at = kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : natural;
           y[j] = x[at * kParts + part];
         }
-        store(planes + part * kPlanes * Plane::kBytes + places.write_at(i, h), y, smallest);
+        store(planes + part * kPlanes * Plane::kBytes + places.write_at(i, h), y, how);
       }
   }
   // The planes of a k-tile. Short passes are loaded while the ones before are split; long ones have loads enough.
-  static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
+  template <class How> static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, How& how) {
     constexpr int kAhead = kNumbers < 16;
     float x[1 + kAhead][kNumbers];
 #pragma unroll
     for (int i = 0; i < kPasses + kAhead; ++i) {
       if (i < kPasses && places.has(i)) load_pass(tile, places, i, x[i % (1 + kAhead)]);
       if (i >= kAhead && places.has(i - kAhead))
-        split_pass(planes, places, i - kAhead, x[(i - kAhead) % (1 + kAhead)], smallest);
+        split_pass(planes, places, i - kAhead, x[(i - kAhead) % (1 + kAhead)], how);
     }
+  }
+
+  static GETT_DEVICE void split_whole(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
+    Whole how{smallest};
+    split_tile(tile, planes, places, how);
+  }
+  // The largest magnitude of the thread's numbers of a k-tile.
+  static GETT_DEVICE float largest(uint32 tile, const Places& places) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < kPasses; ++i)
+      if (places.has(i)) {
+        float x[kNumbers];
+        load_pass(tile, places, i, x);
+#pragma unroll
+        for (int j = 0; j < kNumbers; ++j) most = fmaxf(most, fabsf(x[j]));
+      }
+    return most;
+  }
+  // How many of the thread's numbers are low.
+  static GETT_DEVICE int count_low(uint32 tile, const Places& places, float times) {
+    int count = 0;
+#pragma unroll 1
+    for (int i = 0; i < kPasses; ++i)
+      if (places.has(i)) {
+        float x[kNumbers];
+        load_pass(tile, places, i, x);
+#pragma unroll
+        for (int j = 0; j < kNumbers; ++j) count += LowNumbers::count(x[j], times);
+      }
+    return count;
+  }
+  // The planes of the warp's share of a k-tile, and the inverse of their scale. Numbers are read when they are wanted,
+  // since there are no registers to keep them, nor to keep places apart from the tile's and the planes': both start at
+  // multiples of what bits of places may be exchanged in.
+  static GETT_DEVICE LowNumbers split_share(uint32 tile, uint32 planes, uint32 scales, Places places, int thread) {
+    places.read += tile;
+    places.write += planes;
+    const PlaneScale scale(__uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(largest(0, places)))));
+    if ((thread & 31) == 0) st_shared(scales + thread / 32 * 4, {__float_as_uint(scale.inverse)});
+    Scaled how{scale.times};
+    split_tile(0, 0, places, how);
+    LowNumbers low;
+    if (__any_sync(0xffffffffu, LowNumbers::is_low(how.least))) low.add(count_low(0, places, scale.times));
+    return low;
   }
 
   static GETT_DEVICE void run(const Params& p, const Storage& smem, int thread) {
@@ -141,22 +217,23 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     const Places places(thread);
     PipelineState<Traits::kStages> stage(0);
     PipelineState<Storage::kPlaneStages> made(1);
-    Smallest smallest;
+    Small small;
     KTileIterator<Params, Scheduler> it;
     for (it.begin(p); it.more(p);) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
       mbarrier_wait(made.bar(smem.planes_empty()), made.phase);
       const uint32 tile = smem.stage(stage.stage) + Storage::kStageA, planes = smem.planes(made.stage);
-      split_tile(tile, planes, places, smallest);
+      if constexpr (kScaled) small = split_share(tile, planes, smem.scales(made.stage), places, thread);
+      else split_whole(tile, planes, places, small);
       const int t = it.t;
-      if (smallest.is_lost()) guard.found_in_b(t);
+      if (small.is_lost()) guard.found_in_b(t);
       fence_proxy_async();  // wgmma reads what was written
       __syncwarp();
       if ((thread & 31) == 0) {
         mbarrier_arrive(made.bar(smem.planes_full()));
         mbarrier_arrive(stage.bar(smem.empty()));
       }
-      if (it.next(p)) smallest = Smallest();
+      if (it.next(p)) small = Small();
       ++stage;
       ++made;
     }

@@ -1,5 +1,6 @@
-// What planes cannot multiply, and how it is noticed. Numbers below 2^-109 in magnitude lose bits, since their last
-// plane would be below bfloat16's range; infinities and NaN are right only where the products of all planes are, and
+// What planes cannot multiply, and how it is noticed. In planes of bfloat16 numbers below 2^-109 in magnitude lose
+// bits, since their last plane would be below bfloat16's range; in scaled planes of float16, numbers far below the
+// largest of those that share a scale. Infinities and NaN are right only where the products of all planes are, and
 // numbers that round beyond bfloat16's range become infinite. Whoever splits numbers looks for small ones, and no sum
 // of a tile may be infinite or NaN. A tile in which either is found is not stored: its number is kept, and once a block
 // has made all of its tiles it makes those again by fused multiply-adds (mainloop/split_repair.cuh). Which tiles these
@@ -20,6 +21,27 @@ struct Smallest {
   }
   GETT_DEVICE bool is_lost() const { return word < kLeast; }
 };
+
+// Whether many of the numbers of a warp's share of a k-tile are so small beside the largest that they lose bits. Few
+// are no reason: of random numbers some are, and what they lose is nothing beside the other products.
+struct LowNumbers {
+  static constexpr float kLow = 0.03125f;      // of a scaled number: 2^-20 of the largest
+  static constexpr uint32 kLowBits = 0x2800u;  // of float16
+  static constexpr uint32 kNone = 0x7bff7bffu;  // two halves without any
+  static constexpr int kMost = 15;
+  bool many = false;
+  // Whether either of the two halves of `least`, which hold magnitudes of first planes, is a low number, or zero.
+  static GETT_DEVICE bool is_low(uint32 least) {
+    return (least & 0xffff) < kLowBits || least < kLowBits << 16;
+  }
+  static GETT_DEVICE int count(float x, float times) { return x != 0 && fabsf(x * times) < kLow; }
+  // All lanes of the warp come here.
+  GETT_DEVICE void add(int counted) { many |= __reduce_add_sync(0xffffffffu, counted) > kMost; }
+  GETT_DEVICE bool is_lost() const { return many; }
+};
+
+template <bool kScaled> struct SmallNumbers { typedef Smallest type; };
+template <> struct SmallNumbers<true> { typedef LowNumbers type; };
 
 // The guard's words in shared memory: the tiles to be made again, a bit for `per` of them; the tiles in whose B small
 // numbers were found, each in its place; whether the tile that is staged is not to be stored.

@@ -7,6 +7,9 @@
 //
 // Complex numbers have planes of their real parts, and behind them those of their imaginary parts.
 //
+// Where planes are scaled, each of the warps that split B has columns and a scale of its own (kScaleColumns): what one
+// warp sees, no other needs to wait for. The inverses of the scales lie behind the guard's words, four a k-tile.
+//
 // Where the rows of A and of B run along two different contracted modes, of which a k-tile has kLeadA and kLeadB, each
 // tile counts along its own mode first.
 #pragma once
@@ -30,6 +33,15 @@ template <class Tile, int kLeadA, int kLeadB> struct SplitTile : Tile {
   }
 };
 
+// Columns that each of four warps splits of kRows of a k-tile of B, where they have scales. Along K a warp has whole
+// rows. Along N a lane has a k, and the warp groups of eight columns: kPer of them make a slab.
+template <bool kMajorK, int kRows, int kPer, int kBlockK> struct ScaleColumns {
+  static constexpr int kGroups = (kRows + 31) / 32, kWhole = kGroups == 3 && kPer > 1 ? 4 : kGroups;
+  static constexpr int kLanes = 32 / kBlockK;  // groups at a time
+  static constexpr int kCount =
+      kMajorK ? (kRows > 64 ? 32 : kRows > 32 ? 16 : 8) : (kWhole + kLanes - 1) / kLanes * kLanes * 8;
+};
+
 template <class Traits, class Index, class Store, class Scheduler, class Smem>
 struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   typedef SharedStorage<Traits, Index, Store, Scheduler, Smem> Base;
@@ -43,10 +55,16 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   static constexpr int kPlaneStageBytes = kParts * kPlanes * PlaneB::kBytes;
   static constexpr bool kPermuteK = Traits::LoaderTraitsA::kMajorK && kParts == 1;
   static constexpr int kSplitters = 4;  // warps that split B
+  static constexpr bool kScaled = Traits::kScaled;
+  static constexpr int kPer = TileB::kSwizzleBytes / (8 * Base::kE);
+  static constexpr int kScaleColumns = ScaleColumns<TileB::kMajorK, LoaderB::kRows, kPer, Traits::kBlockK>::kCount;
+  static constexpr int kScaleBytes = kScaled ? 16 * kPlaneStages : 0;
   static_assert(Smem::kPlanes + kPlaneStages * kPlaneStageBytes <= Smem::kStaging, "planes");
   typedef SplitGuard<typename Traits::Params> Guard;
-  static_assert(Smem::kBarriers + Base::kBarrierBytes + 16 * kPlaneStages + 8 + Guard::kBytes <= Base::kEnd,
-                "mbarriers of the planes, words of the guard");
+  static constexpr int kGuardEnd = Smem::kBarriers + Base::kBarrierBytes + 16 * kPlaneStages + 8 + Guard::kBytes;
+  static constexpr int kScales = (kGuardEnd + 15) / 16 * 16;
+  static_assert((kScaled ? kScales + kScaleBytes : kGuardEnd) <= Base::kEnd,
+                "mbarriers of the planes, words of the guard, scales");
 
   GETT_DEVICE uint32 planes(int i) const { return this->start + Smem::kPlanes + i * kPlaneStageBytes; }
   GETT_DEVICE uint32 planes_full() const { return this->start + Smem::kBarriers + Base::kBarrierBytes; }
@@ -54,9 +72,11 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   // The mbarrier of the end: all tiles have been made, and those to be made again are known.
   GETT_DEVICE uint32 judged() const { return planes_empty() + kPlaneStages * 8; }
   GETT_DEVICE uint32 guard() const { return judged() + 8; }
+  // The inverses of the scales of a k-tile of planes.
+  GETT_DEVICE uint32 scales(int i) const { return this->start + kScales + i * 16; }
 
   // A stage is empty once all warps have read it: those that multiply take A, those that split take B. Planes are
-  // empty once the warpgroups have multiplied with them.
+  // empty once the warpgroups have multiplied with them; all of their warps read the scales.
   GETT_DEVICE void init_barriers() const {
     for (int s = 0; s < Traits::kStages; ++s) {
       mbarrier_init(this->full() + s * 8, 1);
@@ -64,7 +84,7 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
     }
     for (int s = 0; s < kPlaneStages; ++s) {
       mbarrier_init(planes_full() + s * 8, kSplitters);
-      mbarrier_init(planes_empty() + s * 8, Traits::kConsumerWarpgroups);
+      mbarrier_init(planes_empty() + s * 8, (kScaled ? 4 : 1) * Traits::kConsumerWarpgroups);
     }
     for (int g = 0; g < Store::kBuffers; ++g) mbarrier_init(this->free(g), 1);
     mbarrier_init(judged(), 1);

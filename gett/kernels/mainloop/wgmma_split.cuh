@@ -1,10 +1,12 @@
-// The main loop that multiplies floats, or complex numbers of floats, as sums of planes of bfloat16. TMA brings both
+// The main loop that multiplies floats, or complex numbers of floats, as sums of planes of 16 bits. TMA brings both
 // operands as they are in memory (loader/tma.cuh); a warpgroup splits B into planes in shared memory
 // (loader/split.cuh); the consumer warpgroups split their rows of A on the way to registers
 // (mainloop/split_fragment.cuh) and multiply pairs of planes by wgmma, those of least value first.
 //
-// The tensor core truncates its sums, so they must be short: the products of 16 k are summed in registers of their own,
-// which are then added to the tile's by ordinary additions, rounded to nearest (mainloop/split_products.cuh).
+// The tensor core truncates its sums, so they must be short: the products of 16 or 32 k are summed in registers of
+// their own, which are then added to the tile's by ordinary additions, rounded to nearest
+// (mainloop/split_products.cuh). Planes of float16 are those of scaled numbers, and the additions scale the sums back
+// (core/planes.cuh).
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/split.cuh"
@@ -24,13 +26,17 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef SplitStorage<Traits, Index, Store, Scheduler, Smem> Storage;
   typedef typename Storage::Guard Guard;
   typedef SplitProducts<Traits, Mma, Storage> Products;
-  typedef typename Products::Planes Planes;
+  typedef typename Products::Scales Scales;
   typedef PipelineState<Storage::kPlaneStages> PlaneState;
   typedef PipelineState<Traits::kStages> StageState;
-  static constexpr int kPlanes = Storage::kPlanes, kN = Traits::kBlockN, kSteps = Traits::kBlockK / 16;
-  static constexpr int kUnroll = 2 / kSteps;  // k-tiles without a pause; more would need more registers
+  static constexpr int kPlanes = Storage::kPlanes, kN = Traits::kBlockN;
+  static constexpr bool kScaled = Storage::kScaled;
+  static constexpr int kSums = Traits::kBlockK / (16 * Traits::kSumSteps);  // of a k-tile
+  static constexpr int kUnroll = 2 / kSums;  // k-tiles without a pause; more would need more registers
   static constexpr bool kTwo = Products::kSets == 2;
-  typedef SplitFragment<typename Storage::TileA, Traits::LoaderTraitsA::kRows, kPlanes, Storage::kParts> FragmentA;
+  typedef SplitFragment<typename Storage::TileA, Traits> FragmentA;
+  typedef typename FragmentA::Share Share;
+  typedef typename FragmentA::Small Small;
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -58,83 +64,103 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     if (thread >= 128) SplitTransform<Traits, Scheduler, Storage>::run(p, smem, thread - 128);
   }
 
-  // Takes this thread's share of step `s` of A out of a stage; gives the stage back after the last step.
+  // Takes this thread's share of sum `s` of A out of a stage; gives the stage back after the last one.
   static GETT_DEVICE void take(const Params& p, const Storage& smem, StageState& stage, int s,
-                               const FragmentA& fragment, int lane, Planes& a, Smallest& smallest) {
+                               const FragmentA& fragment, int lane, Share& a, Small& small) {
     if (s == 0) mbarrier_wait(stage.bar(smem.full()), stage.phase);
-    const uint32 loaded = fragment.load(smem.stage(stage.stage), s, a, smallest);
-    if (s == kSteps - 1) give_back(p, smem, stage, loaded, lane);
+    const uint32 loaded = fragment.load(smem.stage(stage.stage), s, a, small);
+    if (s == kSums - 1) give_back(p, smem, stage, loaded, lane);
   }
   // Gives the stage back once this warp has loaded `word`, which stands for all that it reads of it: the address of the
   // mbarrier depends on the word, so the arrival comes after the loads. Nothing is added, a count is never negative.
   static GETT_DEVICE void give_back(const Params& p, const Storage& smem, StageState& stage,
                                     uint32 word, int lane) {
-    const uint32 bar = stage.bar(smem.empty()) + (word & uint32(p.k_tiles) >> 31);
+    const uint32 bar = behind(p, stage.bar(smem.empty()), word);
     __syncwarp();
     if ((lane & 31) == 0) mbarrier_arrive(bar);
     ++stage;
   }
+  static GETT_DEVICE uint32 behind(const Params& p, uint32 bar, uint32 word) {
+    return bar + (word & uint32(p.k_tiles) >> 31);
+  }
 
-  // The products of kTiles k-tiles. While those of one chunk run, the sums of the one before are added, and fragments
-  // of A are made. None run in the end: ptxas would serialise products that run from one turn of a loop to the next.
+  // The products of kTiles k-tiles. While those of one set of sums run, the one before is added, and fragments of A are
+  // made. None run in the end: ptxas would serialise products that run from one turn of a loop to the next.
   template <int kTiles>
   static GETT_DEVICE void multiply(const Params& p, const Storage& smem, bool more, StageState& stage,
-                                   PlaneState& made, const FragmentA& fragment, int lane, Planes (&a)[2],
-                                   Acc (&acc)[kN / 2], Smallest& smallest) {
-    constexpr int kCount = kTiles * kSteps;
+                                   PlaneState& made, const FragmentA& fragment, int lane, Share (&a)[2],
+                                   Acc (&acc)[kN / 2], Small& small) {
+    constexpr int kCount = kTiles * kSums;
     typename Products::template Sums<0> sums0;
     typename Products::template Sums<1> sums1;
+    Scales scales[2];
 #pragma unroll
-    for (int step = 0; step < kCount; ++step) {
-      const int s = step % kSteps, now = step % 2;
+    for (int sum = 0; sum < kCount; ++sum) {
+      const int s = sum % kSums, now = sum % 2;
       if (s == 0) mbarrier_wait(made.bar(smem.planes_full()), made.phase);
       const uint32 b = (smem.planes(0) & 0x3ffff) + made.stage * Storage::kPlaneStageBytes;
-      if (kTwo || now == 0) sums0.multiply(a[now], b, s);
-      else sums1.multiply(a[now], b, s);
-      if (step > 0) {
+      if (kTwo || now == 0) sums0.multiply(a[now].planes, b, s);
+      else sums1.multiply(a[now].planes, b, s);
+      if (sum > 0) {
         wgmma_wait<1>();
-        if (kTwo || now == 0) sums1.add_to(acc);
-        else sums0.add_to(acc);
-        keep(a[now ^ 1]);
-        if (s == 0) give_planes_back(smem, made, lane);
+        if (kTwo || now == 0) sums1.add_to(acc, scales[now ^ 1]);
+        else sums0.add_to(acc, scales[now ^ 1]);
+        keep(a[now ^ 1].planes);
+        if (s == 0) give_planes_back(p, smem, made, scales[now ^ 1], lane);
       }
-      if (s == kSteps - 1) ++made;
-      if (step + 1 < kCount || (kCount % 2 == 0 && more))
-        take(p, smem, stage, (s + 1) % kSteps, fragment, lane, a[now ^ 1], smallest);
+      set(scales[now], smem, made, a[now]);
+      if (s == kSums - 1) ++made;
+      if (sum + 1 < kCount || (kCount % 2 == 0 && more))
+        take(p, smem, stage, (s + 1) % kSums, fragment, lane, a[now ^ 1], small);
       if constexpr (kTwo) {
-        sums1.multiply(a[now], b, s);
+        sums1.multiply(a[now].planes, b, s);
         wgmma_wait<1>();
-        sums0.add_to(acc);
+        sums0.add_to(acc, scales[now]);
       }
     }
     wgmma_wait<0>();
-    if (kTwo || kCount % 2 == 0) sums1.add_to(acc);
-    else sums0.add_to(acc);
-    keep(a[(kCount - 1) % 2]);
-    give_planes_back(smem, made, lane);
-    if (kCount % 2 && more) take(p, smem, stage, 0, fragment, lane, a[0], smallest);
+    const Scales& last = scales[(kCount - 1) % 2];
+    if (kTwo || kCount % 2 == 0) sums1.add_to(acc, last);
+    else sums0.add_to(acc, last);
+    keep(a[(kCount - 1) % 2].planes);
+    give_planes_back(p, smem, made, last, lane);
+    if (kCount % 2 && more) take(p, smem, stage, 0, fragment, lane, a[0], small);
   }
   // Those of a tile.
   static GETT_DEVICE void multiply(const Params& p, const Storage& smem, const KTileRange& k_tiles,
                                    StageState& stage, PlaneState& made, const FragmentA& fragment,
-                                   int lane, Acc (&acc)[kN / 2], Smallest& smallest) {
-    Planes a[2];
+                                   int lane, Acc (&acc)[kN / 2], Small& small) {
+    Share a[2];
     int kt = k_tiles.first;
-    if (kt < k_tiles.last) take(p, smem, stage, 0, fragment, lane, a[0], smallest);
+    if (kt < k_tiles.last) take(p, smem, stage, 0, fragment, lane, a[0], small);
 #pragma unroll 1
     for (; kt + kUnroll <= k_tiles.last; kt += kUnroll)
-      multiply<kUnroll>(p, smem, kt + kUnroll < k_tiles.last, stage, made, fragment, lane, a, acc, smallest);
+      multiply<kUnroll>(p, smem, kt + kUnroll < k_tiles.last, stage, made, fragment, lane, a, acc, small);
     if constexpr (kUnroll > 1) {
 #pragma unroll 1
       for (; kt < k_tiles.last; ++kt)
-        multiply<1>(p, smem, kt + 1 < k_tiles.last, stage, made, fragment, lane, a, acc, smallest);
+        multiply<1>(p, smem, kt + 1 < k_tiles.last, stage, made, fragment, lane, a, acc, small);
     }
   }
 
-  // The products of the k-tile before `made` are complete.
-  static GETT_DEVICE void give_planes_back(const Storage& smem, const PlaneState& made, int lane) {
+  // Reads what the sums of a k-tile are to be multiplied by.
+  static GETT_DEVICE void set(Scales& scales, const Storage& smem, const PlaneState& made, const Share& a) {
+    if constexpr (kScaled) {
+      uint32 columns[4];
+      ld_shared(smem.scales(made.stage), columns);
+      scales.set(a.inverse, columns);
+    }
+  }
+  // The products of the k-tile before `made` are complete, and its scales have been read.
+  static GETT_DEVICE void give_planes_back(const Params& p, const Storage& smem, const PlaneState& made,
+                                           const Scales& scales, int lane) {
     const int before = (made.stage == 0 ? Storage::kPlaneStages : made.stage) - 1;
-    if (lane == 0) mbarrier_arrive(smem.planes_empty() + before * 8);
+    const uint32 bar = smem.planes_empty() + before * 8;
+    if constexpr (!kScaled) {
+      if (lane == 0) mbarrier_arrive(bar);
+    } else if ((lane & 31) == 0) {
+      mbarrier_arrive(behind(p, bar, scales.word));
+    }
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {
@@ -151,9 +177,9 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       typename Sums::Accumulators acc;
       const Tile tile = start(p, scheduler, epilogue, t, acc);
-      Smallest smallest;
-      multiply(p, smem, tile.k_tiles, stage, made, fragment, lane, acc[0], smallest);
-      const bool lost = smallest.is_lost() || guard.is_found_in_b(t) || !are_finite(acc[0], group, lane);
+      Small small;
+      multiply(p, smem, tile.k_tiles, stage, made, fragment, lane, acc[0], small);
+      const bool lost = small.is_lost() || guard.is_found_in_b(t) || !are_finite(acc[0], group, lane);
       if constexpr (Scheduler::kSplit) {
         if (lost) guard.mark(count);  // the sums of slices are not added yet
       } else if constexpr (Store::kStoreWarp) {
@@ -238,11 +264,13 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     return all;
   }
   // Registers that products read keep what they hold until here.
-  static GETT_DEVICE void keep(const Planes& planes) {
+  static GETT_DEVICE void keep(const typename FragmentA::Planes& planes) {
 #pragma unroll
-    for (const auto& a : planes)
+    for (const auto& step : planes)
 #pragma unroll
-      for (int p = 0; p < kPlanes; ++p) asm volatile("" ::"r"(a[p][0]), "r"(a[p][1]), "r"(a[p][2]), "r"(a[p][3]));
+      for (const auto& a : step)
+#pragma unroll
+        for (int p = 0; p < kPlanes; ++p) asm volatile("" ::"r"(a[p][0]), "r"(a[p][1]), "r"(a[p][2]), "r"(a[p][3]));
   }
 };
 

@@ -40,6 +40,12 @@ GETT_DEVICE uint32 cvt_x2(float low, float high, bhalf_t) {
   return y;
 }
 
+// The two values of such a register.
+GETT_DEVICE float cvt_f32_low(uint32 x, bhalf_t) { return __uint_as_float(x << 16); }
+GETT_DEVICE float cvt_f32_high(uint32 x, bhalf_t) { return __uint_as_float(x & 0xffff0000u); }
+GETT_DEVICE float cvt_f32_low(uint32 x, half_t) { return cvt_f32(half_t{uint16(x)}); }
+GETT_DEVICE float cvt_f32_high(uint32 x, half_t) { return cvt_f32(half_t{uint16(x >> 16)}); }
+
 // To the nearest TF32. The tensor core truncates the low bits, which would bias long sums.
 GETT_DEVICE uint32 cvt_tf32(uint32 x) {
   uint32 y;

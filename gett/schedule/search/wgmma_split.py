@@ -70,7 +70,10 @@ class WgmmaSplitSearch(WgmmaSSSearch):
             # Whole short modes: rows of both operands follow each other, and are copied as one.
             short |= lead is not None and extents[lead] * self.size <= CHUNK
             cuts = (*LEADS, SHORT) if short else LEADS
-            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, DEPTHS, cuts)
+            made = split_planes(self.plan)
+            assert made is not None
+            depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(self.plan), self.plan.extent_k)]
+            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, depths, cuts)
             return dict.fromkeys((*found, *shallow))
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
         a, b = self.leads

@@ -300,6 +300,7 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         first = loop.stages * stage
         staged = first + loop.plane_stages * made.count * plane
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
+        fixed += 16 + 16 * loop.plane_stages if made.scaled else 0
         return SmemPlan(fixed + staged + staging, stage, planes=first, staging=staged, barriers=staged + staging)
     if isinstance(loop, WgmmaTf32):
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))

@@ -30,6 +30,8 @@ inline int __ffs(unsigned x) { return __builtin_ffs(x); }
 inline void __syncwarp() {}
 inline void __syncthreads() {}
 inline int __reduce_max_sync(unsigned, int x) { return x; }
+inline int __reduce_add_sync(unsigned, int x) { return x; }
+inline bool __any_sync(unsigned, bool x) { return x; }
 inline int __shfl_sync(unsigned, int x, int) { return x; }
 inline unsigned __shfl_xor_sync(unsigned, unsigned x, int) { return x; }
 #endif
