@@ -268,6 +268,11 @@ def planes_of(dtype: str, precision: str) -> Planes | None:
     return PLANES.get(precision) if dtype in _IN_PLANES else None
 
 
+def split_planes_of(dtype: str, precision: str) -> Planes | None:
+    """The same where operands are split in any case: two planes of bfloat16 hold more than float32 rounded to TF32."""
+    return PLANES["bf16x3"] if (dtype, precision) == ("float32", "tf32") else planes_of(dtype, precision)
+
+
 def products_of(name: str, precision: str) -> tuple[TensorType, int]:
     """What the tensor cores multiply in place of a dtype at a precision, and their products for one of real numbers.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import PLANES, Planes, TensorType, data_type, is_complex, planes_of
+from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of, split_planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
@@ -108,13 +108,8 @@ def planes(plan: GemmPlan) -> Planes | None:
 
 
 def split_planes(plan: GemmPlan) -> Planes | None:
-    """The planes in which `WgmmaSplit` multiplies a plan's operands, None where it does not.
-
-    Where float32 may be rounded to TF32, two planes of bfloat16 are more accurate.
-    """
-    if (plan.contraction.dtype, plan.contraction.precision) == ("float32", "tf32"):
-        return PLANES["bf16x3"]
-    return planes(plan)
+    """The planes in which `WgmmaSplit` multiplies a plan's operands, None where it does not."""
+    return split_planes_of(plan.contraction.dtype, plan.contraction.precision)
 
 
 def gathers(loop: Wgmma) -> bool:
