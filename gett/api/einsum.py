@@ -70,8 +70,8 @@ def einsum(
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
-            `"ieee"`, or `"tf32"`, of 10 bits. By default that of `gett.precision`. The CPU computes as
-            `"ieee"` says.
+            `"ieee"`, or `"tf32"`, of factors rounded to the nearest of 10 bits (2^-11 of each). By default that of
+            `gett.precision`. The CPU computes as `"ieee"` says.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
