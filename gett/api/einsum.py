@@ -69,8 +69,8 @@ def einsum(
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
             `"ieee"`; `"fp16x3"`, three products of scaled float16 planes, whose errors are at most 28 + k / 32 units
             where no number is far below its neighbours; `"bf16x3"`, three of two bfloat16 planes, at most
-            791 + k / 32; or `"tf32"`, of 10 bits. complex64 has them too. By default that of `gett.precision`. The CPU
-            computes as `"ieee"` says.
+            791 + k / 32; or `"tf32"`, of factors rounded to the nearest of 10 bits. complex64 has them too. By default
+            that of `gett.precision`. The CPU computes as `"ieee"` says.
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
 

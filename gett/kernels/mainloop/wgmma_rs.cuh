@@ -1,11 +1,11 @@
 // The main loop of wgmma with A from registers (RS), for operands whose contiguous modes are two different contracted
 // modes: A's rows run along k1, B's along k2. No matrix descriptor expresses that, so A comes from registers, where
-// pairs of k2 are packed; no tile is transposed in memory. Its producers are two warps, and two more where A is
-// forwarded (loader/wgmma_rs.cuh).
+// pairs of k2 are packed (of TF32 nothing is); no tile is transposed in memory. Its producers are two warps, and two
+// more where A is forwarded (loader/wgmma_rs.cuh).
 //
-// A k-tile is kDepth of k1 times 16 or 32 of k2. A lies as [row][k2][k1], and its place is free for the next k-tile as
-// soon as it is in registers. B lies as [n][k2] for one k1 at a time, one or two instructions deep, in a ring of
-// kStages.
+// A k-tile is kDepth of k1 times the k2 of one instruction or two. A lies as [row][k2][k1], and its place is free for
+// the next k-tile as soon as it is in registers. B lies as [n][k2] for one k1 at a time, one or two instructions deep,
+// in a ring of kStages.
 //
 // kPerWarpgroupA: the rows of A are loaded and released by warpgroup, with mbarriers of each. The warpgroups then
 // differ by up to the depth of the ring, and one multiplies while the other's rows arrive. A warpgroup may have fewer
