@@ -96,7 +96,7 @@ def warpgroups(x: Lowered) -> Iterator[str]:
     if loop.warpgroups < 1 or loop.mma_m < 1 or loop.producers < 1:
         yield f"{loop.warpgroups} of {loop.mma_m} MMA atoms, {loop.producers} that fetch"
         return
-    fetching, multiplying = thread_registers(loop, x.s.tiling.shape[1])
+    fetching, multiplying = thread_registers(x.plan, loop, x.s.tiling.shape[1])
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
     if needed > there:

@@ -47,6 +47,9 @@ RS_COPIES = 8
 SPLIT_REGISTERS = (56, 200)
 """The same where planes are multiplied: of a thread that splits B too."""
 
+SCALED_REGISTERS = (48, 208)
+"""The same where they are scaled; those who load leave some of theirs to those who split B."""
+
 WIDEST_SPLIT = 128
 """Real sums of a row of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
 
@@ -95,10 +98,11 @@ def gathers(loop: Wgmma) -> bool:
     return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
 
 
-def thread_registers(loop: Wgmma, columns: int) -> tuple[int, int]:
+def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, int]:
     """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
     if isinstance(loop, WgmmaSplit):
-        return SPLIT_REGISTERS
+        made = planes(plan)
+        return SCALED_REGISTERS if made is not None and made.scaled else SPLIT_REGISTERS
     if gathers(loop):
         held = loop.mma_m * columns // 2
         return next((r for most, r in GATHER_REGISTERS.items() if held <= most), GATHER_REGISTERS[ACCUMULATORS])
