@@ -79,7 +79,7 @@ def _division(schedule: Schedule) -> Constants:
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     """The struct `MainloopTraits`, with a struct for the loader of each operand."""
     t, loop = schedule.tiling, schedule.wgmma
-    producer, consumer = thread_registers(loop, t.shape[1] * parts(plan))
+    producer, consumer = thread_registers(plan, loop, t.shape[1])
     constants: dict[str, bool | int | str] = {
         "kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer
     }  # fmt: skip

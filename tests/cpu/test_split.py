@@ -59,7 +59,7 @@ template <bool> struct Split {  // planes of whole numbers, and the smallest of 
   Smallest of_a, of_b;
   void split_b() {
     for (int thread = 0; thread < Transform::kThreads; ++thread)
-      Transform::split_whole(b, planes, Transform::Places(thread), of_b);
+      Transform::split_tile(b, planes, Transform::Places(thread), of_b);
   }
   void split_a(int s) {
     for (int thread = 0; thread < 256; ++thread) {
@@ -83,17 +83,19 @@ template <> struct Split<true> {  // of scaled ones: scales, and how many number
   }
   void split_b() {
     uint32 most[4] = {};
-    for (int thread = 0; thread < Transform::kThreads; ++thread)
-      most[thread / 32] = max(most[thread / 32], __float_as_uint(Transform::largest(b, Transform::Places(thread))));
+    static Transform::Numbers x[Transform::kThreads];
+    for (int thread = 0; thread < Transform::kThreads; ++thread) {
+      const float found = Transform::read(b, Transform::Places(thread), x[thread]);
+      most[thread / 32] = max(most[thread / 32], __float_as_uint(found));
+    }
     for (int thread = 0; thread < Transform::kThreads; ++thread) {
       Transform::Places places(thread);
       places.read += b;
       places.write += planes;
       const PlaneScale scale(__uint_as_float(most[thread / 32]));
-      Transform::Scaled how{scale.times};
-      Transform::split_tile(0, 0, places, how);
+      const uint32 least = Transform::split_scaled(0, places, x[thread], scale.times);
       const int count = Transform::count_low(0, places, scale.times);
-      expect(how.least, count);
+      expect(least, count);
       low_b += count;
       if (thread % 32 == 0) write(scale.inverse);
     }

@@ -98,26 +98,22 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     GETT_DEVICE bool has(int i) const { return kAllThreads || i < passes; }
   };
 
-  // What becomes of two numbers: their planes, and what is to be known of small ones.
-  struct Whole {
-    Smallest& smallest;
-    GETT_DEVICE void split(float x, float y, uint32 (&planes)[kPlanes]) {
-      split_planes<typename Traits::Plane>(x, y, planes);
-      smallest.add(x, y);
-    }
-  };
   struct Scaled {
     float times;
     uint32 least = LowNumbers::kNone;  // halves that tell whether there may be low numbers
-    GETT_DEVICE void split(float x, float y, uint32 (&planes)[kPlanes]) {
-      split_planes<typename Traits::Plane>(x * times, y * times, planes);
-      least = min_abs_f16x2(least, planes[0]);
-    }
   };
-  template <class How> static GETT_DEVICE void store(uint32 to, const float (&x)[8], How& how) {
+  static GETT_DEVICE void split(float x, float y, uint32 (&planes)[kPlanes], Smallest& smallest) {
+    split_planes<typename Traits::Plane>(x, y, planes);
+    smallest.add(x, y);
+  }
+  static GETT_DEVICE void split(float x, float y, uint32 (&planes)[kPlanes], Scaled& scaled) {
+    split_planes<typename Traits::Plane>(x * scaled.times, y * scaled.times, planes);
+    scaled.least = min_abs_f16x2(scaled.least, planes[0]);
+  }
+  template <class Small> static GETT_DEVICE void store(uint32 to, const float (&x)[8], Small& small) {
     uint32 word[4][kPlanes];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) how.split(x[2 * i], x[2 * i + 1], word[i]);
+    for (int i = 0; i < 4; ++i) split(x[2 * i], x[2 * i + 1], word[i], small);
 #pragma unroll
     for (int p = 0; p < kPlanes; ++p) {
       const uint32 chunk[4] = {word[0][p], word[1][p], word[2][p], word[3][p]};
@@ -140,8 +136,9 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       else load<kLoaded>(from, x + c * kLoaded);
     }
   }
-  template <class How>
-  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers], How& how) {
+  template <class Small>
+  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers],
+                                     Small& small) {
 #pragma unroll
     for (int h = 0; h < kStores; ++h)
 #pragma unroll
@@ -152,39 +149,45 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
           const int natural = h * 8 + j, at = kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : natural;
           y[j] = x[at * kParts + part];
         }
-        store(planes + part * kPlanes * Plane::kBytes + places.write_at(i, h), y, how);
+        store(planes + part * kPlanes * Plane::kBytes + places.write_at(i, h), y, small);
       }
   }
   // The planes of a k-tile. Short passes are loaded while the ones before are split; long ones have loads enough.
-  template <class How> static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, How& how) {
+  static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
     constexpr int kAhead = kNumbers < 16;
     float x[1 + kAhead][kNumbers];
 #pragma unroll
     for (int i = 0; i < kPasses + kAhead; ++i) {
       if (i < kPasses && places.has(i)) load_pass(tile, places, i, x[i % (1 + kAhead)]);
       if (i >= kAhead && places.has(i - kAhead))
-        split_pass(planes, places, i - kAhead, x[(i - kAhead) % (1 + kAhead)], how);
+        split_pass(planes, places, i - kAhead, x[(i - kAhead) % (1 + kAhead)], smallest);
     }
   }
 
-  static GETT_DEVICE void split_whole(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
-    Whole how{smallest};
-    split_tile(tile, planes, places, how);
-  }
-  // The largest magnitude of the thread's numbers of a k-tile.
-  static GETT_DEVICE float largest(uint32 tile, const Places& places) {
+  // A thread's numbers of a k-tile; places that it does not have hold anything.
+  typedef float Numbers[kPasses][kNumbers];
+  // Reads them. Returns the largest magnitude.
+  static GETT_DEVICE float read(uint32 tile, const Places& places, Numbers& x) {
     float most = 0;
 #pragma unroll
     for (int i = 0; i < kPasses; ++i)
-      if (places.has(i)) {
-        float x[kNumbers];
-        load_pass(tile, places, i, x);
+      if (places.has(i)) load_pass(tile, places, i, x[i]);
 #pragma unroll
-        for (int j = 0; j < kNumbers; ++j) most = fmaxf(most, fabsf(x[j]));
-      }
+    for (int i = 0; i < kPasses; ++i)
+      if (places.has(i))
+#pragma unroll
+        for (int j = 0; j < kNumbers; ++j) most = fmaxf(most, fabsf(x[i][j]));
     return most;
   }
-  // How many of the thread's numbers are low.
+  // Writes their planes. Returns halves that tell whether there may be low numbers.
+  static GETT_DEVICE uint32 split_scaled(uint32 planes, const Places& places, const Numbers& x, float times) {
+    Scaled scaled{times};
+#pragma unroll
+    for (int i = 0; i < kPasses; ++i)
+      if (places.has(i)) split_pass(planes, places, i, x[i], scaled);
+    return scaled.least;
+  }
+  // How many of them are low. They are read again: there are no registers to keep them.
   static GETT_DEVICE int count_low(uint32 tile, const Places& places, float times) {
     int count = 0;
 #pragma unroll 1
@@ -197,18 +200,18 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       }
     return count;
   }
-  // The planes of the warp's share of a k-tile, and the inverse of their scale. Numbers are read when they are wanted,
-  // since there are no registers to keep them, nor to keep places apart from the tile's and the planes': both start at
-  // multiples of what bits of places may be exchanged in.
+  // The planes of the warp's share of a k-tile, and the inverse of their scale. Places are those of the tile and of the
+  // planes: both start at multiples of what bits may be exchanged in.
   static GETT_DEVICE LowNumbers split_share(uint32 tile, uint32 planes, uint32 scales, Places places, int thread) {
     places.read += tile;
     places.write += planes;
-    const PlaneScale scale(__uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(largest(0, places)))));
+    Numbers x;
+    const float most = read(0, places, x);
+    const PlaneScale scale(__uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(most))));
     if ((thread & 31) == 0) st_shared(scales + thread / 32 * 4, {__float_as_uint(scale.inverse)});
-    Scaled how{scale.times};
-    split_tile(0, 0, places, how);
+    const uint32 least = split_scaled(0, places, x, scale.times);
     LowNumbers low;
-    if (__any_sync(0xffffffffu, LowNumbers::is_low(how.least))) low.add(count_low(0, places, scale.times));
+    if (__any_sync(0xffffffffu, LowNumbers::is_low(least))) low.add(count_low(0, places, scale.times));
     return low;
   }
 
@@ -224,7 +227,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       mbarrier_wait(made.bar(smem.planes_empty()), made.phase);
       const uint32 tile = smem.stage(stage.stage) + Storage::kStageA, planes = smem.planes(made.stage);
       if constexpr (kScaled) small = split_share(tile, planes, smem.scales(made.stage), places, thread);
-      else split_whole(tile, planes, places, small);
+      else split_tile(tile, planes, places, small);
       const int t = it.t;
       if (small.is_lost()) guard.found_in_b(t);
       fence_proxy_async();  // wgmma reads what was written

@@ -52,16 +52,27 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
 
-  // The warpgroups that do not multiply: one warp of the first loads, the second one splits.
+  // The warpgroups that do not multiply: one warp of the first loads, the second one splits. To split scaled numbers
+  // takes more registers, which the first one leaves to it.
   static GETT_DEVICE void load(const Params& p, const Storage& smem, char*, int thread) {
-    if (thread < 32) {
-      typedef TmaLoader<Traits, Index, Scheduler, Storage> Loader;
-      const auto stage = Loader::run(p, smem, thread, typename Loader::Stage(1), AllTiles());
-      const Guard guard(p, smem.guard());
-      mbarrier_wait(smem.judged(), 0);
-      if (guard.any()) Loader::run(p, smem, thread, stage, MarkedTiles<Guard>{guard});
+    typedef SplitTransform<Traits, Scheduler, Storage> Transform;
+    if constexpr (!kScaled) {
+      if (thread < 32) load_stages(p, smem, thread);
+      if (thread >= 128) Transform::run(p, smem, thread - 128);
+    } else if (thread < 128) {
+      setmaxnreg_dec<kProducerRegs - 16>();
+      if (thread < 32) load_stages(p, smem, thread);
+    } else {
+      setmaxnreg_inc<kProducerRegs + 16>();
+      Transform::run(p, smem, thread - 128);
     }
-    if (thread >= 128) SplitTransform<Traits, Scheduler, Storage>::run(p, smem, thread - 128);
+  }
+  static GETT_DEVICE void load_stages(const Params& p, const Storage& smem, int thread) {
+    typedef TmaLoader<Traits, Index, Scheduler, Storage> Loader;
+    const auto stage = Loader::run(p, smem, thread, typename Loader::Stage(1), AllTiles());
+    const Guard guard(p, smem.guard());
+    mbarrier_wait(smem.judged(), 0);
+    if (guard.any()) Loader::run(p, smem, thread, stage, MarkedTiles<Guard>{guard});
   }
 
   // Takes this thread's share of sum `s` of A out of a stage; gives the stage back after the last one.

@@ -32,7 +32,6 @@ from gett.schedule.spec.wgmma_needs import (
     leads,
     least_row,
     multiplied,
-    parts,
     planes,
     split_planes,
     swizzle_of,
@@ -108,7 +107,7 @@ def warpgroups(x: Lowered) -> Iterator[str]:
     if loop.warpgroups < 1 or loop.mma_m < 1 or loop.producers < 1:
         yield f"{loop.warpgroups} of {loop.mma_m} MMA atoms, {loop.producers} that fetch"
         return
-    fetching, multiplying = thread_registers(loop, x.s.tiling.shape[1] * parts(x.plan))
+    fetching, multiplying = thread_registers(x.plan, loop, x.s.tiling.shape[1])
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
     if needed > there:

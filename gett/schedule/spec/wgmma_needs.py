@@ -60,6 +60,9 @@ WIDEST_TRANSPOSED = 192
 """Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
 those that all threads start with."""
 
+SCALED_REGISTERS = (48, 208)
+"""The same where they are scaled; those who load leave some of theirs to those who split B."""
+
 WIDEST_SPLIT = 128
 """Real sums of a row of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
 
@@ -117,14 +120,17 @@ def gathers(loop: Wgmma) -> bool:
     return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
 
 
-def thread_registers(loop: Wgmma, sums: int) -> tuple[int, int]:
-    """Registers of a thread that fetches and of one that multiplies a tile with `sums` real sums in a row."""
+def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, int]:
+    """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
     if isinstance(loop, WgmmaSplit):
+        made, sums = split_planes(plan), columns * parts(plan)
+        if made is not None and made.scaled:
+            return SCALED_REGISTERS
         return next((r for most, r in SPLIT_REGISTERS.items() if sums <= most), SPLIT_REGISTERS[WIDEST_SPLIT])
     by_held = TRANSPOSE_REGISTERS if isinstance(loop, WgmmaTf32) and loop.transposed_stages else None
     by_held = GATHER_REGISTERS if gathers(loop) else by_held
     if by_held is not None:
-        held = loop.mma_m * sums // 2
+        held = loop.mma_m * columns // 2
         return next((r for most, r in by_held.items() if held <= most), by_held[ACCUMULATORS])
     return THREAD_REGISTERS
 
