@@ -60,7 +60,7 @@ WIDEST_TRANSPOSED = 192
 """Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
 those that all threads start with."""
 
-SCALED_REGISTERS = (48, 208)
+SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}
 """The same where they are scaled; those who load leave some of theirs to those who split B."""
 
 WIDEST_SPLIT = 128
@@ -124,9 +124,8 @@ def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, in
     """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
     if isinstance(loop, WgmmaSplit):
         made, sums = split_planes(plan), columns * parts(plan)
-        if made is not None and made.scaled:
-            return SCALED_REGISTERS
-        return next((r for most, r in SPLIT_REGISTERS.items() if sums <= most), SPLIT_REGISTERS[WIDEST_SPLIT])
+        of_split = SCALED_REGISTERS if made is not None and made.scaled else SPLIT_REGISTERS
+        return next((r for most, r in of_split.items() if sums <= most), of_split[WIDEST_SPLIT])
     by_held = TRANSPOSE_REGISTERS if isinstance(loop, WgmmaTf32) and loop.transposed_stages else None
     by_held = GATHER_REGISTERS if gathers(loop) else by_held
     if by_held is not None:
