@@ -15,15 +15,18 @@ from gett.hw.archs import arch_facts
 from gett.hw.dtypes import TENSOR_TYPES, data_type
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
+from gett.schedule.cost.wgmma_tf32 import transposition_replays
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
+from gett.schedule.spec.rule import Lowered
+from gett.schedule.spec.rules_wgmma import in_registers
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import swizzle_of, wgmma_smem
+from gett.schedule.spec.wgmma_needs import swizzle_of, tf32_registers, wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import generated, includes, run_host
@@ -135,9 +138,8 @@ def check(spec: Spec, tmp_path: Path) -> None:
         places = wgmma_places("k", swizzle, (rows, deep), rows, deep, 4)
         np.testing.assert_array_equal(written[places // 4][held_rows[1]], values[1])
         accesses, output = output[: passes * 1024].reshape(-1, 128, 2), output[passes * 1024 :]
-        wide = deep % 32 == 0 and rows % 32 == 0 and swizzle_of(loop.b) == 128
-        for of in range(2):
-            assert conflicts(accesses[..., of], 16) <= (0 if wide else 3), spec
+        for of, replays in enumerate(transposition_replays(swizzle_of(loop.b), deep)):
+            assert conflicts(accesses[..., of], 16) < replays, spec
     mma_m = loop.mma_m
     found = output.reshape(deep // 8, 256, -1)
     fragments, at = found[..., : 4 * mma_m].reshape(-1, 256, mma_m, 4), found[..., 4 * mma_m :]
@@ -252,6 +254,22 @@ def test_rules_of_transposition(transposes: bool, stages: int, reason: str) -> N
     refusal = can_implement(made, spec.plan, FACTS)
     assert (refusal is None) == (not reason)
     assert refusal is None or refusal.reason.startswith(reason)
+
+
+def test_sums_and_fragments_fit_a_thread() -> None:
+    """The candidates of every case; what has twice as many MMA atoms does not."""
+    for spec in (first(False), first(True), first(True, 2)):
+        loop, (_, columns, deep) = loop_of(spec), spec.schedule.tiling.shape
+        assert not list(in_registers.reasons(Lowered(spec.schedule, spec.plan, FACTS)))
+        atoms = next(m for m in (2, 4, 8, 16) if exceeds(m, columns, deep, loop.transposed_stages > 0))
+        wide = replace(spec.schedule, mainloop=replace(loop, mma_m=atoms))
+        (reason, *_) = in_registers.reasons(Lowered(wide, spec.plan, FACTS))
+        assert "registers for sums and fragments" in reason
+
+
+def exceeds(mma_m: int, columns: int, deep: int, transposes: bool) -> bool:
+    needed, there = tf32_registers(mma_m, columns, deep // 8, transposes)
+    return needed > there
 
 
 def test_sixteen_bit_types_and_planes_have_main_loops_of_their_own() -> None:

@@ -3,7 +3,7 @@
 // neighbouring k, and writes four chunks along K. In between, registers change their names and nothing else.
 //
 // Eight lanes that are served together take a diagonal of eight by eight blocks: in both tiles they have eight
-// different chunks of a row's swizzle.
+// different chunks of rows of 128 bytes. In shorter rows two or four lanes meet.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/swizzle.cuh"
@@ -23,7 +23,8 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
   static constexpr int kBlocksN = Traits::LoaderTraitsB::kRows / 4, kBlocksK = Traits::kBlockK / 4;
   static constexpr int kBlocks = kBlocksN * kBlocksK, kPasses = (kBlocks + kThreads - 1) / kThreads;
   static constexpr int kBits = kBlocksN | kBlocksK;
-  static constexpr int kSide = kBits % 8 == 0 ? 8 : kBits % 4 == 0 ? 4 : kBits % 2 == 0 ? 2 : 1;  // of a square
+  static constexpr int kSide =  // of a square
+      kBits % 8 == 0 && kS != 32 ? 8 : kBits % 4 == 0 ? 4 : kBits % 2 == 0 ? 2 : 1;
   static_assert(!Tile::kMajorK && Traits::LoaderTraitsB::kRows % 4 == 0, "rows of B along N, in whole chunks");
 
   // Blocks along N from one pass of a thread to its next, where that is the same place of other rows of squares.
@@ -54,20 +55,21 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
     // Whether pass `i` is one of the thread's.
     GETT_DEVICE bool has(int i) const { return kBlocks % kThreads == 0 || i < passes; }
   };
-  // The place of row `i` of four, of which the first is at `first`.
+  // The place of row `i` of four, of which the first is at `first`. Tiles start at multiples of 1024 bytes, so `first`
+  // may be an address: what is made of it in each k-tile takes no registers between them.
   template <int kBytes> static GETT_DEVICE uint32 row(uint32 first, int i) {
     return (first ^ HardwareSwizzle<kBytes>::bits(i * kBytes)) + i * kBytes;
   }
 
   static GETT_DEVICE void load(uint32 tile, const Places& places, int pass, uint32 (&x)[4][4]) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) ld_shared(tile + row<kS>(places.read(pass), k), x[k]);
+    for (int k = 0; k < 4; ++k) ld_shared(row<kS>(tile + places.read(pass), k), x[k]);
   }
   static GETT_DEVICE void store(uint32 to, const Places& places, int pass, const uint32 (&x)[4][4]) {
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       const uint32 chunk[4] = {x[0][n], x[1][n], x[2][n], x[3][n]};
-      st_shared(to + row<kT>(places.write(pass), n), chunk);
+      st_shared(row<kT>(to + places.write(pass), n), chunk);
     }
   }
   // A k-tile. The blocks of a pass are loaded while those of the one before are stored.

@@ -7,6 +7,17 @@ from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 
+def transposition_replays(swizzle: int, deep: int) -> tuple[int, int]:
+    """How often the loads and the stores of B transposed are served.
+
+    Args:
+        swizzle: Bytes of a row of B.
+        deep: K of a k-tile.
+    """
+    read = {128: 1 if deep % 16 == 0 else 2, 64: 2}.get(swizzle, 4)
+    return read, 1 if deep % 32 == 0 else 2 if deep % 16 == 0 else 4
+
+
 class WgmmaTf32Cost(WgmmaCost):
     """Estimates for one plan."""
 
@@ -16,7 +27,10 @@ class WgmmaTf32Cost(WgmmaCost):
         rows, bn, bk = tile.shape
         math_clocks = rows * bn * bk / self.lanes / rates.peak_share
         # Both operands come in, A is loaded once, B is read for every 64 rows; what is transposed is loaded and stored.
-        port = rows + bn + rows + bn * (rows / 64) + (0 if self.k_unit[B] is not None else 2 * bn)
+        port = rows + bn + rows + bn * (rows / 64)
+        if self.k_unit[B] is None:
+            swizzle = tile.n.atom * self.size if tile.n.run else self.rows(B, tile.n, tile.k)[1]
+            port += bn * sum(transposition_replays(swizzle, bk))
         smem_clocks = port * bk * self.size / rates.smem_bytes_per_clock / rates.peak_share
         drawn = engine = 0.0
         for tensor, side, shared, reads in (

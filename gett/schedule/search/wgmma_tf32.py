@@ -14,12 +14,12 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED, up
+from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED, tf32_registers, up
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2, 4))
-STEPS = (4, 3, 2, 6, 8, 5, 7)  # of a k-tile, two at least
+STEPS = (4, 3, 2, 6, 8)  # of a k-tile, two at least
 STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
 
 
@@ -33,26 +33,33 @@ class WgmmaTf32Search(WgmmaSSSearch):
         plan, boxes = self.plan, self.boxes
         if not self.has_units or len(self.leads) > 1 or self.majors == ("k", "k"):
             return
-        widest = WIDEST_TRANSPOSED if self.majors[1] == "mn" else self.atom.most_n
+        transposes = self.majors[1] == "mn"
+        widest = WIDEST_TRANSPOSED if transposes else self.atom.most_n
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
                 for n in (n for n in widths(plan.extent_n) if n <= widest and groups.takes(n)):
+                    needed, there = tf32_registers(groups.mma_m, n, box_k.size // self.atom.k, transposes)
+                    if needed > there:
+                        continue
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                             yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
 
     def boxes_of_k(self) -> Iterable[Box]:
-        """The boxes of K that are tried; a short K is one."""
+        """The boxes of K that are tried: the best of every depth, since what it costs to transpose depends on it.
+
+        A short K is one.
+        """
         least = -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
         extents, lead = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None)
-        depths = [steps * self.atom.k for steps in STEPS]
-        found = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least), depths)[0]
+        depths, patient = [steps * self.atom.k for steps in STEPS], not self.hurried(least)
+        found = [k_boxes(extents, lead, self.size, self.atom.k, patient, (deep,))[0][:1] for deep in depths]
         long = [m for m, extent in enumerate(extents) if extent > 1]
-        if len(long) == 1 and (whole := up(extents[long[0]], self.atom.k)) in depths:
-            found.append(Box.of_cuts(extents, {long[0]: whole}))
-        return dict.fromkeys(found)
+        if len(long) == 1 and depths[0] // 2 <= (whole := up(extents[long[0]], self.atom.k)) <= max(depths):
+            found.append([Box.of_cuts(extents, {long[0]: whole})])
+        return dict.fromkeys(box for boxes in found for box in boxes)
 
     def deepest(
         self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler

@@ -35,6 +35,7 @@ from gett.schedule.spec.wgmma_needs import (
     planes,
     split_planes,
     swizzle_of,
+    tf32_registers,
     thread_registers,
     up,
     widest_split,
@@ -206,6 +207,9 @@ def in_registers(x: Lowered) -> Iterator[str]:
     if x.s.tiling.mma_tiles > 1:
         yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
     made, columns = loop.transposed_stages, x.s.tiling.shape[1]
+    needed, there = tf32_registers(loop.mma_m, columns, deep // x.atom.k, made > 0)
+    if needed > there:
+        yield f"{needed} registers for sums and fragments, a thread has {there}"
     if made and columns > WIDEST_TRANSPOSED:
         yield f"{columns} columns beside a warpgroup that transposes, the most are {WIDEST_TRANSPOSED}"
     if (made > 0) != (loop.b.major == "mn") or made == 1:  # one is written while products read the other

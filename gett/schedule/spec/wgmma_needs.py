@@ -56,6 +56,9 @@ SPLIT_REGISTERS = {96: (64, 192), 128: (56, 200)}
 TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
 """The same where B is transposed, by a thread that does so too, by the accumulators that a thread may have."""
 
+TF32_SPARE = 32
+"""Registers that a thread needs beside sums and fragments of TF32."""
+
 WIDEST_TRANSPOSED = 192
 """Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
 those that all threads start with."""
@@ -126,12 +129,22 @@ def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, in
         made, sums = split_planes(plan), columns * parts(plan)
         of_split = SCALED_REGISTERS if made is not None and made.scaled else SPLIT_REGISTERS
         return next((r for most, r in of_split.items() if sums <= most), of_split[WIDEST_SPLIT])
-    by_held = TRANSPOSE_REGISTERS if isinstance(loop, WgmmaTf32) and loop.transposed_stages else None
-    by_held = GATHER_REGISTERS if gathers(loop) else by_held
-    if by_held is not None:
-        held = loop.mma_m * columns // 2
-        return next((r for most, r in by_held.items() if held <= most), by_held[ACCUMULATORS])
+    if isinstance(loop, WgmmaTf32) and loop.transposed_stages:
+        return _by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
+    if gathers(loop):
+        return _by_accumulators(GATHER_REGISTERS, loop.mma_m * columns // 2)
     return THREAD_REGISTERS
+
+
+def _by_accumulators(registers: dict[int, tuple[int, int]], held: int) -> tuple[int, int]:
+    return next((r for most, r in registers.items() if held <= most), registers[ACCUMULATORS])
+
+
+def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tuple[int, int]:
+    """Registers of a thread with fragments of TF32 for `steps` of K in them: those that it needs, and those it has."""
+    held = mma_m * columns // 2
+    there = _by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else THREAD_REGISTERS
+    return held + 4 * mma_m * steps + TF32_SPARE, there[1]
 
 
 def parts(plan: GemmPlan) -> int:
