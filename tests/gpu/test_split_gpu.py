@@ -77,12 +77,16 @@ def test_errors_are_no_larger_than_those_of_multiply_adds(cupy: Any, case: Case,
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_numbers_far_below_those_that_they_are_scaled_with_are_multiplied_by_fma(cupy: Any, case: Case) -> None:
-    """One column of B, and numbers of A and of B that are graded along K: planes would keep ten bits of them."""
+    """One column of B, full or of one number, and A and B graded along K: planes would keep ten bits or none."""
     columns, graded = operands(case, DATA["normal"]), operands(case, DATA["normal"])
     np.moveaxis(columns[1], case.labels[1].index("n"), 0)[17] *= np.float32(2.0**-30)
     for x, labels, power in zip(graded, case.labels, (-30, 30), strict=False):
         np.moveaxis(x, labels.index("k"), 0)[1::2] *= np.float32(2.0**power)
-    for a, b in (columns, graded):
+    sparse = operands(case, DATA["normal"])  # D's column is one tiny number times a column of A
+    column = np.moveaxis(sparse[1], case.labels[1].index("n"), 0)[17]
+    column[...] = 0
+    column[(3,) * column.ndim] = 2.0**-60
+    for a, b in (columns, graded, sparse):
         for s in split_schedules(case, "fp16x3")[:3]:
             found = run(cupy, case, "fp16x3", s, a, b)
             assert errors(case, a, b, found).max() <= BOUNDS["fp16x3"](case.depth)
