@@ -9,8 +9,10 @@ import numpy as np
 from gett.hw.dtypes import Planes
 from tests.cpu.fake_torch import decode, encode
 
-LOW = 2.0**-5
-"""Scaled numbers below it are low: 2^-20 of the largest."""
+LOW, GONE = 2.0**-5, 2.0**-22
+"""Scaled numbers below it are low, 2^-20 of the largest; below the second one they hardly have any bits, 2^-37."""
+MANY = 16
+"""Low numbers of a warp's share that are too many."""
 
 
 def planes(x: Any, made: Planes) -> list[Any]:
@@ -30,6 +32,7 @@ def scale(x: Any) -> float:
     return 2.0 ** (15 - max(power, -59))
 
 
-def is_low(x: Any) -> Any:
-    """Whether scaled numbers are low."""
-    return (np.abs(x) < LOW) & (x != 0)
+def low_counts(x: Any) -> Any:
+    """What scaled numbers count for as low ones: where `MANY` come together, a tile is made again."""
+    size = np.abs(x)
+    return np.where((x == 0) | (size >= LOW), 0, np.where(size < GONE, MANY, 1))

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import gett
-from benchmarks.accuracy import DATA, UNIT
+from benchmarks.accuracy import BOUNDS, DATA, UNIT
+from gett.hw.dtypes import PLANES
 from gett.runtime.compiled import compile_schedule
 from gett.runtime.executable import load_executable
 from gett.schedule.spec.mainloop import WgmmaSplit
@@ -27,16 +28,21 @@ CASES = (
 )
 
 
-def split_schedules(case: Case, c: Any = None) -> list[Schedule]:
+PRECISIONS = tuple(PLANES)
+WORSE = {"bf16x6": 1.5, "fp16x3": 4.0}
+"""How much larger the largest error may be than that of multiply-adds: of sparse data these are nearly exact."""
+
+
+def split_schedules(case: Case, precision: str, c: Any = None) -> list[Schedule]:
     needs_hopper()
-    found = [s for s in schedules(Problem(case, "float32", "bf16x6", c), 40) if isinstance(s.mainloop, WgmmaSplit)]
+    found = [s for s in schedules(Problem(case, "float32", precision, c), 40) if isinstance(s.mainloop, WgmmaSplit)]
     assert found
     return found
 
 
-def run(cp: Any, case: Case, schedule: Schedule | None, a: Any, b: Any) -> Any:
-    """The product by one schedule; by fused multiply-adds without one."""
-    problem = Problem(case, "float32", "ieee" if schedule is None else "bf16x6")
+def run(cp: Any, case: Case, precision: str, schedule: Schedule | None, a: Any, b: Any) -> Any:
+    """The product by one schedule; by the best one without."""
+    problem = Problem(case, "float32", precision)
     plan = gemm_plan(problem)
     chosen = schedule or schedules(problem, 1)[0]
     d = cp.full([case.extents[x] for x in case.labels[2]], np.nan, "float32")
@@ -58,15 +64,63 @@ def errors(case: Case, a: Any, b: Any, found: Any) -> Any:
     return np.abs(found.astype(np.float64) - exact) / np.where(size > 0, size, 1) / UNIT
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_errors_are_no_larger_than_those_of_multiply_adds(cupy: Any, case: Case, data: str) -> None:
+def test_errors_are_no_larger_than_those_of_multiply_adds(cupy: Any, case: Case, data: str, precision: str) -> None:
     a, b = operands(case, DATA[data])
-    plain = errors(case, a, b, run(cupy, case, None, a, b)).max()
-    bound = 13 + case.depth / 16
-    for s in split_schedules(case)[:3]:
-        found = errors(case, a, b, run(cupy, case, s, a, b))
-        assert found.max() <= min(bound, 1.5 * plain), (found.max(), plain)
+    plain = errors(case, a, b, run(cupy, case, "ieee", None, a, b)).max()
+    for s in split_schedules(case, precision)[:3]:
+        found = errors(case, a, b, run(cupy, case, precision, s, a, b))
+        assert found.max() <= min(BOUNDS[precision](case.depth), WORSE[precision] * plain), (found.max(), plain)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_numbers_far_below_those_that_they_are_scaled_with_are_multiplied_by_fma(cupy: Any, case: Case) -> None:
+    """One column of B, full or of one number, and A and B graded along K: planes would keep ten bits or none."""
+    columns, graded = operands(case, DATA["normal"]), operands(case, DATA["normal"])
+    np.moveaxis(columns[1], case.labels[1].index("n"), 0)[17] *= np.float32(2.0**-30)
+    for x, labels, power in zip(graded, case.labels, (-30, 30), strict=False):
+        np.moveaxis(x, labels.index("k"), 0)[1::2] *= np.float32(2.0**power)
+    sparse = operands(case, DATA["normal"])  # D's column is one tiny number times a column of A
+    column = np.moveaxis(sparse[1], case.labels[1].index("n"), 0)[17]
+    column[...] = 0
+    column[(3,) * column.ndim] = 2.0**-60
+    for a, b in (columns, graded, sparse):
+        for s in split_schedules(case, "fp16x3")[:3]:
+            found = run(cupy, case, "fp16x3", s, a, b)
+            assert errors(case, a, b, found).max() <= BOUNDS["fp16x3"](case.depth)
+            again = run(cupy, case, "fp16x3", s, a, b)
+            np.testing.assert_array_equal(again.view(np.uint32), found.view(np.uint32))
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_scales_are_those_of_rows_and_columns(cupy: Any, case: Case) -> None:
+    """Rows of A of any magnitude, and all of B: nothing is made again, results are as accurate as ever."""
+    a, b = operands(case, DATA["normal"])
+    rows = np.moveaxis(a, case.labels[0].index("m"), -1)
+    rows *= np.exp2(np.arange(rows.shape[-1]) % 100 - 50).astype(np.float32)
+    b *= np.float32(2.0**-20)
+    for s in split_schedules(case, "fp16x3")[:3]:
+        assert errors(case, a, b, run(cupy, case, "fp16x3", s, a, b)).max() <= BOUNDS["fp16x3"](case.depth)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_complex_numbers_are_as_accurate(cupy: Any, precision: str) -> None:
+    case = Case("complex", "mk,kn->mn", {"m": 200, "k": 512, "n": 136})
+    rng = np.random.default_rng(3)
+    a, b = ((rng.standard_normal((2, *case.shape(x)))).astype(np.float32) for x in case.labels[:2])
+    needs_hopper()
+    wide_a, wide_b = (cupy.asarray(x[0] + 1j * x[1]).astype("complex64") for x in (a, b))
+    plan = gett.plan(case.subscripts, wide_a, wide_b, precision=precision)
+    assert "wgmma split" in str(plan)
+    found = to_host(plan(wide_a, wide_b))
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    for part, exact, size in (
+        (found.real, a[0] @ b[0] - a[1] @ b[1], abs(a[0]) @ abs(b[0]) + abs(a[1]) @ abs(b[1])),
+        (found.imag, a[0] @ b[1] + a[1] @ b[0], abs(a[0]) @ abs(b[1]) + abs(a[1]) @ abs(b[0])),
+    ):
+        assert (abs(part - exact) <= BOUNDS[precision](2 * case.depth) * UNIT * size).all()
 
 
 BAD = {
@@ -75,10 +129,13 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("where", ["a", "b"])
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_what_planes_cannot_hold_is_multiplied_by_fma(cupy: Any, case: Case, where: str, name: str) -> None:
+def test_what_planes_cannot_hold_is_multiplied_by_fma(
+    cupy: Any, case: Case, where: str, name: str, precision: str
+) -> None:
     """Of one row or column; the other operand is large where the numbers are tiny, so that they count."""
     a, b = operands(case, DATA["normal"])
     bad, other = (a, b) if where == "a" else (b, a)
@@ -93,26 +150,27 @@ def test_what_planes_cannot_hold_is_multiplied_by_fma(cupy: Any, case: Case, whe
         exact = np.einsum(case.subscripts, a.astype(np.float64), b.astype(np.float64))
         size = np.einsum(case.subscripts, abs(a).astype(np.float64), abs(b).astype(np.float64))
         wanted = exact.astype(np.float32)
-        for s in split_schedules(case)[:3]:
-            found = run(cupy, case, s, a, b)
+        for s in split_schedules(case, precision)[:3]:
+            found = run(cupy, case, precision, s, a, b)
             np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
             infinite = np.isinf(wanted)
             np.testing.assert_array_equal(found[infinite], wanted[infinite])
             good = np.isfinite(wanted)
-            bound = (13 + case.depth / 16) * UNIT * size[good] + 2.0**-149 * case.depth
+            bound = BOUNDS[precision](case.depth) * UNIT * size[good] + 2.0**-149 * case.depth
             assert (abs(found[good].astype(np.float64) - exact[good]) <= bound).all()
-            again = run(cupy, case, s, a, b)
+            again = run(cupy, case, precision, s, a, b)
             np.testing.assert_array_equal(again.view(np.uint32), found.view(np.uint32))
 
 
-def test_a_tile_that_is_made_again_reads_c_before_it_is_overwritten(cupy: Any) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_tile_that_is_made_again_reads_c_before_it_is_overwritten(cupy: Any, precision: str) -> None:
     case = CASES[0]
     a, b = operands(case, DATA["normal"])
     a[3, 4], c = np.inf, np.random.default_rng(2).standard_normal(case.shape("mn")).astype(np.float32)
-    plan = gemm_plan(Problem(case, "float32", "bf16x6", DENSE))
+    plan = gemm_plan(Problem(case, "float32", precision, DENSE))
     with np.errstate(all="ignore"):
         product = np.einsum(case.subscripts, a.astype(np.float64), b.astype(np.float64))
-    for s in split_schedules(case, DENSE)[:4]:
+    for s in split_schedules(case, precision, DENSE)[:4]:
         d = cupy.asarray(c)
         load_executable(plan, compile_schedule(plan, s, allow_spills=True))(
             cupy.asarray(a), cupy.asarray(b), d, d, 2, 3
@@ -120,11 +178,12 @@ def test_a_tile_that_is_made_again_reads_c_before_it_is_overwritten(cupy: Any) -
         np.testing.assert_allclose(to_host(d), (2 * product + 3 * c).astype(np.float32), rtol=1e-5, atol=1e-4)
 
 
-def test_many_tiles_of_a_block_are_made_again(cupy: Any) -> None:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_many_tiles_of_a_block_are_made_again(cupy: Any, precision: str) -> None:
     """More tiles than the guard has bits for."""
     case = Case("many", "bmk,bkn->bmn", {"b": 300, "m": 128, "n": 128, "k": 32})
-    plan = gemm_plan(Problem(case, "float32", "bf16x6"))
-    (first, *_) = split_schedules(case)
+    plan = gemm_plan(Problem(case, "float32", precision))
+    (first, *_) = split_schedules(case, precision)
     scheduler = replace(first.scheduler, blocks=1)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, case.shape(x)).astype(np.float32) for x in case.labels[:2])
@@ -136,12 +195,14 @@ def test_many_tiles_of_a_block_are_made_again(cupy: Any) -> None:
     np.testing.assert_array_equal(to_host(d), a @ b)
 
 
-def test_the_default_is_planes(cupy: Any) -> None:
+@pytest.mark.parametrize("precision", [None, "fp16x3"])
+def test_the_default_is_planes(cupy: Any, precision: str | None) -> None:
     needs_hopper()
     a, b = (cupy.asarray(np.random.default_rng(i).standard_normal((2048, 2048)).astype("float32")) for i in range(2))
-    plan = gett.plan("ij,jk->ik", a, b)
+    plan = gett.plan("ij,jk->ik", a, b, precision=precision)
     assert "wgmma split" in str(plan)
     assert "wgmma split" not in str(gett.plan("ij,jk->ik", a, b, precision="ieee"))
     exact = to_host(a).astype(np.float64) @ to_host(b).astype(np.float64)
     size = abs(to_host(a)).astype(np.float64) @ abs(to_host(b)).astype(np.float64)
-    assert (abs(to_host(plan(a, b)) - exact) <= (13 + 2048 / 16) * UNIT * size).all()
+    bound = BOUNDS[precision or "bf16x6"](2048)
+    assert (abs(to_host(plan(a, b)) - exact) <= bound * UNIT * size).all()

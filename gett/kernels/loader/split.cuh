@@ -179,12 +179,15 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
         for (int j = 0; j < kNumbers; ++j) most = fmaxf(most, fabsf(x[i][j]));
     return most;
   }
-  // Writes their planes. Returns halves that tell whether there may be low numbers.
+  // Writes their planes, those of one pass after the other: the compiler would mix them, for which there are no
+  // registers. Returns halves that tell whether there may be low numbers.
   static GETT_DEVICE uint32 split_scaled(uint32 planes, const Places& places, const Numbers& x, float times) {
     Scaled scaled{times};
 #pragma unroll
-    for (int i = 0; i < kPasses; ++i)
+    for (int i = 0; i < kPasses; ++i) {
       if (places.has(i)) split_pass(planes, places, i, x[i], scaled);
+      __syncwarp();
+    }
     return scaled.least;
   }
   // How many of them are low. They are read again: there are no registers to keep them.

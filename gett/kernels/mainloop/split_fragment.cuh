@@ -77,12 +77,14 @@ template <class Tile, class Traits> struct SplitFragment {
   }
   // The largest magnitude of a row.
   static GETT_DEVICE float largest(const Numbers& x, int r) {
-    float most = 0;
+    float most[kSumSteps];  // apart, so that neither waits for the other
 #pragma unroll
-    for (int s = 0; s < kSumSteps; ++s)
+    for (int s = 0; s < kSumSteps; ++s) {
+      most[s] = fabsf(x[s][r][0]);
 #pragma unroll
-      for (int i = 0; i < 4 * kParts; ++i) most = fmaxf(most, fabsf(x[s][r][i]));
-    return most;
+      for (int i = 1; i < 4 * kParts; ++i) most[s] = fmaxf(most[s], fabsf(x[s][r][i]));
+    }
+    return fmaxf(most[0], most[kSumSteps - 1]);
   }
   // Those of the four lanes that have the row.
   static GETT_DEVICE float largest_of_row(float most) {

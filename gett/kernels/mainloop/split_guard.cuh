@@ -22,10 +22,12 @@ struct Smallest {
   GETT_DEVICE bool is_lost() const { return word < kLeast; }
 };
 
-// Whether many of the numbers of a warp's share of a k-tile are so small beside the largest that they lose bits. Few
-// are no reason: of random numbers some are, and what they lose is nothing beside the other products.
+// Whether many of the numbers of a warp's share of a k-tile are so small beside the largest that they lose bits, or one
+// so small that it hardly keeps any. Few that lose bits are no reason: of random numbers some do, and what they lose is
+// nothing beside the other products.
 struct LowNumbers {
   static constexpr float kLow = 0.03125f;      // of a scaled number: 2^-20 of the largest
+  static constexpr float kGone = 2.384185791015625e-7f;  // 2^-37 of it: two planes have three bits
   static constexpr uint32 kLowBits = 0x2800u;  // of float16
   static constexpr uint32 kNone = 0x7bff7bffu;  // two halves without any
   static constexpr int kMost = 15;
@@ -34,7 +36,11 @@ struct LowNumbers {
   static GETT_DEVICE bool is_low(uint32 least) {
     return (least & 0xffff) < kLowBits || least < kLowBits << 16;
   }
-  static GETT_DEVICE int count(float x, float times) { return x != 0 && fabsf(x * times) < kLow; }
+  // What a number counts for.
+  static GETT_DEVICE int count(float x, float times) {
+    const float size = fabsf(x * times);
+    return x == 0 || size >= kLow ? 0 : size < kGone ? kMost + 1 : 1;
+  }
   // All lanes of the warp come here.
   GETT_DEVICE void add(int counted) { many |= __reduce_add_sync(0xffffffffu, counted) > kMost; }
   GETT_DEVICE bool is_lost() const { return many; }
