@@ -32,7 +32,7 @@ from layouts.swizzle import CHUNK
 
 GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
 DEPTHS = (16, 32)
-SHALLOW = 1.07  # factor on k-tiles of one instruction
+SHALLOW, TWO_TILES = 1.07, 1.3  # factors on k-tiles of one instruction, and where two of them are all
 SHORT = 4  # k of the shortest rows
 STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest of operands beside them
 
@@ -101,8 +101,10 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         return self.fitted(tile, loops(), epilogue, split, order)
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Products take so long that two stages are enough; deep k-tiles have fewer waits."""
-        return 1.0 if tile.k.size > self.atom.k else SHALLOW
+        """Products take so long that two stages are enough; deep k-tiles wait less often."""
+        if tile.k.size > self.atom.k:
+            return 1.0
+        return TWO_TILES if self.atom.k < self.plan.extent_k <= max(DEPTHS) else SHALLOW
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
