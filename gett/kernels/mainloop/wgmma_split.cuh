@@ -60,9 +60,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       if (thread < 32) load_stages(p, smem, thread);
       if (thread >= 128) Transform::run(p, smem, thread - 128);
     } else if (thread < 128) {
+      named_barrier_sync(kGiveBarrier, 128);  // between two changes of registers (PTX ISA)
       setmaxnreg_dec<kProducerRegs - 16>();
       if (thread < 32) load_stages(p, smem, thread);
     } else {
+      named_barrier_sync(kTakeBarrier, 128);
       setmaxnreg_inc<kProducerRegs + 16>();
       Transform::run(p, smem, thread - 128);
     }
@@ -230,7 +232,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   }
 
  private:
-  static constexpr int kVoteBarrier = 3;  // named barriers of the consumer warpgroups: whether a tile is made again
+  // Named barriers: of the consumer warpgroups, whether a tile is made again; of those that give and take registers.
+  static constexpr int kVoteBarrier = 3, kGiveBarrier = 4, kTakeBarrier = 5;
 
   struct Tile {
     TileId id;
