@@ -211,6 +211,7 @@ TF32 = (
     Case("ragged", "mk,kn->mn", {"m": 137, "n": 140, "k": 84}),
     Case("ragged-mn", "km,kn->mn", {"m": 132, "n": 100, "k": 37}),
     Case("shallow", "km,nk->nm", {"m": 264, "n": 136, "k": 20}),
+    Case("odd-rows", "km,nk->nm", {"m": 264, "n": 100, "k": 64}),
     Case("few-columns", "amk,kj->ajm", {"a": 6, "m": 96, "k": 72, "j": 24}),
     Case("few-rows", "kam,kj->ajm", {"a": 6, "m": 96, "k": 40, "j": 24}),
     Case("spare-rows", "kam,kj->ajm", {"a": 42, "m": 24, "k": 36, "j": 20}),

@@ -167,7 +167,7 @@ FAMILIES: dict[str, Family] = {
     "split_complex": Family(_alone(cases.SPLIT), lambda s: True, (0, 4), 40, split_schedules, ("complex64",), "bf16x6"),
     "split_complex_source": Family(((cases.SPLIT[0], Layout()),), lambda s: True, (4,), 8, split_schedules,
                                    ("complex64",), "bf16x6"),
-    "tf32": Family(_alone(cases.TF32), lambda s: True, (0, 4), 40, tf32_schedules, ("float32",), "tf32"),
+    "tf32": Family(_alone(cases.TF32), lambda s: True, (0, 4), 16, tf32_schedules, ("float32",), "tf32"),
     "tf32_source": Family(((cases.TF32[0], Layout()), (cases.TF32[2], Layout())), lambda s: True, (4,), 8,
                           tf32_schedules, ("float32",), "tf32"),
     "tf32_k": Family(_alone(cases.TF32_K), lambda s: True, (0, 4), 24, ss_schedules, ("float32",), "tf32"),

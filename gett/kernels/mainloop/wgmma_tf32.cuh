@@ -58,14 +58,14 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
       for (int s = kFirst; s < kEnd; ++s) fragment.load(tile, s, a[s - kFirst]);
     }
-    // Issues its products with the tile of B at `b`; the first ones of a tile of D overwrite the sums.
-    GETT_DEVICE void multiply(Accumulators& acc, uint32 b, bool first) const {
+    // Issues its products with the tile of B at `b`.
+    GETT_DEVICE void multiply(Accumulators& acc, uint32 b) const {
       wgmma_fence();
 #pragma unroll
       for (int s = kFirst; s < kEnd; ++s)
 #pragma unroll
         for (int i = 0; i < kMmaM; ++i)
-          Mma::mma(acc[i], a[s - kFirst][i], TileB::descriptor(b, 0, s), Scheduler::kSplit || s > 0 || !first);
+          Mma::mma(acc[i], a[s - kFirst][i], TileB::descriptor(b, 0, s), true);
       wgmma_commit();
     }
     // The registers keep what they hold until here.
@@ -104,13 +104,13 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
       if constexpr (kTransposes) mbarrier_wait(made.bar(smem.transposed_full()), made.phase);
       const uint32 b = tiles + made.stage * kPitch;
-      first.multiply(acc, b, kt == k_tiles.first);
+      first.multiply(acc, b);
       wgmma_wait<1>();
       second.keep();
       if (before >= 0) read(smem, before, lane);
       before = made.stage;
       second.load(fragment, smem.stage(stage.stage));
-      second.multiply(acc, b, false);
+      second.multiply(acc, b);
       wgmma_wait<1>();
       first.keep();
       if constexpr (kTransposes) release(smem, stage.stage, lane);  // the products have its fragments
@@ -138,7 +138,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       // Consumers need not locate the tile if a store warp does.
       const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
       Accumulators acc;
-      if constexpr (Scheduler::kSplit || kSparing) Sums::zero(acc);  // a slice may be empty
+      Sums::zero(acc);  // as in a slice without k-tiles; it also ends the life of the sums of the tile before
       epilogue.prepare(p, id);
       multiply(smem, k_tile_range(p, id.slice), stage, made, fragment, lane, acc);
 #pragma unroll
