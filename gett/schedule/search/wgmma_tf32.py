@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gett.ir.gemm import A, B
+from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_tf32 import WgmmaTf32Cost
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
@@ -20,6 +21,7 @@ from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2, 4))
 STEPS = (4, 3, 2, 6, 8)  # of a k-tile, two at least
+FEW_STAGES = 1.25  # factor on tiles with two stages, beside that of other main loops
 STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
 
 
@@ -73,6 +75,10 @@ class WgmmaTf32Search(WgmmaSSSearch):
                 yield from (WgmmaTf32(a, b, mma_m, stages, count) for stages in range(DEEP, least - 1, -1))
 
         return self.fitted(tile, loops(), epilogue, split, order)
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Fragments are loaded out of a stage while its products run: of two stages, too few are under way."""
+        return super().depth(tile, estimate, made) * (FEW_STAGES if made.wgmma.stages < 3 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
