@@ -22,9 +22,9 @@ from gett.schedule.spec.wgmma_needs import (
     parts,
     split_planes,
     swizzle_of,
-    thread_registers,
     valid_k,
 )
+from gett.schedule.spec.wgmma_registers import thread_registers
 
 R2S_COPIES = {
     "scalar": "kR2SScalar",

@@ -15,7 +15,8 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED, tf32_registers, up
+from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED, up
+from gett.schedule.spec.wgmma_registers import tf32_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 

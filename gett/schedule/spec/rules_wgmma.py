@@ -35,11 +35,10 @@ from gett.schedule.spec.wgmma_needs import (
     planes,
     split_planes,
     swizzle_of,
-    tf32_registers,
-    thread_registers,
     up,
     widest_split,
 )
+from gett.schedule.spec.wgmma_registers import tf32_registers, thread_registers
 
 WORD = 4
 """Bytes of an element of TF32 in shared memory."""

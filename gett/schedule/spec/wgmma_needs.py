@@ -1,6 +1,7 @@
-"""What a Hopper kernel needs of a multiprocessor: bytes of the parts of its shared memory, registers of its threads.
+"""What a Hopper kernel needs of a multiprocessor: bytes of the parts of its shared memory, sums that its threads hold.
 
-Searches choose by these numbers, rules check them, and the shared-memory plan is printed into the kernel.
+Searches choose by these numbers, rules check them, and the shared-memory plan is printed into the kernel. Registers are
+`wgmma_registers`'s.
 """
 
 from __future__ import annotations
@@ -32,12 +33,6 @@ DEEP, DEEPEST = 8, 16
 ACCUMULATORS = 128
 """32-bit registers of a thread that may hold products."""
 
-THREAD_REGISTERS = (40, 232)
-"""Registers of a thread that issues copies, and of one that multiplies."""
-
-GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
-"""The same where operands are gathered, by the accumulators that a thread may have."""
-
 RS_WIDEST_WITH_C, RS_WIDEST_SHARED_A = 224, 192
 """Columns of a tile with A in registers; wider tiles run out of registers."""
 
@@ -50,21 +45,9 @@ RS_BATCH = 16
 RS_ROW = 1024
 """Most bytes of a k-tile of one row of A for registers: the rows of two warpgroups take half of shared memory."""
 
-SPLIT_REGISTERS = {96: (64, 192), 128: (56, 200)}
-"""The same where planes are multiplied, of a thread that splits B too, by the real sums of a row of the tile."""
-
-TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
-"""The same where B is transposed, by a thread that does so too, by the accumulators that a thread may have."""
-
-TF32_SPARE = 32
-"""Registers that a thread needs beside sums and fragments of TF32."""
-
 WIDEST_TRANSPOSED = 192
 """Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
 those that all threads start with."""
-
-SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}
-"""The same where they are scaled; those who load leave some of theirs to those who split B."""
 
 WIDEST_SPLIT = 128
 """Real sums of a row of a tile whose planes are multiplied: short sums take as many registers as those of the tile."""
@@ -121,30 +104,6 @@ def split_planes(plan: GemmPlan) -> Planes | None:
 def gathers(loop: Wgmma) -> bool:
     """Whether an operand is gathered."""
     return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
-
-
-def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, int]:
-    """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
-    if isinstance(loop, WgmmaSplit):
-        made, sums = split_planes(plan), columns * parts(plan)
-        of_split = SCALED_REGISTERS if made is not None and made.scaled else SPLIT_REGISTERS
-        return next((r for most, r in of_split.items() if sums <= most), of_split[WIDEST_SPLIT])
-    if isinstance(loop, WgmmaTf32) and loop.transposed_stages:
-        return _by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
-    if gathers(loop):
-        return _by_accumulators(GATHER_REGISTERS, loop.mma_m * columns // 2)
-    return THREAD_REGISTERS
-
-
-def _by_accumulators(registers: dict[int, tuple[int, int]], held: int) -> tuple[int, int]:
-    return next((r for most, r in registers.items() if held <= most), registers[ACCUMULATORS])
-
-
-def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tuple[int, int]:
-    """Registers of a thread with fragments of TF32 for `steps` of K in them: those that it needs, and those it has."""
-    held = mma_m * columns // 2
-    there = _by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else THREAD_REGISTERS
-    return held + 4 * mma_m * steps + TF32_SPARE, there[1]
 
 
 def parts(plan: GemmPlan) -> int:
