@@ -21,6 +21,19 @@ KERNELS = Path(gett.__file__ or "").parent / "kernels"
 REPLACED = Path(__file__).parent / "host"
 FLAGS = ("-std=c++17", "-O1", "-w", "-fpermissive", "-fsanitize=address,undefined", "-fno-sanitize=alignment,shift")
 
+STORE = """
+typedef PersistentRaster<SchedulerTraits> Scheduler;
+struct Store {
+  struct Exchange {
+    static constexpr int kBarriers = 0;
+    static void init(uint32) {}
+  };
+  static constexpr int kBuffers = 1, kBytes = 0;
+  static constexpr bool kReuseMainloopSmem = false, kStoreWarp = true;
+};
+"""
+"""C++: a tile scheduler and an epilogue, as far as the shared memory of a kernel asks for them."""
+
 
 def includes(*names: str) -> str:
     """Statements that include headers of the kernels, such as `"loader/gather"`."""

@@ -28,23 +28,15 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.fake_torch import encode
-from tests.cpu.host_cuda import generated, includes, run_host
+from tests.cpu.host_cuda import STORE, generated, includes, run_host
 from tests.cpu.planes import MANY, low_counts, planes, scale
 from tests.spec_cases import SPLIT
 from tests.specs import Spec, covering, few, specs, split_schedules
 
-PROGRAM = """
-INSIDE
-using namespace gett;
-typedef PersistentRaster<SchedulerTraits> Scheduler;
-struct Store {
-  struct Exchange {
-    static constexpr int kBarriers = 0;
-    static void init(uint32) {}
-  };
-  static constexpr int kBuffers = 1, kBytes = 0;
-  static constexpr bool kReuseMainloopSmem = false, kStoreWarp = true;
-};
+PROGRAM = (
+    "INSIDE\nusing namespace gett;\n"
+    + STORE
+    + """
 typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
 typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
 typedef SplitFragment<Storage::TileA, MainloopTraits> FragmentA;
@@ -143,6 +135,7 @@ int main() {
   split.told();
 }
 """
+)
 
 
 def floats(x: Any) -> Any:

@@ -30,22 +30,14 @@ from gett.schedule.spec.wgmma_needs import swizzle_of, wgmma_smem
 from gett.schedule.spec.wgmma_registers import tf32_registers
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
-from tests.cpu.host_cuda import generated, includes, run_host
+from tests.cpu.host_cuda import STORE, generated, includes, run_host
 from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
-PROGRAM = """
-INSIDE
-using namespace gett;
-typedef PersistentRaster<SchedulerTraits> Scheduler;
-struct Store {
-  struct Exchange {
-    static constexpr int kBarriers = 0;
-    static void init(uint32) {}
-  };
-  static constexpr int kBuffers = 1, kBytes = 0;
-  static constexpr bool kReuseMainloopSmem = false, kStoreWarp = true;
-};
+PROGRAM = (
+    "INSIDE\nusing namespace gett;\n"
+    + STORE
+    + """
 typedef Tf32Storage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
 typedef Tf32Fragment<Storage::TileA, MainloopTraits::kMmaM, 2> FragmentA;
 constexpr int kMmaM = MainloopTraits::kMmaM, kSteps = MainloopTraits::kBlockK / 8;
@@ -85,6 +77,7 @@ int main() {
     }
 }
 """
+)
 FACTS = arch_facts("sm_90a")
 
 
