@@ -17,7 +17,7 @@ from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSpli
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
-from gett.schedule.spec.wgmma_needs import parts, planes, split_planes
+from gett.schedule.spec.wgmma_needs import parts, planes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.tma import TmaMap
@@ -96,7 +96,7 @@ def _warps(schedule: Schedule) -> str:
 
 def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
-    made = split_planes(gemm)
+    made = planes(gemm)
     assert made is not None
     pairs = parts(gemm) ** 2
     deep = 16 * made.sum_steps(parts(gemm), schedule.tiling.shape[2])

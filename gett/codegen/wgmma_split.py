@@ -11,12 +11,12 @@ from gett.codegen.wgmma_kernel import Pipeline, render_pipeline, stage_loads
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import chunk_columns, split_planes
+from gett.schedule.spec.wgmma_needs import chunk_columns, planes
 
 
 def render_wgmma_split(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan whose operands are multiplied in planes."""
-    made = split_planes(plan)
+    made = planes(plan)
     assert made is not None
     loop = schedule.mainloop
     assert isinstance(loop, WgmmaSplit)

@@ -20,7 +20,7 @@ from gett.schedule.spec.wgmma_needs import (
     gathers,
     leads,
     parts,
-    split_planes,
+    planes,
     swizzle_of,
     valid_k,
 )
@@ -112,7 +112,7 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
 
 def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
     """How many planes a number has, which products of them are formed and summed, and columns of the first chunk."""
-    made = split_planes(plan)
+    made = planes(plan)
     assert made is not None
     conj_a, conj_b = (x is not None and x.conj for x in (plan.a, plan.b))
     return {
@@ -128,7 +128,7 @@ def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
 
 def _plane_functions(plan: GemmPlan) -> list[str]:
     """The type of planes, and which of them the i-th product takes."""
-    made = split_planes(plan)
+    made = planes(plan)
     assert made is not None
     texts = [f"typedef {cpp_type(made.tensor.name)} Plane;"]
     for at, name in enumerate("ab"):

@@ -18,6 +18,9 @@ from gett.errors import DTypeError
 ACCESS_BYTES = 16
 """Widest access of a thread."""
 
+WORD = 4
+"""Bytes of a register: an element of so many has one of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class MmaAtom:
@@ -266,11 +269,6 @@ def planes_of(dtype: str, precision: str) -> Planes | None:
     if (dtype, precision) == ("complex64", "tf32"):
         precision = "bf16x3"
     return PLANES.get(precision) if dtype in _IN_PLANES else None
-
-
-def split_planes_of(dtype: str, precision: str) -> Planes | None:
-    """The same where operands are split in any case: two planes of bfloat16 hold more than float32 rounded to TF32."""
-    return PLANES["bf16x3"] if (dtype, precision) == ("float32", "tf32") else planes_of(dtype, precision)
 
 
 def products_of(name: str, precision: str) -> tuple[TensorType, int]:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from gett.hw.device import DeviceModel, StoreClocks
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import WORD, data_type
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
@@ -17,7 +17,6 @@ from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.spec.wgmma_needs import multiplied, planes
 from gett.schedule.tile.staged_tile import (
     MATRIX_SLOTS,
-    WORD,
     Accumulators,
     DimD,
     boxed_tile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
-from gett.schedule.spec.wgmma_needs import parts, split_planes
+from gett.schedule.spec.wgmma_needs import parts, planes
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 COMPLEX = 1.65
@@ -20,7 +20,7 @@ class WgmmaSplitCost(WgmmaCost):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, facts)
-        made = split_planes(plan)
+        made = planes(plan)
         assert made is not None
         self.planes = made
         self.shallow_share = 0.0

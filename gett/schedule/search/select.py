@@ -71,8 +71,7 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
-        found += best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
-        return found or best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
+        return found + best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import data_type, wgmma_atom
+from gett.hw.dtypes import WORD, data_type, wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
@@ -31,7 +31,6 @@ from layouts.modes import unit_mode
 from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="WgmmaSearch")
-WORD = 4  # bytes of elements that go through registers, and are transposed, where wgmma wants another major
 RASTER = 8  # rows of tiles that are visited together
 
 
@@ -45,7 +44,7 @@ def wgmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
     size = itemsize(plan.contraction.dtype)
     if any(x.dtype != plan.contraction.dtype for x in (plan.a, plan.b)):
         return False  # a real operand among complex ones
-    if wgmma.either_major or tensor.bytes == WORD:
+    if wgmma.either_major or tensor.bytes == WORD:  # words go through registers where wgmma wants another major
         return True
     return all(unit_mode(plan.k, t, size) is not None for t in (A, B))
 

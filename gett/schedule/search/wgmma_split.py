@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gett.hw.archs import ArchFacts
-from gett.ir.gemm import A, B, GemmPlan
+from gett.ir.gemm import A, B
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
 from gett.schedule.search.k_boxes import LEADS, k_boxes
@@ -22,7 +21,7 @@ from gett.schedule.spec.wgmma_needs import (
     WIDEST_SPLIT,
     least_row,
     parts,
-    split_planes,
+    planes,
     swizzle_of,
     widest_split,
 )
@@ -42,13 +41,6 @@ class WgmmaSplitSearch(WgmmaSSSearch):
 
     Cost = WgmmaSplitCost
     runs = False
-
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
-        super().__init__(plan, facts, swap_ab)
-        made = split_planes(plan)
-        assert made is not None
-        assert made.tensor.wgmma is not None
-        self.atom = made.tensor.wgmma
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of columns and boxes."""
@@ -70,7 +62,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
             # Whole short modes: rows of both operands follow each other, and are copied as one.
             short |= lead is not None and extents[lead] * self.size <= CHUNK
             cuts = (*LEADS, SHORT) if short else LEADS
-            made = split_planes(self.plan)
+            made = planes(self.plan)
             assert made is not None
             depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(self.plan), self.plan.extent_k)]
             found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, depths, cuts)
@@ -109,6 +101,6 @@ class WgmmaSplitSearch(WgmmaSSSearch):
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
         m, n, _ = tile.shape
-        made = split_planes(self.plan)
+        made = planes(self.plan)
         assert made is not None
         return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {len(made.products)} products of planes"

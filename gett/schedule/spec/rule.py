@@ -15,7 +15,6 @@ from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Stream, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
-from gett.schedule.spec.wgmma_needs import split_planes
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, unit_mode
 
@@ -105,9 +104,6 @@ class Lowered:
     @property
     def atom(self) -> MmaAtom:
         """The wgmma instruction that multiplies the operands."""
-        made = split_planes(self.plan) if isinstance(self.s.mainloop, WgmmaSplit) else None
-        if made is not None and made.tensor.wgmma is not None:
-            return made.tensor.wgmma
         return wgmma_atom(self.plan.contraction.dtype, self.plan.contraction.precision)
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import WORD, data_type
 from gett.ir.gemm import D
 from gett.schedule.spec.epilogue import R2SCopy, TmaStore
 from gett.schedule.spec.loader import tma_of
@@ -23,7 +23,6 @@ from gett.schedule.spec.wgmma_needs import swizzle_of
 from layouts.swizzle import CHUNK
 
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
-WORD = 4  # bytes of an element that a register holds alone
 VECTORS = (2, 4, 8)
 WORDS = {"pair_n": 2, "one": 1}
 """Elements of 32 bits that a copy writes at once."""

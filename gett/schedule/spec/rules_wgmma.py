@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import WORD, data_type
 from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import Gather
@@ -33,15 +33,11 @@ from gett.schedule.spec.wgmma_needs import (
     least_row,
     multiplied,
     planes,
-    split_planes,
     swizzle_of,
     up,
     widest_split,
 )
 from gett.schedule.spec.wgmma_registers import tf32_registers, thread_registers
-
-WORD = 4
-"""Bytes of an element of TF32 in shared memory."""
 
 REGISTERS = 512
 """Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
@@ -59,7 +55,7 @@ def data_types(x: Lowered) -> Iterator[str]:
     """The instruction multiplies the operands' type as it comes, or in planes, out of the sources of the main loop."""
     dtype, loop = x.plan.contraction.dtype, x.s.wgmma
     source, tensor = "rs" if isinstance(loop, WgmmaRS | WgmmaTf32) else "ss", multiplied(x.plan)
-    made = (split_planes if isinstance(loop, WgmmaSplit) else planes)(x.plan)
+    made = planes(x.plan)
     if isinstance(loop, WgmmaSplit) != (made is not None):
         yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(loop).__name__}"
     elif made is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of, split_planes_of
+from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
@@ -94,11 +94,6 @@ def multiplied(plan: GemmPlan) -> TensorType | None:
 def planes(plan: GemmPlan) -> Planes | None:
     """The planes in which a plan's operands are multiplied, None where they are multiplied whole."""
     return planes_of(plan.contraction.dtype, plan.contraction.precision)
-
-
-def split_planes(plan: GemmPlan) -> Planes | None:
-    """The planes in which `WgmmaSplit` multiplies a plan's operands, None where it does not."""
-    return split_planes_of(plan.contraction.dtype, plan.contraction.precision)
 
 
 def gathers(loop: Wgmma) -> bool:
@@ -264,7 +259,7 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
         return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
     if isinstance(loop, WgmmaSplit):
-        made = split_planes(plan)
+        made = planes(plan)
         assert made is not None
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
         stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)

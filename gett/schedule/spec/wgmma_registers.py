@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.mainloop import Wgmma, WgmmaSplit, WgmmaTf32
-from gett.schedule.spec.wgmma_needs import ACCUMULATORS, WIDEST_SPLIT, gathers, parts, split_planes
+from gett.schedule.spec.wgmma_needs import ACCUMULATORS, WIDEST_SPLIT, gathers, parts, planes
 
 THREAD_REGISTERS = (40, 232)
 """Registers of a thread that issues copies, and of one that multiplies."""
@@ -31,7 +31,7 @@ TF32_SPARE = 32
 def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, int]:
     """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
     if isinstance(loop, WgmmaSplit):
-        made, sums = split_planes(plan), columns * parts(plan)
+        made, sums = planes(plan), columns * parts(plan)
         of_split = SCALED_REGISTERS if made is not None and made.scaled else SPLIT_REGISTERS
         return next((r for most, r in of_split.items() if sums <= most), of_split[WIDEST_SPLIT])
     if isinstance(loop, WgmmaTf32) and loop.transposed_stages:

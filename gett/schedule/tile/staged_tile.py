@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gett.hw.dtypes import WORD
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
@@ -25,7 +26,6 @@ from layouts.tma import MAX_BOX
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
 MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
-WORD = 4  # bytes of an element that a register holds alone
 MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
 Cut = tuple[str, int, int, int]
