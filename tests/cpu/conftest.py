@@ -1,4 +1,4 @@
-"""Fixtures that several files share: a GPU that runs nothing, and a clock that is told the times."""
+"""Fixtures that several files share: a GPU that runs nothing, a clock that is told the times, and a PyTorch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 import gett
 import gett.api.autotune
+import gett.api.executables
 import gett.api.planner
+import gett.arrays.torch
 import gett.jit.compile
 import gett.runtime.executable
 import gett.schedule.search.select
@@ -17,6 +19,7 @@ import gett.tune.store
 import gett.tune.tuner
 from gett.api.plan_cache import plan_cache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
+from tests.cpu.fake_torch import AddressExecutable, make_torch
 from tests.cpu.tuning import FACTS, FakeBench
 
 
@@ -59,3 +62,18 @@ def bench(fake_gpu, monkeypatch):
     monkeypatch.setattr(gett.tune.tuner, "Bench", make)
     monkeypatch.setattr(gett.tune.tuner, "require_cupy", lambda: None)
     return made
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """A stand-in for PyTorch whose tensors say that they are on a GPU, and kernels that contract on NumPy's memory."""
+    module, kind = make_torch(), gett.arrays.torch.TorchKind
+    monkeypatch.setattr(gett.arrays.torch, "_library", gett.arrays.torch.TorchLibrary(module))
+    monkeypatch.setattr(kind, "arch", lambda self, device: "sm_90a")
+    monkeypatch.setattr(kind, "memory", lambda self, device: 1 << 37)
+    monkeypatch.setattr(
+        gett.api.executables, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)]
+    )
+    plan_cache.clear()
+    yield module
+    plan_cache.clear()

@@ -11,10 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 import gett
-from gett.api import executables
 from gett.api.explain_json import plan_record
 from gett.arrays import torch as torch_arrays
-from tests.cpu.fake_torch import AddressExecutable, Device, State, Tensor, make_torch, tensor
+from tests.cpu.fake_torch import Device, State, Tensor, tensor
 
 RNG = np.random.default_rng(31)
 FLAGS = tuple(itertools.product((False, True), repeat=2))
@@ -203,18 +202,6 @@ def test_numpys_own_types_and_lists() -> None:
     np.testing.assert_array_equal(gett.contract("ij,j", exact, exact[1], conj=(False, True)), exact @ exact[1].conj())
     assert gett.einsum(",", 1 + 2j, [3j][0], conj=(True, np.bool_(False))) == (1 - 2j) * 3j
     np.testing.assert_array_equal(gett.einsum("i,i->i", [1j, 2], [1, 1], conj=[True, True]), [-1j, 2])
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    module = make_torch()
-    monkeypatch.setattr(torch_arrays, "_library", torch_arrays.TorchLibrary(module))
-    monkeypatch.setattr(torch_arrays.TorchKind, "arch", lambda self, device: "sm_90a")
-    monkeypatch.setattr(torch_arrays.TorchKind, "memory", lambda self, device: 1 << 37)
-    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)])
-    gett.plan_cache.clear()
-    yield module
-    gett.plan_cache.clear()
 
 
 def equals(found: Tensor, want: Any) -> None:

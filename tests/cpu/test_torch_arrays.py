@@ -11,10 +11,9 @@ import pytest
 
 import gett
 from gett.api import executables
-from gett.arrays import torch as torch_arrays
 from gett.ir.tensors import BFLOAT16, TensorSpec, parse_dtype, promote, result_type
 from tests.cpu.fake_cupy import GpuArray
-from tests.cpu.fake_torch import AddressExecutable, Dtype, Parameter, State, Tensor, decode, encode, make_torch, tensor
+from tests.cpu.fake_torch import AddressExecutable, Dtype, Parameter, State, Tensor, decode, encode, tensor
 
 RNG = np.random.default_rng(5)
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "int32", "bool")
@@ -89,19 +88,6 @@ def test_plans_of_bfloat16_need_no_gpu_and_no_torch() -> None:
     assert chain.intermediate_bytes == 64 * 64 * 2
     with pytest.raises(gett.DTypeError, match="bfloat16 runs on a GPU only"):
         gett.plan("ij,jk->ik", pair, pair)
-
-
-@pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    module = make_torch()
-    library = torch_arrays.TorchLibrary(module)
-    monkeypatch.setattr(torch_arrays, "_library", library)
-    monkeypatch.setattr(torch_arrays.TorchKind, "arch", lambda self, device: "sm_90a")
-    monkeypatch.setattr(torch_arrays.TorchKind, "memory", lambda self, device: 1 << 37)
-    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)])
-    gett.plan_cache.clear()
-    yield module
-    gett.plan_cache.clear()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
