@@ -3,7 +3,9 @@
 // neighbouring k, and writes four chunks along K. In between, registers change their names and nothing else.
 //
 // Eight lanes that are served together take a diagonal of eight by eight blocks: in both tiles they have eight
-// different chunks of rows of 128 bytes. In shorter rows two or four lanes meet.
+// different chunks of rows of 128 bytes. Of shorter rows, two or four share the 128 bytes of all banks. What is written
+// at a time is then not the same row of every lane's block: lanes that would meet take their rows in another order. In
+// shorter rows that are read, two or four lanes meet.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/swizzle.cuh"
@@ -27,6 +29,13 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
       kBits % 8 == 0 && kS != 32 ? 8 : kBits % 4 == 0 ? 4 : kBits % 2 == 0 ? 2 : 1;
   static_assert(!Tile::kMajorK && Traits::LoaderTraitsB::kRows % 4 == 0, "rows of B along N, in whole chunks");
 
+  // Rows of B transposed that share 128 bytes: a lane writes row `turn ^ i` of its block instead of row `i`.
+  static constexpr int kTurns = 128 / kT;
+  static GETT_DEVICE uint32 turn_of(int thread) {
+    if (kTurns == 2) return thread >> 2 & 1;
+    return kTurns == 4 ? (thread >> 1 & 2) | ((kSide > 1 ? thread : thread >> 1) & 1) : 0;
+  }
+
   // Blocks along N from one pass of a thread to its next, where that is the same place of other rows of squares.
   static constexpr int kSquares = kThreads / (kSide * kSide), kSquaresK = kBlocksK / kSide;
   static constexpr int kStepN = kSquares / kSquaresK * kSide;
@@ -36,8 +45,9 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
   // Where a thread reads and writes its blocks, from the start of either tile.
   struct Places {
     uint32 read_[kPlaces], write_[kPlaces];
+    uint32 turn;
     int passes;  // that the thread has
-    GETT_DEVICE explicit Places(int thread) {
+    GETT_DEVICE explicit Places(int thread) : turn(turn_of(thread)) {
       passes = (kBlocks - thread + kThreads - 1) / kThreads;
 #pragma unroll
       for (int i = 0; i < kPlaces; ++i) {
@@ -45,7 +55,7 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
         const int n = square / kSquaresK * kSide + on;
         const int k = square % kSquaresK * kSide + (on ^ block / kSide % kSide);
         read_[i] = n * 16 / kS * Tile::kSlab + HardwareSwizzle<kS>::apply(k * 4 * kS + n * 16 % kS);
-        write_[i] = k * 16 / kT * To::kSlab + HardwareSwizzle<kT>::apply(n * 4 * kT + k * 16 % kT);
+        write_[i] = k * 16 / kT * To::kSlab + HardwareSwizzle<kT>::apply((n * 4 + turn) * kT + k * 16 % kT);
       }
     }
     GETT_DEVICE uint32 read(int i) const {
@@ -55,10 +65,16 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
     // Whether pass `i` is one of the thread's.
     GETT_DEVICE bool has(int i) const { return kBlocks % kThreads == 0 || i < passes; }
   };
-  // The place of row `i` of four, of which the first is at `first`. Tiles start at multiples of 1024 bytes, so `first`
-  // may be an address: what is made of it in each k-tile takes no registers between them.
+  // The place of row `i` of four, of which the one that comes first is at `first`. Tiles start at multiples of 1024
+  // bytes, so `first` may be an address: what is made of it in each k-tile takes no registers between them.
   template <int kBytes> static GETT_DEVICE uint32 row(uint32 first, int i) {
-    return (first ^ HardwareSwizzle<kBytes>::bits(i * kBytes)) + i * kBytes;
+    const int byte = i * kBytes;
+    return (first ^ (HardwareSwizzle<kBytes>::bits(byte) + byte % 128)) + byte / 128 * 128;
+  }
+  // Number `i ^ turn` of four.
+  static GETT_DEVICE uint32 turned(const uint32 (&x)[4], int i, uint32 turn) {
+    const uint32 even = turn & 1 ? x[i ^ 1] : x[i], odd = turn & 1 ? x[i ^ 3] : x[i ^ 2];
+    return turn & 2 ? odd : even;
   }
 
   static GETT_DEVICE void load(uint32 tile, const Places& places, int pass, uint32 (&x)[4][4]) {
@@ -68,7 +84,9 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
   static GETT_DEVICE void store(uint32 to, const Places& places, int pass, const uint32 (&x)[4][4]) {
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
-      const uint32 chunk[4] = {x[0][n], x[1][n], x[2][n], x[3][n]};
+      uint32 chunk[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) chunk[k] = turned(x[k], n, places.turn);
       st_shared(row<kT>(to + places.write(pass), n), chunk);
     }
   }

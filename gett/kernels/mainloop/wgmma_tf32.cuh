@@ -111,9 +111,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       before = made.stage;
       second.load(fragment, smem.stage(stage.stage));
       second.multiply(acc, b);
+      // All fragments are in registers, and wgmma reads B elsewhere: the stage comes again half a k-tile earlier than
+      // behind the wait.
+      if constexpr (kTransposes) release(smem, stage.stage, lane);
       wgmma_wait<1>();
       first.keep();
-      if constexpr (kTransposes) release(smem, stage.stage, lane);  // the products have its fragments
       ++stage;
       ++made;
       if (kt + 1 < k_tiles.last) {

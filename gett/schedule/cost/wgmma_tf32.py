@@ -14,8 +14,7 @@ def transposition_replays(swizzle: int, deep: int) -> tuple[int, int]:
         swizzle: Bytes of a row of B.
         deep: K of a k-tile.
     """
-    read = {128: 1 if deep % 16 == 0 else 2, 64: 2}.get(swizzle, 4)
-    return read, 1 if deep % 32 == 0 else 2 if deep % 16 == 0 else 4
+    return {128: 1 if deep % 16 == 0 else 2, 64: 2}.get(swizzle, 4), 1
 
 
 class WgmmaTf32Cost(WgmmaCost):
