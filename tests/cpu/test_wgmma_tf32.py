@@ -182,6 +182,13 @@ def test_the_main_loop_follows_from_the_majors(subscripts: str, kind: str, major
     assert ("1 warpgroup that transposes B" in text) == transposes
 
 
+def test_short_sums_are_staged_with_few_conflicts() -> None:
+    """Shared memory serves the products of one tile and the staging of another: both count."""
+    stage = chosen(Case("short", "lmk,lnk->lmn", {"l": 32, "m": 2048, "n": 2048, "k": 128})).epilogue.store.stage
+    assert stage is not None
+    assert stage.conflicts <= 2
+
+
 def test_large_products_of_tccg_are_chosen() -> None:
     kinds = {case.name: chosen(case).kind for case in tccg()}
     large = [c.name for c in tccg() if plan_of(c).flops > 3e10 and c.name not in ("ij-kil-lkj", "ijkl-minl-njmk")]

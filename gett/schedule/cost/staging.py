@@ -110,7 +110,9 @@ class StagingCost(CopyCost):
             return self.device.stores.tile_clocks + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
         def gapped(stage: StagedTile) -> float:
-            return written(stage.conflicts / (2 if pairs(boxes_n, stage.n) else 1))
+            # Conflicts are those of a phase of 128 bytes: pairs halve the phases of 16-bit elements alone.
+            halved = pairs(boxes_n, stage.n) and self.size_d < WORD
+            return written(stage.conflicts / (2 if halved else 1))
 
         vectors = self._vectors(elements, self._vector(run))
         least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper

@@ -50,12 +50,14 @@ class Loop:
         slowest: Its name.
         engine_clocks: Of the copy engine.
         panel_clocks: What an operand that stays for a panel adds to each tile.
+        smem_clocks: Of shared memory; 0 where nothing but the loop keeps it busy.
     """
 
     clocks: float
     slowest: str
     engine_clocks: float
     panel_clocks: float
+    smem_clocks: float = 0.0
 
 
 class WgmmaCost(StagingCost):
@@ -160,7 +162,7 @@ class WgmmaCost(StagingCost):
         smem_clocks = (read * bk + passed * tile.k.size) * self.size / rates.smem_bytes_per_clock / rates.peak_share
         clocks = max(math_clocks, smem_clocks, drawn)
         slowest = "tensor cores" if clocks == math_clocks else "shared memory" if clocks == smem_clocks else "L2"
-        return Loop(clocks * self.in_step(tile), slowest, engine, panel)
+        return Loop(clocks * self.in_step(tile), slowest, engine, panel, smem_clocks)
 
     def in_step(self, tile: WgmmaTile) -> float:
         """Factor on the loop of blocks that keep step because they share an operand."""
@@ -245,6 +247,8 @@ class WgmmaCost(StagingCost):
             tail = self.tail(tile, staging) if split == 1 else rows * bn / 32.0
             looped = steps * loop.clocks
             work = self.work(tile, loop, looped, tail)
+            if tile.warpgroups.ping_pong and split == 1:  # shared memory serves two tiles at once
+                work = max(work, steps * loop.smem_clocks + self.staged_clocks(tile, staging))
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
@@ -258,6 +262,12 @@ class WgmmaCost(StagingCost):
     def tail(self, tile: WgmmaTile, staging: Staging) -> float:
         """Clocks of staging and storing a tile."""
         return staging.clocks
+
+    def staged_clocks(self, tile: WgmmaTile, staging: Staging) -> float:
+        """Clocks of shared memory for a tile of D: it is written, conflicts and all, and read once."""
+        rates, (rows, columns, _) = self.device.wgmma.loop, tile.shape
+        served = staging.dense.conflicts + 1
+        return rows * columns * self.size_d * served / rates.smem_bytes_per_clock / rates.peak_share
 
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K that are tried."""
