@@ -227,11 +227,29 @@ template <class Traits, class Index> struct R2STiledCopy {
       }
   }
 
+  // Pairs in rows of 128 bytes: eight columns are two chunks, which the swizzle exchanges in odd rows, so lanes of two
+  // neighbouring rows would meet. Those of odd rows write the columns first that are 16 further on.
+  static constexpr bool kTurned =
+      Traits::kR2SCopy == kR2SPairN && Traits::kSwizzleBytesD == 128 && Traits::kBoxN == kN && kN % 32 == 0;
+  static GETT_DEVICE void turn(Acc (&acc)[kN / 2], int r, bool odd) {
+#pragma unroll
+    for (int j = 0; j < (kTurned ? kJ : 0); ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (j & 2) continue;
+        Acc &x = acc[j * 4 + r * 2 + e], &y = acc[(j ^ 2) * 4 + r * 2 + e];
+        const Acc z = odd ? y : x;
+        y = odd ? x : y;
+        x = z;
+      }
+  }
+
   // Words where they belong: pairs of columns that are neighbours in D, or single ones. Places are computed here, not
   // kept through the main loop, which has no registers to spare.
   template <class Visit> GETT_DEVICE void words(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
     static_assert(kE == 4 && kV == (Traits::kR2SCopy == kR2SPairN ? 2 : 1), "elements of one register");
     const int first_row = opaque(row_ + (lane_ >> 2)), first_column = opaque(column_);
+    const bool odd = first_row & 1;
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
@@ -239,14 +257,20 @@ template <class Traits, class Index> struct R2STiledCopy {
         const int m = Rows::at(first_, i, first_row + r * 8);
         if (m >= Traits::kBoxM) continue;
         const int line = Index::staging_m(p_, m + rows_);
+        turn(acc[i], r, odd);
 #pragma unroll
         for (int j = 0; j < kJ; ++j)
 #pragma unroll
           for (int e = 0; e < 2; e += kV) {
             if (Traits::kBoxN < kN && j * 8 + first_column + e >= Traits::kBoxN) continue;
-            visit.template vector<kV>([&] { return at(line + column(j, first_column + e)); },
-                                      [&](int v) -> Acc& { return acc[i][j * 4 + r * 2 + e + v]; });
+            visit.template vector<kV>(
+                [&] {
+                  const int n = column(j, first_column + e);
+                  return at(line + (kTurned && odd ? column(j ^ 2, first_column + e) : n));
+                },
+                [&](int v) -> Acc& { return acc[i][j * 4 + r * 2 + e + v]; });
           }
+        turn(acc[i], r, odd);
       }
   }
 

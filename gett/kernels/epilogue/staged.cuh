@@ -13,9 +13,10 @@ namespace gett {
 // The staged tile. The element of row m and column n is at Index::staging_m(m) + Index::staging_n(n).
 template <class Traits> struct StagedTile {
   typedef typename LinearCombination<Traits>::Staged Element;
-  // Behind the elements, 128 bytes take what stmatrix writes for padding.
-  static constexpr int kUsed =
-      Traits::kStagingElements * int(sizeof(Element)) + (Traits::kR2SCopy == kR2SScalar ? 0 : 128);
+  // Behind the elements, 128 bytes take what stmatrix writes for padding. Single elements and words have none.
+  static constexpr bool kAlone =
+      Traits::kR2SCopy == kR2SScalar || Traits::kR2SCopy == kR2SPairN || Traits::kR2SCopy == kR2SOne;
+  static constexpr int kUsed = Traits::kStagingElements * int(sizeof(Element)) + (kAlone ? 0 : 128);
   static constexpr int kAlign = Traits::kSwizzleBytesD > 16 ? 1024 : 128;  // the period of the swizzle
   static constexpr int kBytes = (kUsed + kAlign - 1) / kAlign * kAlign;
   static constexpr int kBatch = Traits::kVecD * sizeof(Element) > 16 ? 2 : 4;

@@ -244,7 +244,7 @@ def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
     offsets = 0 if isinstance(store, TmaStore) else (rows + columns) * 8 * (2 if added else 1)
     sums = data_type(plan.contraction.dtype).accumulator_bytes
     staged = tile.elements * (sums if added else itemsize(plan.contraction.d.dtype))
-    staged += 0 if tile.copy.kind == "scalar" else _DUMP
+    staged += 0 if tile.copy.kind in ("scalar", "pair_n", "one") else _DUMP
     one = up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
     return one * (loop.warpgroups if loop.ping_pong else 1)
 

@@ -28,6 +28,8 @@ MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
 MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
+TURN, TURN_SLOTS = 16, 1.5  # columns by which lanes of odd rows write apart from even ones; selections for 32 elements
+
 Cut = tuple[str, int, int, int]
 
 
@@ -173,7 +175,7 @@ def boxed_tile(
             steps, cut = _steps(dims[:inner], order, row)
             at = _Places(steps, cut, swizzle_bytes, held.size)
             served = _served(at, held, copy)
-            clocks = setup_clocks + _clocks(served, held, copy)
+            clocks = setup_clocks + _clocks(served, held, copy, _turned(at, held, copy))
             if best is None or clocks < best[1] * 0.999:
                 by = {d.key: step for d, step in steps.items()}
                 tile = StagedTile(
@@ -309,23 +311,31 @@ class _Places:
 def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
     """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
     served: list[int] = []
-    eight = [held.row(g, copy) for g in range(8)]
+    eight, turned = [held.row(g, copy) for g in range(8)], _turned(at, held, copy)
     for j in range(0, min(16, held.box_n), 8):
         if copy.kind == "stsm":
             served += replays(at.all(eight, [j]), CHUNK)
         elif copy.kind == "stsm_t":
             served += replays(at.all([0], range(j, j + 8)), CHUNK)
         else:
-            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * held.size)
+            lanes = [(row, j ^ TURN if turned and g % 2 else j) for g, row in enumerate(eight)]
+            places = (at.all([row], range(first, first + 8, 2)) for row, first in lanes)
+            served += replays(itertools.chain.from_iterable(places), copy.vector * held.size)
     return sum(served) / len(served)
 
 
-def _clocks(served: float, held: Accumulators, copy: R2SCopy) -> float:
+def _turned(at: _Places, held: Accumulators, copy: R2SCopy) -> bool:
+    """Whether lanes of odd rows write other columns first than those of even rows (`R2STiledCopy::turn`)."""
+    return copy.kind == "pair_n" and at.swizzle_bytes == max(SWIZZLES) and held.box_n % (2 * TURN) == 0
+
+
+def _clocks(served: float, held: Accumulators, copy: R2SCopy, turned: bool) -> float:
     """Clocks of a tile: what shared memory and the issue slots take."""
     # Rows of padding leave lanes idle while their neighbours write.
     elements = held.rows * (-(-held.box_n // 8) * 8)
     stores = elements * held.size / 128 * served
-    slots = elements / 32 * (MATRIX_SLOTS if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector) / 4
+    slot = MATRIX_SLOTS if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector + TURN_SLOTS * turned
+    slots = elements / 32 * slot / 4
     return max(stores, slots) + 0.3 * min(stores, slots)
 
 
