@@ -50,8 +50,18 @@ template <class Tile> void put(uint32 tile, int row, int k) {
 template <bool> struct Split {  // planes of whole numbers, and the smallest of them
   Smallest of_a, of_b;
   void split_b() {
-    for (int thread = 0; thread < Transform::kThreads; ++thread)
-      Transform::split_tile(b, planes, Transform::Places(thread), of_b);
+    for (int thread = 0; thread < Transform::kThreads; ++thread) {
+      Transform::Places places(thread);
+      places.read += b;
+      places.write += planes;
+      Transform::Numbers x;
+      Transform::read(0, places, x);
+      int passes = 0;
+      Transform::split_passes(places, x, of_b, [&](int i) {
+        if (i != passes++) exit(6);
+        memset(x[i], 255, sizeof x[i]);  // its registers are free
+      });
+    }
   }
   void split_a(int s) {
     for (int thread = 0; thread < 256; ++thread) {
@@ -77,7 +87,9 @@ template <> struct Split<true> {  // of scaled ones: scales, and how many number
     uint32 most[4] = {};
     static Transform::Numbers x[Transform::kThreads];
     for (int thread = 0; thread < Transform::kThreads; ++thread) {
-      const float found = Transform::read(b, Transform::Places(thread), x[thread]);
+      const Transform::Places places(thread);
+      Transform::read(b, places, x[thread]);
+      const float found = Transform::largest(places, x[thread]);
       most[thread / 32] = max(most[thread / 32], __float_as_uint(found));
     }
     for (int thread = 0; thread < Transform::kThreads; ++thread) {
@@ -85,9 +97,10 @@ template <> struct Split<true> {  // of scaled ones: scales, and how many number
       places.read += b;
       places.write += planes;
       const PlaneScale scale(__uint_as_float(most[thread / 32]));
-      const uint32 least = Transform::split_scaled(0, places, x[thread], scale.times);
+      Transform::Scaled scaled{scale.times};
+      Transform::split_passes(places, x[thread], scaled, [](int) {});
       const int count = Transform::count_low(0, places, scale.times);
-      expect(least, count);
+      expect(scaled.least, count);
       low_b += count;
       if (thread % 32 == 0) write(scale.inverse);
     }

@@ -50,6 +50,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
                                       : kScaled ? kRows == kScaleColumns * Storage::kSplitters
                                                 : kUnits % kThreads == 0;
   static_assert(kMajorK || kScaled || kPer * Traits::kBlockK * kSlabsOfPass == kThreads, "a pass has whole slabs");
+  static_assert(Traits::kStages > 1, "a k-tile is loaded before the planes of the one before are given");
   typedef typename SmallNumbers<kScaled>::type Small;
 
   // Where a thread reads and writes in its first pass, from the start of the tile and of a plane. The bits that later
@@ -137,8 +138,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     }
   }
   template <class Small>
-  static GETT_DEVICE void split_pass(uint32 planes, const Places& places, int i, const float (&x)[kNumbers],
-                                     Small& small) {
+  static GETT_DEVICE void split_pass(const Places& places, int i, const float (&x)[kNumbers], Small& small) {
 #pragma unroll
     for (int h = 0; h < kStores; ++h)
 #pragma unroll
@@ -149,46 +149,39 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
           const int natural = h * 8 + j, at = kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : natural;
           y[j] = x[at * kParts + part];
         }
-        store(planes + part * kPlanes * Plane::kBytes + places.write_at(i, h), y, small);
+        store(part * kPlanes * Plane::kBytes + places.write_at(i, h), y, small);
       }
   }
-  // The planes of a k-tile. Short passes are loaded while the ones before are split; long ones have loads enough.
-  static GETT_DEVICE void split_tile(uint32 tile, uint32 planes, const Places& places, Smallest& smallest) {
-    constexpr int kAhead = kNumbers < 16;
-    float x[1 + kAhead][kNumbers];
-#pragma unroll
-    for (int i = 0; i < kPasses + kAhead; ++i) {
-      if (i < kPasses && places.has(i)) load_pass(tile, places, i, x[i % (1 + kAhead)]);
-      if (i >= kAhead && places.has(i - kAhead))
-        split_pass(planes, places, i - kAhead, x[(i - kAhead) % (1 + kAhead)], smallest);
-    }
-  }
-
   // A thread's numbers of a k-tile; places that it does not have hold anything.
   typedef float Numbers[kPasses][kNumbers];
-  // Reads them. Returns the largest magnitude.
-  static GETT_DEVICE float read(uint32 tile, const Places& places, Numbers& x) {
-    float most = 0;
+  // Reads them.
+  static GETT_DEVICE void read(uint32 tile, const Places& places, Numbers& x) {
 #pragma unroll
     for (int i = 0; i < kPasses; ++i)
       if (places.has(i)) load_pass(tile, places, i, x[i]);
+  }
+  // The largest magnitude. Maxima of two magnitudes are not negative, so their words compare like them, and those of
+  // three words are one instruction.
+  static GETT_DEVICE float largest(const Places& places, const Numbers& x) {
+    uint32 most[kPasses] = {}, of_all = 0;  // apart, so that none waits for the other
 #pragma unroll
     for (int i = 0; i < kPasses; ++i)
       if (places.has(i))
 #pragma unroll
-        for (int j = 0; j < kNumbers; ++j) most = fmaxf(most, fabsf(x[i][j]));
-    return most;
+        for (int j = 0; j < kNumbers; j += 2)
+          most[i] = max(most[i], __float_as_uint(fmaxf(fabsf(x[i][j]), fabsf(x[i][j + 1]))));
+#pragma unroll
+    for (int i = 0; i < kPasses; ++i) of_all = max(of_all, most[i]);
+    return __uint_as_float(of_all);
   }
-  // Writes their planes, those of one pass after the other: the compiler would mix them, for which there are no
-  // registers. Returns halves that tell whether there may be low numbers.
-  static GETT_DEVICE uint32 split_scaled(uint32 planes, const Places& places, const Numbers& x, float times) {
-    Scaled scaled{times};
+  // Writes their planes, those of one pass after the other. behind(i) is called once pass `i` is written.
+  template <class Small, class Behind>
+  static GETT_DEVICE void split_passes(const Places& places, const Numbers& x, Small& small, Behind&& behind) {
 #pragma unroll
     for (int i = 0; i < kPasses; ++i) {
-      if (places.has(i)) split_pass(planes, places, i, x[i], scaled);
-      __syncwarp();
+      if (places.has(i)) split_pass(places, i, x[i], small);
+      behind(i);
     }
-    return scaled.least;
   }
   // How many of them are low. They are read again: there are no registers to keep them.
   static GETT_DEVICE int count_low(uint32 tile, const Places& places, float times) {
@@ -203,35 +196,57 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       }
     return count;
   }
-  // The planes of the warp's share of a k-tile, and the inverse of their scale. Places are those of the tile and of the
-  // planes: both start at multiples of what bits may be exchanged in.
-  static GETT_DEVICE LowNumbers split_share(uint32 tile, uint32 planes, uint32 scales, Places places, int thread) {
-    places.read += tile;
-    places.write += planes;
-    Numbers x;
-    const float most = read(0, places, x);
-    const PlaneScale scale(__uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(most))));
-    if ((thread & 31) == 0) st_shared(scales + thread / 32 * 4, {__float_as_uint(scale.inverse)});
-    const uint32 least = split_scaled(0, places, x, scale.times);
-    LowNumbers low;
-    if (__any_sync(0xffffffffu, LowNumbers::is_low(least))) low.add(count_low(0, places, scale.times));
-    return low;
-  }
 
+  typedef PipelineState<Traits::kStages> StageState;
+  static GETT_DEVICE uint32 tile_of(const Storage& smem, const StageState& stage) {
+    return smem.stage(stage.stage) + Storage::kStageA;
+  }
+  // A warp reads ahead: behind each pass that it writes it loads that pass of the next k-tile into the same registers.
+  // So it does not wait for what it loads, and stores run while the next pass is split. Where planes are scaled, there
+  // are fewer registers, and all is loaded behind the last pass. Behind the last k-tile a warp reads that one again.
   static GETT_DEVICE void run(const Params& p, const Storage& smem, int thread) {
     const typename Storage::Guard guard(p, smem.guard());
     const Places places(thread);
-    PipelineState<Traits::kStages> stage(0);
+    StageState stage(0);
     PipelineState<Storage::kPlaneStages> made(1);
     Small small;
+    Numbers x;
     KTileIterator<Params, Scheduler> it;
-    for (it.begin(p); it.more(p);) {
+    it.begin(p);
+    bool more = it.more(p);
+    if (more) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
-      mbarrier_wait(made.bar(smem.planes_empty()), made.phase);
-      const uint32 tile = smem.stage(stage.stage) + Storage::kStageA, planes = smem.planes(made.stage);
-      if constexpr (kScaled) small = split_share(tile, planes, smem.scales(made.stage), places, thread);
-      else split_tile(tile, planes, places, small);
+      read(tile_of(smem, stage), places, x);
+    }
+    while (more) {
       const int t = it.t;
+      it.next(p);
+      more = it.more(p);
+      StageState ahead = stage;
+      if (more) ++ahead;
+      // Tiles and planes start at multiples of what bits may be exchanged in. Addresses are worked out for each k-tile:
+      // those of all accesses would take registers, and numbers would wait until stores have read theirs.
+      Places here = places;
+      here.read += tile_of(smem, ahead);
+      here.write += smem.planes(made.stage);
+      if constexpr (!kScaled) {
+        mbarrier_wait(made.bar(smem.planes_empty()), made.phase);
+        split_passes(here, x, small, [&](int i) {
+          if (i == 0) mbarrier_wait(ahead.bar(smem.full()), ahead.phase);
+          if (here.has(i)) load_pass(0, here, i, x[i]);
+        });
+      } else {
+        const uint32 most = __reduce_max_sync(0xffffffffu, __float_as_uint(largest(here, x)));
+        const PlaneScale scale(__uint_as_float(most));
+        mbarrier_wait(made.bar(smem.planes_empty()), made.phase);
+        if ((thread & 31) == 0) st_shared(smem.scales(made.stage) + thread / 32 * 4, {__float_as_uint(scale.inverse)});
+        Scaled scaled{scale.times};
+        split_passes(here, x, scaled, [](int) { __syncwarp(); });  // the compiler would mix passes
+        mbarrier_wait(ahead.bar(smem.full()), ahead.phase);
+        read(0, here, x);
+        if (__any_sync(0xffffffffu, LowNumbers::is_low(scaled.least)))
+          small.add(count_low(tile_of(smem, stage), places, scale.times));
+      }
       if (small.is_lost()) guard.found_in_b(t);
       fence_proxy_async();  // wgmma reads what was written
       __syncwarp();
@@ -239,7 +254,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
         mbarrier_arrive(made.bar(smem.planes_full()));
         mbarrier_arrive(stage.bar(smem.empty()));
       }
-      if (it.next(p)) small = Small();
+      if (it.t != t) small = Small();
       ++stage;
       ++made;
     }

@@ -40,6 +40,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
+  // With fewer the coordinates of copies would spill.
+  static constexpr int kLoadRegs = 32, kSplitRegs = 2 * kProducerRegs - kLoadRegs;
 
   // The store warp: all tiles but those that are not to be stored, then those that are made again.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
@@ -52,21 +54,17 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
 
-  // The warpgroups that do not multiply: one warp of the first loads, the second one splits. To split scaled numbers
-  // takes more registers, which the first one leaves to it.
+  // The warpgroups that do not multiply: one warp of the first loads, the second one splits. That takes more registers,
+  // which the first one leaves to it.
   static GETT_DEVICE void load(const Params& p, const Storage& smem, char*, int thread) {
-    typedef SplitTransform<Traits, Scheduler, Storage> Transform;
-    if constexpr (!kScaled) {
-      if (thread < 32) load_stages(p, smem, thread);
-      if (thread >= 128) Transform::run(p, smem, thread - 128);
-    } else if (thread < 128) {
+    if (thread < 128) {
       named_barrier_sync(kGiveBarrier, 128);  // between two changes of registers (PTX ISA)
-      setmaxnreg_dec<kProducerRegs - 16>();
+      setmaxnreg_dec<kLoadRegs>();
       if (thread < 32) load_stages(p, smem, thread);
     } else {
       named_barrier_sync(kTakeBarrier, 128);
-      setmaxnreg_inc<kProducerRegs + 16>();
-      Transform::run(p, smem, thread - 128);
+      setmaxnreg_inc<kSplitRegs>();
+      SplitTransform<Traits, Scheduler, Storage>::run(p, smem, thread - 128);
     }
   }
   static GETT_DEVICE void load_stages(const Params& p, const Storage& smem, int thread) {

@@ -16,10 +16,11 @@ GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
 """The same where operands are gathered, by the accumulators that a thread may have."""
 
 SPLIT_REGISTERS = {96: (64, 192), 128: (56, 200)}
-"""The same where planes are multiplied, of a thread that splits B too, by the real sums of a row of the tile."""
+"""The same where planes are multiplied, by the real sums of a row of the tile. The first number is the mean of a thread
+that issues copies and of one that splits B, to which the other one leaves what it does not need."""
 
 SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}
-"""The same where they are scaled; those who load leave some of theirs to those who split B."""
+"""The same where planes are scaled."""
 
 TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
 """The same where B is transposed, by a thread that does so too, by the accumulators that a thread may have."""
