@@ -142,9 +142,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
             // packs between them and waits for each.
             uint32 x[kHalves][4];
             if constexpr (kPackEarly) pack(x, a, s);
-            // The first pairs of all vectors of the batch have been packed, so all loads have completed.
+            // ptxas may let an arrival pass the loads before it: its address depends on them. Nothing is added, since
+            // phases are never negative.
             const bool read = !kForwardA && s == 0 && part == kParts - kHalves && again;
-            if (kPackEarly && read) release_a(share + kEmptyA, lane);
+            const uint32 empty = share + kEmptyA + (a.loaded() & phases >> 31);
+            if (kPackEarly && read) release_a(empty, lane);
             mbarrier_wait(bars.full + stage * 8, phases & 1);
             const uint64 b = kDescriptor | uint64(((stages_b + stage * Loader::kStageB) & 0x3ffff) >> 4);
             wgmma_fence();
@@ -158,7 +160,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
             if (before >= 0) release_b(bars.empty + before * 8, lane);
             before = stage;
             if (++stage == kStages) { stage = 0; phases ^= 1; }
-            if (!kPackEarly && read) release_a(share + kEmptyA, lane);
+            if (!kPackEarly && read) release_a(empty, lane);
             if (kForwardA && s == 1 && held && part >= kParts - 3) {
               // The address depends on a register of the last batch, so the arrival comes after its loads.
               release_a(share + kEmptyA + (a.last() & phases >> 31), lane);

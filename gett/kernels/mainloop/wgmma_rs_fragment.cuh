@@ -7,6 +7,16 @@
 
 namespace gett {
 
+// A word that depends on all vectors of a batch: what uses it comes after their loads.
+GETT_DEVICE uint32 word_of_all(const uint32 (&x)[2][4][2][4]) {
+  uint32 word = 0;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int q = 0; q < 4; ++q) word |= x[i][q][0][0] | x[i][q][1][0];
+  return word;
+}
+
 // Fragments of a batch of A: 8 k1 times 32 k2, or 16 times 16. Lane 4g + t needs (k2 = 2t, 2t + 1) and (2t + 8, 2t + 9)
 // of rows g and g + 8. It reads vectors of eight k1 at two neighbouring k2 and packs their half-words in pairs. Lanes
 // of odd g read the odd k2 first, so that under the copy's swizzle eight lanes access eight different banks.
@@ -71,6 +81,7 @@ template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragment
   }
   // A register of the batch's last load.
   GETT_DEVICE uint32 last() const { return x_[1][3][1][3]; }
+  GETT_DEVICE uint32 loaded() const { return word_of_all(x_); }
   // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
   GETT_DEVICE uint32 at(int s, int h, int q) const {
     if constexpr (kForwardA) return __byte_perm(part_[h][q][0][s >> 1], part_[h][q][1][s >> 1], s & 1 ? high_ : low_);
@@ -133,6 +144,7 @@ template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSWords {
   }
   // A register of the batch's last load.
   GETT_DEVICE uint32 last() const { return x_[1][3][1][3]; }
+  GETT_DEVICE uint32 loaded() const { return word_of_all(x_); }
   // Quarter `q` of the fragment of step `s` (k1) of the part and half `h` of k2.
   GETT_DEVICE uint32 at(int s, int h, int q) const {
     if constexpr (kForwardA) return odd_row_ ? part_[h][q ^ 2][s] : part_[h][q][s];
