@@ -29,7 +29,7 @@ CASES = (
 
 
 PRECISIONS = tuple(PLANES)
-WORSE = {"bf16x6": 1.5, "fp16x3": 4.0}
+WORSE = {"bf16x6": 1.5, "fp16x3": 4.0, "bf16x3": math.inf}
 """How much larger the largest error may be than that of multiply-adds: of sparse data these are nearly exact."""
 
 
@@ -72,7 +72,7 @@ def test_errors_are_no_larger_than_those_of_multiply_adds(cupy: Any, case: Case,
     plain = errors(case, a, b, run(cupy, case, "ieee", None, a, b)).max()
     for s in split_schedules(case, precision)[:3]:
         found = errors(case, a, b, run(cupy, case, precision, s, a, b))
-        assert found.max() <= min(BOUNDS[precision](case.depth), WORSE[precision] * plain), (found.max(), plain)
+        assert found.max() <= min(BOUNDS[precision](case.depth, 1), WORSE[precision] * plain), (found.max(), plain)
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
@@ -89,7 +89,7 @@ def test_numbers_far_below_those_that_they_are_scaled_with_are_multiplied_by_fma
     for a, b in (columns, graded, sparse):
         for s in split_schedules(case, "fp16x3")[:3]:
             found = run(cupy, case, "fp16x3", s, a, b)
-            assert errors(case, a, b, found).max() <= BOUNDS["fp16x3"](case.depth)
+            assert errors(case, a, b, found).max() <= BOUNDS["fp16x3"](case.depth, 1)
             again = run(cupy, case, "fp16x3", s, a, b)
             np.testing.assert_array_equal(again.view(np.uint32), found.view(np.uint32))
 
@@ -102,7 +102,7 @@ def test_scales_are_those_of_rows_and_columns(cupy: Any, case: Case) -> None:
     rows *= np.exp2(np.arange(rows.shape[-1]) % 100 - 50).astype(np.float32)
     b *= np.float32(2.0**-20)
     for s in split_schedules(case, "fp16x3")[:3]:
-        assert errors(case, a, b, run(cupy, case, "fp16x3", s, a, b)).max() <= BOUNDS["fp16x3"](case.depth)
+        assert errors(case, a, b, run(cupy, case, "fp16x3", s, a, b)).max() <= BOUNDS["fp16x3"](case.depth, 1)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -120,7 +120,7 @@ def test_complex_numbers_are_as_accurate(cupy: Any, precision: str) -> None:
         (found.real, a[0] @ b[0] - a[1] @ b[1], abs(a[0]) @ abs(b[0]) + abs(a[1]) @ abs(b[1])),
         (found.imag, a[0] @ b[1] + a[1] @ b[0], abs(a[0]) @ abs(b[1]) + abs(a[1]) @ abs(b[0])),
     ):
-        assert (abs(part - exact) <= BOUNDS[precision](2 * case.depth) * UNIT * size).all()
+        assert (abs(part - exact) <= BOUNDS[precision](case.depth, 2) * UNIT * size).all()
 
 
 BAD = {
@@ -156,7 +156,7 @@ def test_what_planes_cannot_hold_is_multiplied_by_fma(
             infinite = np.isinf(wanted)
             np.testing.assert_array_equal(found[infinite], wanted[infinite])
             good = np.isfinite(wanted)
-            bound = BOUNDS[precision](case.depth) * UNIT * size[good] + 2.0**-149 * case.depth
+            bound = BOUNDS[precision](case.depth, 1) * UNIT * size[good] + 2.0**-149 * case.depth
             assert (abs(found[good].astype(np.float64) - exact[good]) <= bound).all()
             again = run(cupy, case, precision, s, a, b)
             np.testing.assert_array_equal(again.view(np.uint32), found.view(np.uint32))
@@ -170,12 +170,17 @@ def test_a_tile_that_is_made_again_reads_c_before_it_is_overwritten(cupy: Any, p
     plan = gemm_plan(Problem(case, "float32", precision, DENSE))
     with np.errstate(all="ignore"):
         product = np.einsum(case.subscripts, a.astype(np.float64), b.astype(np.float64))
+        size = np.einsum(case.subscripts, abs(a).astype(np.float64), abs(b).astype(np.float64))
+        wanted = 2 * product + 3 * c
+        bound = 2 * BOUNDS[precision](case.depth, 1) * UNIT * size + 4 * UNIT * abs(wanted)
     for s in split_schedules(case, precision, DENSE)[:4]:
         d = cupy.asarray(c)
         load_executable(plan, compile_schedule(plan, s, allow_spills=True))(
             cupy.asarray(a), cupy.asarray(b), d, d, 2, 3
         )
-        np.testing.assert_allclose(to_host(d), (2 * product + 3 * c).astype(np.float32), rtol=1e-5, atol=1e-4)
+        found, good = to_host(d), np.isfinite(wanted)
+        np.testing.assert_array_equal(found[~good], wanted[~good].astype(np.float32))
+        assert (abs(found[good] - wanted[good]) <= bound[good]).all()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -204,5 +209,5 @@ def test_the_default_is_planes(cupy: Any, precision: str | None) -> None:
     assert "wgmma split" not in str(gett.plan("ij,jk->ik", a, b, precision="ieee"))
     exact = to_host(a).astype(np.float64) @ to_host(b).astype(np.float64)
     size = abs(to_host(a)).astype(np.float64) @ abs(to_host(b)).astype(np.float64)
-    bound = BOUNDS[precision or "bf16x6"](2048)
+    bound = BOUNDS[precision or "bf16x6"](2048, 1)
     assert (abs(to_host(plan(a, b)) - exact) <= bound * UNIT * size).all()
