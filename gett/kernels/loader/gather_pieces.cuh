@@ -2,6 +2,7 @@
 // into the tile. Knows one operand at a time.
 #pragma once
 #include "gett/core/swizzle.cuh"
+#include "gett/loader/operand_index.cuh"
 #include "gett/ptx/cp_async.cuh"
 #include "gett/ptx/shared.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -9,13 +10,18 @@
 namespace gett {
 
 // The pieces of one gathered operand that one warp brings in for a k-tile.
-template <class Traits, class Index, bool kIsA> struct GatherPieces {
-  typedef typename Traits::Params Params;
-  typedef typename Traits::Element Element;
-  typedef typename LoaderTraitsOf<Traits, kIsA>::type LoaderTraits;
-  static constexpr int kE = sizeof(Element), kRunElements = LoaderTraits::kRunElements;
+template <class Traits, class Index, bool kIsA> struct GatherPieces : OperandIndex<Traits, Index, kIsA> {
+  typedef OperandIndex<Traits, Index, kIsA> Operand;
+  typedef typename Operand::Params Params;
+  typedef typename Operand::LoaderTraits LoaderTraits;
+  using Operand::kBox;
+  using Operand::kE;
+  using Operand::mn_ok;
+  using Operand::mn_tile;
+  using Operand::offset;
+  using Operand::origin;
+  static constexpr int kRunElements = LoaderTraits::kRunElements;
   static constexpr int kWarps = 4 * Traits::kProducerWarpgroups;
-  static constexpr int kBox = kIsA ? Traits::kBoxM : Traits::kBoxN;
   static constexpr int kRowCount = LoaderTraits::kMajorK ? kBox : Traits::kBlockK;  // of the tile in shared memory
   static constexpr int kInner = LoaderTraits::kMajorK ? Traits::kBlockK : kBox;
   // Where pieces are transposed (gather_transpose.cuh), those of kTransposeK neighbouring k make a row of the tile, and
@@ -39,15 +45,6 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
   int top_;              // the largest offset of a piece
   uint32 skip_[kWords];  // for each chunk stored its piece's offset modulo 8, four bits each
 
-  static GETT_DEVICE const char* base(const Params& p) {
-    if constexpr (kIsA) return reinterpret_cast<const char*>(p.a); else return reinterpret_cast<const char*>(p.b);
-  }
-  static GETT_DEVICE const char* end(const Params& p) {
-    if constexpr (kIsA) return base(p) + (long long)p.cosize_a * kE; else return base(p) + (long long)p.cosize_b * kE;
-  }
-  template <class KTile> static GETT_DEVICE int valid_k(const Params& p, const KTile& k, int local) {
-    if constexpr (kIsA) return Index::valid_k_a(p, k, local); else return Index::valid_k_b(p, k, local);
-  }
   // Pieces of a row have consecutive numbers, so that the copies of a warp touch as few L2 lines as possible.
   static GETT_DEVICE int row(int piece) { return uint32(piece) / kSegments; }
   static GETT_DEVICE int inner(int piece) { return uint32(piece) % kSegments * (kTransposeK ? 1 : kRunElements); }
@@ -56,21 +53,6 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
   // The place in the ring of chunk `chunk` of the warp's piece `q`.
   static GETT_DEVICE uint32 place(uint32 q, uint32 chunk) {
     return (kTransposeK ? (q % 8 * kIn + chunk) * kGroups + q / 8 : q * kIn + chunk) * 16;
-  }
-
-  // The operand's side of the index: M and the offsets of A, or N and those of B.
-  static GETT_DEVICE auto mn_tile(const Params& p, const TileId& id) {
-    if constexpr (kIsA) return Index::m_tile(p, id.m); else return Index::n_tile(p, id.n);
-  }
-  template <class MnTile> static GETT_DEVICE bool mn_ok(const Params& p, const MnTile& t, int mn) {
-    if constexpr (kIsA) return Index::m_ok(p, t, mn); else return Index::n_ok(p, t, mn);
-  }
-  template <class MnTile> static GETT_DEVICE int offset(const Params& p, const MnTile& t, int mn, int piece) {
-    if constexpr (kIsA) return int(Index::m_a(p, t, mn) + Index::k_a(p, k_of(piece)));
-    else return int(Index::n_b(p, t, mn) + Index::k_b(p, k_of(piece)));
-  }
-  template <class Tile> static GETT_DEVICE long long origin(const Tile& t) {
-    if constexpr (kIsA) return t.a; else return t.b;
   }
 
   // Writes the offsets of the warp's pieces in a tile into its table; returns the tile's origin in bytes.
@@ -88,7 +70,7 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
       const int own = warp * kPer + q;
       const bool exists = own < kPieces && mn_ok(p, t, mn_of(own)) && Index::k_ok(p, k_of(own));
       const int piece = exists ? own : 0;
-      table[q] = offset(p, t, mn_of(piece), piece);
+      table[q] = offset(p, t, mn_of(piece), k_of(piece));
     }
     __syncwarp();
     return at;
@@ -209,7 +191,7 @@ template <class Traits, class Index, bool kIsA> struct GatherPieces {
       const int piece = warp * kPer + int(at / kOut);
       if (!which.ok[j] || (kPer * kWarps != kPieces && piece >= kPieces)) continue;
       Chunk c = shift_half_words(x[j], y[j], which.skip[j] & 7);
-      if (!kWhole) c = keep_first(c, valid_k(p, k, k_of(piece)) - int(chunk) * 8);
+      if (!kWhole) c = keep_first(c, Operand::valid_k(p, k, k_of(piece)) - int(chunk) * 8);
       const uint32 byte = inner(piece) * kE + chunk * 16, line = row(piece);
       const uint32 swizzle = HardwareSwizzle<kSwizzleBytes>::bits(line * kSwizzleBytes);
       const uint32 to = tile + byte / kSwizzleBytes * kSlab + line * kSwizzleBytes;
