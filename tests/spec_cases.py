@@ -198,6 +198,24 @@ SPLIT = (
     Case("leads-third", "lrik,jkrl->ji", {"i": 45, "j": 37, "k": 20, "l": 16, "r": 5}),
 )
 
+# Planes of operands that no tensor map moves: rows that start anywhere, pairs of elements, more modes than a map has,
+# a mode of extent 2 or 7 along the rows, no unit stride in M, N or K.
+SPLIT_COPIES = (
+    Case("odd-k-k", "mk,nk->mn", {"m": 137, "n": 101, "k": 85}),
+    Case("odd-k-mn", "mk,kn->mn", {"m": 201, "n": 133, "k": 67}),
+    Case("odd-mn-mn", "km,kn->nm", {"m": 147, "n": 149, "k": 51}),
+    Case("one-aligned", "mk,kn->mn", {"m": 264, "n": 101, "k": 64}),
+    Case("pairs", "mk,nk->mn", {"m": 202, "n": 134, "k": 90}),
+    Case("odd-long", "mk,nk->mn", {"m": 45, "n": 37, "k": 4095}),
+    Case("odd-batches", "bmk,bkn->bnm", {"b": 3, "m": 101, "n": 77, "k": 45}),
+    Case("odd-leads", "mkl,nlk->mn", {"m": 137, "n": 101, "k": 13, "l": 11}),
+    Case("short-lead", "mjkl,nkjl->nm", {"m": 101, "n": 133, "j": 5, "k": 6, "l": 7}),
+    Case("twos", "abcdefghijklmn,klmnopqrstuvwc->abudefpqghrsitjvow", dict.fromkeys("abcdefghijklmnopqrstuvw", 2)),
+    Case("unit-batch", "mkb,nkb->bmn", {"b": 5, "m": 72, "n": 40, "k": 36}),
+)
+
+SPLIT_COPIES_COMPLEX = tuple(case for case in SPLIT_COPIES if case.name != "pairs")  # whose rows tensor maps move
+
 # On TF32, A in registers: the rows of one operand along K, or of none; swizzles of all spans and none, K-tiles of two
 # to eight steps; ragged extents; batches, slices of K, many modes.
 TF32 = (

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
-from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
+from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
 from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
@@ -84,6 +84,8 @@ def _loader(x: CpAsync | RegisterStaged | WgmmaLoader | StreamLoad | None) -> It
         yield f"cp.async {x.major}-major"
     elif isinstance(x, RegisterStaged):
         yield f"register-staged {x.major}-major, vectors along {x.vector_group}"
+    elif isinstance(x, CpAsyncTile):
+        yield f"cp.async tile {x.major}-major, swizzle {x.swizzle_bytes}, vectors of {x.vector}"
     elif isinstance(x, Gather):
         yield f"gather {x.major}-major, swizzle {x.swizzle_bytes}"
         if x.transform:

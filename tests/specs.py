@@ -23,6 +23,7 @@ from gett.schedule.search.tma import multicast
 from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
+from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
@@ -82,6 +83,11 @@ def rs_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sche
 def split_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of wgmma with planes."""
     return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), limit)
+
+
+def copy_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of wgmma with planes of what `cp.async` brings."""
+    return best_schedules(both_roles(WgmmaSplitCopySearch, plan, facts), limit)
 
 
 def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
@@ -166,6 +172,12 @@ FAMILIES: dict[str, Family] = {
                            "bf16x6"),
     "split_complex": Family(_alone(cases.SPLIT), lambda s: True, (0, 4), 40, split_schedules, ("complex64",), "bf16x6"),
     "split_complex_source": Family(((cases.SPLIT[0], Layout()),), lambda s: True, (4,), 8, split_schedules,
+                                   ("complex64",), "bf16x6"),
+    "split_copies": Family(_alone(cases.SPLIT_COPIES), lambda s: True, (0, 4), 40, copy_schedules, ("float32",),
+                           "bf16x6"),
+    "split_copies_source": Family(((cases.SPLIT_COPIES[0], Layout()),), lambda s: True, (4,), 8, copy_schedules,
+                                  ("float32",), "bf16x6"),
+    "split_copies_complex": Family(_alone(cases.SPLIT_COPIES_COMPLEX), lambda s: True, (0, 4), 40, copy_schedules,
                                    ("complex64",), "bf16x6"),
     "tf32": Family(_alone(cases.TF32), lambda s: True, (0, 4), 16, tf32_schedules, ("float32",), "tf32"),
     "tf32_source": Family(((cases.TF32[0], Layout()), (cases.TF32[2], Layout())), lambda s: True, (4,), 8,

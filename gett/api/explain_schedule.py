@@ -12,7 +12,7 @@ from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
-from gett.schedule.spec.loader import CpAsync, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
+from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
@@ -83,8 +83,12 @@ def _warps(schedule: Schedule) -> str:
         groups = f" for each of {loop.batch_warps} groups of batches" if schedule.tiling.l is not None else ""
         return f"{rows} x {columns} warps{groups}"
     wgmma = schedule.wgmma
-    gathers = isinstance(wgmma.a, Gather) or isinstance(wgmma.b, Gather)
-    fetch = count(wgmma.producers, "gathering warpgroup") if gathers else "1 producer"
+    loaders = (wgmma.a, wgmma.b)
+    fetch = "1 producer"
+    if any(isinstance(x, Gather) for x in loaders):
+        fetch = count(wgmma.producers, "gathering warpgroup")
+    elif any(isinstance(x, CpAsyncTile) for x in loaders):
+        fetch = "1 copying warpgroup"
     m, n = schedule.cluster
     shared = f", clusters of {m} x {n} blocks" if m * n > 1 else ""
     kind = " in ping-pong" if wgmma.ping_pong else ""
@@ -119,6 +123,8 @@ def _loader(loader: CpAsync | RegisterStaged | WgmmaLoader, schedule: Schedule, 
     if isinstance(loader, Gather):
         across = f", {loader.transform.elements} of them side by side transposed" if loader.transform else ""
         return f"gathered in pieces of {loader.run} elements, {loader.major}-major{across}"
+    if isinstance(loader, CpAsyncTile):
+        return f"{_at_a_time(loader.vector, size)}, cp.async, {loader.major}-major"
     if isinstance(loader, Stationary):
         return f"{_tma(loader.load)}, stationary: {_scope(schedule)}"
     if isinstance(loader, Tma):

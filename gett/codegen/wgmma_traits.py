@@ -12,7 +12,7 @@ from gett.codegen.traits import Constants, problem_traits, scheduler_traits, sto
 from gett.codegen.types import cpp_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
-from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
+from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import (
@@ -22,6 +22,7 @@ from gett.schedule.spec.wgmma_needs import (
     parts,
     planes,
     swizzle_of,
+    up,
     valid_k,
 )
 from gett.schedule.spec.wgmma_registers import thread_registers
@@ -146,11 +147,12 @@ def _loader(plan: GemmPlan, schedule: Schedule, loader: WgmmaLoader, size: int) 
         "kKind": f"LoaderKind::kLoader{kind}",
         "kMajorK": loader.major == "k",
         "kSwizzleBytes": swizzle_of(loader),
-        "kRows": _rows(load, size),
+        "kRows": up(size, 8) if isinstance(loader, CpAsyncTile) and loader.major == "mn" else _rows(load, size),
         "kValidK": _valid_k(plan, schedule, load),
         "kTransactionBytes": load.bytes if load is not None else 0,
         "kKTiles": loader.k_tiles if isinstance(loader, Stationary) else 0,
         "kRunElements": loader.run if isinstance(loader, Gather) else 0,
+        **({"kVector": loader.vector} if isinstance(loader, CpAsyncTile) else {}),
         "kTransposeK": loader.transform.elements if isinstance(loader, Gather) and loader.transform else 0,
     }
 

@@ -58,8 +58,9 @@ enum SourceC { kSourceNone, kSourceVector, kSourceTma };
 // stmatrix; by transposing stmatrix; in vectors of elements that are neighbours along N; likewise along M; in pairs of
 // neighbouring columns, or single ones, to the places that a swizzle gives them.
 enum R2SCopy { kR2SScalar, kR2SStsm, kR2SStsmT, kR2SVecN, kR2SVecM, kR2SPairN, kR2SOne };
-// How an operand of wgmma gets into shared memory: by TMA with every k-tile; by TMA once, where it stays; gathered.
-enum LoaderKind { kLoaderTma, kLoaderStationary, kLoaderGather };
+// How an operand of wgmma gets into shared memory: by TMA with every k-tile; by TMA once, where it stays; gathered; by
+// cp.async straight to its place.
+enum LoaderKind { kLoaderTma, kLoaderStationary, kLoaderGather, kLoaderCpAsyncTile };
 
 // The traits of an operand's loader, A's or B's, out of those of a main loop.
 template <class Traits, bool kIsA> struct LoaderTraitsOf { typedef typename Traits::LoaderTraitsA type; };

@@ -106,5 +106,11 @@ template <class Guard> struct MarkedTiles {
   GETT_DEVICE bool takes(int count) const { return guard.is_marked(count); }
   GETT_DEVICE bool stores(int) const { return true; }
 };
+// All of them, or those that are made again.
+template <class Guard> struct TilesOfPass {
+  const Guard& guard;
+  bool again;
+  GETT_DEVICE bool takes(int count) const { return !again || guard.is_marked(count); }
+};
 
 }  // namespace gett

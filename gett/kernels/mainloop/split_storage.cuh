@@ -14,6 +14,7 @@
 // tile counts along its own mode first.
 #pragma once
 #include "gett/core/numeric.cuh"
+#include "gett/loader/cp_async_tile.cuh"
 #include "gett/mainloop/shared_storage.cuh"
 #include "gett/mainloop/split_guard.cuh"
 
@@ -46,6 +47,7 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem>
 struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   typedef SharedStorage<Traits, Index, Store, Scheduler, Smem> Base;
   typedef typename Traits::LoaderTraitsB LoaderB;
+  typedef typename Traits::LoaderTraitsA LoaderA;
   typedef SplitTile<typename Base::TileA, 1, 1> TileA;
   typedef SplitTile<typename Base::TileB, Traits::kLeadA, Traits::kLeadB> TileB;
   typedef PlaneLoaderTraits<LoaderB, Traits::kBlockK, Base::kE> PlaneTraits;
@@ -63,7 +65,9 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   typedef SplitGuard<typename Traits::Params> Guard;
   static constexpr int kGuardEnd = Smem::kBarriers + Base::kBarrierBytes + 16 * kPlaneStages + 8 + Guard::kBytes;
   static constexpr int kScales = (kGuardEnd + 15) / 16 * 16;
-  static_assert((kScaled ? kScales + kScaleBytes : kGuardEnd) <= Base::kEnd,
+  static constexpr bool kCopies = LoaderA::kKind == kLoaderCpAsyncTile || LoaderB::kKind == kLoaderCpAsyncTile;
+  typedef CpAsyncTileNeeds<Traits, Index, Scheduler, SplitStorage, kCopies> Copies;
+  static_assert((kScaled ? kScales + kScaleBytes : kGuardEnd) <= (kCopies ? Smem::kGather : Base::kEnd),
                 "mbarriers of the planes, words of the guard, scales");
 
   GETT_DEVICE uint32 planes(int i) const { return this->start + Smem::kPlanes + i * kPlaneStageBytes; }
@@ -72,14 +76,16 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   // The mbarrier of the end: all tiles have been made, and those to be made again are known.
   GETT_DEVICE uint32 judged() const { return planes_empty() + kPlaneStages * 8; }
   GETT_DEVICE uint32 guard() const { return judged() + 8; }
+  GETT_DEVICE uint32 row_tables() const { return this->start + Smem::kGather; }
   // The inverses of the scales of a k-tile of planes.
   GETT_DEVICE uint32 scales(int i) const { return this->start + kScales + i * 16; }
 
   // A stage is empty once all warps have read it: those that multiply take A, those that split take B. Planes are
   // empty once the warpgroups have multiplied with them; all of their warps read the scales.
   GETT_DEVICE void init_barriers() const {
+    static_assert(Smem::kGather + Copies::kTableBytes <= Base::kEnd, "tables of rows");
     for (int s = 0; s < Traits::kStages; ++s) {
-      mbarrier_init(this->full() + s * 8, 1);
+      mbarrier_init(this->full() + s * 8, Copies::kArrivals);
       mbarrier_init(this->empty() + s * 8, 4 * Traits::kConsumerWarpgroups + kSplitters);
     }
     for (int s = 0; s < kPlaneStages; ++s) {

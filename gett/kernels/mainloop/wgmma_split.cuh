@@ -1,6 +1,6 @@
-// The main loop that multiplies floats, or complex numbers of floats, as sums of planes of 16 bits. TMA brings both
-// operands as they are in memory (loader/tma.cuh); a warpgroup splits B into planes in shared memory
-// (loader/split.cuh); the consumer warpgroups split their rows of A on the way to registers
+// The main loop that multiplies floats, or complex numbers of floats, as sums of planes of 16 bits. TMA or cp.async
+// brings both operands as they are in memory (loader/tma.cuh, loader/cp_async_tile.cuh); a warpgroup splits B into
+// planes in shared memory (loader/split.cuh); the consumer warpgroups split their rows of A on the way to registers
 // (mainloop/split_fragment.cuh) and multiply pairs of planes by wgmma, those of least value first.
 //
 // The tensor core truncates its sums, so they must be short: the products of 16 or 32 k are summed in registers of
@@ -10,12 +10,13 @@
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/split.cuh"
-#include "gett/loader/tma.cuh"
+#include "gett/loader/split_stages.cuh"
 #include "gett/mainloop/split_fragment.cuh"
 #include "gett/mainloop/split_products.cuh"
 #include "gett/mainloop/split_repair.cuh"
 #include "gett/mainloop/split_storage.cuh"
 #include "gett/mainloop/tile_sums.cuh"
+#include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
@@ -38,10 +39,12 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef typename FragmentA::Share Share;
   typedef typename FragmentA::Small Small;
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
-  static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
+  static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups;
+  static constexpr int kLoadWarps = Storage::Copies::kWarps;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
-  // With fewer the coordinates of copies would spill.
-  static constexpr int kLoadRegs = 32, kSplitRegs = 2 * kProducerRegs - kLoadRegs;
+  // With fewer the coordinates of copies would spill. Who copies by cp.async gives none: ptxas is told the same number
+  // again, for it spills where one is set for both warpgroups together.
+  static constexpr int kLoadRegs = Storage::kCopies ? kProducerRegs : 32, kSplitRegs = 2 * kProducerRegs - kLoadRegs;
 
   // The store warp: all tiles but those that are not to be stored, then those that are made again.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
@@ -54,25 +57,18 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   }
   static GETT_DEVICE void prefetch_tensormaps(const Params& p) { Index::prefetch_tensormaps(p); }
 
-  // The warpgroups that do not multiply: one warp of the first loads, the second one splits. That takes more registers,
+  // The warpgroups that do not multiply: warps of the first load, the second one splits. That takes more registers,
   // which the first one leaves to it.
   static GETT_DEVICE void load(const Params& p, const Storage& smem, char*, int thread) {
     if (thread < 128) {
       named_barrier_sync(kGiveBarrier, 128);  // between two changes of registers (PTX ISA)
       setmaxnreg_dec<kLoadRegs>();
-      if (thread < 32) load_stages(p, smem, thread);
+      if (thread < 32 * kLoadWarps) SplitLoader<Traits, Index, Scheduler, Storage>::run(p, smem, thread);
     } else {
       named_barrier_sync(kTakeBarrier, 128);
       setmaxnreg_inc<kSplitRegs>();
       SplitTransform<Traits, Scheduler, Storage>::run(p, smem, thread - 128);
     }
-  }
-  static GETT_DEVICE void load_stages(const Params& p, const Storage& smem, int thread) {
-    typedef TmaLoader<Traits, Index, Scheduler, Storage> Loader;
-    const auto stage = Loader::run(p, smem, thread, typename Loader::Stage(1), AllTiles());
-    const Guard guard(p, smem.guard());
-    mbarrier_wait(smem.judged(), 0);
-    if (guard.any()) Loader::run(p, smem, thread, stage, MarkedTiles<Guard>{guard});
   }
 
   // Takes this thread's share of sum `s` of A out of a stage; gives the stage back after the last one.
@@ -250,9 +246,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static GETT_DEVICE void leave(const Params& p, const Scheduler& scheduler, Store& epilogue, const TileId& id, int t,
                                 typename Sums::Accumulators& acc, int group, int lane) {
     if constexpr (Scheduler::kSplit) {
-      Sums::store_partial(p, scheduler.locate(p, t), acc, group, lane);
+      Sums::store_partial(p, scheduler.locate(p, t), acc, GETT_RECOMPUTE(group), GETT_RECOMPUTE(lane));
     } else {
-      epilogue.store(p, Sums::located(scheduler, p, id, t), acc, group, lane);
+      const Params& own = kSparing ? hidden(p) : p;
+      epilogue.store(own, Sums::located(scheduler, own, id, t), acc, GETT_RECOMPUTE(group), GETT_RECOMPUTE(lane));
     }
   }
   // Whether all sums of the tile are; rows and columns of padding hold anything.

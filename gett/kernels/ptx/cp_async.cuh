@@ -21,6 +21,10 @@ template <int Bytes> GETT_DEVICE void cp_async(uint32 to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes) : "memory");
   }
 }
+// Arrives at an mbarrier when all copies that this thread has issued so far have landed.
+GETT_DEVICE void cp_async_mbarrier_arrive(uint32 bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
 GETT_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Pending> GETT_DEVICE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");

@@ -25,6 +25,10 @@ GETT_DEVICE uint64 opaque(uint64 x) {
   asm volatile("" : "+l"(x));
   return x;
 }
+// The same object, of which the compiler keeps nothing that it has read before.
+template <class T> GETT_DEVICE const T& hidden(const T& x) {
+  return *reinterpret_cast<const T*>(opaque(reinterpret_cast<uint64>(&x)));
+}
 GETT_DEVICE bool_t opaque(bool_t x) { return x; }
 template <class R> GETT_DEVICE complex_t<R> opaque(complex_t<R> x) { return {opaque(x.re), opaque(x.im)}; }
 

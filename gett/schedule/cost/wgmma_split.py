@@ -6,7 +6,7 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.wgmma_needs import parts, planes
-from gett.schedule.tile.wgmma_tile import WgmmaTile
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 
 COMPLEX = 1.65
 """Factor on what is done beside the products of a step of complex numbers."""
@@ -28,6 +28,10 @@ class WgmmaSplitCost(WgmmaCost):
         # Rows along two modes are short: lanes that read them at a time meet in the same banks in twos.
         self.served = 2 if None not in self.k_unit.values() and len(set(self.k_unit.values())) > 1 else 1
 
+    def moved(self, tile: WgmmaTile) -> list[tuple[int, OperandTiling, int]]:
+        """The operands that the copy engine moves: their rows, and how often they are read."""
+        return [(A, tile.a, tile.n.box.tiles), (B, tile.n, tile.m.box.tiles)]
+
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes: all products of planes; what is copied, split and read of shared memory."""
         rows, bn, bk = tile.shape
@@ -41,7 +45,7 @@ class WgmmaSplitCost(WgmmaCost):
         port = (1 + self.served) * self.size * (rows + bn) + size * bn * (count + products * rows / 64)
         port_clocks = port * bk / PORT_BYTES
         drawn = engine = 0.0
-        for tensor, side, reads in ((A, tile.a, tile.n.box.tiles), (B, tile.n, tile.m.box.tiles)):
+        for tensor, side, reads in self.moved(tile):
             copy, moved = self.clocks(tensor, side, tile.k, 1, reads)
             drawn, engine = drawn + rates.copy_share * copy, engine + rates.copy_share * moved
         units = {"tensor cores": math_clocks, "shared memory": port_clocks, "L2": drawn}

@@ -13,6 +13,7 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.wgmma import both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
+from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.schedule import Schedule
@@ -67,7 +68,8 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     if not wgmma_takes(plan, facts):
         return []
     if planes(plan) is not None:
-        return best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
+        found = best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
+        return found or best_schedules(both_roles(WgmmaSplitCopySearch, plan, facts), WGMMA)
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not

@@ -11,7 +11,7 @@ from gett.schedule.search.k_boxes import LEADS, k_boxes
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
@@ -77,7 +77,12 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         return iter(())
 
     def deepest(
-        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
+        self,
+        tile: WgmmaTile,
+        loads: tuple[Tma | CpAsyncTile, Tma | CpAsyncTile],
+        epilogue: Epilogue,
+        split: tuple[int, int],
+        order: TileScheduler,
     ) -> Schedule | None:
         """The schedule with as many stages as fit beside as many k-tiles of planes; None where too few do."""
         a, b = loads

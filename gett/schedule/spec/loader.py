@@ -177,7 +177,22 @@ class Gather:
     transform: Transform | None = None
 
 
-WgmmaLoader = Tma | Stationary | Gather
+@dataclass(frozen=True, slots=True)
+class CpAsyncTile:
+    """Boxes copied by `cp.async` where no tensor map can, vector by vector to the places that a map would choose.
+
+    Attributes:
+        major: Group along a row.
+        vector: Elements of a copy, of 4, 8 or 16 bytes, along the operand's unit-stride mode.
+        swizzle_bytes: Swizzle of the tile in shared memory.
+    """
+
+    major: str
+    vector: int
+    swizzle_bytes: int
+
+
+WgmmaLoader = Tma | Stationary | Gather | CpAsyncTile
 """Loaders of the tiles that wgmma reads out of shared memory."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gett.schedule.spec.loader import CpAsync, RegisterStaged, Tma, WgmmaLoader
+from gett.schedule.spec.loader import CpAsync, CpAsyncTile, RegisterStaged, Tma, WgmmaLoader
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class WgmmaSplit:
         plane_stages: K-tiles of planes under way.
     """
 
-    a: Tma
-    b: Tma
+    a: Tma | CpAsyncTile
+    b: Tma | CpAsyncTile
     stages: int
     plane_stages: int
 

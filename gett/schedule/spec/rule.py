@@ -127,7 +127,7 @@ class Lowered:
             ("A", A, plan.a, loop.a, plan.m, mma_box(t)), ("B", B, plan.b, loop.b, plan.n, t.n)
         ):  # fmt: skip
             units = unit_mode(free, tensor, self.size), unit_mode(plan.k, tensor, self.size)
-            lead = units[1] if isinstance(loop, WgmmaSplit) else None
+            lead = units[1] if isinstance(loop, WgmmaSplit) and isinstance(loader, Tma) else None
             box_k = t.k if lead is None else t.k.led_by(lead)
             out.append(WgmmaOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, box_k, *units))
         return out[0], out[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gett.schedule.spec.loader import Gather
+from gett.schedule.spec.loader import CpAsyncTile, Gather
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.scheduler import PersistentRaster
@@ -86,8 +86,8 @@ def swizzle(x: Lowered) -> Iterator[str]:
 
 @rule
 def offsets(x: Lowered) -> Iterator[str]:
-    """32-bit offsets go up through a gathered operand."""
-    for o, _ in _gathered(x):
+    """32-bit offsets go up through an operand that warps bring."""
+    for o in (o for o in x.operands if isinstance(o.loader, Gather | CpAsyncTile)):
         steps = [m.strides[o.tensor] for m in o.modes]
         reach = sum(step * (m.extent - 1) for step, m in zip(steps, o.modes, strict=True)) // x.size
         if any(step < 0 or step % x.size for step in steps):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gett.schedule.spec.loader import Gather, Tma
+from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.map_check import wrong_map
 from gett.schedule.spec.rule import Lowered, rule
@@ -39,7 +39,7 @@ def majors(x: Lowered) -> Iterator[str]:
     for o in x.operands:
         if not either and o.loader.major not in x.atom.majors:
             yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
-        if o.unit is None:
+        if o.unit is None and not isinstance(o.loader, CpAsyncTile):
             modes = len(o.k if o.loader.major == "k" else o.free)
             yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
 

@@ -14,6 +14,7 @@ from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import Gather
 from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.rule import Lowered, rule
+from gett.schedule.spec.rules_cp_async import COPY_RULES
 from gett.schedule.spec.rules_epilogue import EPILOGUE_RULES
 from gett.schedule.spec.rules_gather import GATHER_RULES
 from gett.schedule.spec.rules_loaders import LOADER_RULES, cluster, copies, flattened, majors, maps, multicast
@@ -173,8 +174,9 @@ def splitting(x: Lowered) -> Iterator[str]:
     for o, load in x.by_map:
         if load.run or load.multicast is not None:
             yield f"operand {o.name}: {load.run} rows of an atom are full, {load.blocks} blocks share it"
-        if swizzle_of(load) < least_row(load, o.name.lower(), x.size):
-            yield f"rows of {swizzle_of(load)} bytes of operand {o.name}"
+    for o, source in zip(x.operands, (loop.a, loop.b), strict=True):
+        if swizzle_of(source) < least_row(source, o.name.lower(), x.size):
+            yield f"rows of {swizzle_of(source)} bytes of operand {o.name}"
     if loop.plane_stages < 2:  # one is written while products read the other
         yield f"{loop.plane_stages} k-tiles of planes"
 
@@ -221,7 +223,10 @@ _SMEM_RULES = (common.shared_memory_plan, common.shared_memory)
 SS_RULES = (*_TILE_RULES, *GATHER_RULES, *LOADER_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with both operands in shared memory."""
 
-SPLIT_RULES = (*_TILE_RULES, flattened, majors, maps, copies, splitting, k_order, *EPILOGUE_RULES, *_SMEM_RULES)
+SPLIT_RULES = (
+    *(*_TILE_RULES, flattened, majors, maps, copies, *COPY_RULES, splitting, k_order),
+    *(*EPILOGUE_RULES, *_SMEM_RULES),
+)
 """All conditions with planes."""
 
 TF32_RULES = (

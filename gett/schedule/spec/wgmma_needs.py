@@ -11,7 +11,7 @@ import math
 from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
-from gett.schedule.spec.loader import Gather, Stationary, Tma, WgmmaLoader, tma_of
+from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
 from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
@@ -64,6 +64,9 @@ GUARD_BYTES = 96
 GATHERING = 2
 """Warpgroups that gather."""
 
+COPYING = 128
+"""Threads that copy the vectors of a tile by `cp.async`."""
+
 REACH = 1 << 30
 """Elements that the offsets of a gathered operand reach."""
 
@@ -97,8 +100,8 @@ def planes(plan: GemmPlan) -> Planes | None:
 
 
 def gathers(loop: Wgmma) -> bool:
-    """Whether an operand is gathered."""
-    return isinstance(loop.a, Gather) or isinstance(loop.b, Gather)
+    """Whether warps bring an operand, not a tensor map."""
+    return any(isinstance(x, Gather | CpAsyncTile) for x in (loop.a, loop.b))
 
 
 def parts(plan: GemmPlan) -> int:
@@ -106,9 +109,12 @@ def parts(plan: GemmPlan) -> int:
     return 2 if is_complex(plan.contraction.dtype) else 1
 
 
-def widest_split(plan: GemmPlan, a: Tma, b: Tma, deep: int) -> int:
+def widest_split(plan: GemmPlan, a: Tma | CpAsyncTile, b: Tma | CpAsyncTile, deep: int) -> int:
     """Most columns of a tile whose planes are multiplied, `deep` k at a time."""
     columns = WIDEST_SPLIT // parts(plan)
+    # Those who multiply store D too, where those who would do it copy: sums of complex numbers leave no registers.
+    if parts(plan) > 1 and any(isinstance(x, CpAsyncTile) for x in (a, b)):
+        return columns * 3 // 4
     # Complex fragments along K beside planes along N, two steps of each: registers do not suffice.
     crowded = parts(plan) > 1 and deep > 16 and (a.major, b.major) == ("k", "mn")
     return columns - 8 if crowded else columns
@@ -140,8 +146,21 @@ def swizzle_of(loader: WgmmaLoader) -> int:
     load = tma_of(loader)
     if load is not None:
         return load.map.swizzle_bytes
-    assert isinstance(loader, Gather)
+    assert isinstance(loader, Gather | CpAsyncTile)
     return loader.swizzle_bytes
+
+
+def row_table_bytes(loader: WgmmaLoader, size: int, deep: int) -> int:
+    """Shared memory for offsets in a tile that `cp.async` brings, `size` of its free group by `deep` k.
+
+    It has one for each row, and one for each vector of a row.
+    """
+    if not isinstance(loader, CpAsyncTile):
+        return 0
+    rows, row = (up(size, 8), deep) if loader.major == "k" else (deep, up(size, 8))
+    lanes = max(8, 1 << (row // loader.vector - 1).bit_length())
+    at_once = COPYING // lanes
+    return 4 * (at_once * up(-(-rows // at_once), 4) + up(lanes, 4))
 
 
 def row_bytes(loader: WgmmaLoader, deep: int, size: int) -> int:
@@ -212,13 +231,13 @@ def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
 
 def leads(loop: WgmmaSplit, box_k: Box) -> tuple[int, int]:
     """How much a k-tile has of the modes along which A's and B's rows run, if these are two of K, else (1, 1)."""
-    if loop.a.major != "k" or loop.b.major != "k":
+    if loop.a.major != "k" or loop.b.major != "k" or not (isinstance(loop.a, Tma) and isinstance(loop.b, Tma)):
         return 1, 1
     a, b = (x.map.order[0] - (len(x.map.order) - len(box_k.extents)) for x in (loop.a, loop.b))
     return (1, 1) if a == b else (box_k.cut[a], box_k.cut[b])
 
 
-def least_row(load: Tma, name: str, size: int) -> int:
+def least_row(load: Tma | CpAsyncTile, name: str, size: int) -> int:
     """Bytes of the shortest rows of elements of `size` bytes of operand `name` that planes are made of.
 
     Fragments of A out of shorter ones meet in the same banks of shared memory, which is worth it where a whole mode is
@@ -226,6 +245,8 @@ def least_row(load: Tma, name: str, size: int) -> int:
     least.
     """
     if load.major == "k":
+        if isinstance(load, CpAsyncTile):
+            return CHUNK
         whole = load.map.extents[0] * size <= CHUNK or load.map.modes[load.map.order[1]].dim == 0
         return CHUNK if name == "b" or whole else 2 * CHUNK
     return CHUNK // 2 * size
@@ -268,7 +289,11 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         staged = first + loop.plane_stages * made.count * plane
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
         fixed += 16 + 16 * loop.plane_stages if made.scaled else 0
-        return SmemPlan(fixed + staged + staging, stage, planes=first, staging=staged, barriers=staged + staging)
+        tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
+        end = staged + staging
+        gather = up(end + fixed - ALIGN, 16) if tables else 0
+        total = ALIGN + gather + tables if tables else fixed + end
+        return SmemPlan(total, stage, planes=first, staging=staged, barriers=end, gather=gather)
     if isinstance(loop, WgmmaTf32):
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
         held_a, held_b = loop.a.rows(t.m.size), loop.b.rows(t.n.size)

@@ -14,6 +14,12 @@ inline bool cp_async_chunk(uint32 to, const char* from, const char* end) {
 }
 inline void cp_async_chunk(uint32 to, const char* from) { memcpy(shared_memory + to, from, 16); }
 
+template <int Bytes> void cp_async(uint32 to, const void* from, bool ok) {
+  if (ok) memcpy(shared_memory + to, from, Bytes); else memset(shared_memory + to, 0, Bytes);
+}
+template <int Bytes> void cp_async(uint32 to, const void* from) { cp_async<Bytes>(to, from, true); }
+inline void cp_async_mbarrier_arrive(uint32) {}
+
 template <int Pending> void cp_async_wait() {}
 
 }  // namespace gett

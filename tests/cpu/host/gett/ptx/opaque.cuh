@@ -5,5 +5,6 @@
 namespace gett {
 
 template <class T> T opaque(T x) { return x; }
+template <class T> const T& hidden(const T& x) { return x; }
 
 }  // namespace gett

@@ -1,0 +1,166 @@
+"""Schedules of wgmma with planes where tensor maps do not move both operands: `cp.async` does.
+
+Any strides and any alignment of elements will do, and boxes of as many modes as there are. An operand that a tensor map
+moves under the chosen boxes still goes by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from gett.hw.archs import ArchFacts
+from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.wgmma_split_copies import WgmmaSplitCopyCost
+from gett.schedule.search.boxing import Weight, cut_group
+from gett.schedule.search.gather import addressable
+from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.tma import OperandMaps
+from gett.schedule.search.wgmma_split import DEPTHS, GROUPS, WgmmaSplitSearch
+from gett.schedule.spec.loader import CpAsyncTile, Tma
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.wgmma_needs import WIDEST_SPLIT, least_row, parts, planes, swizzle_of, up, widest_split
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
+from layouts.box import Box
+from layouts.modes import Strided
+from layouts.swizzle import CHUNK, swizzle_dividing
+
+WIDTHS = (128, 96, 64, 48, 40, 32, 16, 8)
+WIDEST_SLICES = 80  # real sums of a row of a tile of complex numbers that leave registers where K is in slices
+CUTS = (32, 16, 8, 4)
+FEW_STAGES = 1.25  # factor on tiles with two stages
+LEADS = ((8, 4), (4, 8), (16, 2))  # of B's unit-stride mode and of A's in a k-tile, where they differ
+
+
+class WgmmaSplitCopySearch(WgmmaSplitSearch):
+    """The boxes of one assignment of roles to A and B."""
+
+    Cost = WgmmaSplitCopyCost
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
+        self.loaders: dict[tuple[int, Box, Box], Tma | CpAsyncTile | None] = {}
+        self.cuts: dict[tuple[int, int], list[Box]] = {}
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of columns and boxes in which a tensor map does not move both operands."""
+        plan, made = self.plan, planes(self.plan)
+        if made is None or made.scaled or not addressable(plan):
+            return
+        columns = up(plan.extent_n, 8)
+        widths = dict.fromkeys(n for n in (*WIDTHS, columns) if n <= min(WIDEST_SPLIT // parts(plan), columns))
+        for box_k in self.boxes_of_k():
+            for n in widths:
+                for box_m in self.side_boxes(A, GROUPS.rows):
+                    for box_n in self.side_boxes(B, n):
+                        a, b = self.loader(A, box_m, box_k), self.loader(B, box_n, box_k)
+                        if a is None or b is None or (isinstance(a, Tma) and isinstance(b, Tma)):
+                            continue
+                        if n > widest_split(plan, a, b, box_k.size):
+                            continue
+                        if (isinstance(a, Tma) and box_m.flattens) or (isinstance(b, Tma) and box_n.flattens):
+                            continue
+                        vectors = tuple(x.vector if isinstance(x, CpAsyncTile) else 0 for x in (a, b))
+                        yield WgmmaTile(
+                            self.atom, GROUPS, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
+                            runs=(vectors[0], vectors[1]),
+                        )  # fmt: skip
+
+    def side_boxes(self, tensor: int, block: int) -> list[Box]:
+        """Boxes of M or N; of an operand whose unit stride is there, that mode leads."""
+        if (tensor, block) not in self.cuts:
+            boxes, modes = self.boxes, self.boxes.side(tensor)
+            unit = self.mn_unit[tensor] if self.k_unit[tensor] is None else None
+            extents = [s.extent for s in modes]
+            self.cuts[tensor, block] = cut_group(
+                boxes.memory, extents, block, boxes.weights(tensor), unit, 2 * boxes.compute, False
+            )
+        return self.cuts[tensor, block]
+
+    def boxes_of_k(self) -> Iterable[Box]:
+        """The boxes of K that are tried, all of them whole k-tiles."""
+        plan = self.plan
+        extents, made = tuple(s.extent for s in plan.k), planes(plan)
+        assert made is not None
+        depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(plan), plan.extent_k)]
+        found: list[Box] = []
+        if len(self.leads) > 1:
+            b, a = self.leads[1], self.leads[0]
+            found += [Box.of_cuts(extents, {b: x, a: y}) for x, y in LEADS if x <= up(extents[b], 4)]
+        lead = next(iter(self.leads), None)
+        best, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, depths, CUTS)
+        found += [*best, *shallow]
+        # Many short modes: those that are nearest in memory.
+        weights = [Weight(tuple(s.strides[t] for s in plan.k), self.size, self.boxes.time[t]) for t in (A, B)]
+        for deep in depths:
+            near = cut_group(self.boxes.memory, extents, deep, weights, lead, self.boxes.compute, False)
+            found += [x for x in near if x.size == deep and not x.flattens][:2]
+        return dict.fromkeys(x for x in found if x.size in depths)
+
+    def loader(self, tensor: int, box: Box, box_k: Box) -> Tma | CpAsyncTile | None:
+        """By tensor map where one can, else by `cp.async`."""
+        key = (tensor, box, box_k)
+        if key not in self.loaders:
+            found = None if box.flattens else self.by_map(tensor, box, box_k)
+            self.loaders[key] = found or self.copies(tensor, box, box_k)
+        return self.loaders[key]
+
+    def by_map(self, tensor: int, box: Box, box_k: Box) -> Tma | None:
+        """The tensor map, None where there is none that leaves K in the order of the box."""
+        unit = self.k_unit[tensor]
+        if unit is None and self.mn_unit[tensor] is None:
+            return None
+        if unit is not None and box_k.led_by(unit) != box_k:
+            return None
+        side = OperandTiling(box, self.boxes.side(tensor))
+        found = OperandMaps(self.plan, tensor, self.size).load(side, box_k)
+        if found is None or swizzle_of(found) < least_row(found, "ab"[tensor], self.size):
+            return None
+        return found
+
+    def copies(self, tensor: int, box: Box, box_k: Box) -> CpAsyncTile | None:
+        """The widest vectors along the rows of the tile; None where its rows are too long for the threads."""
+        plan, unit = self.plan, self.k_unit[tensor]
+        along_k = unit is not None or self.mn_unit[tensor] is None
+        group, inner = (plan.k, box_k) if along_k else (self.boxes.side(tensor), box)
+        unit = unit if along_k else self.mn_unit[tensor]
+        row = box_k.size if along_k else up(box.size, 8)
+        vector = CHUNK // self.size
+        while vector > 1 and not self.fits(tensor, group, inner, unit, vector):
+            vector //= 2
+        return CpAsyncTile("k" if along_k else "mn", vector, swizzle_dividing(row * self.size))
+
+    def fits(self, tensor: int, group: tuple[Strided, ...], inner: Box, unit: int | None, vector: int) -> bool:
+        """Whether all runs of the unit-stride mode are whole vectors, aligned."""
+        operand, lead, size = (self.plan.a, self.plan.b)[tensor], inner.dims[0], vector * self.size
+        if unit is None or lead.modes != (unit,) or lead.box % vector or group[unit].extent % vector:
+            return False
+        sides = (*self.plan.l, *self.boxes.side(tensor), *self.plan.k)
+        others = (s for s in sides if s is not group[unit] and s.extent > 1)
+        return (
+            operand is not None and not operand.alignment % size and not any(s.strides[tensor] % size for s in others)
+        )
+
+    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedule of a tile; none where shared memory does not hold it."""
+        a, b = self.loader(A, choice.m.box, choice.k), self.loader(B, choice.n.box, choice.k)
+        split = self.split(choice, estimate)
+        epilogue = self.epilogue(self.plan, choice, split[0])
+        if a is None or b is None or epilogue is None:
+            return
+        if split[0] > 1 and parts(self.plan) > 1 and choice.shape[1] * parts(self.plan) > WIDEST_SLICES:
+            return
+        made = self.deepest(choice, (a, b), epilogue, split, self.scheduler(choice, estimate, split[0]))
+        if made is not None:
+            us = estimate.us * self.depth(choice, estimate, made)
+            yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Copies take longer to arrive than those of tensor maps: of two stages, too few are under way."""
+        return super().depth(tile, estimate, made) * (FEW_STAGES if made.wgmma.stages < 3 else 1.0)
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        operands = "an operand" if 0 in tile.runs else "operands"
+        return f"{super().reason(tile)}, {operands} by cp.async"

@@ -1,0 +1,62 @@
+"""Rules of operands that `cp.async` brings to the tiles of a Hopper kernel where no tensor map can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gett.schedule.spec.loader import CpAsyncTile
+from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
+from gett.schedule.spec.rules_gather import offsets
+from gett.schedule.spec.wgmma_needs import COPYING, planes, up
+from layouts.swizzle import SWIZZLES
+
+DEEPEST_COPY = 32
+"""Most k of a tile whose rows run along M or N: a bit each says which are part of K."""
+
+
+def _copied(x: Lowered) -> list[tuple[WgmmaOperand, CpAsyncTile]]:
+    return [(o, o.loader) for o in x.operands if isinstance(o.loader, CpAsyncTile)]
+
+
+@rule
+def vectors(x: Lowered) -> Iterator[str]:
+    """A copy has 4, 8 or 16 bytes that are neighbours in memory and in a row, aligned wherever a tile starts."""
+    for o, loader in _copied(x):
+        size, vector = loader.vector * x.size, loader.vector
+        if vector < 1 or size not in (4, 8, 16):
+            yield f"{vector} elements of operand {o.name} are {size} bytes"
+        elif vector > 1:
+            lead = next(iter((o.box_k if loader.major == "k" else o.box).dims), None)
+            if o.unit is None or lead is None or lead.modes != (o.unit,) or lead.box % vector:
+                yield f"{vector} elements of operand {o.name} along {lead}, its unit stride is that of mode {o.unit}"
+                return
+            group = o.k if loader.major == "k" else o.free
+            aligned = all(m.strides[o.tensor] % size == 0 for m in o.modes if m is not group[o.unit] and m.extent > 1)
+            if not aligned or o.operand.alignment % size or group[o.unit].extent % vector:
+                yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
+
+
+@rule
+def rows(x: Lowered) -> Iterator[str]:
+    """A thread has one vector of a row, whole chunks of which are swizzled."""
+    deep = x.s.tiling.shape[2]
+    for o, loader in _copied(x):
+        row = deep if loader.major == "k" else up(o.box.size, 8)
+        if row // loader.vector > COPYING:
+            yield f"rows of {row} elements of operand {o.name}, {COPYING} threads copy {loader.vector} each"
+        if loader.swizzle_bytes not in SWIZZLES or row * x.size % loader.swizzle_bytes:
+            yield f"{loader.swizzle_bytes} bytes do not divide rows of {row * x.size} bytes of operand {o.name}"
+        if loader.major == "mn" and deep > DEEPEST_COPY:
+            yield f"{deep} rows of operand {o.name}, the most are {DEEPEST_COPY}"
+
+
+@rule
+def copying(x: Lowered) -> Iterator[str]:
+    """Planes are those of numbers as they are: warps that split scaled ones take registers of those that copy."""
+    made = planes(x.plan)
+    if _copied(x) and made is not None and made.scaled:
+        yield f"planes of scaled {made.tensor.name}, {len(_copied(x))} operands by cp.async"
+
+
+COPY_RULES = (vectors, rows, copying, offsets)
+"""How operands travel by `cp.async`."""
