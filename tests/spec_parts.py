@@ -10,7 +10,16 @@ from collections.abc import Iterable, Iterator
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import (
+    Multistage,
+    StreamLoad,
+    StreamMatrix,
+    StreamSum,
+    WgmmaRS,
+    WgmmaSplit,
+    WgmmaSS,
+    WgmmaTf32,
+)
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Tiling
@@ -69,6 +78,9 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield "more than 96 accumulators"
     if isinstance(loop, StreamSum):
         yield "sums along K" if loop.along_k else "sums along outputs"
+    if isinstance(loop, StreamMatrix):
+        yield "vectors along M" if loop.vector > 1 else f"vectors along K and N, {loop.vector_k} and {loop.vector_n}"
+        return
     for name in "ab":
         loader = getattr(loop, name)
         yield from (f"{name}: {x}" for x in _loader(loader))

@@ -19,6 +19,7 @@ from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.tma import multicast
 from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
@@ -105,6 +106,11 @@ def general_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 64) -> list
     if is_stream(plan):
         return best_schedules([StreamSearch(plan, facts)], limit)
     return best_schedules([MultistageSearch(plan, facts)], limit)
+
+
+def matrix_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
+    """Schedules of a large operand times a small matrix."""
+    return best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,10 @@ FAMILIES: dict[str, Family] = {
     "multistage": Family(_alone(cases.MULTISTAGE), lambda s: True, limit=64, find=general_schedules,
                          dtypes=("float16", "float32")),
     "multistage_source": Family(((cases.MULTISTAGE[2], Layout()),), lambda s: True, (0,), 8, general_schedules),
+    "stream_matrix": Family(_alone(cases.STREAM_MATRIX), lambda s: True, find=matrix_schedules,
+                            dtypes=("float32", "complex64")),
+    "stream_matrix_source": Family(((cases.STREAM_MATRIX[0], Layout()), (cases.STREAM_MATRIX[1], Layout())),
+                                   lambda s: True, find=matrix_schedules, dtypes=("complex64",)),
     "stream": Family(_alone(cases.STREAM), lambda s: True, find=general_schedules, dtypes=("float32",)),
 }  # fmt: skip
 

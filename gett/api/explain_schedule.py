@@ -13,7 +13,7 @@ from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix, StreamSum, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
@@ -30,6 +30,8 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     t, loop = schedule.tiling, schedule.mainloop
     shared = f"{format_bytes(schedule.smem.size)} shared memory"
     kernel = f"{schedule.kind} for {schedule.arch}: "
+    if isinstance(loop, StreamMatrix):
+        return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_matrix_facts(gemm, schedule, loop)]
     if isinstance(loop, Stream):
         return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_stream_facts(gemm, schedule, loop)]
     m, n, k = t.shape
@@ -73,6 +75,20 @@ def _stream_facts(gemm: GemmPlan, schedule: Schedule, loop: Stream) -> list[Fact
         if operand is not None and load is not None:
             through = "through shared memory" if load.staged else "straight into registers"
             facts.append((f"load {name}", f"{_at_a_time(load.width, itemsize(operand.dtype))}, {through}"))
+    return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
+
+
+def _matrix_facts(gemm: GemmPlan, schedule: Schedule, loop: StreamMatrix) -> list[Fact]:
+    """A large operand, in its own order, times a small matrix."""
+    t, lowered = schedule.tiling, lower_plan(gemm, schedule.tiling)
+    size = lowered.size(A)
+    facts = [("box M", _box(lowered, lowered.m, t.m, t.m.size))]
+    if t.swap_ab:
+        facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
+    if planes(gemm) is not None:
+        facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
+    facts.append(("load A", f"{_at_a_time(loop.vector * loop.vector_k, size)}, straight into registers"))
+    facts.append(("load B", f"whole, {t.k.size} x {t.n.size}, into shared memory"))
     return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
 
 

@@ -7,13 +7,23 @@ from collections.abc import Callable
 from gett.codegen.multistage import render_multistage
 from gett.codegen.records import Kernel
 from gett.codegen.stream import render_stream
+from gett.codegen.stream_matrix import render_stream_matrix
 from gett.codegen.wgmma_kernel import render_wgmma_ss
 from gett.codegen.wgmma_rs import render_wgmma_rs
 from gett.codegen.wgmma_split import render_wgmma_split
 from gett.codegen.wgmma_tf32 import render_wgmma_tf32
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
-from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import (
+    Multistage,
+    StreamMap,
+    StreamMatrix,
+    StreamSum,
+    WgmmaRS,
+    WgmmaSplit,
+    WgmmaSS,
+    WgmmaTf32,
+)
 from gett.schedule.spec.schedule import Schedule
 
 _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
@@ -24,6 +34,7 @@ _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
     WgmmaTf32: render_wgmma_tf32,
     StreamMap: render_stream,
     StreamSum: render_stream,
+    StreamMatrix: render_stream_matrix,
 }
 
 

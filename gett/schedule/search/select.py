@@ -10,6 +10,7 @@ from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.wgmma import both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
@@ -19,7 +20,7 @@ from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
-WGMMA, MULTISTAGE = 12, 64
+WGMMA, MULTISTAGE, MATRIX = 12, 64, 4
 """Schedules kept of each kind of main loop."""
 
 
@@ -53,6 +54,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     found = wgmma_schedules(plan, facts)
     tiled = MultistageSearch(plan, facts, beside_wgmma=bool(found))
     found += best_schedules([tiled], MULTISTAGE)
+    found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX)
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
         fallback = MultistageSearch(plan, facts, fallback=True)

@@ -12,11 +12,12 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
-from gett.schedule.spec import rules_multistage, rules_stream
+from gett.schedule.spec import rules_multistage, rules_stream, rules_stream_matrix
 from gett.schedule.spec.mainloop import (
     Mainloop,
     Multistage,
     StreamMap,
+    StreamMatrix,
     StreamSum,
     WgmmaRS,
     WgmmaSplit,
@@ -36,6 +37,7 @@ RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
     WgmmaTf32: TF32_RULES,
     StreamMap: rules_stream.RULES,
     StreamSum: rules_stream.RULES,
+    StreamMatrix: rules_stream_matrix.RULES,
 }
 """The rules of each main loop, for the lowered plan."""
 

@@ -10,6 +10,7 @@ from gett.schedule.spec.mainloop import (
     Multistage,
     Stream,
     StreamMap,
+    StreamMatrix,
     Wgmma,
     WgmmaRS,
     WgmmaSplit,
@@ -67,7 +68,7 @@ class Schedule:
         if isinstance(loop, Multistage):
             return "mma.sync" if loop.tensor_cores else "simt"
         kinds: dict[type, str] = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split"}
-        kinds |= {WgmmaTf32: "wgmma tf32", StreamMap: "stream map"}
+        kinds |= {WgmmaTf32: "wgmma tf32", StreamMap: "stream map", StreamMatrix: "stream matrix"}
         return kinds.get(type(loop), "stream sum")
 
     @property
@@ -88,7 +89,7 @@ class Schedule:
     @property
     def wgmma(self) -> Wgmma:
         """The main loop of a Hopper kernel."""
-        assert not isinstance(self.mainloop, (Multistage, Stream))
+        assert not isinstance(self.mainloop, (Multistage, Stream, StreamMatrix))
         return self.mainloop
 
     @property
