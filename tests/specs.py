@@ -17,7 +17,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.select import is_stream
+from gett.schedule.search.select import finer_schedules, is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.tma import multicast
@@ -89,6 +89,11 @@ def split_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[S
 def copy_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of wgmma with planes of what `cp.async` brings."""
     return best_schedules(both_roles(WgmmaSplitCopySearch, plan, facts), limit)
+
+
+def finer_planes(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules in planes that take the place of TF32."""
+    return finer_schedules(plan, facts)[:limit]
 
 
 def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
@@ -185,6 +190,7 @@ FAMILIES: dict[str, Family] = {
                                   ("float32",), "bf16x6"),
     "split_copies_complex": Family(_alone(cases.SPLIT_COPIES_COMPLEX), lambda s: True, (0, 4), 40, copy_schedules,
                                    ("complex64",), "bf16x6"),
+    "finer": Family(_alone(cases.SPLIT_COPIES[:4]), lambda s: True, (4,), 8, finer_planes, ("float32",), "tf32"),
     "tf32": Family(_alone(cases.TF32), lambda s: True, (0, 4), 16, tf32_schedules, ("float32",), "tf32"),
     "tf32_source": Family(((cases.TF32[0], Layout()), (cases.TF32[2], Layout())), lambda s: True, (4,), 8,
                           tf32_schedules, ("float32",), "tf32"),

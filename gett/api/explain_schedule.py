@@ -35,10 +35,10 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     if isinstance(loop, Stream):
         return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_stream_facts(gemm, schedule, loop)]
     m, n, k = t.shape
-    lowered = lower_plan(gemm, t)
+    lowered = lower_plan(gemm, t, schedule.precision)
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
     if isinstance(loop, WgmmaSplit):
-        facts += _planes(gemm, schedule)
+        facts += _planes(lowered, schedule, gemm.contraction.precision)
     elif planes(gemm) is not None:
         facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
     elif (tensor := data_type(gemm.contraction.dtype).multiplied(gemm.contraction.precision)) is not None:
@@ -114,7 +114,7 @@ def _warps(schedule: Schedule) -> str:
     return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
 
 
-def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
+def _planes(gemm: GemmPlan, schedule: Schedule, asked: str) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     made = planes(gemm)
     assert made is not None
@@ -125,7 +125,9 @@ def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     worst = made.bound_complex if pairs > 1 else made.bound
     bound = f"errors at most {worst} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
     counted = f"where numbers count as {made.low} or more of the largest that they are scaled with"
-    return [("products", formed), ("", bound), *([("", counted)] if made.scaled else [])]
+    instead = f"{schedule.precision} in place of {asked}, and at least as accurate" if schedule.precision else ""
+    more = [("", instead)] if instead else []
+    return [("products", formed), *more, ("", bound), *([("", counted)] if made.scaled else [])]
 
 
 def _rounded(gemm: GemmPlan, tensor: TensorType) -> list[Fact]:

@@ -44,4 +44,4 @@ def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
     Raises:
         ScheduleError: A limit of the generated code is exceeded; the text names it.
     """
-    return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling), schedule)
+    return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling, schedule.precision), schedule)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
+from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
@@ -75,8 +78,18 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
-        return found + best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
+        found += best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
+        return found or finer_schedules(plan, facts)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
+
+
+def finer_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+    """Schedules in planes where the plan's precision has none: who makes planes takes operands in any order."""
+    precision = finer(plan.contraction.dtype, plan.contraction.precision)
+    if not precision:
+        return []
+    found = wgmma_schedules(at_precision(plan, precision), facts)
+    return [replace(s, precision=precision) for s in found]
 
 
 def is_stream(plan: GemmPlan) -> bool:

@@ -25,7 +25,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaTf32,
 )
 from gett.schedule.spec.rule import Lowered, Rule
-from gett.schedule.spec.rules_common import splits
+from gett.schedule.spec.rules_common import precision, splits
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
 
@@ -61,9 +61,10 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
     The plan is as it was made, not lowered.
     """
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
-    if reason := splits.broken(Lowered(schedule, swapped, facts)):
-        return Refusal(splits, reason)
-    x = Lowered(schedule, lower_plan(plan, schedule.tiling), facts)
+    for rule in (splits, precision):
+        if reason := rule.broken(Lowered(schedule, swapped, facts)):
+            return Refusal(rule, reason)
+    x = Lowered(schedule, lower_plan(plan, schedule.tiling, schedule.precision), facts)
     found = ((rule, rule.broken(x)) for rule in RULES[type(schedule.mainloop)])
     return next((Refusal(rule, reason) for rule, reason in found if reason is not None), None)
 

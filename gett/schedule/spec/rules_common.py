@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import D
 from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamMap, StreamMatrix, WgmmaRS
@@ -39,6 +39,14 @@ def splits(x: Lowered) -> Iterator[str]:
             yield f"extent {group[split.mode]} of {split.group.upper()} is no multiple of {split.inner}"
         else:
             group[split.mode : split.mode + 1] = [split.inner, group[split.mode] // split.inner]
+
+
+@rule
+def precision(x: Lowered) -> Iterator[str]:
+    """Products are formed at the plan's precision, or at one that takes its place."""
+    c, made = x.plan.contraction, x.s.precision
+    if made and made != finer(c.dtype, c.precision):
+        yield f"{made} in place of {c.precision}, which has {finer(c.dtype, c.precision) or 0} for {c.dtype}"
 
 
 @rule

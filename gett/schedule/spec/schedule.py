@@ -50,6 +50,7 @@ class Schedule:
         smem: Where the parts of shared memory lie.
         workspace_bytes: Device memory for partial sums (0 without split-K).
         forecast: What the cost model expects; schedules that differ in it alone are equal.
+        precision: At which products are formed, where that is not the plan's; at least as accurate.
     """
 
     arch: str
@@ -60,6 +61,7 @@ class Schedule:
     smem: SmemPlan
     workspace_bytes: int = 0
     forecast: Forecast = field(default=Forecast(), compare=False)
+    precision: str = ""
 
     @property
     def kind(self) -> str:
