@@ -79,7 +79,7 @@ def _mainloop(s: Schedule) -> Iterator[str]:
     if isinstance(loop, StreamSum):
         yield "sums along K" if loop.along_k else "sums along outputs"
     if isinstance(loop, StreamMatrix):
-        yield "vectors along M" if loop.vector > 1 else f"vectors along K and N, {loop.vector_k} and {loop.vector_n}"
+        yield "vectors along M" if loop.vector > 1 else "vectors along K and N"
         return
     for name in "ab":
         loader = getattr(loop, name)

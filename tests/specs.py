@@ -213,9 +213,11 @@ FAMILIES: dict[str, Family] = {
                          dtypes=("float16", "float32")),
     "multistage_source": Family(((cases.MULTISTAGE[2], Layout()),), lambda s: True, (0,), 8, general_schedules),
     "stream_matrix": Family(_alone(cases.STREAM_MATRIX), lambda s: True, find=matrix_schedules,
-                            dtypes=("float32", "complex64")),
+                            dtypes=("float32",)),
+    "stream_matrix_complex": Family(_alone(cases.STREAM_MATRIX), lambda s: True, find=matrix_schedules,
+                                    dtypes=("complex64",)),
     "stream_matrix_source": Family(((cases.STREAM_MATRIX[0], Layout()), (cases.STREAM_MATRIX[1], Layout())),
-                                   lambda s: True, find=matrix_schedules, dtypes=("complex64",)),
+                                   lambda s: True, find=matrix_schedules, dtypes=("float32",)),
     "stream": Family(_alone(cases.STREAM), lambda s: True, find=general_schedules, dtypes=("float32",)),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@
 // and D are contracted and free ones of B: then its accesses are vectors along K and along N.
 #pragma once
 #include "gett/core/index.cuh"
+#include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 
 namespace gett {
@@ -29,7 +30,9 @@ template <class Traits, class Index> struct StreamMatrix {
   struct Place {
     decltype(Index::m_tile(*static_cast<const Params*>(nullptr), 0)) m;
     long long a, b, c, d;
-    GETT_DEVICE Place(const Params& p, int block) : m(Index::m_tile(p, block % p.tiles_m)), c(0) {
+    TileOp<Traits, Index> function;
+    GETT_DEVICE Place(const Params& p, int block)
+        : m(Index::m_tile(p, block % p.tiles_m)), c(0), function(p, {block % p.tiles_m, 0, block / p.tiles_m, 0}) {
       const auto l = Index::l_tile(p, block / p.tiles_m);
       const auto n = Index::n_tile(p, 0);
       const auto k = Index::k_tile(p, 0);
@@ -79,7 +82,10 @@ template <class Traits, class Index> struct StreamMatrix {
       }
       Vec<ElementD, kOut> out;
 #pragma unroll
-      for (int j = 0; j < kOut; ++j) out.x[j] = op(sum[j], &c.x[j], [](Acc x) { return x; });
+      for (int j = 0; j < kOut; ++j) {
+        const int row = v * kV + (kV > 1 ? j : 0), column = i + (kVN > 1 ? j : 0);
+        out.x[j] = op(sum[j], &c.x[j], [&](Acc x) { return at.function(row, column, x); });
+      }
       out.store(p.d + at_d + Index::n_d(p, n, i));
     }
   }

@@ -74,7 +74,7 @@ class StreamMatrixSearch(Search[MatrixChoice]):
         p = self.plan
         small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= FEWEST
         large = p.extent_m * p.extent_l >= SMALLEST
-        return small and large and p.b is not None and p.contraction.epilogue is None
+        return small and large and p.b is not None
 
     def choices(self) -> Iterator[MatrixChoice]:
         """Boxes that give A and D runs of several lengths."""

@@ -22,11 +22,9 @@ def _loop(x: Lowered) -> StreamMatrix:
 
 @rule
 def product(x: Lowered) -> Iterator[str]:
-    """There are two operands, a contracted mode, and no function of the result."""
+    """There are two operands and a contracted mode."""
     if x.plan.b is None or not x.plan.k:
         yield f"{1 if x.plan.b is None else 2} operands, {len(x.plan.k)} contracted modes"
-    if x.plan.contraction.epilogue is not None:
-        yield "1 function of the result, which other kernels apply"
 
 
 @rule
