@@ -40,7 +40,7 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     if isinstance(loop, WgmmaSplit):
         facts += _planes(lowered, schedule, gemm.contraction.precision)
     elif planes(gemm) is not None:
-        facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
+        facts.append(_multiply_adds(gemm))
     elif (tensor := data_type(gemm.contraction.dtype).multiplied(gemm.contraction.precision)) is not None:
         facts += _rounded(gemm, tensor)
     if t.swap_ab:
@@ -86,7 +86,7 @@ def _matrix_facts(gemm: GemmPlan, schedule: Schedule, loop: StreamMatrix) -> lis
     if t.swap_ab:
         facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
     if planes(gemm) is not None:
-        facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
+        facts.append(_multiply_adds(gemm))
     facts.append(("load A", f"{_at_a_time(loop.vector * loop.vector_k, size)}, straight into registers"))
     facts.append(("load B", f"whole, {t.k.size} x {t.n.size}, into shared memory"))
     return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
@@ -125,9 +125,13 @@ def _planes(gemm: GemmPlan, schedule: Schedule, asked: str) -> list[Fact]:
     worst = made.bound_complex if pairs > 1 else made.bound
     bound = f"errors at most {worst} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
     counted = f"where numbers count as {made.low} or more of the largest that they are scaled with"
-    instead = f"{schedule.precision} in place of {asked}, and at least as accurate" if schedule.precision else ""
-    more = [("", instead)] if instead else []
+    more = [("", f"{schedule.precision} in place of {asked}, and at least as accurate")] if schedule.precision else []
     return [("products", formed), *more, ("", bound), *([("", counted)] if made.scaled else [])]
+
+
+def _multiply_adds(gemm: GemmPlan) -> Fact:
+    """Products of whole operands where planes were asked for."""
+    return "products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"
 
 
 def _rounded(gemm: GemmPlan, tensor: TensorType) -> list[Fact]:

@@ -207,6 +207,9 @@ PLANES: Mapping[str, Planes] = MappingProxyType(
 
 _IN_PLANES = ("float32", "complex64")
 
+_FOR_TF32 = "bf16x3"
+"""What takes the place of TF32 where no kernel rounds to it: two planes of bfloat16 have 16 bits of its 11."""
+
 _TABLE = (
     DataType("float16", 2, "gett::half_t", "float32", _F16, 6),
     DataType("bfloat16", 2, "gett::bhalf_t", "float32", _BF16, 9),
@@ -264,19 +267,19 @@ def tensor_type(name: str) -> TensorType:
 def planes_of(dtype: str, precision: str) -> Planes | None:
     """The planes in which a dtype is multiplied at a precision, None where it is multiplied whole.
 
-    No kernel rounds complex numbers to TF32: two planes of bfloat16 have 16 bits of its 11.
+    No kernel rounds complex numbers to TF32.
     """
     if (dtype, precision) == ("complex64", "tf32"):
-        precision = "bf16x3"
+        precision = _FOR_TF32
     return PLANES.get(precision) if dtype in _IN_PLANES else None
 
 
 def finer(dtype: str, precision: str) -> str:
     """The precision in planes that takes the place of one whose kernels do not take the operands' order, "" for none.
 
-    It is at least as accurate: two planes of bfloat16 have 16 bits of TF32's 11.
+    It is at least as accurate.
     """
-    return "bf16x3" if (dtype, precision) == ("float32", "tf32") else ""
+    return _FOR_TF32 if (dtype, precision) == ("float32", "tf32") else ""
 
 
 def products_of(name: str, precision: str) -> tuple[TensorType, int]:

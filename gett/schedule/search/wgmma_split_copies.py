@@ -40,7 +40,7 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
-        self.loaders: dict[tuple[int, Box, Box], Tma | CpAsyncTile | None] = {}
+        self.loaders: dict[tuple[int, Box, Box], Tma | CpAsyncTile] = {}
         self.cuts: dict[tuple[int, int], list[Box]] = {}
 
     def choices(self) -> Iterator[WgmmaTile]:
@@ -55,11 +55,9 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
                 for box_m in self.side_boxes(A, GROUPS.rows):
                     for box_n in self.side_boxes(B, n):
                         a, b = self.loader(A, box_m, box_k), self.loader(B, box_n, box_k)
-                        if a is None or b is None or (isinstance(a, Tma) and isinstance(b, Tma)):
+                        if isinstance(a, Tma) and isinstance(b, Tma):
                             continue
                         if n > widest_split(plan, a, b, box_k.size):
-                            continue
-                        if (isinstance(a, Tma) and box_m.flattens) or (isinstance(b, Tma) and box_n.flattens):
                             continue
                         vectors = tuple(x.vector if isinstance(x, CpAsyncTile) else 0 for x in (a, b))
                         yield WgmmaTile(
@@ -98,8 +96,8 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
             found += [x for x in near if x.size == deep and not x.flattens][:2]
         return dict.fromkeys(x for x in found if x.size in depths)
 
-    def loader(self, tensor: int, box: Box, box_k: Box) -> Tma | CpAsyncTile | None:
-        """By tensor map where one can, else by `cp.async`."""
+    def loader(self, tensor: int, box: Box, box_k: Box) -> Tma | CpAsyncTile:
+        """By tensor map where one can, of boxes that do not flatten; else by `cp.async`."""
         key = (tensor, box, box_k)
         if key not in self.loaders:
             found = None if box.flattens else self.by_map(tensor, box, box_k)
@@ -119,8 +117,8 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
             return None
         return found
 
-    def copies(self, tensor: int, box: Box, box_k: Box) -> CpAsyncTile | None:
-        """The widest vectors along the rows of the tile; None where its rows are too long for the threads."""
+    def copies(self, tensor: int, box: Box, box_k: Box) -> CpAsyncTile:
+        """The widest vectors along the rows of the tile."""
         plan, unit = self.plan, self.k_unit[tensor]
         along_k = unit is not None or self.mn_unit[tensor] is None
         group, inner = (plan.k, box_k) if along_k else (self.boxes.side(tensor), box)
@@ -147,7 +145,7 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
         a, b = self.loader(A, choice.m.box, choice.k), self.loader(B, choice.n.box, choice.k)
         split = self.split(choice, estimate)
         epilogue = self.epilogue(self.plan, choice, split[0])
-        if a is None or b is None or epilogue is None:
+        if epilogue is None:
             return
         if split[0] > 1 and parts(self.plan) > 1 and choice.shape[1] * parts(self.plan) > WIDEST_SLICES:
             return
