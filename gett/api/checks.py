@@ -15,6 +15,7 @@ from gett.arrays.interop import gather
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
 from gett.arrays.torch import torch_library
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
+from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.tensors import BFLOAT16, TensorSpec, is_numpy_only
 
 
@@ -102,6 +103,19 @@ def resolve_addend(c: Any, beta: Any, out: Any) -> tuple[Any, Any]:
             raise OptionError(f"beta={beta!r} scales c or what out holds, but neither is given")
         return out, beta
     return c, beta
+
+
+def check_workspace_limit(limit: Any) -> int:
+    """The number of bytes, `WORKSPACE_LIMIT` for None.
+
+    Raises:
+        OptionError: It is no integer of at least 0.
+    """
+    if limit is None:
+        return WORKSPACE_LIMIT
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
+        raise OptionError(f"workspace_limit={limit!r}; it must be a number of bytes of at least 0, or None")
+    return int(limit)
 
 
 def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:

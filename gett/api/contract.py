@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.checks import check_factors, check_out, resolve_addend
+from gett.api.checks import check_factors, check_out, check_workspace_limit, resolve_addend
 from gett.api.conjugation import Conj, check_conj, flipped, of_complex
 from gett.api.einsum import plan_on_device
 from gett.api.epilogue import check_arguments, gather_call, gradient_error, trace_epilogue
@@ -40,6 +40,7 @@ def contract(
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
+    workspace_limit: int | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -64,6 +65,7 @@ def contract(
             order, and broadcast as NumPy's do; in the function, `x[:, None]` adds an axis. Truths, integers, real and
             complex numbers may stand beside results of their own kind and of those behind it.
         conj: As for `einsum`, of the operands alone; a `c` behind them is none.
+        workspace_limit: As for `einsum`.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -93,7 +95,7 @@ def contract(
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
     flags = None if conj is None else check_conj(conj, len(factors))
-    fused = epilogue, check_arguments(epilogue, epilogue_args), flags
+    fused = epilogue, check_arguments(epilogue, epilogue_args), flags, check_workspace_limit(workspace_limit)
     try:
         return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision, *fused)
     except GradientError as error:
@@ -130,11 +132,12 @@ def _contract_spec(
     epilogue: Any,
     extras: Sequence[Any],
     conj: Conj | None,
+    limit: int,
 ) -> Any:
     """`contract` of arguments that were told apart."""
     loan = borrow(operands, c, out, extras=extras)
     if loan is not None:
-        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras, flipped(conj, loan.lazy)
+        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras, flipped(conj, loan.lazy), limit
         return loan.finish(_contract_spec(spec, loan.operands, loan.c, *options))
     kind, device, arrays, c, extras = gather_call(operands, c, extras)
     if kind is NUMPY and is_numpys([*arrays, *(x for x in (c, out) if isinstance(x, np.ndarray))]):
@@ -155,6 +158,7 @@ def _contract_spec(
         epilogue=trace_epilogue(epilogue, arguments),
         epilogue_args=arguments,
         conj=None if conj is None else of_complex(conj, arrays),
+        workspace_limit=limit,
     )
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)

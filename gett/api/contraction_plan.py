@@ -162,7 +162,7 @@ class ContractionPlan:
             True
         """
         if not self._settled:
-            self.steps = compile_steps(self.steps, self.arch)
+            self.steps = compile_steps(self.steps, self.arch, self._request.workspace_limit)
             self._settled = True
         return self
 
@@ -387,7 +387,8 @@ class ContractionPlan:
         return out
 
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
-        steps = bind_steps(self.steps, self.arch, self._request.optimize == AUTOTUNE)
+        request = self._request
+        steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         if not self._settled or not self._bound:  # from now on the plan shows what runs here
             self.steps, self._settled = steps, True
         return self._bound.setdefault(device, _executables(steps))

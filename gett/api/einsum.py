@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gett.api.checks import check_holds, check_out
+from gett.api.checks import check_holds, check_out, check_workspace_limit
 from gett.api.conjugation import Conj, check_conj, flipped, of_complex
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.numpy_route import is_numpys, numpy_contraction
@@ -22,6 +22,7 @@ from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
+from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
 from gett.network.path import freeze_optimize
@@ -39,6 +40,7 @@ def einsum(
     optimize: Any = True,
     precision: str | None = None,
     conj: Sequence[bool] | None = None,
+    workspace_limit: int | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -73,6 +75,8 @@ def einsum(
             that of `gett.precision`. The CPU computes as `"ieee"` says.
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
+        workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes;
+            64 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
@@ -98,7 +102,8 @@ def einsum(
         subscripts, operands = split_arguments(subscripts, operands)
     if conj is not None:
         conj = of_complex(check_conj(conj, len(operands)), operands)
-    return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision, conj)
+    limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
+    return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision, conj, limit)
 
 
 def einsum_spec(
@@ -111,6 +116,7 @@ def einsum_spec(
     optimize: Any,
     precision: Any,
     conj: Conj | None,
+    limit: int = WORKSPACE_LIMIT,
 ) -> Any:
     """`einsum` of split arguments: the warm path, which reads little and asks the plan cache."""
     if optimize is not True:
@@ -132,18 +138,20 @@ def einsum_spec(
             parts += (x.shape, x.strides, x.dtype, device, ALIGNMENT[data.ptr % ALIGNMENT_LIMIT])
             kind = cupy
         else:
-            return _einsum_other(spec, operands, out, dtype, order, casting, optimize, precision, conj)
+            return _einsum_other(spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
     if out is not None:
         parts.append("out")
     if conj is not None:
         parts.append(conj)
+    if limit != WORKSPACE_LIMIT:
+        parts.append(("workspace", limit))
     key = tuple(parts)
     try:
         found: ContractionPlan | None = plan_cache.get(key)
     except TypeError:  # an option that cannot be hashed
-        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj)
+        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
     if found is None:
-        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj)
+        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
     if out is not None and found.is_near(kind, operands, out):  # its layout is in the key and was checked then
         return found.run_into(kind, device, operands, None, out)
     return found.run(kind, device, operands, None, out)
@@ -159,6 +167,7 @@ def _einsum_other(
     optimize: Any,
     precision: Any,
     conj: Conj | None,
+    limit: int,
 ) -> Any:
     """`einsum_spec` where an argument is neither a NumPy nor a CuPy array; the warm path of PyTorch's tensors."""
     torch = torch_library()
@@ -166,18 +175,19 @@ def _einsum_other(
     if torch is None or warm is None:
         loan = borrow(operands, None, out, dtype, casting)
         if loan is None:
-            return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj)
+            return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
         conj = flipped(conj, loan.lazy)
-        found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, order, casting, optimize, precision, conj)
+        options = order, casting, optimize, precision, conj, limit
+        found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options)
         return loan.finish(found)
     device, parts = warm
-    key: Any = (spec, dtype, order, casting, optimize, precision, conj, out is not None, *parts)
+    key: Any = (spec, dtype, order, casting, optimize, precision, conj, limit, out is not None, *parts)
     try:
         plan: ContractionPlan | None = plan_cache.get(key)
     except TypeError:  # an option that cannot be hashed
         key = plan = None
     if plan is None:
-        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj)
+        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
     kind = torch.kind(device)
     if out is not None and plan.is_near(kind, operands, out):
         return plan.run_into(kind, device, operands, None, out)
@@ -195,6 +205,7 @@ def _einsum_cold(
     optimize: Any,
     precision: Any,
     conj: Conj | None,
+    limit: int,
 ) -> Any:
     """Convert arguments, plan, run; keep the plan under `key` unless that is None."""
     if not operands:
@@ -216,6 +227,7 @@ def _einsum_cold(
         arch=kind.arch(device),
         device=device,
         conj=of_complex(conj, arrays),
+        workspace_limit=limit,
     )
     made = plan_on_device(kind, request, key, runs=True)
     if out is not None:

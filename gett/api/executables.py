@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gett.api.plan_cache import plan_cache
 from gett.console.progress import on_terminal, progress
+from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Executable, Step
 
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
     from gett.schedule.spec.schedule import Schedule
 
 
-def choose_schedules(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
-    """Steps with the model's first choices."""
+def choose_schedules(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
+    """Steps with the model's first choices, whose workspaces are at most `limit` bytes."""
     from gett.schedule.search.select import select_schedule
 
-    return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch) for gemm in gemms])
+    facts = _limited(arch, limit)
+    return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch, facts) for gemm in gemms])
 
 
-def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
+def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
     """Steps with the schedules whose kernels compile well, for a GPU that this machine need not have.
 
     Raises:
@@ -35,12 +37,19 @@ def compile_steps(steps: Sequence[Step], arch: str) -> tuple[Step, ...]:
     """
     from gett.runtime.compiled import compile_best, side_by_side
 
+    facts = _limited(arch, limit)
+
     def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
         with progress(len(gemms), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(lambda gemm, by: compile_best(gemm, arch, None, by), gemms, step)
+            made = side_by_side(lambda gemm, by: compile_best(gemm, arch, facts, by), gemms, step)
         return [kernel.schedule for kernel in made]
 
     return _with_schedules(steps, compiled)
+
+
+def _limited(arch: str, limit: int) -> ArchFacts:
+    """An architecture's nominal facts, with the user's limit of the workspace."""
+    return replace(arch_facts(arch), workspace_limit=limit)
 
 
 def _with_schedules(
@@ -54,15 +63,16 @@ def _with_schedules(
     return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
 
 
-def bind_steps(steps: Sequence[Step], arch: str, tuned: bool) -> tuple[Step, ...]:
+def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
     """Steps with what runs them on the current device, and the schedules of that.
 
     Args:
         steps: Of a plan.
         arch: What they are planned for.
         tuned: Whether kernels are measured where none was before.
+        limit: Most bytes of workspace that a call may take.
     """
-    made = _build_executables([s.gemm for s in steps], arch, tuned)
+    made = _build_executables([s.gemm for s in steps], arch, tuned, limit)
     bound = []
     for step, executable in zip(steps, made, strict=True):
         schedule = getattr(executable, "schedule", None)
@@ -74,25 +84,25 @@ def bind_steps(steps: Sequence[Step], arch: str, tuned: bool) -> tuple[Step, ...
     return tuple(bound)
 
 
-def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool) -> list[Any]:
+def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit: int) -> list[Any]:
     """What runs each plan on the current device."""
     if arch == "cpu":
         from gett.cpu import NumpyExecutable
 
         return [NumpyExecutable(gemm) for gemm in gemms]
     if tuned:
-        return [_tune(gemm, arch) for gemm in gemms]
+        return [_tune(gemm, arch, limit) for gemm in gemms]
     from gett.tune.recall import build_all
 
-    return [*build_all(gemms, arch)]
+    return [*build_all(gemms, arch, limit)]
 
 
-def _tune(gemm: GemmPlan, arch: str) -> Executable:
+def _tune(gemm: GemmPlan, arch: str, limit: int) -> Executable:
     """What was measured to run one plan fastest on the current device; measured now if it never was."""
     from gett.tune.store import signature
     from gett.tune.tuner import tuned_executable
 
-    executable = tuned_executable(gemm, arch)
+    executable = tuned_executable(gemm, arch, limit)
     drop_plans({signature(gemm)}, tuned=False)
     return executable
 

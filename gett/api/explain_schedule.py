@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from gett.console.formatting import format_bytes
 from gett.hw.dtypes import TensorType, data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.ir.packing import count_pieces
 from gett.schedule.lower import lower_plan
+from gett.schedule.packed import copy_schedule, plans_of, product_of
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix, StreamSum, WgmmaSplit, WgmmaTf32
@@ -27,6 +29,8 @@ Fact = tuple[str, str]
 
 def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     """(name, text) of every part of a schedule; continued lines have no name."""
+    if schedule.packing is not None:
+        return _packed_facts(gemm, schedule)
     t, loop = schedule.tiling, schedule.mainloop
     shared = f"{format_bytes(schedule.smem.size)} shared memory"
     kernel = f"{schedule.kind} for {schedule.arch}: "
@@ -62,6 +66,32 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     if isinstance(loop, Multistage) and loop.k_table:
         facts.append(("", "offsets along K come from a table"))
     return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
+
+
+def _packed_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
+    """Which tensors are copied, how, in how many pieces; then the product of the copies."""
+    packing, c = schedule.packing, gemm.contraction
+    assert packing is not None
+    made, facts = plans_of(gemm, packing), []
+    roles = {"a": "B", "b": "A", "d": "D"} if gemm.swapped else {"a": "A", "b": "B", "d": "D"}
+    for tensor in made.tensors:
+        a, d = (made.piece.d if tensor.name == "d" else getattr(made.piece, tensor.name)), tensor.plan.contraction
+        order = sorted(range(len(a.modes)), key=lambda m: -abs((d.a if tensor.name == "d" else d.d).stride(m)))
+        dense = "".join(c.names[a.modes[m]] for m in order)
+        text = f'"{c.spell(a)}" as "{dense}", {_copied(schedule, tensor.name)}'
+        facts.append((f"copy {roles[tensor.name]}", text))
+    pieces = count_pieces(c, packing.cuts)
+    cut = " and ".join(f"{length} of {c.names[mode]}" for mode, length in packing.cuts)
+    how = f"in {count(pieces, 'piece')} of {cut}, one after the other" if pieces > 1 else "all at once"
+    facts.append(("copies", f"{how}; workspace {format_bytes(schedule.workspace_bytes)}"))
+    facts.append(("", "the product below is that of the copies of a piece"))
+    return [*facts, *schedule_facts(made.product, product_of(schedule))]
+
+
+def _copied(schedule: Schedule, name: str) -> str:
+    part = copy_schedule(schedule.arch, getattr(schedule.packing, name))
+    cut = " x ".join(str(d.box) for d in part.tiling.m.dims if d.box > 1) or "1"
+    return f"boxes of {cut}, {format_bytes(part.smem.size)} shared memory"
 
 
 def _stream_facts(gemm: GemmPlan, schedule: Schedule, loop: Stream) -> list[Fact]:

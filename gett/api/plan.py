@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gett.api.checks import check_holds, check_out
+from gett.api.checks import check_holds, check_out, check_workspace_limit
 from gett.api.conjugation import Conj, check_conj, of_complex
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
@@ -45,6 +45,7 @@ def plan(
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
+    workspace_limit: int | None = None,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 
@@ -63,6 +64,7 @@ def plan(
         epilogue: As for `contract`: a function of the result, which is traced here, once.
         epilogue_args: Arrays, pairs or numbers that stand for the `epilogue_args` of calls.
         conj: As for `einsum`. Calls of the plan conjugate these operands.
+        workspace_limit: As for `einsum`.
 
     Raises:
         GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
@@ -91,7 +93,7 @@ def plan(
             found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
             lazy = loan.lazy or lazy
         options = dtype, order, casting, optimize, precision, arch, epilogue, arguments, flags, lazy
-        return _plan(spec, found, c, out, *options)
+        return _plan(spec, found, c, out, *options, check_workspace_limit(workspace_limit))
     except GradientError as error:
         raise gradient_error(error, epilogue) from None
 
@@ -111,6 +113,7 @@ def _plan(
     arguments: tuple[Any, ...],
     conj: Conj | None,
     lazy: tuple[bool, ...],
+    limit: int,
 ) -> ContractionPlan:
     """`plan` of arguments that were told apart, of which some may stand for tensors that are conjugated lazily."""
     names = [f"operand {i}" for i in range(len(found))] + argument_names(arguments)
@@ -160,6 +163,7 @@ def _plan(
         epilogue=trace_epilogue(epilogue, argument_specs),
         epilogue_args=argument_specs,
         conj=of_complex(conj, factors),
+        workspace_limit=limit,
     )
     return plan_on_device(kind, request)
 

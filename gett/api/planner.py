@@ -111,9 +111,9 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         steps = _make_steps(whole, len(sources), request.arch, wide)
         _log.debug("planned %s for %s in %d steps", subscripts, request.arch, len(steps))
         if request.device is not None:
-            steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE)
+            steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         elif request.arch != "cpu":
-            steps = choose_schedules(steps, request.arch)
+            steps = choose_schedules(steps, request.arch, request.workspace_limit)
     return ContractionPlan(request, str(subscripts), steps, info, d, order, find_plan)
 
 

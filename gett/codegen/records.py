@@ -51,6 +51,8 @@ class Launch:
             swap), `workspace`, and `x0`, `x1`, ... of the tensors that an epilogue's function reads.
         maps: (role, byte offset, descriptor) of 128-byte tensor-map slots.
         scalars: (`"alpha"` or `"beta"`, byte offset, NumPy dtype name in which the kernel takes it).
+        moved: (role, base, bytes) of roles whose tensor lies that far behind the address of another role, or of itself:
+            copies in the workspace, pieces of tensors.
         overlaps: Whether its blocks may start while the launch before it ends; the kernel itself waits for the results
             of that launch (`griddepcontrol.wait`, from sm_90 on).
     """
@@ -64,6 +66,7 @@ class Launch:
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = ()
     scalars: tuple[tuple[str, int, str], ...] = ()
     overlaps: bool = False
+    moved: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class Kernel:
         source: To compile for `arch`.
         arch: Such as `"sm_90a"`.
         launches: In order.
-        workspace_bytes: Device memory needed during the call (split-K partial sums).
+        workspace_bytes: Device memory needed during the call (split-K partial sums, packed copies).
     """
 
     source: KernelSource

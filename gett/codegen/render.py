@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gett.codegen.multistage import render_multistage
+from gett.codegen.packed import render_packed
 from gett.codegen.records import Kernel
 from gett.codegen.stream import render_stream
 from gett.codegen.stream_matrix import render_stream_matrix
@@ -44,4 +45,6 @@ def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
     Raises:
         ScheduleError: A limit of the generated code is exceeded; the text names it.
     """
+    if schedule.packing is not None:
+        return render_packed(plan, schedule, render_kernel)
     return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling, schedule.precision), schedule)

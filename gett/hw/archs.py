@@ -19,6 +19,8 @@ from gett.errors import ScheduleError
 
 KIB = 1024
 MIB = 1 << 20
+WORKSPACE_LIMIT = 64 * MIB
+"""Most bytes of workspace that a call asks for where its user says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class ArchFacts:
         tensor_lanes: Tensor-core multiply-adds per clock and SM, by `"float16"`, `"bfloat16"`, `"tf32"`, `"float64"`.
         fma_lanes: Ordinary multiply-adds per clock and SM, by dtype (complex: real multiply-adds).
         mma_sync_share: Share of the tensor rate that warp-level `mma.sync` reaches (the rest needs wgmma or tcgen05).
+        workspace_limit: Most device memory that one call may take for partial sums or packed copies, in bytes. It is
+            not the GPU's but its user's limit; 0 forbids both.
     """
 
     arch: str
@@ -58,6 +62,7 @@ class ArchFacts:
     tensor_lanes: Mapping[str, float] = field(hash=False)
     fma_lanes: Mapping[str, float] = field(hash=False)
     mma_sync_share: float = 1.0
+    workspace_limit: int = WORKSPACE_LIMIT
 
     @property
     def tensor_tflops(self) -> Mapping[str, float]:

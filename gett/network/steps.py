@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from gett.arrays.kinds import CPU
+from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.subscripts import Spec
@@ -48,6 +49,7 @@ class PlanRequest:
     epilogue: Expression | None = None
     epilogue_args: tuple[TensorSpec, ...] = ()
     conj: tuple[bool, ...] | None = None
+    workspace_limit: int = WORKSPACE_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

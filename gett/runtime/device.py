@@ -7,11 +7,11 @@ CuPy is imported here only, and only when asked for. Knows neither plans nor ker
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from gett.errors import DeviceError, MissingPackageError, OutOfMemoryError
-from gett.hw.archs import ArchFacts, arch_facts, arch_of
+from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts, arch_of
 
 # Runtime attributes that device properties lost in CUDA 13 (cudaDeviceAttr in driver_types.h).
 _CLOCK_KHZ, _MEMORY_CLOCK_KHZ, _BUS_BITS = 13, 36, 37
@@ -36,6 +36,7 @@ class DeviceFacts:
         clock_ghz: Highest SM clock.
         dram_tbps: Estimate of what a copy reaches, TB/s, reads plus writes.
         memory_bytes: Device memory.
+        workspace_limit: As in `ArchFacts`.
     """
 
     device: int
@@ -49,6 +50,7 @@ class DeviceFacts:
     clock_ghz: float
     dram_tbps: float
     memory_bytes: int
+    workspace_limit: int = WORKSPACE_LIMIT
 
     @property
     def planning(self) -> ArchFacts:
@@ -58,7 +60,8 @@ class DeviceFacts:
         """
         nominal = arch_facts(self.arch)
         clock = min(self.clock_ghz, nominal.clock_ghz)
-        return nominal.resized(self.name, self.sm_count, self.l2_bytes, clock, self.dram_tbps)
+        found = nominal.resized(self.name, self.sm_count, self.l2_bytes, clock, self.dram_tbps)
+        return replace(found, workspace_limit=self.workspace_limit)
 
 
 nominal_facts = arch_facts

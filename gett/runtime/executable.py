@@ -4,7 +4,7 @@ Owns the call itself, whose host time matters: nothing is allocated or looked up
 Knows CuPy only through `gett.runtime.device.Host`.
 
 In a CUDA graph's capture a call records its launches like any other: nothing waits and, without a workspace, nothing is
-allocated. With split-K the workspace of a captured call is never given back to the pool, since the graph writes to it
+allocated. The workspace of a captured call is never given back to the pool, since the graph writes to it
 at every replay: it lives as long as the executable does, so the plan must outlive the graph.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gett.codegen.records import Kernel
@@ -62,6 +63,7 @@ class GpuExecutable:
         "_lock",
         "_maps",
         "_module",
+        "_moved",
         "_streams",
         "_swapped",
         "_words",
@@ -95,6 +97,7 @@ class GpuExecutable:
 
         block = self._block = ArgumentBlock(driver, kernel, functions)
         self._words, self._calls, self._streams, self._maps = block.words, block.calls, block.streams, block.maps
+        self._moved = block.moved
         self._a, self._b, self._c = (block.pointers[role] for role in "abc")
         self._d, self._workspace = block.pointers["d"], block.pointers["workspace"]
         extras = range(len(plan.contraction.extras))
@@ -184,7 +187,7 @@ class GpuExecutable:
             DTypeError: alpha or beta does not fit the kernel's dtype.
             DeviceError: The launch failed.
         """
-        assert workspace or not self.workspace_bytes, "kernels that split K write to the workspace"
+        assert workspace or not self.workspace_bytes, "kernels that split K or pack tensors write to the workspace"
         if self._check_device and self._host.current_device() != self.device:
             with self._host.use_device(self.device):
                 return self._start(a, b, c, d, stream, workspace, alpha, beta, extras)
@@ -233,10 +236,21 @@ class GpuExecutable:
                 addresses = {"a": a, "b": b, "c": c, "d": d}
                 for role, tensor_map in self._maps:
                     tensor_map.point_at(addresses[role])
+            if self._moved:
+                self._point_inside({"a": a, "b": b, "c": c, "d": d, "workspace": workspace})
             for call in self._calls:
                 code = self._launch(*call)
                 if code:
                     self._retry(code, call)
+
+    def _point_inside(self, addresses: dict[str, int]) -> None:
+        """Write the addresses that lie inside of tensors and of the workspace."""
+        for role, shift, place in self._moved:
+            address = addresses[role] + shift
+            if isinstance(place, int):
+                self._words[place] = address
+            else:
+                place.point_at(address)
 
     def _take_workspace(self, stream: Stream) -> Memory:
         memory = self._host.allocate(self.workspace_bytes)
@@ -276,13 +290,16 @@ def build_executable(plan: GemmPlan, arch: str | None = None, schedule: Schedule
         CompileError: The generated kernel does not compile.
     """
     # Late: only building needs the compiler and the generator, and neither is loaded with the runtime.
+    from gett.hw.archs import arch_facts
     from gett.runtime.compiled import compile_best, compile_schedule
 
     facts = device_facts()
     arch = arch or facts.arch
     check_arch(arch if schedule is None else schedule.arch, facts)
     if schedule is not None:
-        return load_executable(plan, compile_schedule(plan, schedule))
+        # Whoever names a schedule names its workspace.
+        allowed = replace(arch_facts(schedule.arch), workspace_limit=schedule.workspace_bytes)
+        return load_executable(plan, compile_schedule(plan, schedule, facts=allowed))
     return load_executable(plan, compile_best(plan, arch, facts.planning if arch == facts.arch else None))
 
 
@@ -292,11 +309,11 @@ def load_executable(plan: GemmPlan, compiled: CompiledKernel) -> GpuExecutable:
     Raises:
         MissingPackageError, DeviceError: There is no usable GPU, or it refuses the kernel.
     """
-    from gett.schedule.lower import lower_plan
+    from gett.schedule.packed import plan_in_roles
 
     schedule = compiled.schedule
-    lowered = lower_plan(plan, schedule.tiling, schedule.precision)
-    made = GpuExecutable(lowered, schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver())
+    roles = plan_in_roles(plan, schedule)
+    made = GpuExecutable(roles, schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver())
     made.measured = compiled.measured
     return made
 

@@ -36,6 +36,7 @@ class ArgumentBlock:
         pointers: For each role, the words that take its address.
         streams: The words that take the stream.
         maps: (role, tensor map).
+        moved: (role, bytes behind its address, word or tensor map) of what takes an address inside a tensor.
         calls: Arguments of `driver.launch`, one tuple a launch, in stream order.
         entries: What each call launches, for error texts.
     """
@@ -46,6 +47,7 @@ class ArgumentBlock:
         "calls",
         "entries",
         "maps",
+        "moved",
         "pointers",
         "streams",
         "words",
@@ -68,6 +70,7 @@ class ArgumentBlock:
         extras = {role for launch in launches for role, _ in launch.pointers} - {*ROLES}
         pointers: dict[str, list[int]] = {role: [] for role in (*ROLES, *extras)}
         streams, maps, calls, entries = [], [], [], []
+        moved: list[tuple[str, int, int | TensorMap]] = []
         self._scalars: dict[str, list[tuple[int, np.dtype[np.generic]]]] = {"alpha": [], "beta": []}
         for launch, start, config, argv in zip(launches, starts, config_at, argv_at, strict=True):
             self._memory[start : start + len(launch.params)] = launch.params
@@ -79,16 +82,24 @@ class ArgumentBlock:
             self._memory[start + config : start + config + ctypes.sizeof(record)] = bytes(record)
             streams.append((start + config + LaunchConfig.stream.offset) // 8)
             self.words[(start + argv) // 8] = base + start
+            places = {role: (base_role, shift) for role, base_role, shift in launch.moved}
             for role, offset in launch.pointers:
                 assert offset % 8 == 0, f"{launch.entry}: pointer {role} at {offset}"
                 assert offset + 8 <= len(launch.params), f"{launch.entry}: pointer {role} at {offset}"
-                pointers[role].append((start + offset) // 8)
+                if role in places:
+                    moved.append((*places[role], (start + offset) // 8))
+                else:
+                    pointers[role].append((start + offset) // 8)
             for name, offset, dtype in launch.scalars:
                 assert offset + np.dtype(dtype).itemsize <= len(launch.params), f"{launch.entry}: scalar {name}"
                 self._scalars[name].append((start + offset, np.dtype(dtype)))
             for role, offset, spec in launch.maps:
                 assert offset + MAP_BYTES <= len(launch.params), f"{launch.entry}: tensor map {role} at {offset}"
-                maps.append((role, TensorMap(driver, spec, base + start + offset, role)))
+                made = TensorMap(driver, spec, base + start + offset, role)
+                if role in places:
+                    moved.append((*places[role], made))
+                else:
+                    maps.append((role, made))
             handles = (base + start + config, functions[launch.entry], base + start + argv)
             calls.append((*map(ctypes.c_void_p, handles), None))
             entries.append(
@@ -97,6 +108,7 @@ class ArgumentBlock:
             )
         self.pointers = {role: tuple(words) for role, words in pointers.items()}
         self.streams, self.maps, self.calls, self.entries = tuple(streams), tuple(maps), tuple(calls), tuple(entries)
+        self.moved = tuple(moved)
 
     def write_scalar(self, name: str, value: complex) -> None:
         """Write `"alpha"` or `"beta"` in each launch's dtype for it.

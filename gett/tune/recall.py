@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gett.console.progress import on_terminal, progress
 from gett.errors import GettError
-from gett.hw.archs import ArchFacts
+from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
 from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
@@ -27,20 +28,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gett")
 
 
-def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: bool = False) -> GpuExecutable | None:
+def build_remembered(
+    plan: GemmPlan, arch: str | None = None, limit: int = WORKSPACE_LIMIT, *, tuned_only: bool = False
+) -> GpuExecutable | None:
     """The executable of a plan on the current device, from the store where it is there, else from the cost model.
 
     Args:
         plan: What to compute.
         arch: Architecture to compile for; None is the current device's. Another one is not looked up.
+        limit: Most bytes of workspace that a call may take.
         tuned_only: Give back only what was measured, None where nothing was.
 
     Raises:
         GettError: As `build_executable`.
     """
     if not tuned_only:
-        return build_all([plan], arch)[0]
-    facts = device_facts()
+        return build_all([plan], arch, limit)[0]
+    facts = replace(device_facts(), workspace_limit=limit)
     key = plan_key(plan, facts) if arch in (None, facts.arch) else None
     entry = None if key is None else schedule_store().find(key, tuned_only=True)
     entry = _legal(plan, entry, facts.planning)
@@ -48,16 +52,17 @@ def build_remembered(plan: GemmPlan, arch: str | None = None, *, tuned_only: boo
     return None if compiled is None else load_executable(plan, compiled)
 
 
-def build_all(plans: Sequence[GemmPlan], arch: str | None = None) -> list[GpuExecutable]:
+def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = WORKSPACE_LIMIT) -> list[GpuExecutable]:
     """The executables of several plans, as `build_remembered` makes them; what must be compiled is, side by side.
 
     Raises:
         GettError: As `build_executable`.
     """
-    facts = device_facts()
+    facts = replace(device_facts(), workspace_limit=limit)
     arch = arch or facts.arch
     check_arch(arch, facts)
     known = arch == facts.arch
+    nominal = replace(arch_facts(arch), workspace_limit=limit)
     compiled: dict[str, CompiledKernel | None] = {}
     missing: dict[str, tuple[GemmPlan, bytes | None, Entry | None]] = {}
     for plan in plans:
@@ -73,7 +78,7 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None) -> list[GpuExe
         plan, key, entry = task
         made = None if entry is None else _recompiled(entry)
         if made is None:
-            made = compile_best(plan, arch, facts.planning if known else None, compiler)
+            made = compile_best(plan, arch, facts.planning if known else nominal, compiler)
             if key is not None:
                 remember(key, made)
         return made

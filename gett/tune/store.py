@@ -137,7 +137,7 @@ def plan_key(plan: GemmPlan, facts: DeviceFacts) -> bytes | None:
     return cache_key(
         {
             "plan": signature(plan),
-            "device": f"{facts.arch}|{facts.name}|{facts.sm_count}|{facts.l2_bytes}",
+            "device": f"{facts.arch}|{facts.name}|{facts.sm_count}|{facts.l2_bytes}|{facts.workspace_limit}",
             "compiler": compiler,
             "sources": sources,
         }

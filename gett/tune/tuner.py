@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gett.console.progress import Step, on_terminal, progress
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
+from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
 from gett.runtime.device import DeviceFacts, device_facts, require_cupy
@@ -102,6 +103,7 @@ def tune(
     step: Step = lambda text: None,
     bench: Callable[[GemmPlan], Clock] | None = None,
     store: bool = True,
+    limit: int = WORKSPACE_LIMIT,
 ) -> Tuning:
     """Measure the model's best schedules of a plan on the current device.
 
@@ -112,15 +114,16 @@ def tune(
         step: Told of progress, twice for each candidate (`steps_of` in all).
         bench: Makes the scratch tensors; default: on the device.
         store: Whether the fastest is remembered.
+        limit: Most bytes of workspace that a call may take.
 
     Raises:
         MissingPackageError, DeviceError: There is no GPU to measure on.
         OutOfMemoryError: The device has no room for a copy of the tensors.
         ScheduleError: There is no schedule at all. Kernels that do not compile well are trials without a time.
     """
-    facts = device_facts()
+    facts = replace(device_facts(), workspace_limit=limit)
     tried = shortlist(plan, facts, candidates)
-    made = compile_all(plan, tried, step)
+    made = compile_all(plan, tried, step, facts.planning)
     kernels = [x for _, x in made if isinstance(x, CompiledKernel)]
     refused = [Trial(s, None, _first_line(x)) for s, x in made if isinstance(x, GettError)]
     if not kernels:
@@ -167,13 +170,13 @@ def shortlist(plan: GemmPlan, facts: DeviceFacts, count: int) -> list[Schedule]:
 
 
 def compile_all(
-    plan: GemmPlan, schedules: Sequence[Schedule], step: Step
+    plan: GemmPlan, schedules: Sequence[Schedule], step: Step, facts: ArchFacts | None = None
 ) -> list[tuple[Schedule, CompiledKernel | GettError]]:
     """Each schedule with its kernel, or with the error that says why there is none."""
 
     def compile_one(schedule: Schedule, compiler: Compiler | None) -> CompiledKernel | GettError:
         try:
-            return compile_schedule(plan, schedule, compiler=compiler)
+            return compile_schedule(plan, schedule, facts=facts, compiler=compiler)
         except (ScheduleError, CompileError) as error:
             return error
 
@@ -194,19 +197,19 @@ def measure(clock: Clock, runs: Sequence[Run], repeat: int, step: Step) -> list[
     return times
 
 
-def tuned_executable(plan: GemmPlan, arch: str) -> GpuExecutable:
+def tuned_executable(plan: GemmPlan, arch: str, limit: int = WORKSPACE_LIMIT) -> GpuExecutable:
     """The measured executable of a plan on the current device: from the store, else tuned now.
 
     Progress is shown where stderr is a terminal. Raises what `tune` raises.
     """
     from gett.tune.recall import build_remembered
 
-    found = build_remembered(plan, arch, tuned_only=True)
+    found = build_remembered(plan, arch, limit, tuned_only=True)
     if found is None:
         with progress(steps_of(CANDIDATES), "autotune", on_terminal()) as step:
-            found = tune(plan, step=step).executable
+            found = tune(plan, step=step, limit=limit).executable
     if found is None:  # no kernel compiles well enough to be worth a measurement
-        found = build_remembered(plan, arch)
+        found = build_remembered(plan, arch, limit)
     assert found is not None
     return found
 

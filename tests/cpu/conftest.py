@@ -72,7 +72,7 @@ def torch(monkeypatch):
     monkeypatch.setattr(kind, "arch", lambda self, device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda self, device: 1 << 37)
     monkeypatch.setattr(
-        gett.api.executables, "_build_executables", lambda gemms, arch, tuned: [*map(AddressExecutable, gemms)]
+        gett.api.executables, "_build_executables", lambda gemms, arch, tuned, limit: [*map(AddressExecutable, gemms)]
     )
     plan_cache.clear()
     yield module

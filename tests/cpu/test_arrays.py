@@ -47,7 +47,9 @@ def cupy(monkeypatch):
     monkeypatch.setattr(kind, "arch", lambda device: "sm_90a")
     monkeypatch.setattr(kind, "memory", lambda device: 1 << 37)
     monkeypatch.setattr(kinds, "_cupy_kind", kind)
-    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [build(g, arch) for g in gemms])
+    monkeypatch.setattr(
+        executables, "_build_executables", lambda gemms, arch, tuned, limit: [build(g, arch) for g in gemms]
+    )
     monkeypatch.setattr(State, "device", 0)
     gett.plan_cache.clear()
     yield module

@@ -128,7 +128,7 @@ def test_pieces_run_at_their_addresses(monkeypatch):
             assert not extras
             calls.append(tuple(None if x is None else x.data.ptr for x in (a, b, c, d)))
 
-    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned: [*map(Executable, gemms)])
+    monkeypatch.setattr(executables, "_build_executables", lambda gemms, arch, tuned, limit: [*map(Executable, gemms)])
     plan = gett.plan("ai,ij->aj", ((BIG, 4), "float16"), ((4, 4), "float16"), arch="sm_90a")
     steps = executables.bind_steps(plan.steps, "sm_90a", False)
     assert [type(s.executable) for s in steps] == [Executable, ShiftedExecutable]

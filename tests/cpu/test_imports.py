@@ -34,7 +34,7 @@ LAYERS = [
 # The same for the modules of a package.
 INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
-    "gett.ir": ["subscripts tensors", "contraction", "build gemm"],
+    "gett.ir": ["subscripts tensors", "contraction", "build gemm", "packing"],
     "gett.arrays": ["kinds jax", "torch", "interop"],
     "gett.network": ["path cutting steps", "running"],
     "gett.console": ["formatting", "progress"],
@@ -50,7 +50,7 @@ INSIDE = {
     ],
 }
 # The same for folders of a package, and modules beside them.
-FOLDERS = {"gett.schedule": ["spec lower", "tile", "cost", "search"]}
+FOLDERS = {"gett.schedule": ["spec lower packed", "tile", "cost", "search"]}
 LEVEL = {part: level for level, line in enumerate(LAYERS) for part in line.split()}
 LEVEL_INSIDE = {
     f"{package}.{module}": level

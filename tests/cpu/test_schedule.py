@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gett.hw.archs import ARCHS, arch_facts
+from gett.hw.archs import ARCHS, WORKSPACE_LIMIT, arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize, make_gemm_plan
-from gett.schedule.cost.estimate import WORKSPACE_LIMIT
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.multistage_needs import multistage_registers, thread_accesses

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from gett.errors import ScheduleError
-from gett.hw.archs import arch_facts
+from gett.hw.archs import WORKSPACE_LIMIT, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, D, GemmPlan, make_gemm_plan
-from gett.schedule.cost.estimate import WORKSPACE_LIMIT
 from gett.schedule.search.select import candidates, select_schedule
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule

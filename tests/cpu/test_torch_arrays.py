@@ -202,7 +202,9 @@ def test_alignment_of_tensors_counts(torch: Any) -> None:
 def test_streams_devices_and_workspace_are_torchs(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = tensor(integers(4, 4), device=3), tensor(integers(4, 4), device=3)
     monkeypatch.setattr(
-        executables, "_build_executables", lambda gemms, arch, tuned: [AddressExecutable(gemm, 4096) for gemm in gemms]
+        executables,
+        "_build_executables",
+        lambda gemms, arch, tuned, limit: [AddressExecutable(gemm, 4096) for gemm in gemms],
     )
     State.stream = lambda device: 0xABC0 + device
     result = gett.einsum("ij,jk", a, b)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gett
+from gett.hw.archs import WORKSPACE_LIMIT
 from gett.runtime.executable import build_executable
-from gett.schedule.cost.estimate import WORKSPACE_LIMIT
 from gett.schedule.search.select import candidates
 from tests.cases import AWKWARD, DENSE, Case, Layout, by_name, small_tccg, to_host
 from tests.gpu.support import (

@@ -11,9 +11,6 @@ from gett.ir.gemm import A, B, D, GemmPlan
 from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
 from layouts.rates import RunRates, run_cost
 
-WORKSPACE_LIMIT = 64 << 20
-"""Most bytes of partial sums that split-K may ask for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -61,7 +58,7 @@ def split_us(blocks: int, outputs: int, device: DeviceModel) -> float:
     return device.launches.launch_us + 2.0 * blocks * outputs * 4 / device.l2.read_tbps * 1e-6
 
 
-def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int) -> tuple[int, int]:
-    """The split of K that keeps the partial sums within `WORKSPACE_LIMIT`, and their bytes; (1, 0) for none."""
-    split = even_splits([min(split, WORKSPACE_LIMIT // (tiles * tile_bytes))], k_tiles)[-1]
+def bounded_split(split: int, tile_bytes: int, tiles: int, k_tiles: int, limit: int) -> tuple[int, int]:
+    """The split of K that keeps the partial sums within a limit of bytes, and their bytes; (1, 0) for none."""
+    split = even_splits([min(split, limit // (tiles * tile_bytes))], k_tiles)[-1]
     return (split, split * tiles * tile_bytes) if split > 1 else (1, 0)

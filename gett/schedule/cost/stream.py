@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gett.hw.archs import ArchFacts
 from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.cost.estimate import WORKSPACE_LIMIT, Estimate
+from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.stream_views import TensorView
 from gett.schedule.spec.tiling import Tiling
 from layouts.access import contiguous_run
@@ -49,7 +49,7 @@ def sum_slices(facts: ArchFacts, box_o: Box, box_k: Box, read: int, partial_byte
     """Slices of K that give the multiprocessors enough blocks, 1 for none."""
     steps, tiles = box_k.tiles, max(1, box_o.tiles)
     blocks = facts.sm_count * SPLIT_BLOCKS
-    split = min(blocks // tiles, steps // 2, WORKSPACE_LIMIT // (tiles * partial_bytes))
+    split = min(blocks // tiles, steps // 2, facts.workspace_limit // (tiles * partial_bytes))
     if split < 2 or tiles * 2 > blocks or read // tiles < 2 * LEAST_SLICE:
         return 1
     return -(-steps // -(-steps // split))

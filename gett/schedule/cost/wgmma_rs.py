@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gett.schedule.cost.estimate import WORKSPACE_LIMIT
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaCost
 from gett.schedule.tile.wgmma_tile import WgmmaTile
@@ -28,7 +27,7 @@ class WgmmaRSCost(WgmmaCost):
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K, whose k-tiles are dealt out in turn."""
         sms, outputs = self.facts.sm_count, tile.shape[0] * tile.shape[1]
-        most = min(tile.k.tiles // 2, WORKSPACE_LIMIT // (tiles * outputs * 4))
+        most = min(tile.k.tiles // 2, self.facts.workspace_limit // (tiles * outputs * 4))
         return sorted({max(1, min(wish, most)) for wish in (1, sms // tiles, 2 * sms // tiles)})
 
     def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:

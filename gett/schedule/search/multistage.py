@@ -106,7 +106,8 @@ class MultistageSearch(Search[Schedule]):
             return []
         self._lowered.add((t, loop.warps))
         tiles = t.tiles(self.plan.extent_l)
-        split, workspace = bounded_split(estimate.split_k, t.shape[0] * t.shape[1] * self.accumulator, tiles, t.k.tiles)
+        partial, limit = t.shape[0] * t.shape[1] * self.accumulator, self.facts.workspace_limit
+        split, workspace = bounded_split(estimate.split_k, partial, tiles, t.k.tiles, limit)
         smem = multistage_smem(self.plan, t, loop.a, loop.b, loop.k_table).plan(loop.stages, split > 1)
         m, n, k = t.shape
         useful = t.m.efficiency(m) * t.n.efficiency(n)

@@ -12,6 +12,7 @@ from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.wgmma import both_roles, wgmma_takes
@@ -65,6 +66,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
+    found += packed_schedules(plan, facts, wgmma_schedules, min(s.forecast.us for s in found))
     return sorted(found, key=lambda s: s.forecast.us)
 
 

@@ -98,7 +98,8 @@ class WgmmaSearch(Search[WgmmaTile]):
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
         """Slices of K, and bytes of their partial sums."""
         rows, columns, _ = tile.shape
-        return bounded_split(estimate.split_k, rows * columns * self.size_sums, self.tiles(tile), tile.k.tiles)
+        partial, limit = rows * columns * self.size_sums, self.facts.workspace_limit
+        return bounded_split(estimate.split_k, partial, self.tiles(tile), tile.k.tiles, limit)
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
         """How D leaves: by the tensor map `d`, else as vectors."""

@@ -12,6 +12,7 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
+from gett.schedule.packed import copy_schedule, plans_of, product_of
 from gett.schedule.spec import rules_multistage, rules_stream, rules_stream_matrix
 from gett.schedule.spec.mainloop import (
     Mainloop,
@@ -26,6 +27,7 @@ from gett.schedule.spec.mainloop import (
 )
 from gett.schedule.spec.rule import Lowered, Rule
 from gett.schedule.spec.rules_common import precision, splits
+from gett.schedule.spec.rules_packing import PACKING_RULES
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
 
@@ -60,6 +62,8 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
 
     The plan is as it was made, not lowered.
     """
+    if schedule.packing is not None:
+        return _refused_packing(schedule, plan, facts)
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
     for rule in (splits, precision):
         if reason := rule.broken(Lowered(schedule, swapped, facts)):
@@ -67,6 +71,19 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
     x = Lowered(schedule, lower_plan(plan, schedule.tiling, schedule.precision), facts)
     found = ((rule, rule.broken(x)) for rule in RULES[type(schedule.mainloop)])
     return next((Refusal(rule, reason) for rule, reason in found if reason is not None), None)
+
+
+def _refused_packing(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
+    """The same for a schedule with copies: their own rules, then those of each copy and of the product."""
+    assert schedule.packing is not None
+    whole = Lowered(schedule, plan, facts)
+    for rule in PACKING_RULES:
+        if (reason := rule.broken(whole)) is not None:
+            return Refusal(rule, reason)
+    made = plans_of(plan, schedule.packing)
+    parts = [(copy_schedule(schedule.arch, getattr(schedule.packing, t.name)), t.plan) for t in made.tensors]
+    found = (can_implement(part, its_plan, facts) for part, its_plan in [*parts, (product_of(schedule), made.product)])
+    return next((refusal for refusal in found if refusal is not None), None)
 
 
 def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.mainloop import (
@@ -17,6 +17,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaSS,
     WgmmaTf32,
 )
+from gett.schedule.spec.packing import Packing
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
@@ -48,9 +49,10 @@ class Schedule:
         epilogue: How D is stored.
         scheduler: Which tiles a block makes.
         smem: Where the parts of shared memory lie.
-        workspace_bytes: Device memory for partial sums (0 without split-K).
+        workspace_bytes: Device memory for partial sums and packed copies (0 without split-K and packing).
         forecast: What the cost model expects; schedules that differ in it alone are equal.
         precision: At which products are formed, where that is not the plan's; at least as accurate.
+        packing: Copies of tensors, of which tiling, mainloop and epilogue make the product; None without any.
     """
 
     arch: str
@@ -62,11 +64,14 @@ class Schedule:
     workspace_bytes: int = 0
     forecast: Forecast = field(default=Forecast(), compare=False)
     precision: str = ""
+    packing: Packing | None = None
 
     @property
     def kind(self) -> str:
-        """What multiplies, in two words at most."""
+        """What multiplies, in two words at most, behind `packed` where it multiplies copies."""
         loop = self.mainloop
+        if self.packing is not None:
+            return f"packed {replace(self, packing=None).kind}"
         if isinstance(loop, Multistage):
             return "mma.sync" if loop.tensor_cores else "simt"
         kinds: dict[type, str] = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split"}

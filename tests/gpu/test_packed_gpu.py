@@ -1,0 +1,60 @@
+"""Packed copies on the GPU: bit for bit on integers, in one piece and in many, along batch modes and along M."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gett
+from gett.schedule.search.packed import packed_schedules
+from gett.schedule.search.select import wgmma_schedules
+from gett.schedule.spec.schedule import Schedule
+from tests.cases import Case, Layout
+from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, run_case
+
+EXTENTS = {"b": 2, "i": 136, "j": 200, "k": 96, "c": 32}
+CASES = [
+    Case("out", "bikc,bjkc->bijc", EXTENTS),
+    Case("in", "bkic,bkjc->bijc", EXTENTS),
+    Case("turned", "bikc,bjkc->bjic", EXTENTS),
+    Case("odd", "ikc,jkc->ijc", {"i": 67, "j": 45, "k": 77, "c": 24}),
+    Case("one-operand", "ikc,cjk->cij", {"i": 72, "j": 88, "k": 64, "c": 16}),
+    Case("result", "abcd,cbefa->fdea", {"a": 64, "b": 3, "c": 13, "d": 256, "e": 31, "f": 5}),
+    Case("gaps", "ikc,jkc->ijc", {"i": 40, "j": 56, "k": 64, "c": 16}, d=Layout((), (1, 2, 1))),
+]
+KINDS = [("float16", "ieee"), ("float32", "bf16x6"), ("float32", "tf32"), ("complex64", "bf16x6")]
+
+
+def found(problem: Problem, limit: int) -> list[Schedule]:
+    facts = replace(device_facts().planning, workspace_limit=limit)
+    return packed_schedules(gemm_plan(problem), facts, wgmma_schedules, 1e9)
+
+
+@pytest.mark.parametrize(("dtype", "precision"), KINDS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bit_for_bit(cupy: Any, case: Case, dtype: str, precision: str) -> None:
+    needs_hopper()
+    problem = Problem(case, dtype, precision)
+    whole = found(problem, 1 << 30)
+    assert whole or (case.name, precision) == ("result", "tf32")  # K of 39: no main loop takes it
+    for limit in (1 << 30, max((s.workspace_bytes for s in whole), default=0) // 3):
+        for schedule in found(problem, limit):
+            run_case(cupy, problem, schedule, alpha=2)
+
+
+def test_the_call_itself(cupy: Any) -> None:
+    needs_hopper()
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-2, 3, (1, 256, 256, 128)).astype("float16") for _ in range(2))
+    wanted = np.einsum("bikc,bjkc->cij", a.astype("float32"), b.astype("float32"), optimize=True)
+    on_gpu = cupy.asarray(a), cupy.asarray(b)
+    for limit in (0, 4 << 20, None):
+        plan = gett.plan("bikc,bjkc->bijc", *on_gpu, workspace_limit=limit)
+        assert limit is None or plan.workspace_bytes <= limit
+        for _ in range(3):
+            d = cupy.full((1, 256, 256, 128), np.nan, "float16")
+            gett.einsum("bikc,bjkc->bijc", *on_gpu, out=d, workspace_limit=limit)
+            np.testing.assert_array_equal(cupy.asnumpy(d)[0].transpose(2, 0, 1), wanted)
