@@ -10,7 +10,16 @@ from collections.abc import Iterable, Iterator
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamSum, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import (
+    DmmaTma,
+    Multistage,
+    StreamLoad,
+    StreamSum,
+    WgmmaRS,
+    WgmmaSplit,
+    WgmmaSS,
+    WgmmaTf32,
+)
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Tiling
@@ -55,6 +64,9 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield f"k-tiles of planes, {loop.plane_stages} of {s.tiling.shape[2]}"
         if leads(loop, s.tiling.k) != (1, 1):
             yield "planes of two modes"
+    elif isinstance(loop, DmmaTma):
+        yield f"blocks of rows by mma.sync, {loop.mma_m}"
+        yield f"k-tiles of float64, {s.tiling.shape[2]}"
     elif isinstance(loop, WgmmaTf32):
         yield "one MMA block in registers" if loop.mma_m == 1 else f"several MMA blocks in registers, {loop.mma_m}"
         yield f"k-tiles in two parts, of {s.tiling.shape[2] // 8} steps"

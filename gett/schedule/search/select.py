@@ -7,6 +7,7 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.dmma_tma import DmmaTmaSearch, dmma_takes
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.stream import StreamSearch
@@ -16,11 +17,15 @@ from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
+from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
 WGMMA, MULTISTAGE = 12, 64
 """Schedules kept of each kind of main loop."""
+
+UNTIMED = 1.5
+"""By how much forecasts of float64 by tensor maps must be better than others: no such kernel has been timed."""
 
 
 def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
@@ -52,6 +57,8 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         return found
     found = wgmma_schedules(plan, facts)
     tiled = MultistageSearch(plan, facts, beside_wgmma=bool(found))
+    if dmma_takes(plan, facts):
+        found += best_schedules(both_roles(DmmaTmaSearch, plan, facts), WGMMA)
     found += best_schedules([tiled], MULTISTAGE)
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
@@ -60,7 +67,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
-    return sorted(found, key=lambda s: s.forecast.us)
+    return sorted(found, key=lambda s: s.forecast.us * (UNTIMED if isinstance(s.mainloop, DmmaTma) else 1.0))
 
 
 def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:

@@ -14,6 +14,7 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.spec import rules_multistage, rules_stream
 from gett.schedule.spec.mainloop import (
+    DmmaTma,
     Mainloop,
     Multistage,
     StreamMap,
@@ -25,7 +26,7 @@ from gett.schedule.spec.mainloop import (
 )
 from gett.schedule.spec.rule import Lowered, Rule
 from gett.schedule.spec.rules_common import splits
-from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
+from gett.schedule.spec.rules_wgmma import DMMA_RULES, RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
 
 RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
@@ -34,6 +35,7 @@ RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
     WgmmaRS: RS_ALL_RULES,
     WgmmaSplit: SPLIT_RULES,
     WgmmaTf32: TF32_RULES,
+    DmmaTma: DMMA_RULES,
     StreamMap: rules_stream.RULES,
     StreamSum: rules_stream.RULES,
 }
