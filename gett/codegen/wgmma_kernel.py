@@ -122,7 +122,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
-        f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, {pipeline.atom}, Epilogue, Scheduler, Smem> Mainloop;\n"
+        f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, {pipeline.atom}, Epilogue, Scheduler, Smem> "
+        "Mainloop;\n"
         "typedef gett::Gemm<Mainloop, Epilogue, Scheduler, Smem> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
     )
