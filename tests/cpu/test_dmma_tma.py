@@ -14,7 +14,9 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.dmma_tma import fragment_replays
+from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import UNTIMED, candidates
+from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.rule import Lowered
@@ -23,7 +25,9 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import wgmma_smem
 from tests.cases import Case, tccg
+from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
+from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
@@ -218,6 +222,49 @@ def test_sums_and_fragments_fit_a_thread() -> None:
     tall = replace(loop_of(spec), mma_m=16)
     (reason,) = doubles.reasons(Lowered(replace(spec.schedule, mainloop=tall), spec.plan, FACTS))
     assert "registers for sums and fragments" in reason
+
+
+def test_numbers_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
+    """Each sum meets its element of C, and is written there, by pairs and one by one."""
+    ran = set()
+    for spec in specs("dmma_source"):
+        source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
+        kind = store.stage.copy.kind if store.stage is not None else ""
+        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
+            continue
+        ran.add((kind, loop_of(spec).mma_m))
+        real = lower_plan(spec.plan, t)
+        _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
+        for row, column, byte in places:
+            local = [0] * len(real.l) + coordinates(t.m, row) + coordinates(t.n, column)
+            assert byte == source.map.smem_offset(local), (spec, row, column)
+        assert len({byte for *_, byte in places}) == len(places) == t.m.size * t.n.size
+    assert {kind for kind, _ in ran} >= {"pair_n", "one"}
+
+
+VECTORS = """
+struct Traits {
+  typedef double Acc; typedef double ElementC; typedef double ElementD;
+  struct Params { double alpha, beta; };
+  static constexpr int kSourceC = kSourceTma;
+};
+int main() {
+  const Traits::Params p{1.0, 2.0};
+  double x[2] = {1.5, -3.25}, y[2] = {0.0, 0.0};
+  StoreStaged<Traits>().vector<2>([] { return 16u; }, [&](int v) -> double& { return x[v]; });
+  AddStagedSource<Traits>{LinearCombination<Traits>(p)}.vector<2>([] { return 16u; },
+                                                                  [&](int v) -> double& { return y[v]; });
+  StoreStaged<Traits>().vector<1>([] { return 32u; }, [&](int v) -> double& { return x[1 - v]; });
+  fwrite(y, 8, 2, stdout);
+  fwrite(shared_memory + 16, 8, 3, stdout);
+}
+"""
+
+
+def test_numbers_go_to_shared_memory_and_c_comes_from_it(tmp_path: Path) -> None:
+    text = includes("epilogue/r2s") + "using namespace gett;\n" + VECTORS
+    found = np.frombuffer(run_host(tmp_path, text))
+    np.testing.assert_array_equal(found, [3.0, -6.5, 1.5, -3.25, -3.25])
 
 
 def test_candidates_compile_without_spills() -> None:
