@@ -32,21 +32,12 @@ template <class Traits> struct StoreStaged {
   }
   // kV neighbours; `x(v)` is the accumulator of the v-th. The address is computed after they are packed.
   template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
-    uint32 y[kV * int(sizeof(Element)) / 4];
-    if constexpr (sizeof(Element) == 8) {
+    constexpr int kWords = int(sizeof(Element)) / 4;  // of an element; 0 where a word holds two
+    uint32 y[kWords ? kV * kWords : kV / 2];
 #pragma unroll
-      for (int v = 0; v < kV; ++v) {
-        const uint64 bits = uint64(__double_as_longlong(Op::result(x(v))));
-        y[2 * v] = uint32(bits);
-        y[2 * v + 1] = uint32(bits >> 32);
-      }
-    } else {
-      constexpr int kPer = 4 / int(sizeof(Element));  // elements of a register
-#pragma unroll
-      for (int v = 0; v < kV; v += kPer) {
-        if constexpr (kPer == 1) y[v] = __float_as_uint(Op::result(x(v)));
-        else y[v / kPer] = Op::result_x2(x(v), x(v + 1));
-      }
+    for (int v = 0; v < kV; v += kWords ? 1 : 2) {
+      if constexpr (kWords > 0) to_words(Op::result(x(v)), y + v * kWords);
+      else y[v / 2] = Op::result_x2(x(v), x(v + 1));
     }
     st_shared(address(), y);
   }
@@ -86,19 +77,13 @@ template <class Traits> struct AddStagedSource {
     }
   }
   template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
-    uint32 c[kV * int(sizeof(Element)) / 4];
+    constexpr int kWords = int(sizeof(Element)) / 4;
+    uint32 c[kWords ? kV * kWords : kV / 2];
     ld_shared(address(), c);
-    if constexpr (sizeof(Element) == 8) {
 #pragma unroll
-      for (int v = 0; v < kV; ++v)
-        add(x(v), __longlong_as_double((long long)(uint64(c[2 * v + 1]) << 32 | c[2 * v])));
-    } else {
-      constexpr int kPer = 4 / int(sizeof(Element));
-#pragma unroll
-      for (int v = 0; v < kV; v += kPer) {
-        if constexpr (kPer == 1) add(x(v), __uint_as_float(c[v]));
-        else add(x(v), x(v + 1), c[v / kPer]);
-      }
+    for (int v = 0; v < kV; v += kWords ? 1 : 2) {
+      if constexpr (kWords > 0) add(x(v), from_words<Element>(c + v * kWords));
+      else add(x(v), x(v + 1), c[v / 2]);
     }
   }
   GETT_DEVICE void pair(const Element* at, Acc& x, Acc& y) const {

@@ -1,9 +1,10 @@
-// The main loop that multiplies float64 by mma.sync out of stages that TMA fills, whatever the operands' rows run along.
-// A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so epilogues are
-// the same.
+// The main loop that multiplies float64 by mma.sync out of stages that TMA fills, whatever the operands' rows run
+// along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
+// epilogues are the same.
 //
 // Columns are taken eight at a time. While the products of eight run, the numbers of B for the next eight are loaded,
-// and with the first eight A's for the next step, over the ends of k-tiles too.
+// and with the first eight A's for the next step, over the ends of k-tiles too. A is read by numbers: its chunks are
+// two k of a row, while the instruction wants two rows side by side.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
