@@ -3,8 +3,8 @@
 // Lane 4g + t has row g of eight rows of A or columns of B, and two k of each eight (PTX ISA, mma m16n8k8 and m16n8k16
 // of .f64). Which k those are is free as long as A and B agree: of 16 k lane t takes 4t to 4t + 3, two at a time, and
 // lanes of the upper half begin with the last two. So rows along K can be read by whole chunks (kChunks), and accesses
-// are free of bank conflicts in both majors, but for rows along K that are read by numbers or have 32 bytes or 16. Where
-// rows along M or N are short, some lanes read the second k first.
+// are free of bank conflicts in both majors, but for rows along K that are read by numbers, or have 32 bytes or 16.
+// Where rows along M or N are short, some lanes read the second k first.
 #pragma once
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/opaque.cuh"
