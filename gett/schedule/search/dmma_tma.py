@@ -23,8 +23,9 @@ from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
-DEPTHS = (16, 32, 48)  # of a k-tile
-LEADS = (48, 32, 24, 16, 8, 4)  # cuts of a mode along which an operand's rows run
+DEPTHS = (16, 32)  # of a k-tile
+WHOLE = 48  # K up to which a k-tile has all of it
+LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
 TWO_STAGES = 1.1  # factor on tiles with two stages: the second one is waited for early
 
 
@@ -63,7 +64,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
         found = [k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0][:1] for deep in DEPTHS]
         long = [m for m, extent in enumerate(extents) if extent > 1]
-        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= max(DEPTHS):
+        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE:
             found.append([Box.of_cuts(extents, {long[0]: whole})])
         return dict.fromkeys(box for boxes in found for box in boxes)
 

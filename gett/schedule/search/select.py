@@ -21,7 +21,7 @@ from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
-WGMMA, MULTISTAGE = 12, 64
+WGMMA, DMMA, MULTISTAGE = 12, 6, 64
 """Schedules kept of each kind of main loop."""
 
 UNTIMED = 1.5
@@ -57,8 +57,6 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         return found
     found = wgmma_schedules(plan, facts)
     tiled = MultistageSearch(plan, facts, beside_wgmma=bool(found))
-    if dmma_takes(plan, facts):
-        found += best_schedules(both_roles(DmmaTmaSearch, plan, facts), WGMMA)
     found += best_schedules([tiled], MULTISTAGE)
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
@@ -67,6 +65,8 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
+    if dmma_takes(plan, facts):
+        found += best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA)
     return sorted(found, key=lambda s: s.forecast.us * (UNTIMED if isinstance(s.mainloop, DmmaTma) else 1.0))
 
 
