@@ -166,6 +166,11 @@ class DataType:
         return self.bytes == 2
 
     @property
+    def doubled(self) -> bool:
+        """Whether an element is one number for the tensor cores that takes two registers."""
+        return self.tensor is not None and self.bytes == 2 * WORD
+
+    @property
     def real_flops(self) -> int:
         """Operations on real numbers for one product and its sum."""
         return 2 * self.real_products

@@ -56,9 +56,9 @@ class StagingCost(CopyCost):
         # Beside the short loops of operands that are rounded or split, single elements would take too long.
         converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
         converts |= planes(plan) is not None
-        self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.name == "float64"
+        self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
         # Phases of 128 bytes that 32 numbers take; times of complex64 were fitted with one.
-        self.phases = 2 if self.type_d.name == "float64" else 1
+        self.phases = 2 if self.type_d.doubled else 1
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
