@@ -148,12 +148,11 @@ def check(spec: Spec, tmp_path: Path) -> None:
                         sums[row + G + r // 2 * 8, j * 8 + 2 * T + r % 2] += c[:, r]
     np.testing.assert_array_equal(sums[np.ix_(*held)], values[0] @ values[1].T)
     words = np.frombuffer(output[count * 8 :], np.uint32)
-    for load, bytes_of in ((loop.a, (8, 8)), (loop.b, (16, 8))):
+    for load in (loop.a, loop.b):
         accesses = 1 if load.major == "k" else 2
         places, words = words[: 512 * accesses].reshape(2, 256, accesses), words[512 * accesses :]
-        size = bytes_of[load.major == "mn"]
-        expected = fragment_replays(load.major, load.map.swizzle_bytes, chunks=load is loop.b)
-        assert replays(places.transpose(0, 2, 1), size) <= expected, (spec, load.major, load.map.swizzle_bytes)
+        size, expected = 16 // accesses, fragment_replays(load.major, load.map.swizzle_bytes)
+        assert replays(places.transpose(0, 2, 1), size) == expected, (spec, load.major, load.map.swizzle_bytes)
     assert words.size == 0
 
 
@@ -209,6 +208,7 @@ def test_rules() -> None:
     for changes, reason in (
         ({"stages": 1}, "stages: 1, a pipeline has 2 to 8"),
         ({"mma_m": 2}, "block: block_m = 128, but 2 warpgroups of 2 MMA atoms"),
+        ({"a": replace(schedule.wgmma.b)}, "majors: "),
     ):
         refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
         assert refusal is not None

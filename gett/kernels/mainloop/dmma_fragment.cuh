@@ -2,9 +2,9 @@
 //
 // Lane 4g + t has row g of eight rows of A or columns of B, and two k of each eight (PTX ISA, mma m16n8k8 and m16n8k16
 // of .f64). Which k those are is free as long as A and B agree: of 16 k lane t takes 4t to 4t + 3, two at a time, and
-// lanes of the upper half begin with the last two. So rows along K can be read by whole chunks (kChunks), and accesses
-// are free of bank conflicts in both majors, but for rows along K that are read by numbers, or have 32 bytes or 16.
-// Where rows along M or N are short, some lanes read the second k first.
+// lanes of the upper half begin with the last two. So rows along K are read by whole chunks, and accesses are free of
+// bank conflicts in both majors, but for rows along K of 32 bytes or 16. Where rows along M or N are short, some lanes
+// read the second k first.
 #pragma once
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/opaque.cuh"
@@ -12,7 +12,7 @@
 
 namespace gett {
 
-template <class Tile, bool kChunks> struct DmmaFragment {
+template <class Tile> struct DmmaFragment {
   static constexpr bool kMajorK = Tile::kMajorK;
   static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab;
   // The bit of the lane, of t or of g, that decides which k comes first.
@@ -46,11 +46,8 @@ template <class Tile, bool kChunks> struct DmmaFragment {
   }
   // The numbers of that row out of the tile at `tile`.
   GETT_DEVICE void load(uint32 tile, int rows, int s, double (&x)[2]) const {
-    if constexpr (kMajorK && kChunks) {
+    if constexpr (kMajorK) {
       ld_shared_f64x2(tile + at(rows, s, 0), x);
-    } else if constexpr (kMajorK) {
-      x[0] = ld_shared_f64(tile + at(rows, s, 0));
-      x[1] = ld_shared_f64(tile + at(rows, s, 0) + 8);
     } else {
       const double first = ld_shared_f64(tile + at(rows, s, 0)), second = ld_shared_f64(tile + at(rows, s, 1));
       x[0] = kTurnBit && turned_ ? second : first;

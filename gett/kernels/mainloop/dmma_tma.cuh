@@ -3,8 +3,7 @@
 // epilogues are the same.
 //
 // Columns are taken eight at a time. While the products of eight run, the numbers of B for the next eight are loaded,
-// and with the first eight A's for the next step, over the ends of k-tiles too. A is read by numbers: its chunks are
-// two k of a row, while the instruction wants two rows side by side.
+// and with the first eight A's for the next step, over the ends of k-tiles too.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -20,8 +19,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
-  typedef DmmaFragment<typename Storage::TileA, false> FragmentA;
-  typedef DmmaFragment<typename Storage::TileB, true> FragmentB;
+  typedef DmmaFragment<typename Storage::TileA> FragmentA;
+  typedef DmmaFragment<typename Storage::TileB> FragmentB;
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
   static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;

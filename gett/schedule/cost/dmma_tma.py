@@ -2,8 +2,8 @@
 
 A tile of 128 x 128 takes 128 clocks a k of the tensor cores, of 128 multiply-adds each. The port of shared memory moves
 128 bytes a clock: what the copies bring takes 16 clocks a k, the rows of A that each warp reads once take 8, the
-columns of B that each of eight warps reads take 64. So the tensor cores limit, with conflicts in A too; in tiles of
-256 x 64 the port takes 68 clocks. Nothing here has been timed.
+columns of B that each of eight warps reads take 64. So the tensor cores limit; in tiles of 256 x 64 the port takes 68
+clocks. Nothing here has been timed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,9 @@ WARPS = 4 * DmmaTma.warpgroups
 OVERLAP = 4  # exponent of the norm in which the clocks of the units add up
 
 
-def fragment_replays(major: str, swizzle: int, chunks: bool) -> int:
-    """How often the loads of an operand's fragments are served.
-
-    Args:
-        major: The group along its rows.
-        swizzle: Bytes of a row that the swizzle permutes.
-        chunks: Whether rows along K are read by chunks, as B's are, else by numbers.
-    """
-    if major == "mn":
-        return 1
-    return {16: 4, 32: 2}.get(swizzle, 1 if chunks else 2)
+def fragment_replays(major: str, swizzle: int) -> int:
+    """How often the loads of an operand's fragments are served, by the group along its rows and their swizzle."""
+    return {16: 4, 32: 2}.get(swizzle, 1) if major == "k" else 1
 
 
 class DmmaTmaCost(WgmmaCost):
@@ -52,7 +44,7 @@ class DmmaTmaCost(WgmmaCost):
         ):
             unit = self.k_unit[tensor]
             swizzle = 128 if unit is None else swizzle_dividing(tile.k.cut[unit] * self.size)
-            port += read * fragment_replays("mn" if unit is None else "k", swizzle, tensor == B)
+            port += read * fragment_replays("mn" if unit is None else "k", swizzle)
             copy, moved = self.clocks(tensor, side, tile.k, shared, reads)
             drawn, engine = drawn + copy, engine + moved
         smem_clocks = port * bk * self.size / rates.smem_bytes_per_clock
