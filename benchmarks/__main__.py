@@ -1,4 +1,4 @@
-"""`python -m benchmarks tccg | random | overhead | epilogue | accuracy | calibrate`."""
+"""`python -m benchmarks tccg | random | workloads | overhead | epilogue | accuracy | calibrate`."""
 
 from __future__ import annotations
 
@@ -8,47 +8,70 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import accuracy, calibrate, distribution, environment, epilogue, overhead, report, run_cpu
+from benchmarks import (
+    accuracy,
+    calibrate,
+    distribution,
+    environment,
+    epilogue,
+    overhead,
+    report,
+    run_cpu,
+    workloads,
+    workloads_report,
+)
 from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
 from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
-from gett.baselines.rivals import ON_GPU
+from gett.baselines.cutensor import EMULATIONS
+from gett.baselines.rivals import KNOWN, ON_GPU
 from gett.cli.exits import exit_code
+from gett.ir.tensors import PRECISIONS
 
-RANDOM_RIVALS = tuple(r for r in ON_GPU if r.startswith("cutensor:") or r == "torch.einsum")
+CUTENSOR = tuple(r for r in ON_GPU if r.startswith("cutensor:"))
+RANDOM_RIVALS = (*CUTENSOR, "torch.einsum")
 RANDOM_BUDGET_US = 12_000.0  # of one rival on one case: sixty cases and seven rivals take a minute at most
 # Of a generated case without a GPU: `numpy.einsum` multiplies batches element by element.
 CPU_ELEMENTS, CPU_VOLUME = 1 << 22, 1 << 27
+WORKLOAD_ELEMENTS, WORKLOAD_VOLUME = 1 << 20, 1 << 25  # the same of a workload
+WORKLOAD_BUDGET_US = 15_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The cases of one dtype, and the rivals by name; on a GPU, none means all."""
+
+    dtype: str
+    cases: tuple[Case, ...]
+    rivals: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a run is asked for, beside the cases.
+    """What a command is asked for.
 
     Attributes:
         options: What both commands share: check, label, files, precision.
         on_gpu: Whether there is a GPU to run on.
-        dtypes: One run each.
-        rivals: Names, on a GPU; empty means all.
+        parts: One run each.
         scale: Share of each case's elements.
         cases: How the cases differ from the published ones, for the heading.
         budget_us: GPU time of one rival on one case.
         rounds: Without a GPU, how often each rival is timed.
         ahead: Whether kernels are compiled before.
-        table: Prints a run.
+        table: Prints the runs.
         plot: Draws runs.
     """
 
     options: argparse.Namespace
     on_gpu: bool
-    dtypes: list[str]
-    rivals: list[str]
+    parts: list[Part]
     scale: float
     cases: str
     budget_us: float
     rounds: int
     ahead: bool
-    table: Callable[[Run], str]
+    table: Callable[[Sequence[Run]], str]
     plot: Callable[[Sequence[Run], str | Path], None]
 
 
@@ -58,10 +81,13 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     tccg = commands.add_parser("tccg", help="the 24 contractions of the TCCG benchmark and one more")
     drawn = commands.add_parser("random", help="generated contractions that nobody tuned for")
-    for command in (tccg, drawn):
-        command.add_argument(
-            "--dtype", default=None, help=f"list of {', '.join(ELEMENT_TYPES)} (float16; CPU: float32)"
-        )
+    real = commands.add_parser("workloads", help="contractions of public programs, in the dtypes of their users")
+    for command, usual in (
+        (tccg, "float16; CPU: float32"),
+        (drawn, "float16; CPU: float32"),
+        (real, "those of a case"),
+    ):
+        command.add_argument("--dtype", default=None, help=f"list of {', '.join(ELEMENT_TYPES)} ({usual})")
         command.add_argument("--precision", default=None, help="how products are formed, e.g. tf32 (float32 on a GPU)")
         command.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
         command.add_argument("--no-check", action="store_true", help="do not compare gett's results with a reference")
@@ -69,6 +95,12 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", metavar="FILE", help="write every figure there")
         command.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. tccg.png")
         command.add_argument("--label", help="a remark to keep with the figures")
+    fields = ", ".join(f"{name}: {text}" for name, text in workloads.FIELDS.items())
+    real.add_argument("--field", default="", help=f"list of fields (all); {fields}")
+    real.add_argument("--large", action="store_true", help="also cases of more than 12 GB")
+    real.add_argument(
+        "--rivals", default="", help="comma-separated, on a GPU (cuTENSOR's with their emulations, PyTorch's, cuBLAS)"
+    )
     known = ", ".join(ON_GPU)
     tccg.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {known} (all)")
     tccg.add_argument("--scale", type=float, default=None, help="share of each case's elements (1; CPU: 1/16)")
@@ -121,22 +153,25 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "accuracy":
         return accuracy.main(on_gpu=on_gpu, dtype=options.dtype, json_path=options.json, plot_path=options.plot)
-    dtypes = (options.dtype or ("float16" if on_gpu else "float32")).split(",")
+    usual = "" if options.command == "workloads" else "float16" if on_gpu else "float32"
+    dtypes = [t for t in (options.dtype or usual).split(",") if t]
     rivals = [r for r in options.rivals.split(",") if r]
-    for kind, given, known in (("dtype", dtypes, ELEMENT_TYPES), ("rival", rivals, ON_GPU)):
+    for kind, given, known in (("dtype", dtypes, ELEMENT_TYPES), ("rival", rivals, KNOWN)):
         for name in given:
             if name not in known:
                 top.error(f"unknown {kind} {name!r}; choose from {', '.join(known)}")
     if not on_gpu and "bfloat16" in dtypes:
         top.error("bfloat16 needs a GPU, and PyTorch to hold the operands")
+    if options.precision and options.precision not in PRECISIONS:
+        top.error(f"unknown precision {options.precision!r}; choose from {', '.join(PRECISIONS)}")
     if not on_gpu and (options.precision or rivals):
         top.error("--precision and --rivals need a GPU")
-    prepare = _prepare_random if options.command == "random" else _prepare_tccg
+    prepare = {"tccg": _prepare_tccg, "random": _prepare_random, "workloads": _prepare_workloads}[options.command]
     try:
-        cases, task = prepare(options, on_gpu, dtypes, rivals)
+        task = prepare(options, on_gpu, dtypes, rivals)
     except ValueError as error:
         top.error(str(error))
-    return _run(cases, task)
+    return _run(task)
 
 
 def _calibrate(top: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -155,9 +190,7 @@ def _calibrate(top: argparse.ArgumentParser, options: argparse.Namespace) -> int
     )  # fmt: skip
 
 
-def _prepare_tccg(
-    options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]
-) -> tuple[tuple[Case, ...], Task]:
+def _prepare_tccg(options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]) -> Task:
     cases = load_cases(options.case, quick=options.quick)
     scale = options.scale if options.scale is not None else (1.0 if on_gpu else run_cpu.DEFAULT_SCALE)
     if options.odd:  # after scaling, which rounds
@@ -166,42 +199,65 @@ def _prepare_tccg(
         for case in cases:
             case.scaled(scale)
     note = "every extent odd" + ("" if options.scale in (None, 1) and on_gpu else ", reduced") if options.odd else ""
-    task = Task(
-        options, on_gpu, dtypes, rivals, scale, note, 30_000.0 if options.quick else 150_000.0,
-        3 if options.quick else 5, False, report.table, report.plot,
+    return Task(
+        options, on_gpu, [Part(t, cases, rivals) for t in dtypes], scale, note,
+        30_000.0 if options.quick else 150_000.0, 3 if options.quick else 5, False, _each(report.table), report.plot,
     )  # fmt: skip
-    return cases, task
 
 
-def _prepare_random(
-    options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]
-) -> tuple[tuple[Case, ...], Task]:
+def _prepare_random(options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]) -> Task:
     cases = choose(random_cases(options.count, options.seed), options.case)
     note = f"{len(cases)} generated cases, seed {options.seed}"
     if not on_gpu:
         cases = tuple(case.reduced(CPU_ELEMENTS, CPU_VOLUME) for case in cases)
         note += f", reduced to {CPU_ELEMENTS} elements and {CPU_VOLUME} products"
-    task = Task(
-        options, on_gpu, dtypes, rivals or list(RANDOM_RIVALS), 1.0, note, RANDOM_BUDGET_US, 3, True,
-        distribution.table, distribution.plot,
+    return Task(
+        options, on_gpu, [Part(t, cases, rivals or list(RANDOM_RIVALS)) for t in dtypes], 1.0, note,
+        RANDOM_BUDGET_US, 3, True, _each(distribution.table), distribution.plot,
     )  # fmt: skip
-    return cases, task
 
 
-def _run(cases: tuple[Case, ...], task: Task) -> int:
+def _prepare_workloads(options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]) -> Task:
+    fields = [f for f in options.field.split(",") if f]
+    found = workloads.choose_workloads(workloads.load_workloads(), fields, options.case, large=options.large)
+    parts = []
+    for dtype, cases in workloads.by_dtype(found, dtypes, on_gpu=on_gpu, precision=options.precision).items():
+        if not on_gpu:
+            cases = tuple(case.reduced(WORKLOAD_ELEMENTS, WORKLOAD_VOLUME) for case in cases)
+        parts.append(Part(dtype, cases, rivals or _workload_rivals(dtype, options.precision)))
+    note = "" if on_gpu else f"reduced to {WORKLOAD_ELEMENTS} elements and {WORKLOAD_VOLUME} products"
+    return Task(
+        options, on_gpu, parts, 1.0, note, WORKLOAD_BUDGET_US, 3, True, workloads_report.table, workloads_report.plot
+    )
+
+
+def _workload_rivals(dtype: str, precision: str | None) -> list[str]:
+    """Who is as accurate: cuTENSOR with all ways to form such products; PyTorch, which compiles no complex numbers."""
+    emulated = [e for e, dtypes in EMULATIONS.items() if dtype in dtypes and precision is None]
+    compiled = [] if dtype.startswith("complex") else ["torch.compile"]
+    return [*CUTENSOR, *(f"{r}/{e}" for e in emulated for r in CUTENSOR), "torch.einsum+order", *compiled, "cublas"]
+
+
+def _each(table: Callable[[Run], str]) -> Callable[[Sequence[Run]], str]:
+    return lambda runs: "\n\n".join(map(table, runs))
+
+
+def _run(task: Task) -> int:
     options = task.options
     check = not options.no_check
     runs: list[Run] = []
-    for dtype in task.dtypes:
+    for part in task.parts:
         if task.on_gpu:
             from benchmarks import run_gpu
 
             run = run_gpu.run(
-                cases, dtype, precision=options.precision, rivals=task.rivals, scale=task.scale, check=check,
+                part.cases, part.dtype, precision=options.precision, rivals=part.rivals, scale=task.scale, check=check,
                 label=options.label, budget_us=task.budget_us, ahead=task.ahead,
             )  # fmt: skip
         else:
-            run = run_cpu.run(cases, dtype, scale=task.scale, check=check, label=options.label, rounds=task.rounds)
+            run = run_cpu.run(
+                part.cases, part.dtype, scale=task.scale, check=check, label=options.label, rounds=task.rounds
+            )
         if task.cases:
             run.environment["cases"] = task.cases
         runs.append(run)
@@ -209,8 +265,8 @@ def _run(cases: tuple[Case, ...], task: Task) -> int:
             write_json(runs, options.json)
     if options.plot:
         task.plot(runs, options.plot)
-    print("\n\n".join(task.table(r) for r in runs))
-    return 1 if any(r.failed for r in runs) else 0
+    print(task.table(runs))
+    return 1 if any(r.failed or r.unverified for r in runs) else 0
 
 
 if __name__ == "__main__":

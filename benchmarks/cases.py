@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data" / "tccg.json"
@@ -138,7 +139,8 @@ class Case:
     def reduced(self, elements: int, volume: int) -> Case:
         """The same contraction with the longest modes halved in turn until it is small enough.
 
-        Unlike `scaled` it leaves short modes alone, so that contractions of many short modes keep their shape.
+        Unlike `scaled` it leaves short modes alone, so that contractions of many short modes keep their shape. Of
+        equally long modes that one is halved which most elements have: a gate's own modes are not.
 
         Args:
             elements: Most elements of A, B and D together.
@@ -146,10 +148,34 @@ class Case:
         """
         found, extents = self, dict(self.extents)
         while found.elements > elements or found.volume > volume:
-            longest = max(extents, key=lambda x: extents[x])
+            held = {
+                x: sum(math.prod(s) for m, s in zip(self.modes, found.shapes, strict=True) if x in m) for x in extents
+            }
+            longest = max(extents, key=lambda x: (extents[x], held[x]))
             extents[longest] = max(1, extents[longest] // 2)
             found = self._with(extents)
         return found
+
+    def fused(self) -> Case:
+        """The same contraction of the same memory, with modes that lie together wherever they occur as one mode.
+
+        Array libraries take fewer modes than a state of many qubits has.
+        """
+        follows: dict[str, str] = {}
+        for x, y in {pair for modes in self.modes for pair in pairwise(modes)}:
+            if all((x in m) == (y in m) and (x not in m or x + y in m) for m in self.modes):
+                follows[y] = x
+        heads = {}
+        for label in dict(self.extents):
+            head = label
+            while head in follows:
+                head = follows[head]
+            heads[label] = head
+        extents: dict[str, int] = {}
+        for label, extent in self.extents:
+            extents[heads[label]] = extents.get(heads[label], 1) * extent
+        einsum = "".join(x for x in self.einsum if x not in follows)
+        return Case(self.name, einsum, tuple(extents.items()), self.group)
 
     def _times(self, factor: float) -> Case:
         return self._with({label: max(1, round(e * factor)) for label, e in self.extents})

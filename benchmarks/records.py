@@ -23,6 +23,7 @@ class Row:
         check: `"right"`, `"WRONG"` or `"unchecked"`.
         check_detail: Largest error as a share of its bound and how many elements differ on integers, or why unchecked.
         plan: What gett planned, as far as it says (schedule, workspace).
+        group: The collection or the field that the case belongs to.
     """
 
     case: str
@@ -36,6 +37,7 @@ class Row:
     check: str = "unchecked"
     check_detail: str = ""
     plan: dict[str, Any] = field(default_factory=dict)
+    group: str = ""
 
     def us(self, rival: str) -> float | None:
         """Median time of a rival in microseconds, None where it was not run or failed."""
@@ -72,6 +74,11 @@ class Run:
     def failed(self) -> list[str]:
         """Cases on which gett was wrong or did not run."""
         return [r.case for r in self.rows if r.check == "WRONG" or r.us("gett") is None]
+
+    @property
+    def unverified(self) -> list[str]:
+        """Cases whose result could not be compared with a reference, though it was asked for."""
+        return [r.case for r in self.rows if r.check == "unchecked" and r.check_detail]
 
 
 def to_json(runs: list[Run]) -> str:

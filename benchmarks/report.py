@@ -199,7 +199,8 @@ def closing(run: Run) -> list[str]:
     wrong = [r.case for r in run.rows if r.check == "WRONG"]
     right = sum(r.check == "right" for r in run.rows)
     verdict = f"results checked: {right} of {len(run.rows)} right" + (f", WRONG: {', '.join(wrong)}" if wrong else "")
-    return [*lines, verdict, f"took {run.seconds:.1f} s"]
+    why = [f"  {r.case}: {r.check_detail}"[:110] for r in run.rows if r.case in run.unverified]
+    return [*lines, verdict, *why, f"took {run.seconds:.1f} s"]
 
 
 def _failures(run: Run) -> list[str]:

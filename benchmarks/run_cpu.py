@@ -88,7 +88,7 @@ def run(
         for case in cases:
             small = case.scaled(scale)
             flops, moved = small.flops(element), small.bytes(element)
-            row = Row(small.name, small.einsum, dict(small.extents), small.bmnk, flops, moved, 0.0)
+            row = Row(small.name, small.einsum, dict(small.extents), small.bmnk, flops, moved, 0.0, group=small.group)
             _time_case(row, small, element, engine, check, rounds, budget_s)
             found.rows.append(row)
             step(case.name)

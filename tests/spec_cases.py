@@ -178,6 +178,16 @@ STREAM = (
     Case("scaled-vectors", "i,ij->ij", {"i": 128, "j": 256}),
 )
 
+# A large operand times a small matrix: gates on far and on near qubits, a Kraus operator, odd extents.
+STREAM_MATRIX = (
+    Case("gate-far", "XYbf,abcdefghijklmnop->aXcdeYghijklmnop", dict.fromkeys("XYabcdefghijklmnop", 2)),
+    Case("gate-last", "XYop,abcdefghijklmnop->abcdefghijklmnXY", dict.fromkeys("XYabcdefghijklmnop", 2)),
+    Case("gate-mixed", "XYcp,abcdefghijklmnop->abXdefghijklmnoY", dict.fromkeys("XYabcdefghijklmnop", 2)),
+    Case("kraus", "kXb,abc->akXc", {"k": 3, "X": 2, "a": 300, "b": 2, "c": 66}),
+    Case("batches", "lxk,lak->alx", {"l": 6, "x": 4, "k": 2, "a": 4097}),
+    Case("basis", "kx,bka->xba", {"k": 5, "x": 7, "a": 133, "b": 127}),
+)
+
 SPLIT = (
     Case("k-k", "mk,nk->mn", {"m": 200, "n": 136, "k": 160}),
     Case("k-mn", "mk,kn->mn", {"m": 328, "n": 416, "k": 96}),

@@ -14,6 +14,7 @@ from gett.schedule.spec.mainloop import (
     DmmaTma,
     Multistage,
     StreamLoad,
+    StreamMatrix,
     StreamSum,
     WgmmaRS,
     WgmmaSplit,
@@ -81,6 +82,9 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield "more than 96 accumulators"
     if isinstance(loop, StreamSum):
         yield "sums along K" if loop.along_k else "sums along outputs"
+    if isinstance(loop, StreamMatrix):
+        yield "vectors along M" if loop.vector > 1 else "vectors along K and N"
+        return
     for name in "ab":
         loader = getattr(loop, name)
         yield from (f"{name}: {x}" for x in _loader(loader))

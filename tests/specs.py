@@ -18,8 +18,9 @@ from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.select import is_stream
+from gett.schedule.search.select import finer_schedules, is_stream
 from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.tma import multicast
 from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
@@ -91,6 +92,11 @@ def copy_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sc
     return best_schedules(both_roles(WgmmaSplitCopySearch, plan, facts), limit)
 
 
+def finer_planes(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules in planes that take the place of TF32."""
+    return finer_schedules(plan, facts)[:limit]
+
+
 def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of wgmma on TF32 with A in registers."""
     return best_schedules(both_roles(WgmmaTf32Search, plan, facts), limit)
@@ -111,6 +117,11 @@ def general_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 64) -> list
     if is_stream(plan):
         return best_schedules([StreamSearch(plan, facts)], limit)
     return best_schedules([MultistageSearch(plan, facts)], limit)
+
+
+def matrix_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
+    """Schedules of a large operand times a small matrix."""
+    return best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,7 @@ FAMILIES: dict[str, Family] = {
                                   ("float32",), "bf16x6"),
     "split_copies_complex": Family(_alone(cases.SPLIT_COPIES_COMPLEX), lambda s: True, (0, 4), 40, copy_schedules,
                                    ("complex64",), "bf16x6"),
+    "finer": Family(_alone(cases.SPLIT_COPIES[:4]), lambda s: True, (4,), 8, finer_planes, ("float32",), "tf32"),
     "tf32": Family(_alone(cases.TF32), lambda s: True, (0, 4), 16, tf32_schedules, ("float32",), "tf32"),
     "tf32_source": Family(((cases.TF32[0], Layout()), (cases.TF32[2], Layout())), lambda s: True, (4,), 8,
                           tf32_schedules, ("float32",), "tf32"),
@@ -209,6 +221,12 @@ FAMILIES: dict[str, Family] = {
     "multistage": Family(_alone(cases.MULTISTAGE), lambda s: True, limit=64, find=general_schedules,
                          dtypes=("float16", "float32")),
     "multistage_source": Family(((cases.MULTISTAGE[2], Layout()),), lambda s: True, (0,), 8, general_schedules),
+    "stream_matrix": Family(_alone(cases.STREAM_MATRIX), lambda s: True, find=matrix_schedules,
+                            dtypes=("float32",)),
+    "stream_matrix_complex": Family(_alone(cases.STREAM_MATRIX), lambda s: True, find=matrix_schedules,
+                                    dtypes=("complex64",)),
+    "stream_matrix_source": Family(((cases.STREAM_MATRIX[0], Layout()), (cases.STREAM_MATRIX[1], Layout())),
+                                   lambda s: True, find=matrix_schedules, dtypes=("float32",)),
     "stream": Family(_alone(cases.STREAM), lambda s: True, find=general_schedules, dtypes=("float32",)),
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from gett.ir.tensors import Casting
 from gett.network.path import AUTOTUNE
 from gett.network.steps import Step
 from gett.runtime.device import device_facts, require_cupy
-from gett.schedule.spec.mainloop import Stream, WgmmaSS
+from gett.schedule.spec.mainloop import Stream, StreamMatrix, WgmmaSS
 from gett.tune.store import signature
 from gett.tune.tuner import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
 
@@ -72,7 +72,7 @@ class TuneResult:
 def _row(trial: Trial, chosen: bool) -> list[str]:
     s = trial.schedule
     loop = s.mainloop
-    if isinstance(loop, Stream):
+    if isinstance(loop, Stream | StreamMatrix):
         tile, detail = f"{s.tiling.m.size} outputs", [f"{loop.threads} threads"]
     else:
         tile, detail = " x ".join(map(str, s.tiling.shape)), [f"{loop.stages} stages"]

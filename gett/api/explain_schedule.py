@@ -13,7 +13,7 @@ from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
-from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix, StreamSum, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.stream_views import output_modes
@@ -30,13 +30,15 @@ def schedule_facts(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     t, loop = schedule.tiling, schedule.mainloop
     shared = f"{format_bytes(schedule.smem.size)} shared memory"
     kernel = f"{schedule.kind} for {schedule.arch}: "
+    if isinstance(loop, StreamMatrix):
+        return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_matrix_facts(gemm, schedule, loop)]
     if isinstance(loop, Stream):
         return [("kernel", f"{kernel}{loop.threads} threads, {shared}"), *_stream_facts(gemm, schedule, loop)]
     m, n, k = t.shape
-    lowered = lower_plan(gemm, t)
+    lowered = lower_plan(gemm, t, schedule.precision)
     facts = [("kernel", f"{kernel}tile {m} x {n} x {k}, {_warps(schedule)}, {count(loop.stages, 'stage')}, {shared}")]
     if isinstance(loop, WgmmaSplit):
-        facts += _planes(gemm, schedule)
+        facts += _planes(lowered, schedule, gemm.contraction.precision)
     elif planes(gemm) is not None:
         facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
     elif (tensor := data_type(gemm.contraction.dtype).multiplied(gemm.contraction.precision)) is not None:
@@ -76,6 +78,20 @@ def _stream_facts(gemm: GemmPlan, schedule: Schedule, loop: Stream) -> list[Fact
     return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
 
 
+def _matrix_facts(gemm: GemmPlan, schedule: Schedule, loop: StreamMatrix) -> list[Fact]:
+    """A large operand, in its own order, times a small matrix."""
+    t, lowered = schedule.tiling, lower_plan(gemm, schedule.tiling)
+    size = lowered.size(A)
+    facts = [("box M", _box(lowered, lowered.m, t.m, t.m.size))]
+    if t.swap_ab:
+        facts.append(("", "A and B change roles once more for this kernel; its M is the table's N"))
+    if planes(gemm) is not None:
+        facts.append(("products", f"fused multiply-adds, at least as accurate as {gemm.contraction.precision}"))
+    facts.append(("load A", f"{_at_a_time(loop.vector * loop.vector_k, size)}, straight into registers"))
+    facts.append(("load B", f"whole, {t.k.size} x {t.n.size}, into shared memory"))
+    return [*facts, *_epilogue(gemm, schedule), _split(schedule)]
+
+
 def _warps(schedule: Schedule) -> str:
     loop = schedule.mainloop
     if isinstance(loop, Multistage):
@@ -98,7 +114,7 @@ def _warps(schedule: Schedule) -> str:
     return f"{fetch} and {count(wgmma.warpgroups, 'consumer warpgroup')}{kind}{shared}"
 
 
-def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
+def _planes(gemm: GemmPlan, schedule: Schedule, asked: str) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     made = planes(gemm)
     assert made is not None
@@ -109,7 +125,9 @@ def _planes(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     worst = made.bound_complex if pairs > 1 else made.bound
     bound = f"errors at most {worst} units of 2^-24 of a sum's magnitudes; other data by multiply-adds"
     counted = f"where numbers count as {made.low} or more of the largest that they are scaled with"
-    return [("products", formed), ("", bound), *([("", counted)] if made.scaled else [])]
+    instead = f"{schedule.precision} in place of {asked}, and at least as accurate" if schedule.precision else ""
+    more = [("", instead)] if instead else []
+    return [("products", formed), *more, ("", bound), *([("", counted)] if made.scaled else [])]
 
 
 def _rounded(gemm: GemmPlan, tensor: TensorType) -> list[Fact]:

@@ -33,7 +33,17 @@ _TYPES = {
     "complex64": ("C_32F", "COMPUTE_DESC_32F", "complex64"),
     "complex128": ("C_64F", "COMPUTE_DESC_64F", "complex128"),
 }
-_PRECISIONS = {"tf32": "COMPUTE_DESC_TF32", "3xtf32": "COMPUTE_DESC_3xTF32"}
+_SINGLE, _DOUBLE = ("float32", "complex64"), ("float64", "complex128")
+# precision -> (compute descriptor, the dtypes that it applies to)
+_PRECISIONS = {
+    "tf32": ("COMPUTE_DESC_TF32", _SINGLE),
+    "3xtf32": ("COMPUTE_DESC_3xTF32", _SINGLE),
+    "9x16bf": ("COMPUTE_DESC_9X16BF", _SINGLE),
+    "8xint8": ("COMPUTE_DESC_8XINT8", _DOUBLE),
+}
+
+EMULATIONS = {"3xtf32": _SINGLE, "9x16bf": _SINGLE, "8xint8": _DOUBLE}
+"""Ways to form products of about a dtype's own precision from narrower ones, and the dtypes that have them."""
 
 
 def load_cutensor() -> ModuleType:
@@ -110,7 +120,8 @@ class CuTensor:
             b: Likewise the second operand.
             d: Likewise the result.
             algorithm: A key of `ALGORITHMS`.
-            precision: `"tf32"` or `"3xtf32"`; None and `"ieee"` compute in the operands' own precision (fp16: in fp32).
+            precision: `"tf32"` or a key of `EMULATIONS`; None and `"ieee"` compute in the operands' own precision
+                (fp16: in fp32).
             alignment: Bytes to which every pointer is promised to be aligned.
             dtype: What the elements are; by default what the arrays say. `"bfloat16"`, which CuPy lacks, may lie in
                 arrays of 16-bit integers.
@@ -161,7 +172,7 @@ class CuTensorPlan:
             (ta, la), (tb, lb), (td, ld) = described
             same = lib.OP_IDENTITY
             operation = lib.createContraction(
-                handle, ta, la, same, tb, lb, same, td, ld, same, td, ld, getattr(lib, compute)
+                handle, ta, la, same, tb, lb, same, td, ld, same, td, ld, _descriptor(lib, compute)
             )
             undo.callback(lib.destroyOperationDescriptor, operation)
             preference = lib.createPlanPreference(handle, ALGORITHMS[algorithm], lib.JIT_MODE_NONE)
@@ -207,12 +218,28 @@ def _describe(dtype: str, precision: str | None) -> tuple[str, str, str]:
         raise DTypeError(f"cuTENSOR through CuPy contracts {', '.join(_TYPES)}, not {dtype}")
     data_type, compute, scalar = _TYPES[dtype]
     if precision in _PRECISIONS:
-        if dtype not in ("float32", "complex64"):
-            raise PrecisionError(f"precision {precision!r} applies to float32 and complex64, not to {dtype}")
-        compute = _PRECISIONS[precision]
+        compute, dtypes = _PRECISIONS[precision]
+        if dtype not in dtypes:
+            raise PrecisionError(f"precision {precision!r} applies to {' and '.join(dtypes)}, not to {dtype}")
     elif precision not in (None, "ieee", *PLANES):  # as accurate as its float32
-        raise PrecisionError(f"cuTENSOR has no precision {precision!r} here; choose 'ieee', 'tf32' or '3xtf32'")
+        raise PrecisionError(
+            f"cuTENSOR has no precision {precision!r} here; choose from ieee, {', '.join(_PRECISIONS)}"
+        )
     return data_type, compute, scalar
+
+
+def _descriptor(lib: Any, name: str) -> int:
+    """The address of a compute descriptor: CuPy's bindings have some, the library that they loaded has all.
+
+    Raises:
+        PrecisionError: This version of cuTENSOR lacks it.
+    """
+    if hasattr(lib, name):
+        return int(getattr(lib, name))
+    try:
+        return int(ctypes.c_void_p.in_dll(ctypes.CDLL("libcutensor.so.2"), f"CUTENSOR_{name}").value or 0)
+    except (OSError, ValueError) as error:
+        raise PrecisionError(f"this cuTENSOR has no {name}: {error}") from error
 
 
 def _destroy(lib: Any, plan: int, descriptors: contextlib.ExitStack) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gett.baselines.cutensor import ALGORITHMS, CuTensor
+from gett.baselines.cutensor import ALGORITHMS, EMULATIONS, CuTensor
 from gett.baselines.ttgt import Ttgt, split_subscripts
-from gett.errors import DTypeError, MissingPackageError
+from gett.errors import DTypeError, MissingPackageError, OptionError
 
 Call = Callable[[int], Any]
 # numpy.einsum's own default keeps intermediates below the largest operand, and takes a network all at once where it
@@ -111,11 +111,12 @@ class Setting:
         contract = importlib.import_module("opt_einsum").contract
         return lambda i: np.ascontiguousarray(contract(self.einsum, *self.sets[i][:-1]))
 
-    def cutensor(self, algorithm: str) -> Call:
-        """One algorithm of cuTENSOR, with 128-byte alignment promised."""
+    def cutensor(self, algorithm: str, emulation: str | None = None) -> Call:
+        """One algorithm of cuTENSOR, with 128-byte alignment promised; products formed as asked, or by an emulation."""
         a, b, d = self.sets[0]
+        precision = emulation or self.precision
         plan = self.libraries.cutensor.plan(
-            self.einsum, a, b, d, algorithm=algorithm, precision=self.precision, alignment=128, dtype=self.dtype
+            self.einsum, a, b, d, algorithm=algorithm, precision=precision, alignment=128, dtype=self.dtype
         )
         return lambda i: plan(*self.sets[i])
 
@@ -145,8 +146,26 @@ class Setting:
         call = self.torch_einsum()
         return lambda i: in_c_order(call(i))
 
+    def torch_compiled(self) -> Call:
+        """`torch.einsum` and the copy into C order, compiled together.
+
+        What was compiled before is forgotten first: PyTorch returns to eager mode after eight versions of a function.
+        """
+        torch, sets = self.libraries.torch, self.torch_sets
+        torch.compiler.reset()
+
+        def ordered(*operands: Any) -> Any:
+            return torch.einsum(self.einsum, *operands).contiguous()
+
+        compiled = torch.compile(ordered, dynamic=False)
+        return lambda i: compiled(*sets[i][:-1])
+
     def cublas(self) -> Call:
-        """A plain matrix product of equal M, N and K on the same memory: what no permutation at all would cost."""
+        """A plain matrix product of equal M, N and K on the same memory: what no permutation at all would cost.
+
+        Raises:
+            OptionError: M, N or K is 1.
+        """
         terms = split_subscripts(self.einsum)
         extents = {
             x: e for term, t in zip(terms, self.sets[0], strict=True) for x, e in zip(term, t.shape, strict=True)
@@ -155,6 +174,8 @@ class Setting:
         batch, m, n, k = (
             math.prod(extents[x] for x in group) for group in (a & b & d, (a & d) - b, (b & d) - a, (a & b) - d)
         )
+        if min(m, n, k) == 1:
+            raise OptionError("there is no matrix product of this size: M, N or K is 1")
         shapes: list[tuple[int, ...]] = [(m, k), (k, n), (m, n)]
         if batch > 1:
             shapes = [(batch, *s) for s in shapes]
@@ -182,8 +203,8 @@ def in_c_order(result: Any) -> Any:
     return result if result.flags.c_contiguous else result.copy()
 
 
-def _cutensor(algorithm: str) -> Callable[[Setting], Call]:
-    return lambda setting: setting.cutensor(algorithm)
+def _cutensor(algorithm: str, emulation: str | None = None) -> Callable[[Setting], Call]:
+    return lambda setting: setting.cutensor(algorithm, emulation)
 
 
 ON_GPU: dict[str, Callable[[Setting], Call]] = {
@@ -196,6 +217,13 @@ ON_GPU: dict[str, Callable[[Setting], Call]] = {
     "cublas": Setting.cublas,
 }
 """Every rival on a GPU by name, gett first."""
+
+KNOWN: dict[str, Callable[[Setting], Call]] = {
+    **ON_GPU,
+    "torch.compile": Setting.torch_compiled,
+    **{f"cutensor:{a}/{e}": _cutensor(a, e) for e in EMULATIONS for a in ALGORITHMS},
+}
+"""Those and the ones that are run only where they are named: they compile, or emulate a dtype's precision."""
 
 ON_CPU: dict[str, Callable[[Setting], Call]] = {"numpy.einsum": Setting.numpy_einsum, "opt_einsum": Setting.opt_einsum}
 """Every rival on NumPy arrays by name."""

@@ -8,6 +8,7 @@ from gett.codegen.dmma_tma import render_dmma_tma
 from gett.codegen.multistage import render_multistage
 from gett.codegen.records import Kernel
 from gett.codegen.stream import render_stream
+from gett.codegen.stream_matrix import render_stream_matrix
 from gett.codegen.wgmma_kernel import render_wgmma_ss
 from gett.codegen.wgmma_rs import render_wgmma_rs
 from gett.codegen.wgmma_split import render_wgmma_split
@@ -18,6 +19,7 @@ from gett.schedule.spec.mainloop import (
     DmmaTma,
     Multistage,
     StreamMap,
+    StreamMatrix,
     StreamSum,
     WgmmaRS,
     WgmmaSplit,
@@ -35,6 +37,7 @@ _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
     DmmaTma: render_dmma_tma,
     StreamMap: render_stream,
     StreamSum: render_stream,
+    StreamMatrix: render_stream_matrix,
 }
 
 
@@ -44,4 +47,4 @@ def render_kernel(plan: GemmPlan, schedule: Schedule) -> Kernel:
     Raises:
         ScheduleError: A limit of the generated code is exceeded; the text names it.
     """
-    return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling), schedule)
+    return _RENDER[type(schedule.mainloop)](lower_plan(plan, schedule.tiling, schedule.precision), schedule)

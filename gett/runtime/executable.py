@@ -295,9 +295,8 @@ def load_executable(plan: GemmPlan, compiled: CompiledKernel) -> GpuExecutable:
     from gett.schedule.lower import lower_plan
 
     schedule = compiled.schedule
-    made = GpuExecutable(
-        lower_plan(plan, schedule.tiling), schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver()
-    )
+    lowered = lower_plan(plan, schedule.tiling, schedule.precision)
+    made = GpuExecutable(lowered, schedule, compiled.kernel, compiled.cubin, CupyHost(), load_driver())
     made.measured = compiled.measured
     return made
 

@@ -1,6 +1,6 @@
-"""The plan as a schedule sees it: roles of A and B exchanged, long modes split, of which a tile takes a row.
+"""The plan as a schedule sees it: roles of A and B exchanged, long modes split, products at another precision.
 
-The boxes of a schedule refer to the lowered plan. Both steps rename what is computed; they do not change it.
+The boxes of a schedule refer to the lowered plan. The first two steps rename what is computed; they do not change it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from gett.schedule.spec.tiling import Split, Tiling
 from layouts.modes import Strided
 
 
-def lower_plan(plan: GemmPlan, tiling: Tiling) -> GemmPlan:
-    """The plan that the boxes of a tiling belong to."""
+def lower_plan(plan: GemmPlan, tiling: Tiling, precision: str = "") -> GemmPlan:
+    """The plan that the boxes of a tiling belong to, at another precision if one is given."""
+    plan = at_precision(plan, precision) if precision else plan
     return split_modes(swap_ab(plan) if tiling.swap_ab else plan, tiling.splits)
+
+
+def at_precision(plan: GemmPlan, precision: str) -> GemmPlan:
+    """The same contraction, whose products are formed at another precision."""
+    return replace(plan, contraction=replace(plan.contraction, precision=precision))
 
 
 def swap_ab(plan: GemmPlan) -> GemmPlan:

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gett.api.explain_schedule import schedule_facts
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan
-from gett.schedule.search.select import select_schedule
+from gett.schedule.search.select import candidates, select_schedule
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
@@ -91,6 +92,31 @@ def test_what_offsets_cannot_address_is_not_copied(sign: int, far: int) -> None:
     plan, _ = of(LARGE[0])
     bent = tuple(replace(s, strides=(sign * far * s.strides[0], *s.strides[1:])) for s in plan.m)
     assert not copy_schedules(replace(plan, m=bent), FACTS)
+
+
+def test_planes_take_the_place_of_tf32_where_no_tensor_map_moves_the_operands() -> None:
+    plan = make_gemm_plan(LARGE[0].contraction("float32", precision="tf32"))
+    found = [s for s in candidates(plan, "sm_90a") if isinstance(s.mainloop, WgmmaSplit)]
+    assert found
+    assert {s.precision for s in found} == {"bf16x3"}
+    assert can_implement(found[0], plan, FACTS) is None
+    assert "bf16x3 in place of tf32, and at least as accurate" in facts_text(plan, found[0])
+    kernel = render_kernel(plan, found[0])
+    compile_kernel(kernel.source, kernel.arch)
+
+
+@pytest.mark.parametrize(("asked", "made"), [("tf32", "bf16x6"), ("ieee", "bf16x3"), ("bf16x6", "bf16x3")])
+def test_no_other_precision_takes_the_place_of_a_plans(asked: str, made: str) -> None:
+    tf32 = make_gemm_plan(LARGE[0].contraction("float32", precision="tf32"))
+    s = next(s for s in candidates(tf32, "sm_90a") if s.precision)
+    plan = make_gemm_plan(LARGE[0].contraction("float32", precision=asked))
+    refusal = can_implement(replace(s, precision=made), plan, FACTS)
+    assert refusal is not None
+    assert refusal.rule.name == "precision"
+
+
+def facts_text(plan: GemmPlan, schedule: Schedule) -> str:
+    return "\n".join(text for _, text in schedule_facts(plan, schedule))
 
 
 def kinds(found: list[Schedule]) -> list[Schedule]:

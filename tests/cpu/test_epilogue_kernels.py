@@ -19,7 +19,7 @@ from gett.jit import compile_uncached, resources
 from gett.jit.ptxas import is_serialised
 from gett.runtime.compiled import compile_best
 from gett.schedule.lower import lower_plan
-from gett.schedule.spec.mainloop import Multistage, Stream
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix
 from gett.schedule.spec.stream_views import output_modes
 from layouts.box import Box
 from tests.cpu.host_cuda import generated, includes, run_host
@@ -27,8 +27,16 @@ from tests.epilogues import TENSORS, buffer_of, clipped, most_of, with_epilogue
 from tests.specs import Spec, few_kernels
 
 KINDS = (
-    *("dmma tma", "mma.sync", "simt", "stream map", "stream sum"),
-    *("wgmma rs", "wgmma split", "wgmma ss", "wgmma tf32"),
+    "dmma tma",
+    "mma.sync",
+    "simt",
+    "stream map",
+    "stream matrix",
+    "stream sum",
+    "wgmma rs",
+    "wgmma split",
+    "wgmma ss",
+    "wgmma tf32",
 )
 READ = """
 INSIDE
@@ -117,10 +125,21 @@ STREAM = """
 """
 
 
+MATRIX = """
+    const TileOp<Traits, Index> function(p, id);
+    const auto t = Index::m_tile(p, id.m);
+    for (int m = 0; m < Traits::kBox; ++m)
+      for (int n = 0; n < Traits::kN; ++n)
+        if (Index::m_ok(p, t, m)) found(m, n, function(m, n, before(m, n)));
+"""
+
+
 def program(kernel: Kernel, spec: Spec) -> str:
     loop = spec.schedule.mainloop
     if isinstance(loop, Stream):
         headers, body = includes("core/index", "epilogue/epilogue_op"), STREAM
+    elif isinstance(loop, StreamMatrix):
+        headers, body = includes("core/index", "epilogue/epilogue_op"), MATRIX
     elif isinstance(loop, Multistage):
         mma, header = ("WarpMma", "mma_sync") if loop.tensor_cores else ("SimtMma", "simt")
         headers, body = includes("core/index", "core/swizzle", "epilogue/epilogue_op", f"mainloop/{header}"), MULTISTAGE
@@ -139,7 +158,7 @@ def program(kernel: Kernel, spec: Spec) -> str:
     count = len({role for role, _ in kernel.launches[0].pointers if role.startswith("x")})
     reads = "".join(f"p.x{i} = tensor<std::remove_const_t<std::remove_pointer_t<decltype(p.x{i})>>>();\n"
                     for i in range(count))  # fmt: skip
-    traits = "" if isinstance(loop, Stream) else "typedef EpilogueTraits Traits;"
+    traits = "" if isinstance(loop, Stream | StreamMatrix) else "typedef EpilogueTraits Traits;"
     text = READ.replace("INSIDE", inside).replace("TRAITS", traits).replace("TENSORS", reads).replace("BODY", body)
     return f"#include <type_traits>\n{headers}{text}"
 
@@ -247,7 +266,7 @@ def check(spec: Spec, tmp_path: Path) -> None:
     count = len(found) // (len(jobs) + len(surplus))
     for number, job_wanted in enumerate(wanted):
         got = {(int(m), int(n)): float(x) for m, n, x in found[number * count : (number + 1) * count]}
-        if isinstance(spec.schedule.mainloop, Stream):
+        if isinstance(spec.schedule.mainloop, Stream | StreamMatrix):
             got = {(int(m), int(n)): float(x) for m, n, x in _split(found, [len(w) for w in wanted])[number]}
         for place, value in job_wanted.items():
             assert got[place] == value, (place, jobs[number])

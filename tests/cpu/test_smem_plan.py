@@ -17,7 +17,7 @@ from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import tma_of
-from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamMatrix, StreamSum
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST, wgmma_smem
 from gett.schedule.tile.wgmma_tile import cluster_tiles
@@ -88,7 +88,7 @@ def test_smem_struct_is_the_plan() -> None:
     """The kernel computes no offset of its own: what is printed is what the schedule says."""
     for spec in few_kernels():
         s = spec.schedule
-        if isinstance(s.mainloop, (StreamMap, StreamSum)):
+        if isinstance(s.mainloop, (StreamMap, StreamMatrix, StreamSum)):
             continue
         found = dict(re.findall(r"(k\w+) = (\d+)", smem_struct(s)))
         parts = {"kKTable": s.smem.k_table, "kOffsets": s.smem.offsets}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
+from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch, dmma_takes
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.wgmma import both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
@@ -21,7 +25,7 @@ from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
-WGMMA, DMMA, MULTISTAGE = 12, 6, 64
+WGMMA, DMMA, MULTISTAGE, MATRIX = 12, 6, 64, 4
 """Schedules kept of each kind of main loop."""
 
 UNTIMED = 1.5
@@ -58,6 +62,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     found = wgmma_schedules(plan, facts)
     tiled = MultistageSearch(plan, facts, beside_wgmma=bool(found))
     found += best_schedules([tiled], MULTISTAGE)
+    found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX)
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
         fallback = MultistageSearch(plan, facts, fallback=True)
@@ -80,8 +85,18 @@ def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
     found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
     found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
-        return found + best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
+        found += best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
+        return found or finer_schedules(plan, facts)
     return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
+
+
+def finer_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+    """Schedules in planes where the plan's precision has none: who makes planes takes operands in any order."""
+    precision = finer(plan.contraction.dtype, plan.contraction.precision)
+    if not precision:
+        return []
+    found = wgmma_schedules(at_precision(plan, precision), facts)
+    return [replace(s, precision=precision) for s in found]
 
 
 def is_stream(plan: GemmPlan) -> bool:

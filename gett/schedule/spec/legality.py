@@ -12,12 +12,13 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
-from gett.schedule.spec import rules_multistage, rules_stream
+from gett.schedule.spec import rules_multistage, rules_stream, rules_stream_matrix
 from gett.schedule.spec.mainloop import (
     DmmaTma,
     Mainloop,
     Multistage,
     StreamMap,
+    StreamMatrix,
     StreamSum,
     WgmmaRS,
     WgmmaSplit,
@@ -25,7 +26,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaTf32,
 )
 from gett.schedule.spec.rule import Lowered, Rule
-from gett.schedule.spec.rules_common import splits
+from gett.schedule.spec.rules_common import precision, splits
 from gett.schedule.spec.rules_wgmma import DMMA_RULES, RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
 
@@ -38,6 +39,7 @@ RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
     DmmaTma: DMMA_RULES,
     StreamMap: rules_stream.RULES,
     StreamSum: rules_stream.RULES,
+    StreamMatrix: rules_stream_matrix.RULES,
 }
 """The rules of each main loop, for the lowered plan."""
 
@@ -61,9 +63,10 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
     The plan is as it was made, not lowered.
     """
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
-    if reason := splits.broken(Lowered(schedule, swapped, facts)):
-        return Refusal(splits, reason)
-    x = Lowered(schedule, lower_plan(plan, schedule.tiling), facts)
+    for rule in (splits, precision):
+        if reason := rule.broken(Lowered(schedule, swapped, facts)):
+            return Refusal(rule, reason)
+    x = Lowered(schedule, lower_plan(plan, schedule.tiling, schedule.precision), facts)
     found = ((rule, rule.broken(x)) for rule in RULES[type(schedule.mainloop)])
     return next((Refusal(rule, reason) for rule, reason in found if reason is not None), None)
 

@@ -269,6 +269,27 @@ class StreamSum:
     walk_d: tuple[Digit, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamMatrix:
+    """A large operand, A of the lowered plan, is read once and multiplied by a small matrix; D is written once.
+
+    A thread has all of K and of N for some neighbours along M, or for one element of M where the unit-stride modes of A
+    and D are not M's.
+
+    Attributes:
+        threads: Of a block.
+        vector: Elements of M at a time.
+        vector_k, vector_n: Elements of K that are read, and of N that are stored at a time; 1 where `vector` is not.
+        unroll: Vectors that a thread has in flight.
+    """
+
+    threads: int
+    vector: int
+    vector_k: int
+    vector_n: int
+    unroll: int
+
+
 Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma
 Stream = StreamMap | StreamSum
-Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma | StreamMap | StreamSum
+Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma | StreamMap | StreamSum | StreamMatrix

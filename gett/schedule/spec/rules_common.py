@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import D
 from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Multistage, Stream, StreamMap, WgmmaRS
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMap, StreamMatrix, WgmmaRS
 from gett.schedule.spec.multistage_needs import multistage_smem
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.scheduler import OneTile
@@ -39,6 +39,14 @@ def splits(x: Lowered) -> Iterator[str]:
             yield f"extent {group[split.mode]} of {split.group.upper()} is no multiple of {split.inner}"
         else:
             group[split.mode : split.mode + 1] = [split.inner, group[split.mode] // split.inner]
+
+
+@rule
+def precision(x: Lowered) -> Iterator[str]:
+    """Products are formed at the plan's precision, or at one that takes its place."""
+    c, made = x.plan.contraction, x.s.precision
+    if made and made != finer(c.dtype, c.precision):
+        yield f"{made} in place of {c.precision}, which has {finer(c.dtype, c.precision) or 0} for {c.dtype}"
 
 
 @rule
@@ -74,7 +82,9 @@ def parts(x: Lowered) -> Iterator[str]:
     loop, store = x.s.mainloop, x.s.epilogue.store
     if not isinstance(x.s.scheduler, OneTile) or x.s.tiling.mma_tiles != 1:
         yield f"1 tile, not those of a {type(x.s.scheduler).__name__} of {x.s.tiling.mma_tiles} MMA tiles"
-    vector = store.vector if isinstance(loop, Multistage) else loop.vector if isinstance(loop, StreamMap) else 1
+    vector = store.vector if isinstance(loop, Multistage) else 1
+    if isinstance(loop, StreamMap | StreamMatrix):
+        vector = loop.vector * (loop.vector_n if isinstance(loop, StreamMatrix) else 1)
     if not isinstance(store, VectorStore) or store.stage is not None or store.vector != vector:
         yield f"D is stored in vectors of {vector}, staged where the main loop has its tile if at all"
 
@@ -114,7 +124,9 @@ def split(x: Lowered) -> Iterator[str]:
     """No slice of K is empty; only products and sums are sliced, in blocks of one batch."""
     split, k_tiles, loop = x.s.split_k, x.s.tiling.k.tiles, x.s.mainloop
     each = 1 if isinstance(loop, WgmmaRS) else -(-k_tiles // max(split, 1))  # with A in registers dealt out in turn
-    if split > 1 and (isinstance(loop, StreamMap) or (isinstance(loop, Multistage) and x.s.tiling.l is not None)):
+    if split > 1 and (
+        isinstance(loop, StreamMap | StreamMatrix) or (isinstance(loop, Multistage) and x.s.tiling.l is not None)
+    ):
         yield f"{split} slices, where nothing is summed, or batches of a block take all of K"
     if split < 1 or (split > 1 and (split - 1) * each >= k_tiles):
         yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
@@ -156,7 +168,9 @@ def shared_memory_plan(x: Lowered) -> Iterator[str]:
     s, plan, loop = x.s, x.plan, x.s.mainloop
     if isinstance(loop, Multistage):
         found = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, s.split_k > 1)
+    elif isinstance(loop, Stream | StreamMatrix):
+        found = SmemPlan(stream_bytes(plan, s.tiling, loop))
     else:
-        found = SmemPlan(stream_bytes(plan, s.tiling, loop)) if isinstance(loop, Stream) else wgmma_smem(s, plan)
+        found = wgmma_smem(s, plan)
     if s.smem != found:
         yield f"planned as {s.smem}, the parts make {found}"

@@ -11,6 +11,7 @@ from gett.schedule.spec.mainloop import (
     Multistage,
     Stream,
     StreamMap,
+    StreamMatrix,
     Wgmma,
     WgmmaRS,
     WgmmaSplit,
@@ -50,6 +51,7 @@ class Schedule:
         smem: Where the parts of shared memory lie.
         workspace_bytes: Device memory for partial sums (0 without split-K).
         forecast: What the cost model expects; schedules that differ in it alone are equal.
+        precision: At which products are formed, where that is not the plan's; at least as accurate.
     """
 
     arch: str
@@ -60,6 +62,7 @@ class Schedule:
     smem: SmemPlan
     workspace_bytes: int = 0
     forecast: Forecast = field(default=Forecast(), compare=False)
+    precision: str = ""
 
     @property
     def kind(self) -> str:
@@ -68,7 +71,8 @@ class Schedule:
         if isinstance(loop, Multistage):
             return "mma.sync" if loop.tensor_cores else "simt"
         kinds: dict[type, str] = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split"}
-        kinds |= {WgmmaTf32: "wgmma tf32", DmmaTma: "dmma tma", StreamMap: "stream map"}
+        kinds |= {WgmmaTf32: "wgmma tf32", DmmaTma: "dmma tma"}
+        kinds |= {StreamMap: "stream map", StreamMatrix: "stream matrix"}
         return kinds.get(type(loop), "stream sum")
 
     @property
@@ -89,7 +93,7 @@ class Schedule:
     @property
     def wgmma(self) -> Wgmma:
         """The main loop of a Hopper kernel."""
-        assert not isinstance(self.mainloop, (Multistage, Stream))
+        assert not isinstance(self.mainloop, (Multistage, Stream, StreamMatrix))
         return self.mainloop
 
     @property

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, GemmPlan
-from gett.schedule.spec.mainloop import Stream, StreamSum
+from gett.schedule.spec.mainloop import Stream, StreamMatrix, StreamSum
 from gett.schedule.spec.stream_views import output_views
 from gett.schedule.spec.tiling import Tiling
 
 ROW_BYTES = 128
 """Bytes of a shared-memory row, and of what a warp should read together at least."""
+
+
+MATRIX = 16
+"""Most rows, and most columns, of a small matrix of which a thread has all."""
 
 
 def sum_block(loop: StreamSum) -> tuple[int, int, int]:
@@ -21,8 +25,13 @@ def sum_block(loop: StreamSum) -> tuple[int, int, int]:
     return outputs, 1, loop.lanes_k * loop.unroll * (loop.vector if loop.along_k else 1)
 
 
-def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
-    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to."""
+def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) -> int:
+    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to.
+
+    Of a product the small matrix.
+    """
+    if isinstance(loop, StreamMatrix):
+        return tiling.n.size * tiling.k.size * data_type(plan.contraction.dtype).accumulator_bytes
     if isinstance(loop, StreamSum):
         sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
         return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes

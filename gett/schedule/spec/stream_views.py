@@ -63,6 +63,11 @@ def sum_views(plan: GemmPlan) -> dict[int, TensorView]:
     return {t: TensorView((), x.others, x.size, x.alignment, 0) for t, x in views.items()}
 
 
+def matrix_views(plan: GemmPlan, modes: tuple[Strided, ...]) -> dict[int, TensorView]:
+    """A's, D's and C's view of some modes of a plan whose B is a small matrix."""
+    return {t: view_of(plan, t, modes) for t in (A, D, C) if _operand(plan, t) is not None}
+
+
 def view_of(plan: GemmPlan, tensor: int, modes: Sequence[Strided]) -> TensorView:
     """A tensor's view of some of the plan's modes."""
     operand = _operand(plan, tensor)

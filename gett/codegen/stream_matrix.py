@@ -1,0 +1,73 @@
+"""From plan and schedule to the kernel of a large operand times a small matrix: traits and index functions."""
+
+from __future__ import annotations
+
+from gett.codegen.common import cpp_bool, entry, factor_types, source_c, strides_of
+from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
+from gett.codegen.index import ParamTable
+from gett.codegen.params import POINTERS, declare_params, extra_slots, pack_params, scalar_slots
+from gett.codegen.records import Kernel, KernelSource, Launch
+from gett.codegen.tiles import batch_index, group_index
+from gett.codegen.types import cpp_type
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.schedule.spec.mainloop import StreamMatrix
+from gett.schedule.spec.schedule import Schedule
+
+MIN_BLOCKS = 2  # blocks of an SM that the compiler leaves registers for
+
+
+def render_stream_matrix(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel of a lowered plan whose B is a small matrix.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+        ScheduleError: A stride is no multiple of its item size.
+    """
+    loop, t, c = schedule.mainloop, schedule.tiling, plan.contraction
+    assert isinstance(loop, StreamMatrix)
+    table = ParamTable()
+    out = {"d": D, **({"c": C} if c.c is not None else {}), **extra_tensors(c)}
+    groups = (
+        group_index("m", t.m, t.shape[0], strides_of(plan, plan.m, {"a": A, **out}), table),
+        group_index("n", t.n, t.shape[1], strides_of(plan, plan.n, {"b": B, **out}), table),
+        group_index("k", t.k, t.shape[2], strides_of(plan, plan.k, {"a": A, "b": B}), table),
+    )
+    tensors = strides_of(plan, plan.l, {"a": A, "b": B, **out})
+    batch_struct, batch = batch_index([s.extent for s in plan.l], tensors, table)
+    members = [*(g.to_cpp() for g in groups), batch_struct, batch.to_cpp(), *tile_op(plan, many_batches=False)]
+    index = "\n".join(members)
+    names = {"tiles_m": t.m.tiles, "tiles": t.m.tiles * plan.extent_l}
+    dtype_c = c.c.dtype if c.c is not None else c.d.dtype
+    factors = factor_types(plan)
+    extras = extra_dtypes(c)
+    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factors)
+    text = (
+        f'#include "gett/kernel/stream_matrix.cuh"\n\n{params}\n{op_struct(c)}'
+        f"{_traits(plan, schedule, loop, dtype_c)}\n"
+        f"struct Index {{\n{index}\n}};\n\ntypedef gett::StreamMatrix<Traits, Index> Kernel;\n\n"
+        f"{entry('gett_stream', 'Kernel::run', f'{loop.threads}, {MIN_BLOCKS}')}"
+    )
+    absent = {"workspace"} | ({"c"} if c.c is None else set())
+    slots = (*(p for p in POINTERS if p[0] not in absent), *extra_slots(names, len(extras)))
+    grid, block = (names["tiles"], 1, 1), (loop.threads, 1, 1)
+    packed, scalars = pack_params(names, table, extras=len(extras)), scalar_slots(c.dtype)
+    launch = Launch("gett_stream", grid, block, schedule.smem.size, packed, slots, (), scalars)
+    return Kernel(KernelSource(text, ("gett_stream",)), schedule.arch, (launch,), 0)
+
+
+def _traits(plan: GemmPlan, schedule: Schedule, loop: StreamMatrix, dtype_c: str) -> str:
+    c, (rows, n, k) = plan.contraction, schedule.tiling.shape
+    a, b = factor_types(plan)
+    return (
+        "struct Traits {\n  typedef ::Params Params;\n"
+        f"  typedef {a} ElementA;\n  typedef {b} ElementB;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
+        f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
+        f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
+        f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
+        f"  static constexpr int kExtras = {len(c.extras)};\n"
+        f"  static constexpr int kThreads = {loop.threads}, kUnroll = {loop.unroll}, kBox = {rows};\n"
+        f"  static constexpr int kN = {n}, kK = {k}, kVec = {loop.vector}, kVecK = {loop.vector_k}, "
+        f"kVecN = {loop.vector_n};\n"
+        f"  static constexpr int kSmemBytes = {schedule.smem.size};\n}};\ntypedef Traits ProblemTraits;\n"
+    )

@@ -1,0 +1,157 @@
+"""The search of products with a small matrix: the largest operand is read once, in its own order.
+
+Gates of quantum circuits, Kraus operators, changes of a small basis: few contracted elements and few new ones, so the
+time is that of the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
+from gett.ir.gemm import A, D, GemmPlan
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.lower import swap_ab
+from gett.schedule.search.base import Search
+from gett.schedule.search.stream_boxes import THREADS, cut_box
+from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
+from gett.schedule.spec.mainloop import StreamMatrix
+from gett.schedule.spec.rule import first_broken
+from gett.schedule.spec.rules_stream_matrix import RULES
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.stream_needs import MATRIX, stream_bytes
+from gett.schedule.spec.stream_views import TensorView, cut_modes, matrix_views, vector_along, view_of
+from gett.schedule.spec.tiling import Tiling
+from layouts.access import run_of_boxes
+from layouts.box import Box
+from layouts.modes import Strided
+from layouts.rates import run_cost
+
+IN_FLIGHT = 128
+"""Bytes of A that a thread has in flight at most."""
+
+RUNS = (32, 64, 128, 256, 512)
+"""Bytes that a tile is to have together in D, and in A."""
+
+SMALLEST, FEWEST = 1 << 14, 1 << 10
+"""Elements of M and of all batches below which blocks are few; of M alone below which a block has little to do."""
+
+SHARE = 0.92
+"""Share of a copy's rate that is expected."""
+
+NARROW = {16: 1.0, 8: 1.1, 4: 1.35, 2: 1.9, 1: 3.0}
+"""Factors on the time by the bytes of an access."""
+
+LANES = 64
+"""Multiply-adds of a multiprocessor in a clock that are counted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixChoice:
+    """The box of M and the vectors that it allows."""
+
+    box: Box
+    loop: StreamMatrix
+
+
+class StreamMatrixSearch(Search[MatrixChoice]):
+    """One assignment of roles: A is the operand that is streamed."""
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
+        self.plan, self.facts, self.exchanged = swap_ab(plan) if exchanged else plan, facts, exchanged
+        self.device = nearest(facts)
+        self.views = matrix_views(self.plan, self.plan.m)
+        self.box_k = _whole(self.plan.k, A)
+        self.box_n = _whole(self.plan.n, D)
+
+    @property
+    def takes(self) -> bool:
+        """Whether the plan is a large operand times a small matrix."""
+        p = self.plan
+        small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= FEWEST
+        large = p.extent_m * p.extent_l >= SMALLEST
+        return small and large and p.b is not None
+
+    def choices(self) -> Iterator[MatrixChoice]:
+        """Boxes that give A and D runs of several lengths."""
+        if not self.takes:
+            return
+        a, d = self.views[A], self.views[D]
+        extents = tuple(s.extent for s in self.plan.m)
+        seen = set()
+        for run_d in RUNS:
+            for run_a in RUNS:
+                vector = max(1, 16 // max(a.size, d.size))
+                volume = THREADS * vector * 4
+                box = cut_box(extents, [(d, run_d), (a, run_a)], (d, a), volume, d.order(range(len(extents))))
+                if box not in seen:
+                    seen.add(box)
+                    yield MatrixChoice(box, self._loop(box))
+
+    def _loop(self, box: Box) -> StreamMatrix:
+        """The widest vectors: along M where both tensors' rows run there, else along K and N."""
+        cuts, extents = cut_modes(box), box.extents
+        widest = max(x.size for x in self.views.values())
+        vector = min(vector_along(cuts, extents, x) for x in self.views.values())
+        vector = max(1, min(vector, 16 // widest))
+        along_k = along_n = 1
+        if vector == 1:
+            along_k = _vector(self.box_k, view_of(self.plan, A, self.plan.k))
+            stored = (x for t, x in matrix_views(self.plan, self.plan.n).items() if t != A)
+            along_n = min(_vector(self.box_n, x) for x in stored)
+        held = self.plan.extent_k * vector * self.views[A].size
+        vectors = -(-box.size // (vector * THREADS))
+        return StreamMatrix(THREADS, vector, along_k, along_n, max(1, min(4, IN_FLIGHT // held, vectors)))
+
+    def estimate(self, choice: MatrixChoice) -> Estimate:
+        """The bytes at the rates of their runs, or the multiply-adds."""
+        p, loop, memory = self.plan, choice.loop, self.device.memory
+        us = 0.0
+        for tensor, view in self.views.items():
+            group, box = (p.k, self.box_k) if tensor == A else (p.n, self.box_n)
+            strides = [s.strides[tensor] for s in group]
+            run = run_of_boxes(((choice.box, view.strides), (box, strides)), view.size)
+            width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
+            long = run_cost(memory, memory.long_run, store=view.store)
+            us += view.bytes * run_cost(memory, run, store=view.store) / long * NARROW[width]
+        us /= memory.copy_tbps * SHARE * 1e6
+        clocks = p.flops / 2 / (LANES * self.facts.sm_count)
+        arithmetic = clocks / (self.facts.clock_ghz * 1e3)
+        bound = "DRAM" if us >= arithmetic else "arithmetic"
+        return Estimate(max(us, arithmetic) + self.device.launches.launch_us, bound, 1)
+
+    def lower(self, choice: MatrixChoice, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedule, none where it breaks a rule."""
+        p, loop, box = self.plan, choice.loop, choice.box
+        shape = box.size, self.box_n.size, self.box_k.size
+        tiling = Tiling(shape, box, self.box_n, self.box_k, swap_ab=self.exchanged)
+        reason = f"operand {'AB'[p.swapped]} streamed, times {p.extent_k} x {p.extent_n}"
+        made = Schedule(
+            arch=self.facts.arch,
+            tiling=tiling,
+            mainloop=loop,
+            epilogue=Epilogue(
+                VectorStore(loop.vector * loop.vector_n), VectorSource() if p.contraction.c is not None else None
+            ),
+            scheduler=OneTile(),
+            smem=SmemPlan(stream_bytes(p, tiling, loop)),
+            forecast=Forecast(estimate.us, estimate.bound, reason),
+        )
+        return [] if first_broken(RULES, made, p, self.facts) else [made]
+
+
+def _whole(modes: tuple[Strided, ...], tensor: int) -> Box:
+    """All of a group, in a tensor's order."""
+    order = sorted(range(len(modes)), key=lambda m: abs(modes[m].strides[tensor]) or 1 << 62)
+    extents = tuple(s.extent for s in modes)
+    return Box.of_cuts(extents, {m: extents[m] for m in order}, order)
+
+
+def _vector(box: Box, view: TensorView) -> int:
+    """Widest access in elements along all of a group."""
+    widest = vector_along(cut_modes(box), box.extents, view)
+    return max(1, min(widest, 16 // view.size))

@@ -1,0 +1,81 @@
+"""When the kernel of a large operand times a small matrix may run a schedule.
+
+Rules are asked in order, and later ones rely on those before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gett.ir.gemm import A, C, D
+from gett.schedule.spec import rules_common as common
+from gett.schedule.spec.mainloop import StreamMatrix
+from gett.schedule.spec.rule import Lowered, rule
+from gett.schedule.spec.stream_needs import MATRIX
+from gett.schedule.spec.stream_views import cut_modes, matrix_views, vector_along
+
+
+def _loop(x: Lowered) -> StreamMatrix:
+    assert isinstance(x.s.mainloop, StreamMatrix)
+    return x.s.mainloop
+
+
+@rule
+def product(x: Lowered) -> Iterator[str]:
+    """There are two operands and a contracted mode."""
+    if x.plan.b is None or not x.plan.k:
+        yield f"{1 if x.plan.b is None else 2} operands, {len(x.plan.k)} contracted modes"
+
+
+@rule
+def small(x: Lowered) -> Iterator[str]:
+    """A thread has all of K and of N, which are few."""
+    t = x.s.tiling
+    if (t.n.size, t.k.size) != (x.plan.extent_n, x.plan.extent_k) or t.shape[1:] != (t.n.size, t.k.size):
+        yield f"a tile of {t.n.size} x {t.k.size} in blocks of {t.shape}, all are {x.plan.extent_n} x {x.plan.extent_k}"
+    if max(t.n.size, t.k.size) > MATRIX:
+        yield f"{t.n.size} x {t.k.size} elements, the most are {MATRIX} x {MATRIX}"
+
+
+@rule
+def modes(x: Lowered) -> Iterator[str]:
+    """No tiled dimension flattens modes, and a block makes what its box has."""
+    t = x.s.tiling
+    for box in (t.m, t.n, t.k):
+        if box.flattens:
+            yield f"{box.dims} flattens modes, each tiled dimension is one mode"
+    if t.shape[0] != t.m.size:
+        yield f"blocks of {t.shape[0]}, the box has {t.m.size}"
+
+
+@rule
+def vectors(x: Lowered) -> Iterator[str]:
+    """Vectors lie along M, or along K of A and N of D; strides and alignment allow them."""
+    loop, t = _loop(x), x.s.tiling
+    if min(loop.vector, loop.vector_k, loop.vector_n, loop.unroll) < 1:
+        yield f"{loop.unroll} vectors of {loop.vector}, {loop.vector_k} of K, {loop.vector_n} of N, at least 1"
+        return
+    if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:
+        yield f"{loop.vector} of M beside {loop.vector_k} of K and {loop.vector_n} of N, one of them is 1"
+    along_m = matrix_views(x.plan, x.plan.m)
+    for tensor, view in along_m.items():
+        widest = vector_along(cut_modes(t.m), t.m.extents, view)
+        if widest % loop.vector:
+            yield f"{loop.vector} elements of {'ABDC'[tensor]} at a time, its strides allow {widest}"
+    for wanted, box, group, tensors in (
+        (loop.vector_k, t.k, x.plan.k, (A,)),
+        (loop.vector_n, t.n, x.plan.n, (D, C)),
+    ):
+        views = matrix_views(x.plan, group)
+        for tensor in (y for y in tensors if y in views):
+            widest = vector_along(cut_modes(box), box.extents, views[tensor])
+            if widest % wanted:
+                yield f"{wanted} elements of {'ABDC'[tensor]} at a time, its strides allow {widest}"
+
+
+RULES = (
+    *(common.architecture, product, common.groups, common.extents, small, modes, common.parts, common.source),
+    *(common.threads, common.boxes, common.shared_memory_plan, common.split, common.workspace, vectors),
+    *(common.grid, common.shared_memory),
+)
+"""All conditions."""
