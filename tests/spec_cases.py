@@ -251,6 +251,32 @@ TF32 = (
     Case("rows-of-64", "kam,bkn->abmn", {"a": 12, "m": 16, "k": 64, "b": 14, "n": 16}),
     Case("rows-of-32", "kam,bkn->abmn", {"a": 20, "m": 8, "k": 64, "b": 24, "n": 8}),
 )
+# In float64 by tensor map: each combination of majors, swizzles of all spans and none, tiles of one block of rows to
+# four; ragged extents; batches, slices of K, many modes, a unit mode that a row of a swizzle has room beside.
+DMMA = (
+    Case("k-mn", "mk,kn->mn", {"m": 328, "n": 416, "k": 96}),
+    Case("k-k", "mk,nk->mn", {"m": 328, "n": 208, "k": 64}),
+    Case("mn-k", "km,nk->nm", {"m": 264, "n": 72, "k": 48}),
+    Case("mn-mn", "km,kn->nm", {"m": 160, "n": 200, "k": 80}),
+    Case("wide", "mk,nk->mn", {"m": 640, "n": 768, "k": 64}),
+    Case("long", "mk,kn->mn", {"m": 72, "n": 88, "k": 2048}),
+    Case("long-mn", "km,kn->mn", {"m": 72, "n": 88, "k": 2050}),
+    Case("ragged", "mk,kn->mn", {"m": 137, "n": 102, "k": 74}),
+    Case("ragged-mn", "km,kn->mn", {"m": 130, "n": 98, "k": 37}),
+    Case("shallow", "km,nk->nm", {"m": 264, "n": 136, "k": 10}),
+    Case("few-columns", "amk,kj->ajm", {"a": 6, "m": 96, "k": 72, "j": 24}),
+    Case("few-rows", "kam,kj->ajm", {"a": 6, "m": 96, "k": 40, "j": 8}),
+    Case("spare-rows", "kam,kj->ajm", {"a": 42, "m": 12, "k": 36, "j": 20}),
+    Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("batches-mn", "bkm,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 48}),
+    Case("modes", "kcba,kdb->cad", {"a": 24, "k": 32, "c": 24, "b": 20, "d": 28}),
+    Case("modes-mn", "akbc,kdbe->cade", {"a": 12, "k": 32, "c": 24, "b": 5, "d": 6, "e": 40}),
+    Case("rows-of-64", "kam,bkn->abmn", {"a": 12, "m": 8, "k": 64, "b": 14, "n": 8}),
+    Case("rows-of-32", "kam,bkn->abmn", {"a": 40, "m": 4, "k": 64, "b": 48, "n": 4}),
+    Case("rows-of-16", "kam,bkn->abmn", {"a": 80, "m": 2, "k": 64, "b": 48, "n": 2}),
+    Case("short-k", "amk,kbn->abmn", {"a": 10, "m": 28, "k": 4, "b": 12, "n": 18}),
+    Case("two-k", "amk,ank->mn", {"m": 200, "n": 136, "a": 24, "k": 4}),
+)
 # On TF32, both in shared memory: their rows along one contracted mode.
 TF32_K = (
     Case("k-k", "mk,nk->mn", {"m": 200, "n": 136, "k": 160}),

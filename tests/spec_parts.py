@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
 from gett.schedule.spec.mainloop import (
+    DmmaTma,
     Multistage,
     StreamLoad,
     StreamMatrix,
@@ -64,6 +65,9 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield f"k-tiles of planes, {loop.plane_stages} of {s.tiling.shape[2]}"
         if leads(loop, s.tiling.k) != (1, 1):
             yield "planes of two modes"
+    elif isinstance(loop, DmmaTma):
+        yield f"blocks of rows by mma.sync, {loop.mma_m}"
+        yield f"k-tiles of float64, {s.tiling.shape[2]}"
     elif isinstance(loop, WgmmaTf32):
         yield "one MMA block in registers" if loop.mma_m == 1 else f"several MMA blocks in registers, {loop.mma_m}"
         yield f"k-tiles in two parts, of {s.tiling.shape[2] // 8} steps"

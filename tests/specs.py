@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import finer_schedules, is_stream
@@ -29,7 +30,7 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
 from gett.schedule.spec.loader import Stationary, Tma
-from gett.schedule.spec.mainloop import WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
 from tests import spec_cases as cases
@@ -99,6 +100,11 @@ def finer_planes(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sche
 def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of wgmma on TF32 with A in registers."""
     return best_schedules(both_roles(WgmmaTf32Search, plan, facts), limit)
+
+
+def dmma_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of float64 by tensor map."""
+    return best_schedules(both_roles(DmmaTmaSearch, plan, facts), limit)
 
 
 def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
@@ -198,6 +204,9 @@ FAMILIES: dict[str, Family] = {
     "tf32_rs": Family(_alone(cases.WGMMA_RS), lambda s: True, (0, 8), 400, rs_schedules, ("float32",), "tf32"),
     "tf32_rs_source": Family(((cases.RS_RAGGED, Layout()),), lambda s: True, (0,), 40, rs_schedules, ("float32",),
                              "tf32"),
+    "dmma": Family(_alone(cases.DMMA), lambda s: True, (0, 4), 24, dmma_schedules, ("float64",)),
+    "dmma_source": Family(((cases.DMMA[0], Layout()), (cases.DMMA[3], Layout())), lambda s: True, (4,), 8,
+                          dmma_schedules, ("float64",)),
     "split_fp16": Family(_alone(cases.SPLIT), lambda s: True, (0, 4), 40, split_schedules, ("float32",), "fp16x3"),
     "split_fp16_source": Family(((cases.SPLIT[0], Layout()),), lambda s: True, (4,), 8, split_schedules, ("float32",),
                                 "fp16x3"),
@@ -279,7 +288,7 @@ def by_hand(found: Iterable[Spec]) -> list[Spec]:
 
 def can_cluster(s: Schedule) -> bool:
     """Whether blocks of any cluster may share operands: both come by tensor map, for every tile."""
-    if not isinstance(s.mainloop, WgmmaSS | WgmmaTf32) or not isinstance(s.scheduler, PersistentRaster):
+    if not isinstance(s.mainloop, WgmmaSS | WgmmaTf32 | DmmaTma) or not isinstance(s.scheduler, PersistentRaster):
         return False
     by_map = isinstance(s.mainloop.a, Tma) and isinstance(s.mainloop.b, Tma)
     return by_map and not exchanges(s) and not reuses_smem(s)
@@ -288,7 +297,7 @@ def can_cluster(s: Schedule) -> bool:
 def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
     """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before."""
     loop, scheduler = s.mainloop, s.scheduler
-    assert isinstance(loop, WgmmaSS | WgmmaTf32)
+    assert isinstance(loop, WgmmaSS | WgmmaTf32 | DmmaTma)
     assert isinstance(scheduler, PersistentRaster)
     assert isinstance(loop.a, Tma)
     assert isinstance(loop.b, Tma)

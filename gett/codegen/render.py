@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gett.codegen.dmma_tma import render_dmma_tma
 from gett.codegen.multistage import render_multistage
 from gett.codegen.packed import render_packed
 from gett.codegen.records import Kernel
@@ -16,6 +17,7 @@ from gett.codegen.wgmma_tf32 import render_wgmma_tf32
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.mainloop import (
+    DmmaTma,
     Multistage,
     StreamMap,
     StreamMatrix,
@@ -33,6 +35,7 @@ _RENDER: dict[type, Callable[[GemmPlan, Schedule], Kernel]] = {
     WgmmaRS: render_wgmma_rs,
     WgmmaSplit: render_wgmma_split,
     WgmmaTf32: render_wgmma_tf32,
+    DmmaTma: render_dmma_tma,
     StreamMap: render_stream,
     StreamSum: render_stream,
     StreamMatrix: render_stream_matrix,

@@ -50,7 +50,8 @@ class Pipeline:
     Attributes:
         header, mainloop: Of the main loop's class.
         copies: Gives the functions that issue the loads.
-        wgmma: The instruction.
+        wgmma: The instruction, where its text depends on the tile.
+        atom: Name of the instruction's class.
         thrifty: Whether rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
     """
 
@@ -58,6 +59,7 @@ class Pipeline:
     mainloop: str
     copies: Copies
     wgmma: str
+    atom: str = "Wgmma"
     thrifty: bool = False
 
 
@@ -120,7 +122,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
         f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
-        f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, Wgmma, Epilogue, Scheduler, Smem> Mainloop;\n"
+        f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, {pipeline.atom}, Epilogue, Scheduler, Smem> "
+        "Mainloop;\n"
         "typedef gett::Gemm<Mainloop, Epilogue, Scheduler, Smem> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
     )

@@ -18,7 +18,7 @@ from gett.schedule.spec.schedule import Schedule
 def render_wgmma_rs(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan whose operands' rows run along two different contracted modes."""
     wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.tiling.shape[1], "k")
-    return render_pipeline(plan, schedule, Pipeline("wgmma_rs", "WgmmaRS", _copies, wgmma, True))
+    return render_pipeline(plan, schedule, Pipeline("wgmma_rs", "WgmmaRS", _copies, wgmma, thrifty=True))
 
 
 def _loop(schedule: Schedule) -> WgmmaRS:

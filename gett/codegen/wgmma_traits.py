@@ -13,7 +13,7 @@ from gett.codegen.types import cpp_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import (
     chunk_columns,
@@ -101,7 +101,7 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
             constants |= _planes(plan, schedule, loop)
         elif isinstance(loop, WgmmaTf32):
             constants["kTransposedStages"] = loop.transposed_stages
-        else:
+        elif isinstance(loop, WgmmaSS):
             constants["kCpAsyncStages"] = loop.cp_async_stages
         a = _loader(plan, schedule, loop.a, t.m.size // t.mma_tiles)
         b = _loader(plan, schedule, loop.b, t.n.size)

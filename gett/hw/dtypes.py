@@ -62,6 +62,7 @@ class TensorType:
         mma: Instruction of a warp (`mma.sync`, Ampere and later), None where there is none.
         tma: `CUtensorMapDataType` that rounds elements of a wider type to this one on the way, to the nearest with ties
             to even; None where there is none.
+        four: Instructions of a warpgroup's four warps, as one, where there is no wgmma (Hopper); None elsewhere.
     """
 
     name: str
@@ -70,6 +71,7 @@ class TensorType:
     wgmma: MmaAtom | None
     mma: MmaAtom | None
     tma: int | None = None
+    four: MmaAtom | None = None
 
     def ldmatrix(self, major: str) -> bool:
         """Whether `ldmatrix` reads fragments from rows along `major`: it moves rows of 16-bit pairs, untransposed."""
@@ -164,6 +166,11 @@ class DataType:
         return self.bytes == 2
 
     @property
+    def doubled(self) -> bool:
+        """Whether an element is one number for the tensor cores that takes two registers."""
+        return self.tensor is not None and self.bytes == 2 * WORD
+
+    @property
     def real_flops(self) -> int:
         """Operations on real numbers for one product and its sum."""
         return 2 * self.real_products
@@ -179,12 +186,17 @@ def _mma(size: int) -> MmaAtom:
     return MmaAtom(16, 8, 8, 32 // size, (4, 2), ("k", "mn"), ("rr",))
 
 
-# float64 has m16n8k4 on Hopper, two m8n8k4 before it; 8-bit types have instructions from Ada on.
+def _four() -> MmaAtom:
+    """m16n8k16 of four warps one above the other: both operands in registers, out of tiles of either major."""
+    return MmaAtom(64, 8, 256, 16, (16, 8), ("k", "mn"), ("rr",))
+
+
+# float64 has m16n8k4 to m16n8k16 on Hopper, two m8n8k4 before it; 8-bit types have instructions from Ada on.
 _TENSOR = (
     TensorType("float16", "f16", 2, _wgmma(2), _mma(2)),
     TensorType("bfloat16", "bf16", 2, _wgmma(2), _mma(2)),
     TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4), 11),
-    TensorType("float64", "f64", 8, None, _mma(8)),
+    TensorType("float64", "f64", 8, None, _mma(8), None, _four()),
     TensorType("float8_e4m3fn", "e4m3", 1, _wgmma(1), _mma(1)),
     TensorType("float8_e5m2", "e5m2", 1, _wgmma(1), _mma(1)),
 )
@@ -302,3 +314,12 @@ def wgmma_atom(name: str, precision: str = "ieee") -> MmaAtom:
     if atom is None:
         raise DTypeError(f"wgmma does not multiply dtype {name}")
     return atom
+
+
+def warpgroup_atom(name: str, precision: str = "ieee") -> MmaAtom:
+    """What a warpgroup multiplies at a time: the wgmma instruction of a dtype, or those of its four warps.
+
+    Raises:
+        DTypeError: There is neither.
+    """
+    return products_of(name, precision)[0].four or wgmma_atom(name, precision)

@@ -27,6 +27,7 @@ from tests.epilogues import TENSORS, buffer_of, clipped, most_of, with_epilogue
 from tests.specs import Spec, few_kernels
 
 KINDS = (
+    "dmma tma",
     "mma.sync",
     "simt",
     "stream map",
@@ -258,7 +259,7 @@ def check(spec: Spec, tmp_path: Path) -> None:
         data += struct.pack("<2i", buffer.size, start) + buffer.tobytes()
     data += b"".join(struct.pack("<3i", *job) for job in [*jobs, *surplus])
     output = run_host(tmp_path, program(kernel, spec), data)
-    found = np.frombuffer(output, [("m", "<i4"), ("n", "<i4"), ("x", "<f4")])
+    found = np.frombuffer(output, [("m", "<i4"), ("n", "<i4"), ("x", "<f8" if spec.dtype == "float64" else "<f4")])
     checked = 0
     wanted = [expected(spec, plan, job, buffers) for job in jobs]
     # Places of one tile are all different, so the tiles are told apart by their first place.

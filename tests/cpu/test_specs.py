@@ -19,7 +19,7 @@ FACTS = arch_facts("sm_90a")
 # Records by the parts that they are for.
 RECORDS = (
     *(loader.CpAsync, loader.RegisterStaged, loader.Tma, loader.Multicast, loader.Stationary, loader.Gather),
-    *(mainloop.Multistage, mainloop.WgmmaSS, mainloop.WgmmaRS, mainloop.WgmmaTf32),
+    *(mainloop.Multistage, mainloop.WgmmaSS, mainloop.WgmmaRS, mainloop.WgmmaTf32, mainloop.DmmaTma),
     *(mainloop.StreamMap, mainloop.StreamSum),
     *(epilogue.VectorStore, epilogue.RowStore, epilogue.TmaStore, epilogue.DsmemExchange),
     *(epilogue.VectorSource, epilogue.TmaSource),

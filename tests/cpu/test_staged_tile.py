@@ -21,7 +21,7 @@ from tests.cpu.smem_places import coordinates, run
 from tests.specs import exchanges, specs, ss_schedules
 
 KINDS = ("stsm", "stsm_t", "vec_n", "vec_m", "pair_n", "one")
-FAMILIES = ("staged", "mma_tiles", "tf32", "tf32_k")
+FAMILIES = ("staged", "mma_tiles", "tf32", "tf32_k", "dmma")
 
 
 @cache

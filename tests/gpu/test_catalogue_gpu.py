@@ -41,7 +41,7 @@ def test_every_kernel_is_exact(cupy: Any, family: str, case: Case, c: Layout | N
             run_spec(cupy, spec, alpha=2)
 
 
-CLUSTERED = ("tma", "staged", "k_residue", "mma_tiles", "tma_source", "vector_source", "tf32", "tf32_k")
+CLUSTERED = ("tma", "staged", "k_residue", "mma_tiles", "tma_source", "vector_source", "tf32", "tf32_k", "dmma")
 
 
 @pytest.mark.parametrize("family", CLUSTERED)

@@ -1,4 +1,4 @@
-// Vectors of elements that move as one register group, and the same for short elements in whole words.
+// Vectors of elements that move as one register group, the same for short elements in whole words, words of numbers.
 #pragma once
 #include "gett/core/types.cuh"
 
@@ -25,6 +25,18 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
     *static_cast<R*>(p) = u.r;
   }
 };
+
+// Numbers as the words that registers hold.
+GETT_DEVICE void to_words(float x, uint32* words) { words[0] = __float_as_uint(x); }
+GETT_DEVICE void to_words(double x, uint32* words) {
+  const uint64 bits = uint64(__double_as_longlong(x));
+  words[0] = uint32(bits);
+  words[1] = uint32(bits >> 32);
+}
+template <class T> GETT_DEVICE T from_words(const uint32* words) {
+  if constexpr (sizeof(T) == 8) return __longlong_as_double((long long)(uint64(words[1]) << 32 | words[0]));
+  else return __uint_as_float(words[0]);
+}
 
 // As Vec, in whole words: single 16-bit elements that live from k-tile to k-tile would take a register each.
 template <class T, int N> struct Words {

@@ -32,12 +32,12 @@ template <class Traits> struct StoreStaged {
   }
   // kV neighbours; `x(v)` is the accumulator of the v-th. The address is computed after they are packed.
   template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
-    constexpr int kPer = 4 / int(sizeof(Element));  // elements of a register
-    uint32 y[kV / kPer];
+    constexpr int kWords = int(sizeof(Element)) / 4;  // of an element; 0 where a word holds two
+    uint32 y[kWords ? kV * kWords : kV / 2];
 #pragma unroll
-    for (int v = 0; v < kV; v += kPer) {
-      if constexpr (kPer == 1) y[v] = __float_as_uint(Op::result(x(v)));
-      else y[v / kPer] = Op::result_x2(x(v), x(v + 1));
+    for (int v = 0; v < kV; v += kWords ? 1 : 2) {
+      if constexpr (kWords > 0) to_words(Op::result(x(v)), y + v * kWords);
+      else y[v / 2] = Op::result_x2(x(v), x(v + 1));
     }
     st_shared(address(), y);
   }
@@ -77,13 +77,13 @@ template <class Traits> struct AddStagedSource {
     }
   }
   template <int kV, class Address, class X> GETT_DEVICE void vector(const Address& address, const X& x) const {
-    constexpr int kPer = 4 / int(sizeof(Element));
-    uint32 c[kV / kPer];
+    constexpr int kWords = int(sizeof(Element)) / 4;
+    uint32 c[kWords ? kV * kWords : kV / 2];
     ld_shared(address(), c);
 #pragma unroll
-    for (int v = 0; v < kV; v += kPer) {
-      if constexpr (kPer == 1) add(x(v), __uint_as_float(c[v]));
-      else add(x(v), x(v + 1), c[v / kPer]);
+    for (int v = 0; v < kV; v += kWords ? 1 : 2) {
+      if constexpr (kWords > 0) add(x(v), from_words<Element>(c + v * kWords));
+      else add(x(v), x(v + 1), c[v / 2]);
     }
   }
   GETT_DEVICE void pair(const Element* at, Acc& x, Acc& y) const {
@@ -145,7 +145,7 @@ template <class Traits, class Index> struct R2STiledCopy {
   typedef FragmentRows<Traits> Rows;
   static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN, kJ = kN / 8, kV = Traits::kR2SVector;
   static constexpr int kE = sizeof(typename Traits::ElementD);
-  static_assert(kE == 2 || kE == 4, "registers hold one element or two");
+  static_assert(kE == 2 || kE == 4 || kE == 8, "registers hold one element or two, or half of one");
   static constexpr int kPaddingOffset = Traits::kStagingElements * kE;  // where stmatrix writes rows of padding
 
   const Params& p_;
@@ -227,17 +227,18 @@ template <class Traits, class Index> struct R2STiledCopy {
       }
   }
 
-  // Pairs in rows of 128 bytes: eight columns are two chunks, which the swizzle exchanges in odd rows, so lanes of two
-  // neighbouring rows would meet. Those of odd rows write the columns first that are 16 further on.
+  // Pairs in rows of 128 bytes: eight columns are two chunks or four, which the swizzle exchanges in odd rows, so lanes
+  // of two neighbouring rows would meet. Those of odd rows write the columns first that are 64 bytes further on.
+  static constexpr int kTurn = kE < 8 ? 2 : 1;  // groups of eight columns
   static constexpr bool kTurned =
-      Traits::kR2SCopy == kR2SPairN && Traits::kSwizzleBytesD == 128 && Traits::kBoxN == kN && kN % 32 == 0;
+      Traits::kR2SCopy == kR2SPairN && Traits::kSwizzleBytesD == 128 && Traits::kBoxN == kN && kN % (16 * kTurn) == 0;
   static GETT_DEVICE void turn(Acc (&acc)[kN / 2], int r, bool odd) {
 #pragma unroll
     for (int j = 0; j < (kTurned ? kJ : 0); ++j)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (j & 2) continue;
-        Acc &x = acc[j * 4 + r * 2 + e], &y = acc[(j ^ 2) * 4 + r * 2 + e];
+        if (j & kTurn) continue;
+        Acc &x = acc[j * 4 + r * 2 + e], &y = acc[(j ^ kTurn) * 4 + r * 2 + e];
         const Acc z = odd ? y : x;
         y = odd ? x : y;
         x = z;
@@ -247,7 +248,7 @@ template <class Traits, class Index> struct R2STiledCopy {
   // Words where they belong: pairs of columns that are neighbours in D, or single ones. Places are computed here, not
   // kept through the main loop, which has no registers to spare.
   template <class Visit> GETT_DEVICE void words(Acc (&acc)[kMmaM][kN / 2], const Visit& visit) const {
-    static_assert(kE == 4 && kV == (Traits::kR2SCopy == kR2SPairN ? 2 : 1), "elements of one register");
+    static_assert(kE >= 4 && kV == (Traits::kR2SCopy == kR2SPairN ? 2 : 1), "elements of whole registers");
     const int first_row = opaque(row_ + (lane_ >> 2)), first_column = opaque(column_);
     const bool odd = first_row & 1;
 #pragma unroll
@@ -266,7 +267,7 @@ template <class Traits, class Index> struct R2STiledCopy {
             visit.template vector<kV>(
                 [&] {
                   const int n = column(j, first_column + e);
-                  return at(line + (kTurned && odd ? column(j ^ 2, first_column + e) : n));
+                  return at(line + (kTurned && odd ? column(j ^ kTurn, first_column + e) : n));
                 },
                 [&](int v) -> Acc& { return acc[i][j * 4 + r * 2 + e + v]; });
           }

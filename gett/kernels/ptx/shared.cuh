@@ -19,6 +19,9 @@ GETT_DEVICE double ld_shared_f64(uint32 at) {
   asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(at));
   return x;
 }
+GETT_DEVICE void ld_shared_f64x2(uint32 at, double (&x)[2]) {
+  asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(x[0]), "=d"(x[1]) : "r"(at));
+}
 GETT_DEVICE uint32 ld_shared_u16(uint32 at) {
   uint16 x;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at) : "memory");

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from gett.hw.device import DeviceModel
-from gett.hw.dtypes import wgmma_atom
+from gett.hw.dtypes import warpgroup_atom
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.access import alignment_of_boxes, run_of_boxes
@@ -27,7 +27,7 @@ class CopyCost:
         self.plan, self.device = plan, device
         c = plan.contraction
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
-        self.step_k = wgmma_atom(c.dtype, c.precision).k
+        self.step_k = warpgroup_atom(c.dtype, c.precision).k
         self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_lines: dict[tuple[int, Box, Box], float] = {}
         self.known_clocks: dict[tuple[int, Box, int, Box, int, int], tuple[float, float]] = {}

@@ -56,7 +56,9 @@ class StagingCost(CopyCost):
         # Beside the short loops of operands that are rounded or split, single elements would take too long.
         converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
         converts |= planes(plan) is not None
-        self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD)
+        self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
+        # Phases of 128 bytes that 32 numbers take; times of complex64 were fitted with one.
+        self.phases = 2 if self.type_d.doubled else 1
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
@@ -102,7 +104,7 @@ class StagingCost(CopyCost):
         def written(conflicts: float) -> float:
             """Clocks of a tile each of whose stores of one row is served so often."""
             stores, slots = (
-                elements / 32 * conflicts,
+                elements / 32 * conflicts * self.phases,
                 elements / 32 * (2.0 if lead is not None and lead % 8 == 0 else 9.0),
             )
             # Rows of the padding leave warps idle while the others write.

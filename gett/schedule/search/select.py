@@ -10,6 +10,7 @@ from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.dmma_tma import DmmaTmaSearch, dmma_takes
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
@@ -21,11 +22,15 @@ from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
+from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
-WGMMA, MULTISTAGE, MATRIX = 12, 64, 4
+WGMMA, DMMA, MULTISTAGE, MATRIX = 12, 6, 64, 4
 """Schedules kept of each kind of main loop."""
+
+UNTIMED = 1.5
+"""By how much forecasts of float64 by tensor maps must be better than others: no such kernel has been timed."""
 
 
 def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
@@ -66,8 +71,10 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
+    if dmma_takes(plan, facts):
+        found += best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA)
     found += packed_schedules(plan, facts, wgmma_schedules, min(s.forecast.us for s in found))
-    return sorted(found, key=lambda s: s.forecast.us)
+    return sorted(found, key=lambda s: s.forecast.us * (UNTIMED if isinstance(s.mainloop, DmmaTma) else 1.0))
 
 
 def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:

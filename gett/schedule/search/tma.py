@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gett.hw.dtypes import wgmma_atom
+from gett.hw.dtypes import warpgroup_atom
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.loader import Multicast, Tma
@@ -54,7 +54,7 @@ class OperandMaps:
 
     def __init__(self, plan: GemmPlan, tensor: int, size: int) -> None:
         self.plan, self.tensor, self.size = plan, tensor, size
-        self.step_k = wgmma_atom(plan.contraction.dtype, plan.contraction.precision).k
+        self.step_k = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision).k
         self.side = plan.m if tensor == A else plan.n
         self.modes = (*plan.l, *self.side, *plan.k)
         self.first_mn, self.first_k = len(plan.l), len(plan.l) + len(self.side)

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import WORD, data_type, wgmma_atom
+from gett.hw.dtypes import WORD, data_type, warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
@@ -59,7 +59,7 @@ class WgmmaSearch(Search[WgmmaTile]):
         self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
         self.device = nearest(facts)
         plan = self.plan
-        self.atom = wgmma_atom(plan.contraction.dtype, plan.contraction.precision)
+        self.atom = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision)
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.size_sums = data_type(plan.contraction.dtype).accumulator_bytes
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}

@@ -15,6 +15,7 @@ from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.packed import copy_schedule, plans_of, product_of
 from gett.schedule.spec import rules_multistage, rules_stream, rules_stream_matrix
 from gett.schedule.spec.mainloop import (
+    DmmaTma,
     Mainloop,
     Multistage,
     StreamMap,
@@ -28,7 +29,7 @@ from gett.schedule.spec.mainloop import (
 from gett.schedule.spec.rule import Lowered, Rule
 from gett.schedule.spec.rules_common import precision, splits
 from gett.schedule.spec.rules_packing import PACKING_RULES
-from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
+from gett.schedule.spec.rules_wgmma import DMMA_RULES, RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
 
 RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
@@ -37,6 +38,7 @@ RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
     WgmmaRS: RS_ALL_RULES,
     WgmmaSplit: SPLIT_RULES,
     WgmmaTf32: TF32_RULES,
+    DmmaTma: DMMA_RULES,
     StreamMap: rules_stream.RULES,
     StreamSum: rules_stream.RULES,
     StreamMatrix: rules_stream_matrix.RULES,

@@ -155,6 +155,41 @@ class WgmmaTf32:
 
 
 @dataclass(frozen=True, slots=True)
+class DmmaTma:
+    """Warp-specialised `mma.sync` of float64 on Hopper: tensor maps fill the stages of which fragments are loaded.
+
+    Attributes:
+        a, b: Loaders of the operands.
+        mma_m: Blocks of 64 rows that each warpgroup holds, 16 rows of each a warp.
+        stages: K-tiles under way.
+    """
+
+    a: Tma
+    b: Tma
+    mma_m: int
+    stages: int
+
+    warpgroups: ClassVar[int] = 2
+    producers: ClassVar[int] = 1
+    ping_pong: ClassVar[bool] = False
+
+    @staticmethod
+    def step_of(mma_m: int) -> int:
+        """K of one instruction: fragments of A for 16 k of several blocks take too many registers."""
+        return 16 if mma_m == 1 else 8
+
+    @property
+    def step_k(self) -> int:
+        """K of one instruction."""
+        return self.step_of(self.mma_m)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * (self.warpgroups + self.producers)
+
+
+@dataclass(frozen=True, slots=True)
 class Digit:
     """One digit of a walk through a box: `size` steps of `step` elements along dimension `dim`."""
 
@@ -255,6 +290,6 @@ class StreamMatrix:
     unroll: int
 
 
-Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32
+Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma
 Stream = StreamMap | StreamSum
-Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | StreamMap | StreamSum | StreamMatrix
+Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma | StreamMap | StreamSum | StreamMatrix

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gett.hw.archs import ArchFacts
-from gett.hw.dtypes import MmaAtom, wgmma_atom
+from gett.hw.dtypes import MmaAtom, warpgroup_atom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of
@@ -103,8 +103,8 @@ class Lowered:
 
     @property
     def atom(self) -> MmaAtom:
-        """The wgmma instruction that multiplies the operands."""
-        return wgmma_atom(self.plan.contraction.dtype, self.plan.contraction.precision)
+        """What a warpgroup multiplies at a time."""
+        return warpgroup_atom(self.plan.contraction.dtype, self.plan.contraction.precision)
 
     @property
     def rs(self) -> WgmmaRS:

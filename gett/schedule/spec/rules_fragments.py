@@ -25,12 +25,12 @@ from layouts.swizzle import CHUNK
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
 VECTORS = (2, 4, 8)
 WORDS = {"pair_n": 2, "one": 1}
-"""Elements of 32 bits that a copy writes at once."""
+"""Elements of whole registers that a copy writes at once."""
 
 
 @rule
 def copy_kind(x: Lowered) -> Iterator[str]:
-    """Vectors and matrices of 16-bit elements, and words, are staged for tensor maps, other elements dense."""
+    """Vectors and matrices of 16-bit elements, words and float64 are staged for tensor maps, other elements dense."""
     store, d = x.s.epilogue.store, x.plan.contraction.d
     if store.stage is None:
         return
@@ -42,7 +42,7 @@ def copy_kind(x: Lowered) -> Iterator[str]:
     if not isinstance(store, TmaStore):
         yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
     if copy.kind in WORDS:
-        if x.size_d != WORD or copy.vector != WORDS[copy.kind]:
+        if (x.size_d != WORD and not data_type(d.dtype).doubled) or copy.vector != WORDS[copy.kind]:
             yield f"{copy.kind} of {copy.vector} elements of {x.size_d} bytes, {WORDS[copy.kind]} of {WORD} are written"
         return
     if copy.kind not in ("stsm", "stsm_t", "vec_n", "vec_m"):

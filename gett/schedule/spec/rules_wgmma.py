@@ -12,7 +12,7 @@ from gett.hw.dtypes import WORD, data_type
 from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import Gather
-from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.rules_cp_async import COPY_RULES
 from gett.schedule.spec.rules_epilogue import EPILOGUE_RULES
@@ -38,7 +38,7 @@ from gett.schedule.spec.wgmma_needs import (
     up,
     widest_split,
 )
-from gett.schedule.spec.wgmma_registers import tf32_registers, thread_registers
+from gett.schedule.spec.wgmma_registers import dmma_registers, tf32_registers, thread_registers
 
 REGISTERS = 512
 """Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
@@ -57,7 +57,11 @@ def data_types(x: Lowered) -> Iterator[str]:
     dtype, loop = x.plan.contraction.dtype, x.s.wgmma
     source, tensor = "rs" if isinstance(loop, WgmmaRS | WgmmaTf32) else "ss", multiplied(x.plan)
     made = planes(x.plan)
-    if isinstance(loop, WgmmaSplit) != (made is not None):
+    if isinstance(loop, DmmaTma):
+        found = data_type(dtype).multiplied()
+        if found is None or found.four is None:
+            yield f"{dtype} of {data_type(dtype).bytes} bytes by a {type(loop).__name__}"
+    elif isinstance(loop, WgmmaSplit) != (made is not None):
         yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(loop).__name__}"
     elif made is not None:
         return
@@ -213,6 +217,20 @@ def in_registers(x: Lowered) -> Iterator[str]:
         yield f"{made} k-tiles of B transposed, which is {loop.b.major}-major"
 
 
+@rule
+def doubles(x: Lowered) -> Iterator[str]:
+    """Float64 takes full k-tiles, fragments of which a thread has registers for."""
+    loop, (_, columns, deep) = x.s.mainloop, x.s.tiling.shape
+    assert isinstance(loop, DmmaTma)
+    if x.s.tiling.k.size != deep:
+        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
+    if x.s.tiling.mma_tiles > 1:
+        yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
+    needed, there = dmma_registers(loop.mma_m, columns)
+    if needed > there:
+        yield f"{needed} registers for sums and fragments, a thread has {there}"
+
+
 _TILE_RULES = (
     *(common.architecture, wgmma, data_types, product, common.groups, common.extents, scheduler, ping_pong),
     *(common.threads, warpgroups, mma_tiles, block, common.boxes, accumulators, stages),
@@ -234,6 +252,12 @@ TF32_RULES = (
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
 """All conditions of TF32 with A in registers."""
+
+DMMA_RULES = (
+    *(*_TILE_RULES, flattened, majors, maps, copies, doubles, cluster, multicast),
+    *(*EPILOGUE_RULES, *_SMEM_RULES),
+)
+"""All conditions of float64."""
 
 RS_ALL_RULES = (*_TILE_RULES, flattened, majors, *RS_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with A in registers."""

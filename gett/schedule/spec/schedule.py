@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.mainloop import (
+    DmmaTma,
     Mainloop,
     Multistage,
     Stream,
@@ -75,7 +76,8 @@ class Schedule:
         if isinstance(loop, Multistage):
             return "mma.sync" if loop.tensor_cores else "simt"
         kinds: dict[type, str] = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split"}
-        kinds |= {WgmmaTf32: "wgmma tf32", StreamMap: "stream map", StreamMatrix: "stream matrix"}
+        kinds |= {WgmmaTf32: "wgmma tf32", DmmaTma: "dmma tma"}
+        kinds |= {StreamMap: "stream map", StreamMatrix: "stream matrix"}
         return kinds.get(type(loop), "stream sum")
 
     @property

@@ -12,7 +12,7 @@ from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
 from gett.schedule.spec.smem import SmemPlan
@@ -294,14 +294,14 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         gather = up(end + fixed - ALIGN, 16) if tables else 0
         total = ALIGN + gather + tables if tables else fixed + end
         return SmemPlan(total, stage, planes=first, staging=staged, barriers=end, gather=gather)
-    if isinstance(loop, WgmmaTf32):
+    if isinstance(loop, WgmmaTf32 | DmmaTma):
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
         held_a, held_b = loop.a.rows(t.m.size), loop.b.rows(t.n.size)
         stage = _tile_bytes(held_a, GRAIN["a"], row_a) + _tile_bytes(held_b, GRAIN["b"], row_b)
-        first = loop.stages * stage
-        staged = first + loop.transposed_stages * _tile_bytes(held_b, GRAIN["b"], deep * size)
-        fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.transposed_stages
-        planes_at = first if loop.transposed_stages else 0
+        first, transposed = loop.stages * stage, loop.transposed_stages if isinstance(loop, WgmmaTf32) else 0
+        staged = first + transposed * _tile_bytes(held_b, GRAIN["b"], deep * size)
+        fixed = ALIGN + barrier_bytes(DEEP) + 16 * transposed
+        planes_at = first if transposed else 0
         return SmemPlan(fixed + staged + staging, stage, planes=planes_at, staging=staged, barriers=staged + staging)
     stage = kept = ring = tables = 0
     for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):

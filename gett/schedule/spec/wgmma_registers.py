@@ -6,7 +6,7 @@ Searches choose by these numbers, rules check them, and kernels set them (`setma
 from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.mainloop import Wgmma, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, WIDEST_SPLIT, gathers, parts, planes
 
 THREAD_REGISTERS = (40, 232)
@@ -27,6 +27,9 @@ TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
 
 TF32_SPARE = 32
 """Registers that a thread needs beside sums and fragments of TF32."""
+
+DMMA_SPARE = 32
+"""The same beside those of float64, whose places in either major are kept."""
 
 
 def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, int]:
@@ -51,3 +54,13 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
     held = mma_m * columns // 2
     there = _by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else THREAD_REGISTERS
     return held + 4 * mma_m * steps + TF32_SPARE, there[1]
+
+
+def dmma_registers(mma_m: int, columns: int) -> tuple[int, int]:
+    """Registers of a thread that multiplies float64: those that it needs, and those it has.
+
+    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B two times one row of
+    eight columns.
+    """
+    fragments = DmmaTma.step_of(mma_m) * (2 * mma_m + 1)
+    return mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]

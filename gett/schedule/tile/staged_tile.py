@@ -28,7 +28,7 @@ MAX_COPIES = 4  # copies of a tile
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
 MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
-TURN, TURN_SLOTS = 16, 1.5  # columns by which lanes of odd rows write apart from even ones; selections for 32 elements
+TURN, TURN_SLOTS = 64, 1.5  # bytes by which lanes of odd rows write apart from even ones; selections for 32 elements
 
 Cut = tuple[str, int, int, int]
 
@@ -195,8 +195,8 @@ def boxed_tile(
 def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
     """How fragments are written for D's unit-stride dimension; None where only single elements are neighbours."""
     whole_n = held.box_n % 8 == 0
-    if held.size == WORD:
-        return _copy_of_words(unit, whole_n)
+    if held.size in (WORD, 2 * WORD):
+        return _copy_of_words(unit, whole_n, held.size)
     if unit.group == "n":
         if unit.prefix == 1 and unit.box % 8 == 0:
             return R2SCopy("stsm", 8) if whole_n else None
@@ -215,12 +215,12 @@ def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
     return None
 
 
-def _copy_of_words(unit: DimD, whole_n: bool) -> R2SCopy:
-    """The same for elements that a register holds alone, which are written anywhere."""
+def _copy_of_words(unit: DimD, whole_n: bool, size: int) -> R2SCopy:
+    """The same for elements that a register holds alone, or two, which are written anywhere."""
     if unit.group == "n" and whole_n and unit.box % 8 == 0 and unit.prefix == 1:
         return R2SCopy("pair_n", 2)
     vector = math.gcd(unit.box, CHUNK // WORD)
-    if unit.group == "n" and whole_n and unit.prefix % 8 == 0 and vector > 1:
+    if size == WORD and unit.group == "n" and whole_n and unit.prefix % 8 == 0 and vector > 1:
         return R2SCopy("vec_n", vector)
     return R2SCopy("one", 1)
 
@@ -318,7 +318,7 @@ def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
         elif copy.kind == "stsm_t":
             served += replays(at.all([0], range(j, j + 8)), CHUNK)
         else:
-            lanes = [(row, j ^ TURN if turned and g % 2 else j) for g, row in enumerate(eight)]
+            lanes = [(row, j ^ TURN // held.size if turned and g % 2 else j) for g, row in enumerate(eight)]
             places = (at.all([row], range(first, first + 8, 2)) for row, first in lanes)
             served += replays(itertools.chain.from_iterable(places), copy.vector * held.size)
     return sum(served) / len(served)
@@ -326,7 +326,7 @@ def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
 
 def _turned(at: _Places, held: Accumulators, copy: R2SCopy) -> bool:
     """Whether lanes of odd rows write other columns first than those of even rows (`R2STiledCopy::turn`)."""
-    return copy.kind == "pair_n" and at.swizzle_bytes == max(SWIZZLES) and held.box_n % (2 * TURN) == 0
+    return copy.kind == "pair_n" and at.swizzle_bytes == max(SWIZZLES) and held.box_n * held.size % (2 * TURN) == 0
 
 
 def _clocks(served: float, held: Accumulators, copy: R2SCopy, turned: bool) -> float:

@@ -45,3 +45,13 @@ inline unsigned __float_as_uint(float x) {
   memcpy(&y, &x, 4);
   return y;
 }
+inline double __longlong_as_double(long long x) {
+  double y;
+  memcpy(&y, &x, 8);
+  return y;
+}
+inline long long __double_as_longlong(double x) {
+  long long y;
+  memcpy(&y, &x, 8);
+  return y;
+}

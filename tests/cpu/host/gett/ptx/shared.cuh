@@ -34,6 +34,8 @@ inline void ld_shared_if(uint32 from, uint32 (&x)[4], bool ok) {
   if (ok) memcpy(x, shared_memory + from, sizeof x);
 }
 inline uint32 ld_shared_u32(uint32 at) { uint32 x; memcpy(&x, shared_memory + at, 4); return x; }
+inline double ld_shared_f64(uint32 at) { double x; memcpy(&x, shared_memory + at, 8); return x; }
+inline void ld_shared_f64x2(uint32 at, double (&x)[2]) { memcpy(x, shared_memory + at, 16); }
 inline void or_shared(uint32 at, uint32 bits) { *(uint32*)(shared_memory + at) |= bits; }
 inline uint32 ld_shared_u16(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
 inline void st_global_u16(void* to, uint32 x) {

@@ -1,0 +1,59 @@
+// Fragments of float64 for mma.sync out of shared memory, for operands that TMA has brought, in either major.
+//
+// Lane 4g + t has row g of eight rows of A or columns of B, and two k of each eight (PTX ISA, mma m16n8k8 and m16n8k16
+// of .f64). Which k those are is free as long as A and B agree: of 16 k lane t takes 4t to 4t + 3, two at a time, and
+// lanes of the upper half begin with the last two. So rows along K are read by whole chunks, and accesses are free of
+// bank conflicts in both majors, but for rows along K of 32 bytes or 16. Where rows along M or N are short, some lanes
+// read the second k first.
+#pragma once
+#include "gett/core/swizzle.cuh"
+#include "gett/ptx/opaque.cuh"
+#include "gett/ptx/shared.cuh"
+
+namespace gett {
+
+template <class Tile> struct DmmaFragment {
+  static constexpr bool kMajorK = Tile::kMajorK;
+  static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab;
+  // The bit of the lane, of t or of g, that decides which k comes first.
+  static constexpr int kTurnBit = kMajorK || kS == 128 ? 0 : kS == 64 ? 2 : kS == 32 ? 1 : 8;
+  static constexpr int kCount = kMajorK ? 1 : 2;  // accesses of eight k
+  uint32 place_[2][kCount];  // of a lane's numbers in row g of the first 16 k, by halves
+  bool turned_;
+
+  // Row `first` is the first one of the warp, a multiple of 16.
+  GETT_DEVICE DmmaFragment(int first, int lane) {
+    const int row = first + (lane >> 2), t = lane & 3;
+    turned_ = (lane & kTurnBit) != 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int q = 0; q < kCount; ++q) {
+        const int k = 4 * t + 2 * (half ^ (t >> 1)) + (kMajorK ? 0 : q ^ int(turned_));
+        const uint32 place = kMajorK ? k * 8 / kS * kSlab + swizzled(row * kS + k * 8 % kS)
+                                     : row * 8 / kS * kSlab + swizzled(k * kS + row * 8 % kS);
+        place_[half][q] = uint32(opaque(int(place)));  // kept, not computed in each step
+      }
+  }
+  static GETT_DEVICE uint32 swizzled(int x) { return HardwareSwizzle<kS>::apply(uint32(x)); }
+
+  // The place of access `q` in row g + `rows`, a multiple of eight, of the eight k number `s`. What differs from the
+  // first one is bits that the swizzle does not take: they are exchanged or added.
+  GETT_DEVICE uint32 at(int rows, int s, int q) const {
+    const uint32 place = place_[s & 1][q];
+    if constexpr (kMajorK) return place + (s >> 1) * (128 / kS) * kSlab + rows * kS;
+    return (place ^ uint32(rows * 8 % kS)) + rows * 8 / kS * kSlab + (s >> 1) * 16 * kS;
+  }
+  // The numbers of that row out of the tile at `tile`.
+  GETT_DEVICE void load(uint32 tile, int rows, int s, double (&x)[2]) const {
+    if constexpr (kMajorK) {
+      ld_shared_f64x2(tile + at(rows, s, 0), x);
+    } else {
+      const double first = ld_shared_f64(tile + at(rows, s, 0)), second = ld_shared_f64(tile + at(rows, s, 1));
+      x[0] = kTurnBit && turned_ ? second : first;
+      x[1] = kTurnBit && turned_ ? first : second;
+    }
+  }
+};
+
+}  // namespace gett

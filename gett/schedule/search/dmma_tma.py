@@ -1,0 +1,85 @@
+"""Schedules of float64 on Hopper's tensor cores with both operands by tensor map, in either major."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gett.hw.archs import ArchFacts
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.dmma_tma import DmmaTmaCost
+from gett.schedule.cost.estimate import Estimate
+from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.wgmma_boxes import widths
+from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import DmmaTma
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, up
+from gett.schedule.spec.wgmma_registers import dmma_registers
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from layouts.box import Box
+
+GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
+DEPTHS = (16, 32)  # of a k-tile
+WHOLE = 48  # K up to which a k-tile has all of it
+LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
+TWO_STAGES = 1.1  # factor on tiles with two stages: the second one is waited for early
+
+
+def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
+    """Whether a plan is a product of two operands of float64 on an architecture that has m16n8k16 of it."""
+    tensor = data_type(plan.contraction.dtype).multiplied()
+    if tensor is None or tensor.four is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
+        return False
+    return all(x.dtype == plan.contraction.dtype for x in (plan.a, plan.b))
+
+
+class DmmaTmaSearch(WgmmaSSSearch):
+    """Tiles of two warpgroups; nothing stays."""
+
+    Cost = DmmaTmaCost
+
+    def choices(self) -> Iterator[WgmmaTile]:
+        """Every combination of rows, columns and boxes."""
+        plan, boxes = self.plan, self.boxes
+        if not self.has_units or len(self.leads) > 1:
+            return
+        for box_k in self.boxes_of_k():
+            for groups in GROUPS:
+                if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
+                    continue
+                for n in widths(plan.extent_n):
+                    needed, there = dmma_registers(groups.mma_m, n)
+                    if needed > there:
+                        continue
+                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
+                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
+                            yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+
+    def boxes_of_k(self) -> Iterable[Box]:
+        """The boxes of K that are tried: the best of every depth. A short K is one."""
+        extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
+        found = [k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0][:1] for deep in DEPTHS]
+        long = [m for m, extent in enumerate(extents) if extent > 1]
+        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE:
+            found.append([Box.of_cuts(extents, {long[0]: whole})])
+        return dict.fromkeys(box for boxes in found for box in boxes)
+
+    def deepest(
+        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
+    ) -> Schedule | None:
+        """The schedule with as many stages as fit; None where fewer than two do."""
+        loops = (DmmaTma(*loads, tile.warpgroups.mma_m, stages) for stages in range(DEEP, 1, -1))
+        return self.fitted(tile, loops, epilogue, split, order)
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """A k-tile takes thousands of clocks: three are under way long before they are needed."""
+        return TWO_STAGES if made.wgmma.stages < 3 else 1.0
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        m, n, _ = tile.shape
+        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, float64 by tensor map"

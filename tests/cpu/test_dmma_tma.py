@@ -1,0 +1,275 @@
+"""Float64 by tensor map: fragments of both operands, run on the host and multiplied as the PTX ISA says; conflicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gett.codegen.render import render_kernel
+from gett.hw.archs import arch_facts
+from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.jit import compile_kernel
+from gett.schedule.cost.dmma_tma import fragment_replays
+from gett.schedule.lower import lower_plan
+from gett.schedule.search.select import UNTIMED, candidates
+from gett.schedule.spec.epilogue import TmaSource
+from gett.schedule.spec.legality import can_implement
+from gett.schedule.spec.mainloop import DmmaTma
+from gett.schedule.spec.rule import Lowered
+from gett.schedule.spec.rules_wgmma import doubles
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem_places import wgmma_places
+from gett.schedule.spec.wgmma_needs import wgmma_smem
+from tests.cases import Case, tccg
+from tests.cpu.added_walk import walked
+from tests.cpu.host_cuda import STORE, generated, includes, run_host
+from tests.cpu.smem_places import coordinates
+from tests.specs import Spec, covering, specs
+
+# Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
+# accesses of a warp.
+PROGRAM = (
+    "INSIDE\nusing namespace gett;\n"
+    + STORE
+    + """
+typedef DmmaTma<MainloopTraits, Index, Dmma<STEP>, Store, Scheduler, Smem> Mainloop;
+typedef Mainloop::Storage Storage;
+void put(uint32 x) { fwrite(&x, 4, 1, stdout); }
+template <class Fragment> void places(const Fragment& fragment, int rows, int s) {
+  for (int q = 0; q < Fragment::kCount; ++q) put(fragment.at(rows, s, q));
+}
+int main() {
+  if (fread(shared_memory, 1, Storage::kStageBytes, stdin) != Storage::kStageBytes) return 4;
+  for (int s = 0; s < Mainloop::kSteps; ++s)
+    for (int thread = 0; thread < 256; ++thread) {
+      const Mainloop::Fragments fragments(thread / 128 * Mainloop::kMmaM, thread % 128);
+      Mainloop::StepA a;
+      fragments.load_a(0, s, a);
+      fwrite(a, 1, sizeof a, stdout);
+      for (int j = 0; j < Mainloop::kColumns; ++j) {
+        Mainloop::StepB b;
+        fragments.load_b(0, s, j, b);
+        fwrite(b, 1, sizeof b, stdout);
+      }
+    }
+  for (int s = 0; s < 2; ++s)
+    for (int thread = 0; thread < 256; ++thread) {
+      const Mainloop::Fragments fragments(thread / 128 * Mainloop::kMmaM, thread % 128);
+      places(fragments.a, 8, s);
+    }
+  for (int s = 0; s < 2; ++s)
+    for (int thread = 0; thread < 256; ++thread) {
+      const Mainloop::Fragments fragments(thread / 128 * Mainloop::kMmaM, thread % 128);
+      places(fragments.b, 0, s);
+    }
+}
+"""
+)
+FACTS = arch_facts("sm_90a")
+LANE = np.arange(32)
+G, T = LANE // 4, LANE % 4
+
+
+def loop_of(spec: Spec) -> DmmaTma:
+    assert isinstance(spec.schedule.mainloop, DmmaTma)
+    return spec.schedule.mainloop
+
+
+def product(a: Any, b: Any) -> Any:
+    """Sums of m16n8k8 or m16n8k16: [lane, register] of A and of B (PTX ISA, fragments of .f64)."""
+    deep = b.shape[1] * 4
+    left, right, out = np.zeros((16, deep)), np.zeros((deep, 8)), np.zeros((32, 4))
+    for i in range(a.shape[1]):
+        left[G + i % 2 * 8, T + i // 2 * 4] = a[:, i]
+    for i in range(b.shape[1]):
+        right[T + i * 4, G] = b[:, i]
+    full = left @ right
+    for i in range(4):
+        out[:, i] = full[G + i // 2 * 8, 2 * T + i % 2]
+    return out
+
+
+def replays(addresses: Any, size: int) -> int:
+    """How often a phase of 128 bytes is served at most."""
+    worst = 0
+    for phase in addresses.reshape(-1, 128 // size):
+        banks = (np.unique(phase)[:, None] // 4 + np.arange(size // 4)).ravel() % 32
+        worst = max(worst, int(np.bincount(banks, minlength=32).max()))
+    return worst
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
+    found = covering(specs("dmma"), pairs=False)
+    swizzles = {(x.major, x.map.swizzle_bytes) for spec in found for x in (loop_of(spec).a, loop_of(spec).b)}
+    assert swizzles >= {("k", 128), ("k", 64), ("k", 32), ("mn", 128), ("mn", 64), ("mn", 32), ("mn", 16)}
+    assert {loop_of(spec).mma_m for spec in found} == {1, 2, 4}
+    for spec in found[at::3]:
+        check(spec, tmp_path / repr(spec))
+
+
+def check(spec: Spec, tmp_path: Path) -> None:
+    tmp_path.mkdir()
+    loop, t = loop_of(spec), spec.schedule.tiling
+    (rows, columns, deep), rng = t.shape, np.random.default_rng(7)
+    stage, first, values, held = np.full(spec.schedule.smem.stage, 0xFF, np.uint8), 0, [], []
+    for load, size, grain in ((loop.a, t.m.size, 64), (loop.b, t.n.size, 8)):
+        x = rng.integers(-99, 99, (size, deep)).astype(float)
+        atom = (load.run, load.atom) if load.run else (0, 0)
+        places = wgmma_places(load.major, load.map.swizzle_bytes, (size, deep), load.rows(size), deep, 8, atom)
+        stage.view(np.float64)[(first + places) // 8] = x
+        values.append(x)
+        at = np.arange(size)
+        held.append(at // load.run * load.atom + at % load.run if load.run else at)
+        row = -(-deep * 8 // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * 8
+        first += -(-(-(-load.rows(size) // grain) * grain * row) // 1024) * 1024
+    assert first == stage.size
+    headers = includes("core/index", "mainloop/dmma_tma")
+    text = headers + PROGRAM.replace("STEP", str(loop.step_k))
+    text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
+    output = run_host(tmp_path, text, stage.tobytes())
+    steps, per_a, per_b = deep // loop.step_k, loop.step_k // 2, loop.step_k // 4
+    count = steps * 256 * (loop.mma_m * per_a + columns // 8 * per_b)
+    numbers = np.frombuffer(output[: count * 8]).reshape(steps, 8, 32, -1)
+    sums = np.zeros((rows, columns))
+    for numbers_of_step in numbers:
+        for warp, of_warp in enumerate(numbers_of_step):
+            a = of_warp[:, : loop.mma_m * per_a].reshape(32, loop.mma_m, per_a)
+            b = of_warp[:, loop.mma_m * per_a :].reshape(32, columns // 8, per_b)
+            for i in range(loop.mma_m):
+                row = (warp // 4 * loop.mma_m + i) * 64 + warp % 4 * 16
+                for j in range(columns // 8):
+                    c = product(a[:, i], b[:, j])
+                    for r in range(4):
+                        sums[row + G + r // 2 * 8, j * 8 + 2 * T + r % 2] += c[:, r]
+    np.testing.assert_array_equal(sums[np.ix_(*held)], values[0] @ values[1].T)
+    words = np.frombuffer(output[count * 8 :], np.uint32)
+    for load in (loop.a, loop.b):
+        accesses = 1 if load.major == "k" else 2
+        places, words = words[: 512 * accesses].reshape(2, 256, accesses), words[512 * accesses :]
+        size, expected = 16 // accesses, fragment_replays(load.major, load.map.swizzle_bytes)
+        assert replays(places.transpose(0, 2, 1), size) == expected, (spec, load.major, load.map.swizzle_bytes)
+    assert words.size == 0
+
+
+def plan_of(case: Case, dtype: str = "float64") -> GemmPlan:
+    return make_gemm_plan(case.contraction(dtype))
+
+
+def square(subscripts: str) -> Case:
+    return Case("square", subscripts, dict.fromkeys("mnk", 2000))
+
+
+def of_kind(plan: GemmPlan, arch: str = "sm_90a") -> list[Schedule]:
+    return [s for s in candidates(plan, arch) if isinstance(s.mainloop, DmmaTma)]
+
+
+@pytest.mark.parametrize("subscripts", ["mk,nk->mn", "mk,kn->mn", "km,nk->mn", "km,kn->mn"])
+def test_the_tensor_cores_limit_in_all_majors(subscripts: str) -> None:
+    plan = plan_of(square(subscripts))
+    found = of_kind(plan)
+    assert found
+    assert all(can_implement(s, plan, FACTS) is None for s in found)
+    assert found[0].forecast.bound == "tensor cores"
+    assert plan.flops / found[0].forecast.us * 1e-6 > 0.68 * FACTS.tensor_tflops["float64"]
+
+
+def test_kernels_that_were_never_timed_are_chosen_where_they_are_far_better() -> None:
+    for case in tccg():
+        first, *others = candidates(plan_of(case), "sm_90a")
+        if isinstance(first.mainloop, DmmaTma):
+            best = min(s.forecast.us for s in others if not isinstance(s.mainloop, DmmaTma))
+            assert first.forecast.us * UNTIMED <= best
+
+
+def test_other_types_and_architectures_are_as_they_were() -> None:
+    for dtype, arch in (("float64", "sm_80"), ("complex128", "sm_90a"), ("float32", "sm_90a"), ("float16", "sm_90a")):
+        assert not of_kind(plan_of(square("mk,kn->mn"), dtype), arch)
+    schedule = of_kind(plan_of(square("mk,kn->mn")))[0]
+    for dtype in ("float16", "float32"):
+        refusal = can_implement(schedule, plan_of(square("mk,kn->mn"), dtype), FACTS)
+        assert refusal is not None
+        assert refusal.rule.name == "data types"
+
+
+def remade(schedule: Schedule, plan: GemmPlan, **changes: Any) -> Schedule:
+    loop = replace(schedule.wgmma, **changes)
+    made = replace(schedule, mainloop=loop)
+    return replace(made, smem=wgmma_smem(made, plan))
+
+
+def test_rules() -> None:
+    plan = plan_of(square("mk,kn->mn"))
+    schedule = next(s for s in of_kind(plan) if s.wgmma.mma_m == 1)
+    for changes, reason in (
+        ({"stages": 1}, "stages: 1, a pipeline has 2 to 8"),
+        ({"mma_m": 2}, "block: block_m = 128, but 2 warpgroups of 2 MMA atoms"),
+        ({"a": replace(schedule.wgmma.b)}, "majors: "),
+    ):
+        refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
+        assert refusal is not None
+        assert refusal.reason.startswith(reason)
+
+
+def test_sums_and_fragments_fit_a_thread() -> None:
+    """Those of every candidate; of four times as many blocks of rows they do not."""
+    for spec in covering(specs("dmma"), pairs=False):
+        assert not list(doubles.reasons(Lowered(spec.schedule, spec.plan, FACTS)))
+    tall = replace(loop_of(spec), mma_m=16)
+    (reason,) = doubles.reasons(Lowered(replace(spec.schedule, mainloop=tall), spec.plan, FACTS))
+    assert "registers for sums and fragments" in reason
+
+
+def test_numbers_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
+    """Each sum meets its element of C, and is written there, by pairs and one by one."""
+    ran = set()
+    for spec in specs("dmma_source"):
+        source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
+        kind = store.stage.copy.kind if store.stage is not None else ""
+        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
+            continue
+        ran.add((kind, loop_of(spec).mma_m))
+        real = lower_plan(spec.plan, t)
+        _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
+        for row, column, byte in places:
+            local = [0] * len(real.l) + coordinates(t.m, row) + coordinates(t.n, column)
+            assert byte == source.map.smem_offset(local), (spec, row, column)
+        assert len({byte for *_, byte in places}) == len(places) == t.m.size * t.n.size
+    assert {kind for kind, _ in ran} >= {"pair_n", "one"}
+
+
+VECTORS = """
+struct Traits {
+  typedef double Acc; typedef double ElementC; typedef double ElementD;
+  struct Params { double alpha, beta; };
+  static constexpr int kSourceC = kSourceTma;
+};
+int main() {
+  const Traits::Params p{1.0, 2.0};
+  double x[2] = {1.5, -3.25}, y[2] = {0.0, 0.0};
+  StoreStaged<Traits>().vector<2>([] { return 16u; }, [&](int v) -> double& { return x[v]; });
+  AddStagedSource<Traits>{LinearCombination<Traits>(p)}.vector<2>([] { return 16u; },
+                                                                  [&](int v) -> double& { return y[v]; });
+  StoreStaged<Traits>().vector<1>([] { return 32u; }, [&](int v) -> double& { return x[1 - v]; });
+  fwrite(y, 8, 2, stdout);
+  fwrite(shared_memory + 16, 8, 3, stdout);
+}
+"""
+
+
+def test_numbers_go_to_shared_memory_and_c_comes_from_it(tmp_path: Path) -> None:
+    text = includes("epilogue/r2s") + "using namespace gett;\n" + VECTORS
+    found = np.frombuffer(run_host(tmp_path, text))
+    np.testing.assert_array_equal(found, [3.0, -6.5, 1.5, -3.25, -3.25])
+
+
+def test_candidates_compile_without_spills() -> None:
+    """A kernel of every shape that is tried for some cases; one that spills raises an error."""
+    for name in ("ij-ik-kj", "ijkl-imjn-nlmk", "abjc-cbka-kj"):
+        plan = plan_of(next(c for c in tccg() if c.name == name))
+        for s in {x.tiling.shape: x for x in of_kind(plan)}.values():
+            assert compile_kernel(render_kernel(plan, s).source, "sm_90a")

@@ -1,0 +1,76 @@
+"""float64 by tensor map on the GPU: errors of IEEE sums, the same bits in each run, infinities and NaN in their rows.
+
+Integers, exactly, on kernels of every part: `test_catalogue_gpu.py`, family `dmma`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gett.runtime.compiled import compile_schedule
+from gett.runtime.executable import load_executable
+from gett.schedule.spec.mainloop import DmmaTma
+from gett.schedule.spec.schedule import Schedule
+from tests.cases import Case, to_host
+from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules
+
+MAJORS = ("mk,nk->mn", "mk,kn->mn", "km,nk->nm", "km,kn->mn")
+CASES = tuple(Case(name, name, {"m": 264, "n": 200, "k": 200}) for name in MAJORS)
+LONG = tuple(Case(name, name, {"m": 2000, "n": 1500, "k": 3000}) for name in MAJORS)
+
+
+def dmma_schedules(case: Case) -> list[Schedule]:
+    """One of each shape."""
+    needs_hopper()
+    found = [s for s in schedules(Problem(case, "float64"), 80) if isinstance(s.mainloop, DmmaTma)]
+    assert found
+    return list({s.tiling.shape: s for s in found}.values())
+
+
+def run(cp: Any, case: Case, schedule: Schedule, a: Any, b: Any, times: int = 1) -> list[Any]:
+    plan = gemm_plan(Problem(case, "float64"))
+    kernel = load_executable(plan, compile_schedule(plan, schedule))
+    a, b, found = cp.asarray(a), cp.asarray(b), []
+    for _ in range(times):
+        d = cp.full([case.extents[x] for x in case.labels[2]], np.nan, "float64")
+        kernel(a, b, None, d)
+        found.append(to_host(d))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_errors_are_those_of_ieee_sums(cupy: Any, case: Case) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(case.shape(x)) for x in case.labels[:2])
+    exact = np.einsum(case.subscripts, a.astype(np.longdouble), b.astype(np.longdouble))
+    size = np.einsum(case.subscripts, abs(a), abs(b))
+    for s in dmma_schedules(case):
+        (found,) = run(cupy, case, s, a, b)
+        assert (abs(found - exact) <= case.extents["k"] * 2.0**-53 * size).all()
+
+
+@pytest.mark.parametrize("case", LONG, ids=repr)
+def test_every_run_gives_the_same_bits(cupy: Any, case: Case) -> None:
+    """A stage that is filled again before all warps have read it would show here."""
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-64, 64, case.shape(x)).astype(float) for x in case.labels[:2])
+    wanted = np.einsum(case.subscripts, a, b, optimize=True)
+    for s in dmma_schedules(case):
+        for found in run(cupy, case, s, a, b, 20):
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_infinities_and_nan_stay_in_their_rows(cupy: Any, case: Case, value: float) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.uniform(0.5, 1, case.shape(x)) for x in case.labels[:2])
+    np.moveaxis(a, case.labels[0].index("m"), 0)[17, 5] = value
+    for s in dmma_schedules(case):
+        (found,) = run(cupy, case, s, a, b)
+        found = found if case.labels[2][0] == "m" else found.T
+        np.testing.assert_array_equal(found[17], np.full(case.extents["n"], value))
+        assert np.isfinite(np.delete(found, 17, 0)).all()
