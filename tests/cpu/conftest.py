@@ -1,4 +1,4 @@
-"""Fixtures that several files share: a GPU that runs nothing, a clock that is told the times, and a PyTorch."""
+"""Fixtures that several files share: a GPU that runs nothing, a clock and a machine of known figures, a PyTorch."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
+from benchmarks import run_cpu
 from gett.api.plan_cache import plan_cache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
@@ -77,3 +78,13 @@ def torch(monkeypatch):
     plan_cache.clear()
     yield module
     plan_cache.clear()
+
+
+@pytest.fixture
+def quick_machine(monkeypatch):
+    """The machine's own figures are not the subject, and take a second; small cases say as much as large ones."""
+    monkeypatch.setattr(run_cpu, "copy_bandwidth", lambda: 1e10)
+    monkeypatch.setattr(run_cpu, "gemm_peak", lambda element: 1e11)
+    for kind in ("CPU", "WORKLOAD"):
+        monkeypatch.setattr(f"benchmarks.__main__.{kind}_ELEMENTS", 1 << 12)
+        monkeypatch.setattr(f"benchmarks.__main__.{kind}_VOLUME", 1 << 14)

@@ -371,13 +371,6 @@ def test_what_a_plan_says_is_plain_data():
 # --- runs without a GPU
 
 
-@pytest.fixture
-def quick_machine(monkeypatch):
-    """The machine's own figures are not the subject here, and take a second to measure."""
-    monkeypatch.setattr(run_cpu, "copy_bandwidth", lambda: 1e10)
-    monkeypatch.setattr(run_cpu, "gemm_peak", lambda element: 1e11)
-
-
 @pytest.mark.usefixtures("quick_machine")
 def test_cpu_run_of_two_tiny_cases():
     cases = load_cases(["abj-bka-kj", "abcijk-ijmb-mkac"])

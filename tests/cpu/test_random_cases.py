@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import ahead, distribution, run_cpu
+from benchmarks import ahead, distribution
 from benchmarks.__main__ import RANDOM_RIVALS, main
 from benchmarks.cases import ELEMENT_TYPES, Case, load_cases
 from benchmarks.random_cases import (
@@ -248,14 +248,6 @@ def test_a_rival_that_never_ran_leaves_dashes():
     assert distribution.spread([2.0]) == distribution.Spread(2.0, 2.0, 2.0, 2.0, 1)
     with pytest.raises(ValueError, match="positive"):
         distribution.spread([0.0])
-
-
-@pytest.fixture
-def quick_machine(monkeypatch):
-    monkeypatch.setattr(run_cpu, "copy_bandwidth", lambda: 1e10)
-    monkeypatch.setattr(run_cpu, "gemm_peak", lambda element: 1e11)
-    monkeypatch.setattr("benchmarks.__main__.CPU_ELEMENTS", 1 << 12)
-    monkeypatch.setattr("benchmarks.__main__.CPU_VOLUME", 1 << 14)
 
 
 @pytest.mark.usefixtures("quick_machine")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import gett
-from benchmarks import run_cpu
 from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES
 from benchmarks.records import from_json
@@ -122,15 +121,6 @@ def test_each_case_runs_in_the_dtypes_of_its_users():
 
 
 # --- the command
-
-
-@pytest.fixture
-def quick_machine(monkeypatch):
-    """The machine's own figures are not the subject here, and small cases say as much as large ones."""
-    monkeypatch.setattr(run_cpu, "copy_bandwidth", lambda: 1e10)
-    monkeypatch.setattr(run_cpu, "gemm_peak", lambda element: 1e11)
-    monkeypatch.setattr("benchmarks.__main__.WORKLOAD_ELEMENTS", 1 << 12)
-    monkeypatch.setattr("benchmarks.__main__.WORKLOAD_VOLUME", 1 << 14)
 
 
 @pytest.mark.usefixtures("quick_machine")
