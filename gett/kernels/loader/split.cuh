@@ -64,13 +64,14 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
         const int row = kScaled ? warp * kScaleColumns + lane % kScaleColumns : thread % kRowsOfPass;
         const int q = kScaled ? lane / kScaleColumns : thread / kRowsOfPass;
         read = kTwoLeads ? HardwareSwizzle<kS>::apply(row * kS + q * kLoaded * 4)
-                         : at<kS, Tile::kSlab>(row, q * Order::kNext);
+                         : at<kS, Tile::kSlab>(row, Order::parcel(q));
         write = at<kP, Plane::kSlab>(row, q * kDeep * 2);
         passes = row < kRows && q < kParcels ? kPasses : 0;
       } else {
-        const int group = warp * (kScaleColumns / 8) + lane / Traits::kBlockK, chosen = lane % Traits::kBlockK;
+        const int group = warp * (kScaleColumns / 8) + lane / Traits::kBlockK;
         const int n = kScaled ? group % kPer : thread % kPer;
-        const int k = kScaled ? Order::apart(chosen) : thread / kPer % Traits::kBlockK;
+        const int chosen = (kScaled ? lane : thread / kPer) % Traits::kBlockK;
+        const int k = Order::template apart<kScaled ? 8 : 8 / kPer>(chosen);
         const int slab = kScaled ? group / kPer : thread / kPer / Traits::kBlockK;
         read = slab * Tile::kSlab + HardwareSwizzle<kS>::apply(k * kS + n * 8 * kE);
         write = slab * Plane::kSlab + HardwareSwizzle<kP>::apply(Order::place(k) * kP + n * 16);
@@ -86,7 +87,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     // Access `c` of pass `i`. With two leads a slab of B has the rows at one k of A's mode.
     GETT_DEVICE uint32 read_at(int i, int c) const {
       if constexpr (kTwoLeads) return (read ^ i * kQuarters * kLoaded * 4) + c * Tile::kSlab;
-      if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, i * kQuarters * Order::kNext + c * Order::kChunk);
+      if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, Order::parcel(i * kQuarters) + c * Order::kChunk);
       if constexpr (kScaled) return (read ^ (i * kLanes % kPer * 8 * kE + c * 16)) + i * kLanes / kPer * Tile::kSlab;
       return (read ^ c * 16) + i * kSlabsOfPass * Tile::kSlab;
     }
@@ -146,7 +147,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
         float y[8];
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          const int natural = h * 8 + j, at = kMajorK && Order::kPermute ? j / 2 * 4 + h * 2 + j % 2 : natural;
+          const int natural = h * 8 + j, at = kStores == 2 && Order::kPermute ? j / 2 * 4 + h * 2 + j % 2 : natural;
           y[j] = x[at * kParts + part];
         }
         store(part * kPlanes * Plane::kBytes + places.write_at(i, h), y, small);

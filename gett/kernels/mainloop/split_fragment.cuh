@@ -54,7 +54,7 @@ template <class Tile, class Traits> struct SplitFragment {
   // swizzle does not take: they are exchanged or added.
   GETT_DEVICE uint32 at(int s, int r, int i) const {
     if constexpr (Tile::kMajorK) {
-      const int byte = s * kParts * Order::kNext + i * 64;
+      const int byte = Order::parcel(s * kParts + i);
       return (place_ ^ byte % kS) + byte / kS * Tile::kSlab + r * 8 * kS;
     }
     const uint32 next_row = r * 8 * kE % kS, next_k = kS == 128 ? i % 2 * 16 : 0;  // in rows of 128 bytes chunks differ
