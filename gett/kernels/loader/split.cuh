@@ -4,8 +4,7 @@
 // eight of A's mode and two of B's: a thread reads halves of chunks, of which two are served together.
 //
 // Where planes are scaled, a warp has columns of its own and all of their k (ScaleColumns), so that it finds their
-// scale by itself. Along N eight lanes then have the same chunk of eight k whose bits 1 and 3 are equal: their lowest
-// three bits differ in either order of k, and so do the banks.
+// scale by itself. Along N eight lanes then have the same chunk of eight k that are apart (mainloop/split_order.cuh).
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/planes.cuh"
@@ -26,7 +25,8 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
   static constexpr int kThreads = 32 * Storage::kSplitters, kPlanes = Storage::kPlanes;
   static constexpr int kS = Tile::kSwizzleBytes, kP = Plane::kSwizzleBytes;
   static constexpr int kRows = Traits::LoaderTraitsB::kRows;
-  static constexpr bool kMajorK = Tile::kMajorK, kPermuteK = Storage::kPermuteK;
+  static constexpr bool kMajorK = Tile::kMajorK;
+  typedef typename Storage::Order Order;
   static constexpr int kE = Storage::kE, kParts = Storage::kParts;
   // What a thread does in a pass: sixteen floats of a row, or eight rows at one k. kQuarters threads share a row, and
   // passes go along K; or passes go from slab to slab.
@@ -63,17 +63,18 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
       if constexpr (kMajorK) {
         const int row = kScaled ? warp * kScaleColumns + lane % kScaleColumns : thread % kRowsOfPass;
         const int q = kScaled ? lane / kScaleColumns : thread / kRowsOfPass;
-        read = kTwoLeads ? HardwareSwizzle<kS>::apply(row * kS + q * kLoaded * 4) : at<kS, Tile::kSlab>(row, q * 64);
+        read = kTwoLeads ? HardwareSwizzle<kS>::apply(row * kS + q * kLoaded * 4)
+                         : at<kS, Tile::kSlab>(row, Order::parcel(q));
         write = at<kP, Plane::kSlab>(row, q * kDeep * 2);
         passes = row < kRows && q < kParcels ? kPasses : 0;
       } else {
-        const int group = warp * (kScaleColumns / 8) + lane / Traits::kBlockK, chosen = lane % Traits::kBlockK;
+        const int group = warp * (kScaleColumns / 8) + lane / Traits::kBlockK;
         const int n = kScaled ? group % kPer : thread % kPer;
-        const int k = kScaled ? chosen ^ (chosen >> 1 & 1) << 3 : thread / kPer % Traits::kBlockK;
+        const int chosen = (kScaled ? lane : thread / kPer) % Traits::kBlockK;
+        const int k = Order::template apart<kScaled ? 8 : 8 / kPer>(chosen);
         const int slab = kScaled ? group / kPer : thread / kPer / Traits::kBlockK;
-        const int place = kPermuteK ? (k & ~15) + (k >> 2 & 3) * 2 + (k & 1) + (k >> 1 & 1) * 8 : k;
         read = slab * Tile::kSlab + HardwareSwizzle<kS>::apply(k * kS + n * 8 * kE);
-        write = slab * Plane::kSlab + HardwareSwizzle<kP>::apply(place * kP + n * 16);
+        write = slab * Plane::kSlab + HardwareSwizzle<kP>::apply(Order::place(k) * kP + n * 16);
         passes = kScaled ? (kRows / 8 - group + kLanes - 1) / kLanes : (kUnits - thread + kThreads - 1) / kThreads;
       }
     }
@@ -86,7 +87,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     // Access `c` of pass `i`. With two leads a slab of B has the rows at one k of A's mode.
     GETT_DEVICE uint32 read_at(int i, int c) const {
       if constexpr (kTwoLeads) return (read ^ i * kQuarters * kLoaded * 4) + c * Tile::kSlab;
-      if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, i * kQuarters * 64 + c * 16);
+      if constexpr (kMajorK) return moved<kS, Tile::kSlab>(read, Order::parcel(i * kQuarters) + c * Order::kChunk);
       if constexpr (kScaled) return (read ^ (i * kLanes % kPer * 8 * kE + c * 16)) + i * kLanes / kPer * Tile::kSlab;
       return (read ^ c * 16) + i * kSlabsOfPass * Tile::kSlab;
     }
@@ -146,7 +147,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
         float y[8];
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          const int natural = h * 8 + j, at = kMajorK && kPermuteK ? j / 2 * 4 + h * 2 + j % 2 : natural;
+          const int natural = h * 8 + j, at = kStores == 2 && Order::kPermute ? j / 2 * 4 + h * 2 + j % 2 : natural;
           y[j] = x[at * kParts + part];
         }
         store(part * kPlanes * Plane::kBytes + places.write_at(i, h), y, small);

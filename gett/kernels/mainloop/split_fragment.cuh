@@ -1,7 +1,7 @@
 // Fragments of A for wgmma out of a tile of numbers in shared memory: a thread's share of 64 rows and of the k of one
 // sum as planes. Lane 4g + t has rows g and g + 8, and of each step of 16 k 2t, 2t + 1, 2t + 8 and 2t + 9. Where rows
-// of floats run along K, it reads chunk t, four neighbours, which are its k in the fragment's order (kPermuteK); of
-// complex numbers it reads two chunks; where rows run along M, it reads single numbers.
+// of floats run along K, it reads a chunk, four neighbours, which are its k in the fragment's order
+// (mainloop/split_order.cuh); of complex numbers it reads two chunks; where rows run along M, it reads single numbers.
 //
 // Where planes are scaled, the numbers of a row and of the k of one sum share a scale, which four lanes agree on.
 #pragma once
@@ -11,6 +11,7 @@
 #include "gett/core/shuffle.cuh"
 #include "gett/core/swizzle.cuh"
 #include "gett/mainloop/split_guard.cuh"
+#include "gett/mainloop/split_order.cuh"
 #include "gett/ptx/half2.cuh"
 #include "gett/ptx/shared.cuh"
 
@@ -30,6 +31,7 @@ template <class Tile, class Traits> struct SplitFragment {
   static constexpr int kS = Tile::kSwizzleBytes, kE = 4 * kParts;
   static constexpr int kWords = Tile::kMajorK ? 4 : kParts, kLoads = 4 * kParts / kWords;  // of a row and step
   static constexpr bool kScaled = Traits::kScaled;
+  typedef SplitOrder<Tile, Traits::kBlockK, kParts> Order;
   typedef uint32 Planes[kSumSteps][kParts][kPlanes][4];
   typedef SplitShare<Planes, kScaled> Share;
   // Of two rows that are eight apart: parts of k = 2t, 2t + 1, 2t + 8, 2t + 9 of each step.
@@ -40,7 +42,8 @@ template <class Tile, class Traits> struct SplitFragment {
   // The thread `lane` of the warpgroup that multiplies block `block` of 64 rows.
   GETT_DEVICE SplitFragment(int block, int lane) {
     const int row = (block < Tile::kBlocks ? block : Tile::kBlocks - 1) * 64 + Fragment::row(lane), t = lane & 3;
-    if constexpr (Tile::kMajorK) place_ = t * 16 / kS * Tile::kSlab + swizzled(row * kS + t * 16 % kS);
+    if constexpr (Tile::kMajorK)
+      place_ = t * Order::kChunk / kS * Tile::kSlab + swizzled(row * kS + t * Order::kChunk % kS);
     else place_ = row * kE / kS * Tile::kSlab + swizzled(2 * t * kS + row * kE % kS);
     place_ = uint32(opaque(int(place_)));  // kept, not computed in each step
 #pragma unroll
@@ -51,7 +54,7 @@ template <class Tile, class Traits> struct SplitFragment {
   // swizzle does not take: they are exchanged or added.
   GETT_DEVICE uint32 at(int s, int r, int i) const {
     if constexpr (Tile::kMajorK) {
-      const int byte = s * 16 * kE + i * 64;
+      const int byte = Order::parcel(s * kParts + i);
       return (place_ ^ byte % kS) + byte / kS * Tile::kSlab + r * 8 * kS;
     }
     const uint32 next_row = r * 8 * kE % kS, next_k = kS == 128 ? i % 2 * 16 : 0;  // in rows of 128 bytes chunks differ

@@ -1,10 +1,6 @@
 // The shared memory of a kernel that multiplies planes: behind the stages of both operands as they are in memory lie
 // stages of B's planes, which wgmma reads. A has none: its planes are fragments in registers.
 //
-// The order of k within a k-tile is free as long as A's fragments and B's planes agree. They have that of A's tile in
-// memory, but for this: where A's rows of real numbers run along K, a thread reads four neighbours of a row at once,
-// which a fragment has at k = 2t, 2t + 1, 2t + 8 and 2t + 9 (kPermuteK).
-//
 // Complex numbers have planes of their real parts, and behind them those of their imaginary parts.
 //
 // Where planes are scaled, each of the warps that split B has columns and a scale of its own (kScaleColumns): what one
@@ -17,6 +13,7 @@
 #include "gett/loader/cp_async_tile.cuh"
 #include "gett/mainloop/shared_storage.cuh"
 #include "gett/mainloop/split_guard.cuh"
+#include "gett/mainloop/split_order.cuh"
 
 namespace gett {
 
@@ -55,7 +52,7 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   static constexpr int kPlanes = Traits::kPlanes, kPlaneStages = Traits::kPlaneStages;
   static constexpr int kParts = Parts<typename Traits::Element>::kCount;
   static constexpr int kPlaneStageBytes = kParts * kPlanes * PlaneB::kBytes;
-  static constexpr bool kPermuteK = Traits::LoaderTraitsA::kMajorK && kParts == 1;
+  typedef SplitOrder<TileA, Traits::kBlockK, kParts> Order;
   static constexpr int kSplitters = 4;  // warps that split B
   static constexpr bool kScaled = Traits::kScaled;
   static constexpr int kPer = TileB::kSwizzleBytes / (8 * Base::kE);
