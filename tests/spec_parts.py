@@ -22,7 +22,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaTf32,
 )
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel
+from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
 from gett.schedule.spec.tiling import Tiling
 from gett.schedule.spec.wgmma_needs import leads
 
@@ -173,6 +173,8 @@ def _scheduler(s: Schedule) -> Iterator[str]:
         yield f"{'one panel' if x.one_panel else 'each panel'} of {x.tensor}"
     else:
         yield "one tile a block" if isinstance(x, OneTile) else "persistent"
+    if isinstance(x, PersistentRaster) and x.group_l > 1:
+        yield "batches together"
     if s.split_k > 1:
         yield "split-K"
     if s.cluster != (1, 1):

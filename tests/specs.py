@@ -274,16 +274,37 @@ def few_kernels(pairs: bool = False, numbers: bool = True) -> tuple[Spec, ...]:
 
 
 def by_hand(found: Iterable[Spec]) -> list[Spec]:
-    """Schedules that no search gives: one of each combination of parts, in each shape of cluster."""
+    """Schedules that no search gives: one of each combination of parts, in each shape of cluster; and one of each main
+    loop and store, with batches visited together.
+    """
     firsts: dict[frozenset[str], Spec] = {}
+    batched: dict[tuple[type, type, bool], Spec] = {}
     for spec in found:
-        if can_cluster(spec.schedule):
+        s = spec.schedule
+        if can_cluster(s):
             firsts.setdefault(frozenset(map(coarse, spec.parts)), spec)
+        if can_group(s) and spec.plan.extent_l > 1:
+            loop = s.wgmma
+            batched.setdefault((type(loop), type(s.epilogue.store), loop.ping_pong), spec)
     return [
-        replace(spec, family=f"{spec.family}-{m}x{n}", schedule=clustered(spec.schedule, (m, n)))
-        for spec in firsts.values()
-        for m, n in CLUSTERS
+        *(
+            replace(spec, family=f"{spec.family}-{m}x{n}", schedule=clustered(spec.schedule, (m, n)))
+            for spec in firsts.values()
+            for m, n in CLUSTERS
+        ),
+        *(replace(spec, family=f"{spec.family}-batches", schedule=grouped(spec.schedule)) for spec in batched.values()),
     ]
+
+
+def can_group(s: Schedule) -> bool:
+    """Whether batches may be visited together: a raster of single blocks makes whole sums."""
+    return isinstance(s.scheduler, PersistentRaster) and s.cluster == (1, 1) and s.split_k == 1
+
+
+def grouped(s: Schedule) -> Schedule:
+    """The schedule with a row of tiles of two batches visited together."""
+    assert isinstance(s.scheduler, PersistentRaster)
+    return replace(s, scheduler=replace(s.scheduler, group_m=1, group_l=2))
 
 
 def can_cluster(s: Schedule) -> bool:
@@ -302,7 +323,7 @@ def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
     assert isinstance(loop.a, Tma)
     assert isinstance(loop.b, Tma)
     a, b = (multicast(replace(x, multicast=None), blocks) for x, blocks in ((loop.a, cluster[1]), (loop.b, cluster[0])))
-    scheduler = replace(scheduler, cluster=cluster, blocks=max(scheduler.blocks, cluster[0] * cluster[1]))
+    scheduler = replace(scheduler, cluster=cluster, group_l=1, blocks=max(scheduler.blocks, cluster[0] * cluster[1]))
     return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=scheduler)
 
 

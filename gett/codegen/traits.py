@@ -81,6 +81,8 @@ def scheduler_traits(schedule: Schedule) -> str:
         return struct("SchedulerTraits", constants)
     order = scheduler.cluster_order
     constants["kOrderedClusters"] = len(order)
+    if scheduler.group_l > 1:
+        constants["kGroupL"] = scheduler.group_l
     if not order:
         return struct("SchedulerTraits", constants)
     table = f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{', '.join(map(str, order))}}};\n"
@@ -89,8 +91,11 @@ def scheduler_traits(schedule: Schedule) -> str:
 
 
 def scheduler_class(schedule: Schedule) -> str:
-    """The class of `gett/kernels/scheduler`, which has the name of the record."""
-    return type(schedule.scheduler).__name__
+    """The class of `gett/kernels/scheduler`, which has the name of the record but where batches are grouped."""
+    scheduler = schedule.scheduler
+    if isinstance(scheduler, PersistentRaster) and scheduler.group_l > 1:
+        return "PersistentBatches"
+    return type(scheduler).__name__
 
 
 def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> Constants:

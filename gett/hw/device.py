@@ -137,6 +137,9 @@ class InFlight:
         none_share: Share of the time that none at all would cost.
         start_share: Share of the time that a first k-tile of 64 costs.
         two_stages: Factor on loops of two stages.
+        behind_stores_us: Time that a load from L2 takes beside stores that keep device memory busy.
+        behind_stores_share: Share of the time that none under way beside them would cost.
+        half_lines: Share that rows of half a line cost there.
     """
 
     dram_bytes: int
@@ -144,6 +147,9 @@ class InFlight:
     none_share: float
     start_share: float
     two_stages: float
+    behind_stores_us: float
+    behind_stores_share: float
+    half_lines: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,6 +259,10 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: raster(s, group_m=0)),
         changed(hopper.plain, lambda s: tiling(s, l=Box((), ()))),
     ],
+    "batches together": [
+        changed(hopper.plain, lambda s: raster(s, group_l=0)),
+        changed(hopper.plain, lambda s: raster(s, group_l=2)),
+    ],
     "ping pong": [changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3))],
     "threads": [changed(hopper.plain, lambda s: loop(s, warpgroups=8, ping_pong=False))],
     "warpgroups": [changed(hopper.plain, lambda s: loop(s, warpgroups=3, ping_pong=False))],

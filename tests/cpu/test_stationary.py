@@ -204,6 +204,7 @@ def test_the_model_takes_one_panel_where_it_was_measured_faster() -> None:
     )
     slower = (
         ("km,kn->mn", {"m": 150000, "n": 256, "k": 128}),
+        ("mk,kn->mn", {"m": 65536, "n": 128, "k": 1024}),
         ("mk,nk->mn", {"m": 60000, "n": 512, "k": 512}),
     )
     for wanted, contractions in ((True, faster), (False, slower)):

@@ -40,6 +40,22 @@ template <class Scheduler, bool kPanelA> void walk(int m, int n, int blocks) {
 }
 int main() { CALLS }
 """
+BATCHES = r"""
+using namespace gett;
+struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
+struct Traits {
+  static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1, kOrderedClusters = 0, kGroupL = GROUP_L;
+  static constexpr bool kSplit = false;
+};
+int main() {
+  const Params p = {M, N, GROUP_M, 1, M * N * L};
+  gridDim.x = 7;
+  for (int t = 0; t < p.tiles; ++t) {
+    const TileId id = PersistentBatches<Traits>().locate(p, t);
+    printf("%d %d %d %d\n", id.l, id.m, id.n, id.slice);
+  }
+}
+"""
 # Tiles along a line, lines, blocks: the first of an H200, others with blocks left over and lines of one tile.
 SHAPES = ((1128, 3, 132), (9, 2, 132), (40, 6, 132), (30, 4, 131), (5, 4, 7), (7, 5, 6), (8, 1, 3), (1, 2, 2))
 
@@ -63,3 +79,20 @@ def test_every_tile_is_one_blocks(tmp_path: Path, mode: str) -> None:
         assert most == -(-(tiles if mode == "one" else count) // each), "no block has more than its share"
         if mode == "one":
             assert seen == 1, "a block's tiles are in one line"
+
+
+@pytest.mark.parametrize(("shape", "group_m", "group_l"), [((16, 8, 32), 2, 8), ((5, 3, 7), 2, 3), ((1, 2, 5), 1, 5)])
+def test_rows_of_grouped_batches_follow_each_other(
+    tmp_path: Path, shape: tuple[int, int, int], group_m: int, group_l: int
+) -> None:
+    m, n, batches = shape
+    constants = {"M": m, "N": n, "L": batches, "GROUP_M": group_m, "GROUP_L": group_l}
+    defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
+    out = run_host(tmp_path, defines + includes("scheduler/persistent") + BATCHES).decode()
+    found = [tuple(int(x) for x in line.split()) for line in out.splitlines()]
+    # Groups of batches, in them groups of rows, in them batches, in them columns, in them rows.
+    wanted = sorted(
+        ((i, j, k, 0) for i in range(batches) for j in range(m) for k in range(n)),
+        key=lambda x: (x[0] // group_l, x[1] // group_m, x[0], x[2], x[1]),
+    )
+    assert found == wanted

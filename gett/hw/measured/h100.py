@@ -111,6 +111,9 @@ MODEL = DeviceModel(
             none_share=0.2,
             start_share=0.02,
             two_stages=1.2,
+            behind_stores_us=2.6,
+            behind_stores_share=0.6,
+            half_lines=0.1,
         ),
         gather=GatherRates(
             piece_clocks=2.4,

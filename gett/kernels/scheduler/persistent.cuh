@@ -2,7 +2,8 @@
 // others. kClusterM x kClusterN neighbouring tiles are made by one cluster. The blocks of a row need the same A, those
 // of a column the same B; each fetches a part of it, which the copy engine multicasts to all of them.
 //
-// PersistentRaster: clusters take tiles in turn, in the order of the raster. PersistentPanel: the tiles of a cluster
+// PersistentRaster: clusters take tiles in turn, in the order of the raster; PersistentBatches: in that of a raster over
+// several batches. PersistentPanel: the tiles of a cluster
 // are in one panel after the other, or in one only (kOnePanel). A panel is a row of tiles (kPanelA), which need the
 // same rows of A, or a column, which need the same of B.
 //
@@ -98,6 +99,14 @@ template <class Traits> struct PersistentRaster : ClusterTiles<Traits> {
   }
   template <class Params> static GETT_DEVICE int end(const Params& p) { return p.tiles; }
   template <class Params> static GETT_DEVICE int step(const Params&) { return gridDim.x / kSize; }
+};
+
+// The raster where neighbouring batches are visited together.
+template <class Traits> struct PersistentBatches : PersistentRaster<Traits> {
+  static_assert(PersistentRaster<Traits>::kSize == 1 && !Traits::kSplit, "tiles of single blocks, and whole sums");
+  template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
+    return locate_tile_of_batches<Traits::kGroupL>(p, t);
+  }
 };
 
 // Where an operand is stationary for each panel in turn, the work tiles of a cluster are neighbours. Where it is for

@@ -17,6 +17,18 @@ template <class Params> GETT_DEVICE TileId locate_tile(const Params& p, int bloc
   return {first + inside % height, inside / height, outer / p.split_k, outer % p.split_k};
 }
 
+// The same for whole sums where kGroupL batches are visited together: `group_m` rows of tiles of each of them, then the
+// next rows. Tiles of neighbouring batches that lie side by side in D are so written at the same time, and device memory
+// gets long runs.
+template <int kGroupL, class Params> GETT_DEVICE TileId locate_tile_of_batches(const Params& p, int block) {
+  const int tiles = p.tiles_m * p.tiles_n, batches = p.tiles / tiles;
+  const int first_l = block / (tiles * kGroupL) * kGroupL, width = min(batches - first_l, kGroupL);
+  const int tile = block - first_l * tiles, group = p.group_m * p.tiles_n * width, first_m = tile / group * p.group_m;
+  const int height = min(p.tiles_m - first_m, p.group_m), rest = tile % group, each = height * p.tiles_n;
+  const int inside = rest % each;
+  return {first_m + inside % height, inside / height, first_l + rest / each, 0};
+}
+
 // K-tiles first to last - 1 of a slice; none where the slice is empty.
 struct KTileRange { int first, last; };
 template <class Params> GETT_DEVICE KTileRange k_tile_range(const Params& p, int slice) {

@@ -40,7 +40,7 @@ class GatherCost(WgmmaCost):
         bytes_ += of[D] * self.cost(D, tile.m, tile.n.box, tile.n.modes, staging.bulk)
         return Traffic(bytes_ / self.device.memory.copy_tbps * 1e-6, 0.0)
 
-    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
+    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float, stored: float = 0.0) -> float:
         """Clocks from one tile to the next: warps gather for the next while this one is stored."""
         fetch = looped + self.device.wgmma.gather.tile_clocks
         if tile.warpgroups.ping_pong:

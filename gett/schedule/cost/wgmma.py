@@ -12,7 +12,7 @@ from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import products_of
+from gett.hw.dtypes import WORD, products_of
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
@@ -24,6 +24,9 @@ from layouts.rates import run_cost
 
 ROUNDED = 1.0 - 1e-9
 """A bound is not above what it bounds, however the sums are rounded."""
+
+FEW_WAVES = 3
+"""Tiles of a block up to which the stores of its last one show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +187,19 @@ class WgmmaCost(StagingCost):
         us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
-    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
-        """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between."""
+    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float, stored: float = 0.0) -> float:
+        """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between.
+
+        Where warpgroups share a tile they share its staging buffer: the next tile is multiplied, but not staged, while
+        the copy engine reads it (`stored`).
+        """
         rates = self.device.wgmma.loop
         if tile.warpgroups.ping_pong:
             clocks = max(looped, (looped + tail + rates.latency_clocks) / 2)
         else:
-            clocks = looped + tail + rates.cooperative_clocks * tile.mma_tiles
+            # The clocks of tiles of 16-bit elements were fitted together with the engine's.
+            beside = stored if self.size_d >= WORD else 0.0
+            clocks = max(looped, beside) + tail + rates.cooperative_clocks * tile.mma_tiles
         return clocks + loop.panel_clocks
 
     def least_dram_us(self, tile: WgmmaTile) -> float:
@@ -246,7 +255,8 @@ class WgmmaCost(StagingCost):
             steps = -(-k_tiles // split) * mma_tiles
             tail = self.tail(tile, staging) if split == 1 else rows * bn / 32.0
             looped = steps * loop.clocks
-            work = self.work(tile, loop, looped, tail)
+            stored = traffic.store_clocks if split == 1 else 0.0
+            work = self.work(tile, loop, looped, tail, stored)
             if tile.warpgroups.ping_pong and split == 1:  # shared memory serves two tiles at once
                 work = max(work, steps * loop.smem_clocks + self.staged_clocks(tile, staging))
             # One engine moves the rows of loads and of stores.
@@ -254,6 +264,8 @@ class WgmmaCost(StagingCost):
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
             us = launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
             us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
+            if memory >= busy and split == 1 and 1 < waves <= FEW_WAVES:  # no loads beside the last stores
+                us += self.bytes[D] / self.device.memory.copy_tbps * 1e-6 / waves
             us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
             us *= self.factor(tile, tiles, steps // mma_tiles)
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest

@@ -17,6 +17,7 @@ MOST = 40 * 1024  # bytes that may stay beside all stages; more is never chosen 
 # Blocks that keep to one panel: panels at most, tiles of a multiprocessor and k at least, share of rows that padding
 # may add, outputs of a tile at most, bytes of loads under way at least. Beyond these it gains nothing on an H200.
 PANELS, PANEL_TILES, LEAST_K, PADDED, OUTPUTS, UNDER_WAY = 6, 4, 192, 1.07, 128 * 192, 64 * 1024
+ONE_TILE = 128  # rows that a tile takes beside 128 or more of the other operand, which is then read once
 FEWER = 0.25  # of the time that no bytes under way would cost there
 
 
@@ -54,7 +55,7 @@ def _one_panel(kept: OperandTiling, other: OperandTiling, tile: WgmmaTile, sm_co
     """Whether blocks may each keep to one of few panels, and there is something to gain."""
     if not 1 < kept.box.tiles <= min(PANELS, sm_count) or kept.box.tiles * other.box.tiles < PANEL_TILES * sm_count:
         return False
-    if kept.box.size * other.box.size > OUTPUTS:
+    if kept.box.size * other.box.size > OUTPUTS or kept.box.volume <= ONE_TILE:
         return False
     return tile.k.volume >= LEAST_K and kept.box.tiles * kept.box.size <= PADDED * kept.box.volume
 

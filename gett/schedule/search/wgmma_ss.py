@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
-from gett.ir.gemm import A, B, GemmPlan
+from gett.ir.gemm import A, B, D, GemmPlan
+from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
+from gett.schedule.search.batches import with_batches
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
 from gett.schedule.search.stationary import UNDER_WAY, one_panel_pace, shared_operands, with_stationary
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
@@ -237,7 +239,8 @@ class WgmmaSSSearch(WgmmaSearch):
         missing = rates.none_share * max(0.0, 1.0 - (stages - 1) * stage / enough)
         few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
         if by_dram:
-            return few * ((1.01 if deep >= 8 * self.atom.k else 1.0) + missing / 2)
+            late = self.behind_stores(tile, estimate, made)
+            return few * ((1.01 if deep >= 8 * self.atom.k else 1.0) + missing / 2 + late)
         long = {1: 1.05, 2: 1.025, 8: 1.01}.get(deep // self.atom.k, 1.0)
         if self.hurried(self.tiles(tile)):
             return (
@@ -246,6 +249,19 @@ class WgmmaSSSearch(WgmmaSearch):
                 * (long if deep * tile.k.tiles >= SHORT_K else 1.0)
             )
         return few * long
+
+    def behind_stores(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Share of the time that loads from L2 cost beside stores of D that keep memory busy, behind which they wait.
+
+        Too few are under way for the pace of the tiles, or their rows are half a line.
+        """
+        rates, of = self.device.wgmma.in_flight, self.cost.bytes
+        tiles, at_once = self.cost.grid(tile)
+        k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles
+        under_way = (made.wgmma.stages - 1) * estimate.us / (k_tiles * rates.behind_stores_us)  # by what is needed
+        half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and self.majors == ("k", "k")
+        late = rates.behind_stores_share * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
+        return late * max(0.0, 2.0 * of[D] / sum(of.values()) - 1.0)
 
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes."""
@@ -257,7 +273,8 @@ class WgmmaSSSearch(WgmmaSearch):
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
-        return self.raster(tile, split, rows)
+        made = self.raster(tile, split, rows)
+        return with_batches(made, tile, self.plan, self.cost.bytes)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

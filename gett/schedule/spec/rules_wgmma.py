@@ -19,7 +19,7 @@ from gett.schedule.spec.rules_epilogue import EPILOGUE_RULES
 from gett.schedule.spec.rules_gather import GATHER_RULES
 from gett.schedule.spec.rules_loaders import LOADER_RULES, cluster, copies, flattened, majors, maps, multicast
 from gett.schedule.spec.rules_wgmma_rs import RS_RULES
-from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.scheduler import OneTile, PersistentRaster
 from gett.schedule.spec.wgmma_needs import (
     ACCUMULATORS,
     ARCHS,
@@ -92,6 +92,15 @@ def scheduler(x: Lowered) -> Iterator[str]:
         yield f"{made.blocks} blocks, {made.group_m} rows of tiles, clusters of {x.s.cluster}"
     if x.s.tiling.l is not None:
         yield f"{x.s.tiling.batches} batches in a block, a Hopper block makes tiles of 1"
+
+
+@rule
+def batches_together(x: Lowered) -> Iterator[str]:
+    """Batches that are visited together exist; single blocks make whole sums of their tiles."""
+    made = x.s.scheduler
+    group = made.group_l if isinstance(made, PersistentRaster) else 1
+    if not 1 <= group <= max(1, x.plan.extent_l) or (group > 1 and (x.blocks > 1 or made.split_k > 1)):
+        yield f"{group} of {x.plan.extent_l} batches, clusters of {x.s.cluster}, {made.split_k} slices of K"
 
 
 @rule
@@ -233,6 +242,7 @@ def doubles(x: Lowered) -> Iterator[str]:
 
 _TILE_RULES = (
     *(common.architecture, wgmma, data_types, product, common.groups, common.extents, scheduler, ping_pong),
+    batches_together,
     *(common.threads, warpgroups, mma_tiles, block, common.boxes, accumulators, stages),
     *(common.split, common.workspace, common.grid),
 )

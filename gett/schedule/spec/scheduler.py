@@ -28,6 +28,8 @@ class PersistentRaster:
         split_k: Slices of K, summed in a fixed order.
         cluster: Neighbouring tiles along M and along N whose blocks share operands.
         cluster_order: First tile of each cluster where as many clusters run; empty for plain order.
+        group_l: Batches that are visited together, `group_m` rows of tiles of each at a time: those whose tiles lie
+            side by side in D.
     """
 
     blocks: int
@@ -35,6 +37,7 @@ class PersistentRaster:
     split_k: int = 1
     cluster: tuple[int, int] = (1, 1)
     cluster_order: tuple[int, ...] = ()
+    group_l: int = 1
 
 
 @dataclass(frozen=True, slots=True)

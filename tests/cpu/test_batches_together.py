@@ -1,0 +1,57 @@
+"""Which batches are visited together: those side by side within D's rows, as many as L2 keeps the operands of."""
+
+from __future__ import annotations
+
+import pytest
+
+from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.schedule.search.batches import KEPT, side_by_side
+from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import PersistentRaster
+from tests.cases import Case
+
+SIZES = {"i": 2048, "k": 2048, "b": 32, "j": 128, "c": 4}
+
+
+def plan_of(einsum: str, dtype: str = "float16", precision: str = "ieee", **extents: int) -> GemmPlan:
+    sizes = {**SIZES, **extents}
+    case = Case("", einsum, {x: sizes[x] for x in dict.fromkeys(einsum) if x.isalpha()})
+    return make_gemm_plan(case.contraction(dtype, precision=precision))
+
+
+def raster(s: Schedule) -> PersistentRaster:
+    assert isinstance(s.scheduler, PersistentRaster)
+    return s.scheduler
+
+
+@pytest.mark.parametrize(
+    ("einsum", "batches"),
+    [
+        ("ibj,kbj->ibk", 32),  # within D's rows
+        ("ibj,kbj->bik", 1),  # outermost
+        ("cibj,ckbj->cibk", 32),  # one mode within, one outermost
+        ("cibj,ckbj->icbk", 128),  # both within
+        ("ij,kj->ik", 1),
+    ],
+)
+def test_batches_within_rows_of_d(einsum: str, batches: int) -> None:
+    assert side_by_side(plan_of(einsum)) == batches
+
+
+@pytest.mark.parametrize(("dtype", "precision", "size"), [("float16", "ieee", 2), ("float32", "tf32", 4)])
+def test_as_many_as_l2_keeps(dtype: str, precision: str, size: int) -> None:
+    made = raster(select_schedule(plan_of("ibj,kbj->ibk", dtype, precision), "sm_90a"))
+    assert 1 < made.group_l <= KEPT // (2 * 2048 * 128 * size)
+    assert raster(select_schedule(plan_of("ibj,kbj->bik", dtype, precision), "sm_90a")).group_l == 1
+
+
+def test_not_where_operands_are_most_of_the_bytes() -> None:
+    made = select_schedule(plan_of("ibj,kbj->ibk", j=4096, i=128, k=128), "sm_90a").scheduler
+    assert getattr(made, "group_l", 1) == 1
+
+
+def test_lines_of_whole_rows_are_chosen_where_stores_of_d_keep_memory_busy() -> None:
+    found = select_schedule(plan_of("ibj,kbj->bik", "float32", "tf32"), "sm_90a")
+    assert found.tiling.shape[2] * 4 == 128
+    assert (found.wgmma.stages - 1) * found.smem.stage >= 96 << 10
