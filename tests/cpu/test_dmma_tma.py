@@ -52,7 +52,7 @@ int main() {
       fwrite(a, 1, sizeof a, stdout);
       for (int j = 0; j < Mainloop::kColumns; ++j) {
         Mainloop::StepB b;
-        fragments.load_b(0, s, j, b);
+        fragments.load_b(0, s * Mainloop::kColumns + j, b);
         fwrite(b, 1, sizeof b, stdout);
       }
     }
