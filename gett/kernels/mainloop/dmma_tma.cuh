@@ -27,6 +27,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
   static constexpr int kGroups = kSteps * kColumns;  // of a k-tile
   static constexpr int kAhead = kMmaM < 4 && kGroups > 2 ? 2 : 1, kAheadA = kAhead < kColumns ? kAhead : kColumns;
+  static constexpr int kBuffersA = kMmaM < 4 && kSteps > 1 ? 2 : 1;  // steps of A beside the one that is loaded
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -111,7 +112,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // The products of a tile.
   static GETT_DEVICE void multiply(const Storage& smem, const KTileRange& k_tiles, StageState& stage,
                                    const Fragments& fragments, int lane, Accumulators& acc) {
-    StepA a[kSteps > 1 ? 2 : 1], loaded;
+    StepA a[kBuffersA], loaded;
     StepB b[kBuffers];
     if (k_tiles.first < k_tiles.last) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
@@ -140,11 +141,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         __syncwarp();  // ptxas moves no load past it
 #pragma unroll
         for (int i = 0; i < kMmaM; ++i) {
-          Mma::mma(&acc[i][j * 4], a[s & 1][i], b[buffer(at)]);
-          if (j == 0 && s + 1 == kSteps) read |= word_of(a[s & 1][i]);
+          Mma::mma(&acc[i][j * 4], a[s % kBuffersA][i], b[buffer(at)]);
+          if (j == 0 && s + 1 == kSteps) read |= word_of(a[s % kBuffersA][i]);
         }
         if (next >= 0) read |= word_of(b[buffer(at)]);
-        if (j + 1 == kColumns) settle(a[(s + 1) % kSteps & 1], loaded, zero);
+        if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kBuffersA], loaded, zero);
       }
       // The arrival waits for the numbers that were loaded last: ptxas lets it pass loads, which end in order.
       Scheduler::release(empty + (read & zero), lane & 31);

@@ -26,7 +26,7 @@ GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_
 DEPTHS = (16, 32)  # of a k-tile
 WHOLE = 48  # K up to which a k-tile has all of it
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
-TWO_STAGES = 1.1  # factor on tiles with two stages: the second one is waited for early
+TWO_STAGES = 1.03  # factor on tiles with two stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:

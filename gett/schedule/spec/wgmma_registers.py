@@ -59,8 +59,8 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
 def dmma_registers(mma_m: int, columns: int) -> tuple[int, int]:
     """Registers of a thread that multiplies float64: those that it needs, and those it has.
 
-    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B two times one row of
-    eight columns.
+    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
+    eight columns, or two where each is multiplied by four blocks.
     """
-    fragments = DmmaTma.step_of(mma_m) * (2 * mma_m + 1)
+    fragments = DmmaTma.step_of(mma_m) * (2 * mma_m + (1 if mma_m == 4 else 2))
     return mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
