@@ -32,8 +32,8 @@ from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
-# accesses of a warp; what each lane adds to sums of its row g or g + 8 and of column g of each group, over k-tiles whose
-# A is multiplied by the number of their stage.
+# accesses of a warp; what each lane adds to sums of its row g or g + 8 and of column g of each group, over k-tiles with
+# A times the number of their stage.
 PROGRAM = (
     "INSIDE\nusing namespace gett;\n"
     + STORE
