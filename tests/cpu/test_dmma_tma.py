@@ -24,7 +24,7 @@ from gett.schedule.spec.rule import Lowered
 from gett.schedule.spec.rules_wgmma import doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import wgmma_smem
+from gett.schedule.spec.wgmma_needs import leads, wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -153,6 +153,9 @@ def check(spec: Spec, tmp_path: Path) -> None:
         row = -(-deep * 8 // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * 8
         first += -(-(-(-load.rows(size) // grain) * grain * row) // 1024) * 1024
     assert first == stage.size
+    lead_a, lead_b = leads(loop, t.k)
+    if lead_a > 1:  # B's k in A's order
+        values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
     headers = includes("core/index", "mainloop/dmma_tma")
     text = headers + PROGRAM.replace("STEP", str(loop.step_k))
     text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
@@ -184,9 +187,9 @@ def check(spec: Spec, tmp_path: Path) -> None:
     assert np.isfinite(found).any(axis=1).all()
     words = np.frombuffer(output[count * 8 : -256 * added * 8], np.uint32)
     for load in (loop.a, loop.b):
-        accesses = 1 if load.major == "k" else 2
+        accesses = 1 if load.major == "k" and lead_a == 1 else 2
         places, words = words[: 512 * accesses].reshape(2, 256, accesses), words[512 * accesses :]
-        size, expected = 16 // accesses, fragment_replays(load.major, load.map.swizzle_bytes)
+        size, expected = 16 // accesses, 1 if lead_a > 1 else fragment_replays(load.major, load.map.swizzle_bytes)
         assert replays(places.transpose(0, 2, 1), size) == expected, (spec, load.major, load.map.swizzle_bytes)
     assert words.size == 0
 

@@ -2,9 +2,9 @@
 // along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
 // epilogues are the same.
 //
-// Columns are taken in groups of eight. B's numbers are loaded two groups ahead of the products that take them, over the
-// ends of k-tiles too: a load is issued behind the product at hand, and what waits for it would do so beside the clocks
-// that ptxas leaves between two products of a warp. A's numbers are loaded before the last groups of a step.
+// Columns are taken in groups of eight. B's numbers are loaded two groups ahead of the products that take them, over
+// the ends of k-tiles too: a load is issued behind the product at hand, and what waits for it would do so beside the
+// clocks that ptxas leaves between two products of a warp. A's numbers are loaded before the last groups of a step.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -20,8 +20,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
-  typedef DmmaFragment<typename Storage::TileA> FragmentA;
-  typedef DmmaFragment<typename Storage::TileB> FragmentB;
+  typedef DmmaFragment<typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false> FragmentA;
+  typedef DmmaFragment<typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true> FragmentB;
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
   static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
@@ -40,8 +40,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef double StepB[2 * kEights];
 
   // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
-  // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1 places,
-  // and at first round one more until the rest is a multiple of these.
+  // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1
+  // places, and at first round one more until the rest is a multiple of these.
   static constexpr int kRest = kGroups % (kAhead + 1);
   static constexpr bool kApart = kGroups < (kAhead + 2) * kRest;  // too few for that: each has its own
   static constexpr int kBuffers = kGroups == 1 ? 2 : kApart ? kGroups : kRest ? kAhead + 2 : kAhead + 1;
@@ -163,7 +163,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
       for (int r = 0; r < 4 * kEights; ++r) {
         const double x = from[i][r];
-        to[i][r] = FragmentA::kMajorK ? __hiloint2double(__double2hiint(x) | zero, __double2loint(x) | zero) : x;
+        to[i][r] = FragmentA::kPairs ? __hiloint2double(__double2hiint(x) | zero, __double2loint(x) | zero) : x;
       }
   }
 

@@ -26,6 +26,7 @@ GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_
 DEPTHS = (16, 32)  # of a k-tile
 WHOLE = 48  # K up to which a k-tile has all of it
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
+TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
 TWO_STAGES = 1.03  # factor on tiles with two stages
 
 
@@ -45,7 +46,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
         plan, boxes = self.plan, self.boxes
-        if not self.has_units or len(self.leads) > 1:
+        if not self.has_units:
             return
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
@@ -62,6 +63,10 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
+        if len(self.leads) > 1:  # rows of 64 bytes or 32
+            a, b = self.leads
+            cuts = [cuts for cuts in TWO_LEADS if cuts[0] < 2 * extents[a] and cuts[1] < 2 * extents[b]]
+            return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
         found = [k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0][:1] for deep in DEPTHS]
         long = [m for m, extent in enumerate(extents) if extent > 1]
         if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE:
