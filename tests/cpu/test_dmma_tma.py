@@ -25,6 +25,7 @@ from gett.schedule.spec.rules_wgmma import doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import leads, wgmma_smem
+from gett.schedule.spec.wgmma_registers import dmma_step
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -156,11 +157,11 @@ def check(spec: Spec, tmp_path: Path) -> None:
     lead_a, lead_b = leads(loop, t.k)
     if lead_a > 1:  # B's k in A's order
         values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
-    headers = includes("core/index", "mainloop/dmma_tma")
-    text = headers + PROGRAM.replace("STEP", str(loop.step_k))
+    headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns)
+    text = headers + PROGRAM.replace("STEP", str(step))
     text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
-    steps, per_a, per_b = deep // loop.step_k, loop.step_k // 2, loop.step_k // 4
+    steps, per_a, per_b = deep // step, step // 2, step // 4
     count = steps * 256 * (loop.mma_m * per_a + columns // 8 * per_b)
     numbers = np.frombuffer(output[: count * 8]).reshape(steps, 8, 32, -1)
     sums = np.zeros((rows, columns))
