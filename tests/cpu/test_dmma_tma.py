@@ -16,7 +16,9 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.dmma_tma import fragment_replays
 from gett.schedule.lower import lower_plan
+from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.select import candidates
+from gett.schedule.search.wgmma import both_roles
 from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import DmmaTma
@@ -215,6 +217,14 @@ def test_the_tensor_cores_limit_in_all_majors(subscripts: str) -> None:
     assert all(can_implement(s, plan, FACTS) is None for s in found)
     assert found[0].forecast.bound == "tensor cores"
     assert plan.flops / found[0].forecast.us * 1e-6 > 0.68 * FACTS.tensor_tflops["float64"]
+
+
+@pytest.mark.parametrize("name", ["abcijk-ijma-mkbc", "ij-ikl-ljk", "ij-kil-lkj", "abj-bka-kj"])
+def test_bounds_are_not_above_estimates(name: str) -> None:
+    plan = plan_of(next(c for c in tccg() if c.name == name))
+    for search in both_roles(DmmaTmaSearch, plan, FACTS):
+        for choice in search.choices():
+            assert search.least_us(choice) <= search.estimate(choice).us, choice
 
 
 def test_other_types_and_architectures_are_as_they_were() -> None:
