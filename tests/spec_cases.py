@@ -268,6 +268,8 @@ DMMA = (
     Case("few-rows", "kam,kj->ajm", {"a": 6, "m": 96, "k": 40, "j": 8}),
     Case("spare-rows", "kam,kj->ajm", {"a": 42, "m": 12, "k": 36, "j": 20}),
     Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("two-leads", "lmk,nkl->mn", {"m": 328, "n": 136, "k": 40, "l": 24}),
+    Case("two-leads-ragged", "lmk,nkl->nm", {"m": 137, "n": 72, "k": 22, "l": 6}),
     Case("batches-mn", "bkm,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 48}),
     Case("modes", "kcba,kdb->cad", {"a": 24, "k": 32, "c": 24, "b": 20, "d": 28}),
     Case("modes-mn", "akbc,kdbe->cade", {"a": 12, "k": 32, "c": 24, "b": 5, "d": 6, "e": 40}),

@@ -10,11 +10,13 @@ from gett.codegen.wgmma_kernel import Pipeline, render_pipeline, stage_loads
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_registers import dmma_step
 
 
 def render_dmma_tma(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan whose operands are multiplied as float64."""
     loop = schedule.mainloop
     assert isinstance(loop, DmmaTma)
-    pipeline = Pipeline("dmma_tma", "DmmaTma", stage_loads, "", f"gett::Dmma<{loop.step_k}>")
+    columns = schedule.tiling.shape[1]
+    pipeline = Pipeline("dmma_tma", "DmmaTma", stage_loads, "", f"gett::Dmma<{dmma_step(loop.mma_m, columns)}>")
     return render_pipeline(plan, schedule, pipeline)

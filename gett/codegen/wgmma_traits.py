@@ -13,7 +13,7 @@ from gett.codegen.types import cpp_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import (
     chunk_columns,
@@ -99,6 +99,8 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
             lead_a, lead_b = leads(loop, t.k)
             constants |= {"kPlaneStages": loop.plane_stages, "kLeadA": lead_a, "kLeadB": lead_b}
             constants |= _planes(plan, schedule, loop)
+        elif isinstance(loop, DmmaTma):
+            constants |= dict(zip(("kLeadA", "kLeadB"), leads(loop, t.k), strict=True))
         elif isinstance(loop, WgmmaTf32):
             constants["kTransposedStages"] = loop.transposed_stages
         elif isinstance(loop, WgmmaSS):

@@ -2,8 +2,9 @@
 // along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
 // epilogues are the same.
 //
-// Columns are taken eight at a time. While the products of eight run, the numbers of B for the next eight are loaded,
-// and with the first eight A's for the next step, over the ends of k-tiles too.
+// Columns are taken in groups of eight. B's numbers are loaded two groups ahead of the products that take them, over
+// the ends of k-tiles too: a load is issued behind the product at hand, and what waits for it would do so beside the
+// clocks that ptxas leaves between two products of a warp. A's numbers are loaded before the last groups of a step.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -19,11 +20,14 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
-  typedef DmmaFragment<typename Storage::TileA> FragmentA;
-  typedef DmmaFragment<typename Storage::TileB> FragmentB;
+  typedef DmmaFragment<typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false> FragmentA;
+  typedef DmmaFragment<typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true> FragmentB;
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
   static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
+  static constexpr int kGroups = kSteps * kColumns;  // of a k-tile
+  static constexpr int kAhead = kMmaM < 4 && kGroups > 2 ? 2 : 1, kAheadA = kAhead < kColumns ? kAhead : kColumns;
+  static constexpr int kBuffersA = kMmaM < 4 && kSteps > 1 ? 2 : 1;  // steps of A beside the one that is loaded
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -34,6 +38,18 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // A thread's numbers of A for one step, and of eight columns of B.
   typedef double StepA[kMmaM][4 * kEights];
   typedef double StepB[2 * kEights];
+
+  // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
+  // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1
+  // places, and at first round one more until the rest is a multiple of these.
+  static constexpr int kRest = kGroups % (kAhead + 1);
+  static constexpr bool kApart = kGroups < (kAhead + 2) * kRest;  // too few for that: each has its own
+  static constexpr int kBuffers = kGroups == 1 ? 2 : kApart ? kGroups : kRest ? kAhead + 2 : kAhead + 1;
+  static constexpr GETT_DEVICE int buffer(int at) {
+    if (kApart) return at;
+    const int longer = (kAhead + 2) * kRest;
+    return at < longer ? at % (kAhead + 2) : (at - longer) % (kAhead + 1);
+  }
 
   // The store warp of a staging buffer.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
@@ -74,11 +90,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
             x[i][e * 4 + 2 + r] = two[1];
           }
     }
-    GETT_DEVICE void load_b(uint32 stage, int s, int column, StepB& x) const {
+    GETT_DEVICE void load_b(uint32 stage, int group, StepB& x) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
         double two[2];
-        b.load(stage + Storage::kStageA, column * 8, s * kEights + e, two);
+        b.load(stage + Storage::kStageA, group % kColumns * 8, group / kColumns * kEights + e, two);
         x[e * 2] = two[0];
         x[e * 2 + 1] = two[1];
       }
@@ -96,59 +112,59 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // The products of a tile.
   static GETT_DEVICE void multiply(const Storage& smem, const KTileRange& k_tiles, StageState& stage,
                                    const Fragments& fragments, int lane, Accumulators& acc) {
-    StepA a[2];
-    StepB b[2];
+    StepA a[kBuffersA], loaded;
+    StepB b[kBuffers];
     if (k_tiles.first < k_tiles.last) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
-      fragments.load_a(smem.stage(stage.stage), 0, a[0]);
-      fragments.load_b(smem.stage(stage.stage), 0, 0, b[0]);
+      fragments.load_a(smem.stage(stage.stage), 0, loaded);
+#pragma unroll
+      for (int at = 0; at < kAhead; ++at) fragments.load_b(smem.stage(stage.stage), at, b[buffer(at)]);
+      settle(a[0], loaded, stage.phase >> 31);
     }
 #pragma unroll 1
     for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
       const uint32 tile = smem.stage(stage.stage), empty = stage.bar(smem.empty());
       const bool more = kt + 1 < k_tiles.last;
-      // A word of all numbers that products have taken, and one that is zero since phases are never negative, which the
-      // compiler does not know. What is loaded next waits for the numbers before it: ptxas would load all of B at once,
-      // for which there are no registers. It may also let the arrival pass the loads, so that waits for all of them.
+      const uint32 zero = stage.phase >> 31;  // phases are never negative, which the compiler does not know
       uint32 read = 0;
-      const uint32 zero = stage.phase >> 31;
       ++stage;
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s)
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          const int at = s * kColumns + j;
-          const bool last = s + 1 == kSteps;
-          if (j == 0 && !last) fragments.load_a(tile, s + 1, a[(s + 1) & 1]);
-          if (j == 0 && last && more) {
-            mbarrier_wait(stage.bar(smem.full()), stage.phase);
-            fragments.load_a(smem.stage(stage.stage), 0, a[(s + 1) & 1]);
-          }
-          if (j + 1 < kColumns) fragments.load_b(tile + (read & zero), s, j + 1, b[(at + 1) & 1]);
-          else if (!last) fragments.load_b(tile + (read & zero), s + 1, 0, b[(at + 1) & 1]);
-          else if (more) fragments.load_b(smem.stage(stage.stage), 0, 0, b[(at + 1) & 1]);
-#pragma unroll
-          for (int i = 0; i < kMmaM; ++i) {
-            Mma::mma(&acc[i][j * 4], a[s & 1][i], b[at & 1]);
-            if (j == 0) read |= word_of(a[s & 1][i]);
-          }
-          read |= word_of(b[at & 1]);
+      for (int at = 0; at < kGroups; ++at) {
+        const int s = at / kColumns, j = at % kColumns, next = at + kAhead - kGroups, step = (at + kAheadA) / kColumns;
+        if (next == 0 && more) mbarrier_wait(stage.bar(smem.full()), stage.phase);
+        if (next < 0) fragments.load_b(tile, at + kAhead, b[buffer(at + kAhead)]);
+        else if (more) fragments.load_b(smem.stage(stage.stage), next, b[kGroups > 1 ? buffer(next) : 1]);
+        if (j + kAheadA == kColumns) {
+          if (step < kSteps) fragments.load_a(tile, step, loaded);
+          else if (more) fragments.load_a(smem.stage(stage.stage), 0, loaded);
         }
+        __syncwarp();  // ptxas moves no load past it
+#pragma unroll
+        for (int i = 0; i < kMmaM; ++i) {
+          Mma::mma(&acc[i][j * 4], a[s % kBuffersA][i], b[buffer(at)]);
+          if (j == 0 && s + 1 == kSteps) read |= word_of(a[s % kBuffersA][i]);
+        }
+        if (next >= 0) read |= word_of(b[buffer(at)]);
+        if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kBuffersA], loaded, zero);
+      }
+      // The arrival waits for the numbers that were loaded last: ptxas lets it pass loads, which end in order.
       Scheduler::release(empty + (read & zero), lane & 31);
-      // The next k-tile begins with the first places again.
-      if constexpr (kSteps % 2 == 1) move(a[0], a[1]);
-      if constexpr (kSteps * kColumns % 2 == 1) move(b[0], b[1]);
+      if constexpr (kGroups == 1) {
+#pragma unroll
+        for (int r = 0; r < 2 * kEights; ++r) b[0][r] = b[1][r];
+      }
     }
   }
-  static GETT_DEVICE void move(StepA& to, const StepA& from) {
+  // A step's numbers of A where products take them. Along K two come at a time, which the instruction wants apart: to
+  // ptxas they are results of an operation, since it would repeat plain copies before each product.
+  static GETT_DEVICE void settle(StepA& to, const StepA& from, uint32 zero) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int r = 0; r < 4 * kEights; ++r) to[i][r] = from[i][r];
-  }
-  static GETT_DEVICE void move(StepB& to, const StepB& from) {
-#pragma unroll
-    for (int r = 0; r < 2 * kEights; ++r) to[r] = from[r];
+      for (int r = 0; r < 4 * kEights; ++r) {
+        const double x = from[i][r];
+        to[i][r] = FragmentA::kPairs ? __hiloint2double(__double2hiint(x) | zero, __double2loint(x) | zero) : x;
+      }
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {

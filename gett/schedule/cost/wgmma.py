@@ -25,9 +25,6 @@ from layouts.rates import run_cost
 ROUNDED = 1.0 - 1e-9
 """A bound is not above what it bounds, however the sums are rounded."""
 
-FEW_WAVES = 3
-"""Tiles of a block up to which the stores of its last one show."""
-
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -68,9 +65,15 @@ class WgmmaCost(StagingCost):
 
     Attributes:
         fills: How often a block's first tile waits for the empty pipeline.
+        sum_words: Words of a partial sum that slices of K leave.
+        beside: Share that shows of what takes less, memory's time or that of the multiprocessors.
+        few_waves: Tiles of a block up to which the stores of its last one show.
     """
 
     fills = 1
+    sum_words = 1
+    beside = 0.2
+    few_waves = 3
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
@@ -179,13 +182,17 @@ class WgmmaCost(StagingCost):
         loop = known or self.loop(tile, tiles)
         looped, waves, memory = k_tiles * mma_tiles * loop.clocks, tiles / at_once, self.least_dram_us(tile)
         clocks = engine = k_tiles * mma_tiles * loop.engine_clocks
-        whole = wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]
+        whole = self.splits(tile, tiles) == [1]
         if whole:
-            clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
+            clocks = max(engine, self.least_work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
         busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
-        us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
+        us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
+
+    def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
+        """What `work` is not below; does not ask how D is staged."""
+        return self.work(tile, loop, looped, tail)
 
     def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float, stored: float = 0.0) -> float:
         """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between.
@@ -262,9 +269,11 @@ class WgmmaCost(StagingCost):
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
-            us = launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
-            us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
-            if memory >= busy and split == 1 and 1 < waves <= FEW_WAVES:  # no loads beside the last stores
+            us = (
+                launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
+            )
+            us += split_us(blocks, rows * bn * self.sum_words, device) if split > 1 else 0.0
+            if memory >= busy and split == 1 and 1 < waves <= self.few_waves:  # no loads beside the last stores
                 us += self.bytes[D] / self.device.memory.copy_tbps * 1e-6 / waves
             us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
             us *= self.factor(tile, tiles, steps // mma_tiles)

@@ -10,9 +10,8 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.k_boxes import k_boxes
-from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.epilogue import Epilogue, VectorStore
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
@@ -25,8 +24,10 @@ from layouts.box import Box
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
 DEPTHS = (16, 32)  # of a k-tile
 WHOLE = 48  # K up to which a k-tile has all of it
+WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
-TWO_STAGES = 1.1  # factor on tiles with two stages: the second one is waited for early
+TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
+TWO_STAGES = 1.02  # factor on tiles with two stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
@@ -41,17 +42,18 @@ class DmmaTmaSearch(WgmmaSSSearch):
     """Tiles of two warpgroups; nothing stays."""
 
     Cost = DmmaTmaCost
+    cost: DmmaTmaCost
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
         plan, boxes = self.plan, self.boxes
-        if not self.has_units or len(self.leads) > 1:
+        if not self.has_units:
             return
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
-                for n in widths(plan.extent_n):
+                for n in self.widths():
                     needed, there = dmma_registers(groups.mma_m, n)
                     if needed > there:
                         continue
@@ -59,10 +61,23 @@ class DmmaTmaSearch(WgmmaSSSearch):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                             yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
 
+    def widths(self) -> list[int]:
+        """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""
+        extent = self.plan.extent_n
+        return sorted({up(extent, 8), *(n for n in WIDTHS if n < extent)}, reverse=True)
+
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
-        found = [k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0][:1] for deep in DEPTHS]
+        if len(self.leads) > 1:  # rows of 64 bytes or 32
+            a, b = self.leads
+            cuts = [cuts for cuts in TWO_LEADS if cuts[0] < 2 * extents[a] and cuts[1] < 2 * extents[b]]
+            return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
+        found = []
+        for deep in DEPTHS:
+            best = k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0]
+            # Shorter rows with less padding behind the ends of modes: the cost model says which is better.
+            found.append([*best[:1], *(b for b in best[1:2] if b.tiles < best[0].tiles)])
         long = [m for m, extent in enumerate(extents) if extent > 1]
         if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE:
             found.append([Box.of_cuts(extents, {long[0]: whole})])
@@ -77,7 +92,10 @@ class DmmaTmaSearch(WgmmaSSSearch):
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """A k-tile takes thousands of clocks: three are under way long before they are needed."""
-        return TWO_STAGES if made.wgmma.stages < 3 else 1.0
+        staging = self.cost.staging(tile)
+        refused = staging.bulk and made.split_k == 1 and isinstance(made.epilogue.store, VectorStore)
+        slower = self.cost.by_vectors(tile) if refused else 1.0
+        return slower * (TWO_STAGES if made.wgmma.stages < 3 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

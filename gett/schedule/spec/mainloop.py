@@ -173,16 +173,6 @@ class DmmaTma:
     producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
 
-    @staticmethod
-    def step_of(mma_m: int) -> int:
-        """K of one instruction: fragments of A for 16 k of several blocks take too many registers."""
-        return 16 if mma_m == 1 else 8
-
-    @property
-    def step_k(self) -> int:
-        """K of one instruction."""
-        return self.step_of(self.mma_m)
-
     @property
     def threads(self) -> int:
         """Threads of a block."""

@@ -12,7 +12,7 @@ from gett.hw.dtypes import MmaAtom, warpgroup_atom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Stream, WgmmaRS, WgmmaSplit
+from gett.schedule.spec.mainloop import DmmaTma, Stream, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box, TileDim
@@ -127,7 +127,7 @@ class Lowered:
             ("A", A, plan.a, loop.a, plan.m, mma_box(t)), ("B", B, plan.b, loop.b, plan.n, t.n)
         ):  # fmt: skip
             units = unit_mode(free, tensor, self.size), unit_mode(plan.k, tensor, self.size)
-            lead = units[1] if isinstance(loop, WgmmaSplit) and isinstance(loader, Tma) else None
+            lead = units[1] if isinstance(loop, WgmmaSplit | DmmaTma) and isinstance(loader, Tma) else None
             box_k = t.k if lead is None else t.k.led_by(lead)
             out.append(WgmmaOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, box_k, *units))
         return out[0], out[1]

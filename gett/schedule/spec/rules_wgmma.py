@@ -25,6 +25,7 @@ from gett.schedule.spec.wgmma_needs import (
     ARCHS,
     DEEP,
     DEEPEST,
+    DMMA_LEADS,
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
     SPLIT_LEADS,
@@ -240,6 +241,19 @@ def doubles(x: Lowered) -> Iterator[str]:
         yield f"{needed} registers for sums and fragments, a thread has {there}"
 
 
+@rule
+def k_of_doubles(x: Lowered) -> Iterator[str]:
+    """Float64 has one order of k, or 4 or 8 k of each of the two modes along which A's and B's rows run."""
+    loop, deep = x.s.mainloop, x.s.tiling.k.size
+    assert isinstance(loop, DmmaTma)
+    found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
+    if found == (1, 1):
+        if a != b:
+            yield f"A's k are {a} and B's are {b}"
+    elif not set(found) <= set(DMMA_LEADS) or deep != math.prod(found):
+        yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {DMMA_LEADS}"
+
+
 _TILE_RULES = (
     *(common.architecture, wgmma, data_types, product, common.groups, common.extents, scheduler, ping_pong),
     batches_together,
@@ -264,7 +278,7 @@ TF32_RULES = (
 """All conditions of TF32 with A in registers."""
 
 DMMA_RULES = (
-    *(*_TILE_RULES, flattened, majors, maps, copies, doubles, cluster, multicast),
+    *(*_TILE_RULES, flattened, majors, maps, copies, doubles, k_of_doubles, cluster, multicast),
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
 """All conditions of float64."""

@@ -6,7 +6,7 @@ Searches choose by these numbers, rules check them, and kernels set them (`setma
 from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import Wgmma, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, WIDEST_SPLIT, gathers, parts, planes
 
 THREAD_REGISTERS = (40, 232)
@@ -56,11 +56,20 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
     return held + 4 * mma_m * steps + TF32_SPARE, there[1]
 
 
-def dmma_registers(mma_m: int, columns: int) -> tuple[int, int]:
-    """Registers of a thread that multiplies float64: those that it needs, and those it has.
+def dmma_step(mma_m: int, columns: int) -> int:
+    """K of one instruction of float64: sums are read and written half as often by 16 as by 8, if registers suffice."""
+    return 16 if _dmma_needs(mma_m, columns, 16) <= THREAD_REGISTERS[1] else 8
 
-    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B two times one row of
-    eight columns.
+
+def dmma_registers(mma_m: int, columns: int) -> tuple[int, int]:
+    """Registers of a thread that multiplies float64: those that it needs, and those it has."""
+    return _dmma_needs(mma_m, columns, dmma_step(mma_m, columns)), THREAD_REGISTERS[1]
+
+
+def _dmma_needs(mma_m: int, columns: int, step: int) -> int:
+    """Registers for instructions of `step` k.
+
+    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
+    eight columns, or two where each is multiplied by four blocks.
     """
-    fragments = DmmaTma.step_of(mma_m) * (2 * mma_m + 1)
-    return mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
+    return mma_m * columns + step * (2 * mma_m + (1 if mma_m == 4 else 2)) + DMMA_SPARE
