@@ -83,6 +83,9 @@ WALKS = [
     ("ij,i->ji", [(40, 64), (40,)], "complex64", "C", False),
     ("xy,zy->xyz", [(2, 31), (7, 31)], "float32", "C", False),  # vectors of 2 that go on from y to x
     ("i,j->ij", [(70,), (96,)], "float16", "C", False),
+    ("ab,c->cba", [(64, 3), (50,)], "float32", "C", False),  # the image of ab serves several c
+    ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)], "float32", "C", False),
+    ("ab,c->bca", [(40, 24), (36,)], "complex64", "C", True),
     ("ik,jl->lijk", [(6, 8), (5, 16)], "float32", "C", False),
     ("ij->i", [(40, 264)], "float16", "C", False),
     ("ij->i", [(40, 263)], "float32", "C", True),
@@ -165,8 +168,9 @@ def test_transposition_moves_16_bytes_at_a_time_without_bank_conflicts(dtype: st
     assert s.a.width * size == 16
     assert s.vector * size == 16
     assert all(d.box * size >= 64 for d in schedule.tiling.m.dims if d.box > 1)
+    places = [schedule.tiling.m.prefix(i) for i in range(len(schedule.tiling.m.dims))]
     for j in range(s.a.width):
-        lanes = [walk_index(schedule.tiling.m, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
+        lanes = [walk_index(places, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
         assert max(replays([swizzled(x, s.a.mask, s.a.shift) for x in lanes], size)) <= (1 if extents[0] != 4224 else 2)
     assert max(replays([swizzled(lane * 16, s.a.mask, s.a.shift) for lane in range(32)], 16)) == 1
 

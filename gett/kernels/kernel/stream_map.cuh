@@ -21,16 +21,17 @@ template <class Traits, class Index> struct StreamMap {
 
   template <class Role> struct Image {
     static constexpr int kBytes =
-        Role::LoaderTraits::kViaSmem ? (Traits::kBox * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
+        Role::LoaderTraits::kViaSmem ? (Role::LoaderTraits::kImage * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
   };
 
-  // Reads one operand's tile in its own order and leaves it in shared memory in D's.
+  // Reads one operand's tile in its own order and leaves its image in shared memory: D's order without the dimensions
+  // along which the operand does not vary.
   template <class Role, class Tile>
   static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
     if constexpr (Role::LoaderTraits::kViaSmem) {
       typedef typename Role::Element Element;
       typedef typename Role::LoaderTraits LoaderTraits;
-      constexpr int kW = LoaderTraits::kWidth, kTotal = Traits::kBox / kW, kPer = (kTotal + kThreads - 1) / kThreads;
+      constexpr int kW = LoaderTraits::kWidth, kTotal = LoaderTraits::kImage / kW, kPer = (kTotal + kThreads - 1) / kThreads;
       constexpr int kAtOnce = kPer < 4 ? kPer : 4;
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll 1
@@ -48,13 +49,14 @@ template <class Traits, class Index> struct StreamMap {
 #pragma unroll
         for (int u = 0; u < kAtOnce; ++u) {
           if (local[u] < 0) continue;
+          const int at = Role::image(p, local[u]);
 #pragma unroll
           for (int j = 0; j < kW; ++j) {
             int to;
             if constexpr (LoaderTraits::kStep > 0) {
-              to = local[u] + j * LoaderTraits::kStep;
+              to = at + j * LoaderTraits::kStep;
             } else {
-              to = Role::tile_index(p, (first + u * kThreads) * kW + j);
+              to = Role::image(p, Role::tile_index(p, (first + u * kThreads) * kW + j));
             }
             *reinterpret_cast<Element*>(image + swizzled_at<LoaderTraits>(to * int(sizeof(Element)))) = held[u].x[j];
           }
@@ -69,7 +71,8 @@ template <class Traits, class Index> struct StreamMap {
                                 Vec<typename Role::Element, kV>& x) {
     typedef typename Role::Element Element;
     if constexpr (Role::LoaderTraits::kViaSmem) {
-      x = Vec<Element, kV>::load(image + swizzled_at<typename Role::LoaderTraits>(local * int(sizeof(Element))));
+      const int at = Role::image(p, local) * int(sizeof(Element));
+      x = Vec<Element, kV>::load(image + swizzled_at<typename Role::LoaderTraits>(at));
     } else {
       read<Role, kV>(p, Role::base(p) + Role::origin(t) + Role::at_o(p, t, local), x);
     }

@@ -110,11 +110,11 @@ def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]
     return (*first, *(Digit(i, 1, box.dims[i].box) for i in sorted(rest)), *last)
 
 
-def walk_index(box: Box, walk: Sequence[Digit], i: int) -> int:
-    """Tile index of position `i` of a walk."""
+def walk_index(places: Sequence[int], walk: Sequence[Digit], i: int) -> int:
+    """Index in the image of position `i` of a walk; `places` are the distances along the box's dimensions."""
     total = 0
     for digit in walk:
-        total += i % digit.size * digit.step * box.prefix(digit.dim)
+        total += i % digit.size * digit.step * places[digit.dim]
         i //= digit.size
     return total
 
@@ -124,13 +124,13 @@ def swizzled(byte: int, mask: int, shift: int) -> int:
     return byte ^ (((byte // ROW_BYTES >> shift) & mask) << 4)
 
 
-def choose_swizzle(box: Box, walk: Sequence[Digit], vector: int, size: int) -> tuple[int, int]:
+def choose_swizzle(places: Sequence[int], walk: Sequence[Digit], vector: int, size: int) -> tuple[int, int]:
     """(mask, shift) that lets a warp store its vectors element by element with the fewest bank conflicts.
 
     Reads are free of conflicts in any case: they follow the dense order.
     """
-    lanes = min(32, box.size // vector)
-    accesses = [[walk_index(box, walk, lane * vector + j) * size for lane in range(lanes)] for j in {0, vector - 1}]
+    lanes = min(32, math.prod(digit.size for digit in walk) // vector)
+    accesses = [[walk_index(places, walk, lane * vector + j) * size for lane in range(lanes)] for j in {0, vector - 1}]
 
     def served(swizzle: tuple[int, int]) -> int:
         return sum(sum(replays([swizzled(x, *swizzle) for x in at], size)) for at in accesses)
