@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gett.schedule.search.stream_boxes import swizzled, walk_index
 from gett.schedule.spec.mainloop import StreamMap, StreamSum
 from layouts.swizzle import replays
 from tests.cpu.helpers import contraction_of
+from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_walk import StreamWalk
 
 FACTS = arch_facts("sm_90a")
@@ -113,6 +115,28 @@ def test_every_product_is_formed_once_from_whole_vectors(
     plan, addresses = plan_for(subscripts, shapes, dtype, layouts, with_c)
     walk = StreamWalk(plan, select_schedule(plan, "sm_90a"), addresses)
     assert walk.walk() == walk.definition()
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [("ab,c->cba", [(64, 3), (50,)]), ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)])],
+)
+def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
+    subscripts: str, shapes: list[tuple[int, ...]], tmp_path: Path
+) -> None:
+    plan, _ = plan_for(subscripts, shapes, "float32")
+    schedule = select_schedule(plan, "sm_90a")
+    loads = (schedule.mainloop.a, schedule.mainloop.b) if isinstance(schedule.mainloop, StreamMap) else ()
+    staged = [x for x in loads if x is not None and x.staged]
+    assert staged
+    assert schedule.tiling.m.size >= 2 * math.prod(digit.size for digit in staged[0].walk)
+    rng = np.random.default_rng(3)
+    first, second = (rng.integers(-9, 10, shape).astype(np.float32) for shape in shapes)
+    wanted = np.einsum(subscripts, first, second)
+    d = np.full_like(wanted, np.nan)
+    arrays = dict(zip("ba" if plan.swapped else "ab", (first, second), strict=True))
+    run_kernel(tmp_path, plan, schedule, arrays, d)
+    np.testing.assert_array_equal(d, wanted)
 
 
 def test_a_split_of_k_covers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:

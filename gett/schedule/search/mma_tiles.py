@@ -12,6 +12,7 @@ from gett.schedule.spec.multistage_needs import MultistageSmem, warp_step
 from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block
+SIDES = (32, 64, 128, 256)  # of tiles that are tried for any extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     most = 128 * 128 * 4 // accumulator
     if tensor_cores:
         most = 128 * 256 if accumulator == 4 else 128 * 128
-    for m in _sides(plan.extent_m, 16, (32, 64, 128, 256)):
-        for n in _sides(plan.extent_n, 8, (32, 64, 128, 256)):
+    for m in _sides(plan.extent_m, 16, tensor_cores):
+        for n in _sides(plan.extent_n, 8, tensor_cores):
             warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
             if warps is not None:
                 for k in depths if plan.extent_k > depths[0] else depths[:1]:
@@ -54,10 +55,15 @@ def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
     return {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
 
 
-def _sides(extent: int, step: int, usual: tuple[int, ...]) -> list[int]:
-    """Usual sides that are not twice too long, and the one that fits a short group."""
-    fit = -(-extent // step) * step
+def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
+    """Usual sides that are not twice too long, and the one that fits a short group.
+
+    Of multiply-adds, whose time is that of all elements of a tile, also the multiple of 32 that covers one.
+    """
+    usual, fit = SIDES, -(-extent // step) * step
     sides = {s for s in usual if s < 2 * fit or s == usual[0]}
+    if not tensor_cores and usual[1] < fit < usual[-1]:
+        sides.add(-(-fit // usual[0]) * usual[0])
     if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
         sides = {s for s in sides if s <= fit} | {fit}
     return sorted(sides)
