@@ -106,8 +106,8 @@ def fallback_tiles(size: int, tensor_cores: bool) -> tuple[MmaTile, ...]:
     return tuple(MmaTile(x * step_m, x * 32, _depths(size, tensor_cores)[0], (2, 2)) for x in (1, 2))
 
 
-def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
-    """Tiles of blocks that make several batches at once, for the tensor cores.
+def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+    """Tiles of blocks that make several batches at once.
 
     They serve plans in which a tensor's unit-stride mode is a batch mode: a block of one batch would use one element of
     every sector. One warp makes all of a batch's tile, or a half or a quarter of it.
@@ -117,20 +117,33 @@ def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
     units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
     if not units:
         return
-    mma = tensor_type(c.dtype).mma
-    assert mma is not None
-    step_k = mma.k
-    depths = sorted({min(d * step_k, -(-plan.extent_k // step_k) * step_k) for d in (1, 2, 3, 4)})
+    sides, depths = _batched_sides(plan, tensor_cores), _batched_depths(plan, tensor_cores)
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:
             continue
         if D in units and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
             continue
-        for m in _up_to(plan.extent_m, (16, 32, 64)):
-            for n in _up_to(plan.extent_n, (8, 16, 32, 64)):
+        for m in sides[0]:
+            for n in sides[1]:
                 if count * m * n <= most:
                     yield from (MmaTile(m, n, k, (1, 1), count) for k in depths)
+
+
+def _batched_sides(plan: GemmPlan, tensor_cores: bool) -> tuple[list[int], list[int]]:
+    """Rows and columns of a batch in a block."""
+    if tensor_cores:
+        return _up_to(plan.extent_m, (16, 32, 64)), _up_to(plan.extent_n, (8, 16, 32, 64))
+    return _up_to(plan.extent_m, (4, 8, 12, 16, 24, 32, 64)), _up_to(plan.extent_n, (8, 16, 24, 32, 64))
+
+
+def _batched_depths(plan: GemmPlan, tensor_cores: bool) -> list[int]:
+    c = plan.contraction
+    if not tensor_cores:
+        return list(_depths(itemsize(c.dtype), tensor_cores))
+    mma = tensor_type(c.dtype).mma
+    assert mma is not None
+    return sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)})
 
 
 def _up_to(extent: int, sides: tuple[int, ...]) -> list[int]:

@@ -86,9 +86,8 @@ class MultistageSearch(Search[Schedule]):
             many = made and made[0].tiling.tiles(self.plan.extent_l) > 2 * self.facts.sm_count
             if more is not None and not (copied and many):
                 yield from self._schedules(more)
-        if self.tensor_cores:
-            for tile in batched_tiles(self.plan):
-                yield from self._schedules(tile)
+        for tile in batched_tiles(self.plan, self.tensor_cores):
+            yield from self._schedules(tile)
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""
