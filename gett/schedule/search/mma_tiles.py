@@ -58,11 +58,12 @@ def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
 def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
     """Usual sides that are not twice too long, and the one that fits a short group.
 
-    Of multiply-adds, whose time is that of all elements of a tile, also the multiple of 32 that covers one.
+    Of multiply-adds, whose time is that of all elements of a tile, also sides that divide a group evenly.
     """
     usual, fit = SIDES, -(-extent // step) * step
     sides = {s for s in usual if s < 2 * fit or s == usual[0]}
-    if not tensor_cores and usual[1] < fit < usual[-1]:
+    if not tensor_cores and usual[0] < fit < usual[-1]:
+        sides |= {-(-extent // -(-extent // s) // step) * step for s in usual if s < fit}
         sides.add(-(-fit // usual[0]) * usual[0])
     if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
         sides = {s for s in sides if s <= fit} | {fit}
