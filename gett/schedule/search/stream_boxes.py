@@ -24,6 +24,7 @@ def cut_box(
     growth: Sequence[TensorView],
     volume: int,
     order: Sequence[int],
+    idle: float = 0.25,
 ) -> Box:
     """A box of at most `volume` elements.
 
@@ -33,6 +34,7 @@ def cut_box(
         growth: Tensors along whose order the tile then grows to the volume.
         volume: Most elements.
         order: Modes in the order of the tile's index, the fastest first.
+        idle: Exponent of a cut's share of what is allowed: 1 where the threads that it leaves idle cost their time.
     """
     cut = [1] * len(extents)
     modes = range(len(extents)) if 0 not in extents else ()
@@ -40,7 +42,7 @@ def cut_box(
     def lengthen(m: int, wanted: int | float) -> None:
         most = volume // (math.prod(cut) // cut[m])
         if most > cut[m]:
-            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), _multiple(extents[m], m, runs)))
+            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), _multiple(extents[m], m, runs), idle))
 
     for tensor, target in runs:
         run = 1
@@ -65,7 +67,7 @@ def _multiple(extent: int, mode: int, runs: Sequence[tuple[TensorView, int]]) ->
     return math.gcd(vector, extent & -extent)
 
 
-def _pick(extent: int, most: int, multiple: int) -> int:
+def _pick(extent: int, most: int, multiple: int, idle: float) -> int:
     """A cut of at most `most` that wastes little of the last tile."""
     if extent <= most:
         return extent
@@ -73,7 +75,7 @@ def _pick(extent: int, most: int, multiple: int) -> int:
     options = {most // multiple * multiple, even // multiple * multiple, -(-even // multiple) * multiple}
     options |= {1 << (most.bit_length() - 1)} | {most // d for d in (2, 3, 4) if extent % (most // d or 1) == 0}
     valid = [c for c in options if 1 <= c <= most and (c % multiple == 0 or most < multiple)] or [1]
-    return max(valid, key=lambda c: (extent / (-(-extent // c) * c) * min(1.0, c / most) ** 0.25, c))
+    return max(valid, key=lambda c: (extent / (-(-extent // c) * c) * min(1.0, c / most) ** idle, c))
 
 
 def in_order(box: Box, tensor: TensorView) -> list[int]:

@@ -42,7 +42,8 @@ def map_loop(
     vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
     loads = {t: _load(box, extents, x, vector) for t, x in tensors.items() if t != D}
     unroll = min(4, -(-box.size // (vector * THREADS)))
-    return box, StreamMap(loads[A], loads.get(B), loads.get(C), THREADS, vector, unroll, walk_in_order(box, d))
+    walk_d, store_once = walk_in_order(box, d), d.bytes > facts.l2_bytes
+    return box, StreamMap(loads[A], loads.get(B), loads.get(C), THREADS, vector, unroll, walk_d, store_once)
 
 
 def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
