@@ -19,7 +19,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.stream_views import image_places, image_size, output_modes, output_views
+from gett.schedule.spec.stream_views import image_is_whole, image_places, image_size, output_modes, output_views
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -125,7 +125,7 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
     walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
     views = output_views(plan)
     images = {
-        name: _image(name, tiling.m, image_places(tiling.m, views[t], s.vector))
+        name: _image(name, tiling.m, image_places(tiling.m, views[t]))
         for name, (t, load) in loads.items()
         if load.staged
     }
@@ -195,15 +195,17 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_on
 
     def loader(name: str, tensor: int, w: StreamLoad | None, element: str) -> str:
         w = w or StreamLoad()
-        places = image_places(box, views[tensor], s.vector) if w.staged else ()
+        places = image_places(box, views[tensor]) if w.staged else ()
         lead = w.walk[0] if w.walk else Digit(0, 1, 0)
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
         step = places[lead.dim] if w.staged and lead.size % w.width == 0 else 0
         held = image_size(box, places) if w.staged else 0
+        whole = not w.staged or image_is_whole(box, places, s.vector)
         return (
             f"  struct LoaderTraits{name} {{\n    typedef {element} Element;\n"
             f"    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
-            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
+            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)}, "
+            f"kImageWhole = {cpp_bool(whole)};\n"
             f"    static constexpr int kWidth = {w.width}, kStep = {step}, kImage = {held}, "
             f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
         )

@@ -20,7 +20,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.search.stream_boxes import swizzled
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.stream_views import output_modes
+from gett.schedule.spec.stream_views import image_is_whole, image_places, output_modes, output_views
 from tests.cpu.walk import each
 
 Offsets = tuple[int, ...]
@@ -105,6 +105,8 @@ class StreamWalk:
         # What a thread reads as one vector must be one in the image, too.
         v = self.loop.vector
         for first in range(0, self.schedule.tiling.m.size, v):
+            if not self._is_whole(name):
+                break
             x = self._image(name, first)
             assert [self._image(name, first + j) for j in range(v)] == [x + j for j in range(v)]
             at = [swizzled((x + j) * self.sizes[name], load.mask, load.shift) for j in range(v)]
@@ -112,8 +114,12 @@ class StreamWalk:
         return image
 
     def _fetch(self, name: str, image: list[int], first: int) -> list[int]:
-        at = self._image(name, first)
-        return image[at : at + self.loop.vector]
+        return [image[self._image(name, first + j)] for j in range(self.loop.vector)]
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether vectors are read as such: else each element by itself."""
+        box, view = self.schedule.tiling.m, output_views(self.plan)[TENSOR[name]]
+        return image_is_whole(box, image_places(box, view), self.loop.vector)
 
     def _image(self, name: str, local: int) -> int:
         return self._value(self.index.images[name], "i", {}, local)

@@ -88,6 +88,7 @@ WALKS = [
     ("ab,c->cba", [(64, 3), (50,)], "float32", "C", False),  # the image of ab serves several c
     ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)], "float32", "C", False),
     ("ab,c->bca", [(40, 24), (36,)], "complex64", "C", True),
+    ("zui,zvj->zuvij", [(3, 8, 3), (3, 6, 5)], "float32", "C", False),  # vectors of D reach over what A lacks
     ("ik,jl->lijk", [(6, 8), (5, 16)], "float32", "C", False),
     ("ij->i", [(40, 264)], "float16", "C", False),
     ("ij->i", [(40, 263)], "float32", "C", True),
@@ -119,7 +120,11 @@ def test_every_product_is_formed_once_from_whole_vectors(
 
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
-    [("ab,c->cba", [(64, 3), (50,)]), ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)])],
+    [
+        ("ab,c->cba", [(64, 3), (50,)]),
+        ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)]),
+        ("zui,zvj->zuvij", [(9, 16, 3), (9, 16, 5)]),
+    ],
 )
 def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     subscripts: str, shapes: list[tuple[int, ...]], tmp_path: Path

@@ -75,8 +75,15 @@ template <class Traits, class Index> struct StreamMap {
                                 Vec<typename Role::Element, kV>& x) {
     typedef typename Role::Element Element;
     if constexpr (Role::LoaderTraits::kViaSmem) {
-      const int at = Role::image(p, local) * int(sizeof(Element));
-      x = Vec<Element, kV>::load(image + swizzled_at<typename Role::LoaderTraits>(at));
+      typedef typename Role::LoaderTraits LoaderTraits;
+      constexpr int kN = LoaderTraits::kImageWhole ? kV : 1;
+#pragma unroll
+      for (int j = 0; j < kV; j += kN) {
+        const int at = Role::image(p, local + j) * int(sizeof(Element));
+        const auto part = Vec<Element, kN>::load(image + swizzled_at<LoaderTraits>(at));
+#pragma unroll
+        for (int i = 0; i < kN; ++i) x.x[j + i] = part.x[i];
+      }
     } else {
       read<Role, kV>(p, Role::base(p) + Role::origin(t) + Role::at_o(p, t, local), x);
     }

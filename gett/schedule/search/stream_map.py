@@ -87,12 +87,12 @@ def _load(box: Box, extents: Sequence[int], tensor: TensorView, vector: int) -> 
     width = min(vector, vector_along(cuts, extents, tensor))
     whole = width == vector and vector > 1
     if not whole and cuts and (cuts[0][1] % vector or nearest != cuts[0][0]):
-        return _staged(box, extents, tensor, vector)
+        return _staged(box, extents, tensor)
     return StreamLoad(width=width)
 
 
-def _staged(box: Box, extents: Sequence[int], tensor: TensorView, vector: int) -> StreamLoad:
-    places = image_places(box, tensor, vector)
+def _staged(box: Box, extents: Sequence[int], tensor: TensorView) -> StreamLoad:
+    places = image_places(box, tensor)
     dims = [box.dims[i] for i in in_order(box, tensor)]
     width = vector_along([(d.modes[0], d.box) for d in dims], extents, tensor)
     walk = tuple(digit for digit in walk_in_rows(box, tensor, width) if places[digit.dim])

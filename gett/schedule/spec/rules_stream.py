@@ -118,7 +118,7 @@ def walks(x: Lowered) -> Iterator[str]:
     """Walks take each element of a tile once."""
     loop, box, views = _loop(x), x.s.tiling.m, output_views(x.plan)
     for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
-        if not _covers(box, walk, image_places(box, views[t], loop.vector)):
+        if not _covers(box, walk, image_places(box, views[t])):
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
 
 

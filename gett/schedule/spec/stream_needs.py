@@ -37,5 +37,5 @@ def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) ->
         return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
     views, box = output_views(plan), tiling.m
     staged = [views[t] for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
-    images = (image_size(box, image_places(box, x, loop.vector)) * x.size for x in staged)
+    images = (image_size(box, image_places(box, x)) * x.size for x in staged)
     return sum(-(-size // ROW_BYTES) * ROW_BYTES for size in images)
