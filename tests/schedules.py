@@ -9,7 +9,7 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.mainloop import Multistage, Stream
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix
 from gett.schedule.spec.schedule import Schedule
 
 
@@ -50,5 +50,5 @@ def multistage_candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = N
 def part_names(s: Schedule) -> str:
     """The types of a schedule's parts: main loop with its loaders, store, tile scheduler."""
     loop = s.mainloop
-    loaders = "" if isinstance(loop, Stream) else f"<{type(loop.a).__name__}, {type(loop.b).__name__}>"
+    loaders = "" if isinstance(loop, Stream | StreamMatrix) else f"<{type(loop.a).__name__}, {type(loop.b).__name__}>"
     return f"{type(loop).__name__}{loaders} {type(s.epilogue.store).__name__} {type(s.scheduler).__name__}"

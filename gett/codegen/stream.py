@@ -13,13 +13,13 @@ from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, out
 from gett.codegen.index import Expr, Function, ParamTable, const, var
 from gett.codegen.params import POINTERS, declare_params, extra_slots, pack_params, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
-from gett.codegen.tiles import GroupIndex, Strides, group_index
+from gett.codegen.tiles import GroupIndex, Strides, group_index, local_coordinates
 from gett.codegen.types import cpp_type
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.stream_views import output_modes
+from gett.schedule.spec.stream_views import image_is_whole, image_places, image_size, output_modes, output_views
 from layouts.box import Box
 from layouts.modes import Strided
 
@@ -35,22 +35,30 @@ class StreamIndex:
         o: Of D's modes, for each tensor.
         k: Of the summed modes, for the operands; None without sums.
         walks: From the position in a tensor's own order to the tile's index, by tensor name.
+        images: From the tile's index to that of a tensor's image in shared memory, by tensor name.
         steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces.
     """
 
     o: GroupIndex
     k: GroupIndex | None
     walks: Mapping[str, Function]
+    images: Mapping[str, Function]
     steps: Mapping[str, Function]
 
     def to_cpp(self) -> str:
         """The body of `struct Index`."""
         groups = [g.to_cpp() for g in (self.o, self.k) if g is not None]
-        return "\n".join([*groups, *(f.to_cpp() for f in (*self.walks.values(), *self.steps.values()))])
+        return "\n".join([*groups, *(f.to_cpp() for x in (self.walks, self.images, self.steps) for f in x.values())])
 
 
-def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
+def render_stream(plan: GemmPlan, schedule: Schedule, load_once: bool = False, store_once: bool = False) -> Kernel:
     """The kernel, or the two kernels of a split K.
+
+    Args:
+        plan: What is computed.
+        schedule: How.
+        load_once: Whether what is read through shared memory is not read again soon, so that L2 need not keep it.
+        store_once: Likewise what is written.
 
     Raises:
         DTypeError: The kernels have no such type.
@@ -73,8 +81,10 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
+    store_once = store_once or (isinstance(s, StreamMap) and s.store_once)
+    traits = _traits(plan, schedule, s, dtype_c, load_once, store_once)
     text = (
-        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{_traits(plan, schedule, s, dtype_c)}\n'
+        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{traits}\n'
         f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
@@ -113,6 +123,12 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
         operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in loads.items() if n != "c"]
         k = group_index("k", box, tiling.shape[2], operands, table)
     walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
+    views = output_views(plan)
+    images = {
+        name: _image(name, tiling.m, image_places(tiling.m, views[t]))
+        for name, (t, load) in loads.items()
+        if load.staged
+    }
     if sums:
         walks["d"] = _walk("d", tiling.m, s.walk_d)
     steps = {}
@@ -120,7 +136,7 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
         if _in_pieces(load, s.vector) and not (sums and name == "c"):
             value = table.stride(_step(plan, schedule, modes, t))
             steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
-    return StreamIndex(o, k, walks, steps)
+    return StreamIndex(o, k, walks, images, steps)
 
 
 def _loop(schedule: Schedule) -> Stream:
@@ -161,20 +177,36 @@ def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
     return Function(f"tile_index_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
+def _image(name: str, box: Box, places: Sequence[int]) -> Function:
+    """From the tile's index to that of the image, which is the same where no dimension is left out."""
+    body: list[tuple[str, str, Expr]] = []
+    local, total = var("i"), const(0)
+    if image_size(box, places) == box.size:
+        return Function(f"image_{name}", ("i",), (), (("", local),), "int")
+    for x, place in zip(local_coordinates(body, box, local), places, strict=True):
+        total = total + (x if place == 1 else x * const(place)) if place else total
+    return Function(f"image_{name}", ("i",), tuple(body), (("", total),), "int")
+
+
+def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_once: bool, store_once: bool) -> str:
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
+    views = output_views(plan)
 
-    def loader(name: str, w: StreamLoad | None, element: str) -> str:
+    def loader(name: str, tensor: int, w: StreamLoad | None, element: str) -> str:
         w = w or StreamLoad()
+        places = image_places(box, views[tensor]) if w.staged else ()
         lead = w.walk[0] if w.walk else Digit(0, 1, 0)
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
-        step = box.prefix(lead.dim) if w.staged and lead.size % w.width == 0 else 0
+        step = places[lead.dim] if w.staged and lead.size % w.width == 0 else 0
+        held = image_size(box, places) if w.staged else 0
+        whole = not w.staged or image_is_whole(box, places, s.vector)
         return (
             f"  struct LoaderTraits{name} {{\n    typedef {element} Element;\n"
             f"    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
-            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
-            f"    static constexpr int kWidth = {w.width}, kStep = {step}, "
+            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)}, "
+            f"kImageWhole = {cpp_bool(whole)};\n"
+            f"    static constexpr int kWidth = {w.width}, kStep = {step}, kImage = {held}, "
             f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
         )
 
@@ -187,7 +219,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
+        f"  static constexpr bool kLoadOnce = {cpp_bool(load_once)}, kStoreOnce = {cpp_bool(store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
-        f"{loader('A', s.a, a)}{loader('B', s.b, b)}{loader('C', s.c, cpp_type(dtype_c))}}};\n"
+        f"{loader('A', A, s.a, a)}{loader('B', B, s.b, b)}{loader('C', C, s.c, cpp_type(dtype_c))}}};\n"
     )

@@ -7,6 +7,7 @@ elements lie together, its address is a multiple of its size, and it is valid as
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -19,7 +20,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.search.stream_boxes import swizzled
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.stream_views import output_modes
+from gett.schedule.spec.stream_views import image_is_whole, image_places, output_modes, output_views
 from tests.cpu.walk import each
 
 Offsets = tuple[int, ...]
@@ -73,7 +74,7 @@ class StreamWalk:
             for first in range(0, size, v):
                 if not self._ok("o", t, first):
                     continue
-                read = {n: images[n][first : first + v] if w.staged else self._read(n, w, t, first, self._o(n, t))
+                read = {n: self._fetch(n, images[n], first) if w.staged else self._read(n, w, t, first, self._o(n, t))
                         for n, w in self.loads.items()}  # fmt: skip
                 d = [t["d"] + self._o("d", t)(first + j) for j in range(v)]
                 self._check_vector("d", d)
@@ -84,29 +85,44 @@ class StreamWalk:
         return stored
 
     def _stage(self, name: str, load: StreamLoad, t: dict[str, int]) -> list[int]:
-        """The tile's image in shared memory: the tensor's offset at each tile index, -1 where nothing was written."""
-        box = self.schedule.tiling.m
-        image = [-1] * box.size
+        """The tile's image in shared memory: the tensor's offset at each place, -1 where nothing was written."""
+        count = math.prod(digit.size for digit in load.walk)
+        image = [-1] * count
         places: dict[int, int] = {}
-        for i in range(0, box.size, load.width):
+        for i in range(0, count, load.width):
             local = self._walk(name, i)
             if not self._ok("o", t, local):
                 continue
             to = [self._walk(name, i + j) for j in range(load.width)]
             offsets = [t[name] + self._o(name, t)(x) for x in to]
             self._check_vector(name, offsets)
-            for x, offset in zip(to, offsets, strict=True):
+            for x, offset in zip((self._image(name, x) for x in to), offsets, strict=True):
                 assert image[x] < 0
                 image[x] = offset
                 at = swizzled(x * self.sizes[name], load.mask, load.shift)
                 assert places.setdefault(at, x) == x
-                assert at < -(-box.size * self.sizes[name] // 128) * 128
+                assert at < -(-count * self.sizes[name] // 128) * 128
         # What a thread reads as one vector must be one in the image, too.
         v = self.loop.vector
-        for first in range(0, box.size, v):
-            at = [swizzled((first + j) * self.sizes[name], load.mask, load.shift) for j in range(v)]
+        for first in range(0, self.schedule.tiling.m.size, v):
+            if not self._is_whole(name):
+                break
+            x = self._image(name, first)
+            assert [self._image(name, first + j) for j in range(v)] == [x + j for j in range(v)]
+            at = [swizzled((x + j) * self.sizes[name], load.mask, load.shift) for j in range(v)]
             assert at == [at[0] + j * self.sizes[name] for j in range(v)]
         return image
+
+    def _fetch(self, name: str, image: list[int], first: int) -> list[int]:
+        return [image[self._image(name, first + j)] for j in range(self.loop.vector)]
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether vectors are read as such: else each element by itself."""
+        box, view = self.schedule.tiling.m, output_views(self.plan)[TENSOR[name]]
+        return image_is_whole(box, image_places(box, view), self.loop.vector)
+
+    def _image(self, name: str, local: int) -> int:
+        return self._value(self.index.images[name], "i", {}, local)
 
     def _sums(self) -> dict[int, Counter[Offsets]]:
         s, schedule, tiling = self.loop, self.schedule, self.schedule.tiling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gett.schedule.search.stream_boxes import swizzled, walk_index
 from gett.schedule.spec.mainloop import StreamMap, StreamSum
 from layouts.swizzle import replays
 from tests.cpu.helpers import contraction_of
+from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_walk import StreamWalk
 
 FACTS = arch_facts("sm_90a")
@@ -83,6 +85,10 @@ WALKS = [
     ("ij,i->ji", [(40, 64), (40,)], "complex64", "C", False),
     ("xy,zy->xyz", [(2, 31), (7, 31)], "float32", "C", False),  # vectors of 2 that go on from y to x
     ("i,j->ij", [(70,), (96,)], "float16", "C", False),
+    ("ab,c->cba", [(64, 3), (50,)], "float32", "C", False),  # the image of ab serves several c
+    ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)], "float32", "C", False),
+    ("ab,c->bca", [(40, 24), (36,)], "complex64", "C", True),
+    ("zui,zvj->zuvij", [(3, 8, 3), (3, 6, 5)], "float32", "C", False),  # vectors of D reach over what A lacks
     ("ik,jl->lijk", [(6, 8), (5, 16)], "float32", "C", False),
     ("ij->i", [(40, 264)], "float16", "C", False),
     ("ij->i", [(40, 263)], "float32", "C", True),
@@ -110,6 +116,32 @@ def test_every_product_is_formed_once_from_whole_vectors(
     plan, addresses = plan_for(subscripts, shapes, dtype, layouts, with_c)
     walk = StreamWalk(plan, select_schedule(plan, "sm_90a"), addresses)
     assert walk.walk() == walk.definition()
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("ab,c->cba", [(64, 3), (50,)]),
+        ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)]),
+        ("zui,zvj->zuvij", [(9, 16, 3), (9, 16, 5)]),
+    ],
+)
+def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
+    subscripts: str, shapes: list[tuple[int, ...]], tmp_path: Path
+) -> None:
+    plan, _ = plan_for(subscripts, shapes, "float32")
+    schedule = select_schedule(plan, "sm_90a")
+    loads = (schedule.mainloop.a, schedule.mainloop.b) if isinstance(schedule.mainloop, StreamMap) else ()
+    staged = [x for x in loads if x is not None and x.staged]
+    assert staged
+    assert schedule.tiling.m.size >= 2 * math.prod(digit.size for digit in staged[0].walk)
+    rng = np.random.default_rng(3)
+    first, second = (rng.integers(-9, 10, shape).astype(np.float32) for shape in shapes)
+    wanted = np.einsum(subscripts, first, second)
+    d = np.full_like(wanted, np.nan)
+    arrays = dict(zip("ba" if plan.swapped else "ab", (first, second), strict=True))
+    run_kernel(tmp_path, plan, schedule, arrays, d)
+    np.testing.assert_array_equal(d, wanted)
 
 
 def test_a_split_of_k_covers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,8 +197,9 @@ def test_transposition_moves_16_bytes_at_a_time_without_bank_conflicts(dtype: st
     assert s.a.width * size == 16
     assert s.vector * size == 16
     assert all(d.box * size >= 64 for d in schedule.tiling.m.dims if d.box > 1)
+    places = [schedule.tiling.m.prefix(i) for i in range(len(schedule.tiling.m.dims))]
     for j in range(s.a.width):
-        lanes = [walk_index(schedule.tiling.m, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
+        lanes = [walk_index(places, s.a.walk, lane * s.a.width + j) * size for lane in range(32)]
         assert max(replays([swizzled(x, s.a.mask, s.a.shift) for x in lanes], size)) <= (1 if extents[0] != 4224 else 2)
     assert max(replays([swizzled(lane * 16, s.a.mask, s.a.shift) for lane in range(32)], 16)) == 1
 

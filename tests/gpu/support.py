@@ -19,7 +19,7 @@ from gett.jit import compile_kernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import build_executable
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.mainloop import Multistage, Stream
+from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import ALIGNED, Case, Layout, round_to, to_host
 from tests.schedules import part_names, spread
@@ -164,7 +164,7 @@ def check_nans_stay(cp: Any, problem: Problem, schedules: Iterable[Schedule], ro
 def describe(schedule: Schedule) -> str:
     """A schedule in one line, for messages."""
     loop = schedule.mainloop
-    pipeline = f" stages {loop.stages}" if not isinstance(loop, Stream) else ""
+    pipeline = f" stages {loop.stages}" if not isinstance(loop, Stream | StreamMatrix) else ""
     table = " table" if isinstance(loop, Multistage) and loop.k_table else ""
     loads = ""
     if isinstance(loop, Multistage):

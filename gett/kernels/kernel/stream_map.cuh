@@ -21,16 +21,17 @@ template <class Traits, class Index> struct StreamMap {
 
   template <class Role> struct Image {
     static constexpr int kBytes =
-        Role::LoaderTraits::kViaSmem ? (Traits::kBox * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
+        Role::LoaderTraits::kViaSmem ? (Role::LoaderTraits::kImage * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
   };
 
-  // Reads one operand's tile in its own order and leaves it in shared memory in D's.
+  // Reads one operand's tile in its own order and leaves its image in shared memory: D's order without the dimensions
+  // along which the operand does not vary.
   template <class Role, class Tile>
   static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
     if constexpr (Role::LoaderTraits::kViaSmem) {
       typedef typename Role::Element Element;
       typedef typename Role::LoaderTraits LoaderTraits;
-      constexpr int kW = LoaderTraits::kWidth, kTotal = Traits::kBox / kW, kPer = (kTotal + kThreads - 1) / kThreads;
+      constexpr int kW = LoaderTraits::kWidth, kTotal = LoaderTraits::kImage / kW, kPer = (kTotal + kThreads - 1) / kThreads;
       constexpr int kAtOnce = kPer < 4 ? kPer : 4;
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll 1
@@ -42,19 +43,24 @@ template <class Traits, class Index> struct StreamMap {
           const int v = first + u * kThreads;
           local[u] = Role::tile_index(p, v * kW);
           const bool ok = (kTotal % (kAtOnce * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local[u]);
-          if (ok) held[u] = Vec<Element, kW>::load(from + Role::at_o(p, t, local[u]));
+          if (ok) {
+            const Element* const at = from + Role::at_o(p, t, local[u]);
+            if constexpr (Traits::kLoadOnce) held[u] = Vec<Element, kW>::load_once(at);
+            else held[u] = Vec<Element, kW>::load(at);
+          }
           if (!ok) local[u] = -1;
         }
 #pragma unroll
         for (int u = 0; u < kAtOnce; ++u) {
           if (local[u] < 0) continue;
+          const int at = Role::image(p, local[u]);
 #pragma unroll
           for (int j = 0; j < kW; ++j) {
             int to;
             if constexpr (LoaderTraits::kStep > 0) {
-              to = local[u] + j * LoaderTraits::kStep;
+              to = at + j * LoaderTraits::kStep;
             } else {
-              to = Role::tile_index(p, (first + u * kThreads) * kW + j);
+              to = Role::image(p, Role::tile_index(p, (first + u * kThreads) * kW + j));
             }
             *reinterpret_cast<Element*>(image + swizzled_at<LoaderTraits>(to * int(sizeof(Element)))) = held[u].x[j];
           }
@@ -69,16 +75,27 @@ template <class Traits, class Index> struct StreamMap {
                                 Vec<typename Role::Element, kV>& x) {
     typedef typename Role::Element Element;
     if constexpr (Role::LoaderTraits::kViaSmem) {
-      x = Vec<Element, kV>::load(image + swizzled_at<typename Role::LoaderTraits>(local * int(sizeof(Element))));
+      typedef typename Role::LoaderTraits LoaderTraits;
+      constexpr int kN = LoaderTraits::kImageWhole ? kV : 1;
+#pragma unroll
+      for (int j = 0; j < kV; j += kN) {
+        const int at = Role::image(p, local + j) * int(sizeof(Element));
+        const auto part = Vec<Element, kN>::load(image + swizzled_at<LoaderTraits>(at));
+#pragma unroll
+        for (int i = 0; i < kN; ++i) x.x[j + i] = part.x[i];
+      }
     } else {
       read<Role, kV>(p, Role::base(p) + Role::origin(t) + Role::at_o(p, t, local), x);
     }
   }
 
-  static GETT_DEVICE void run(const Params& p) {
+  static GETT_DEVICE void run(const Params& p) { run(p, int(blockIdx.x)); }
+
+  // One tile, by its number.
+  static GETT_DEVICE void run(const Params& p, int tile) {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x;
-    const auto t = Index::o_tile(p, blockIdx.x);
+    const auto t = Index::o_tile(p, tile);
     char* const image_a = smem;
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;
@@ -125,7 +142,9 @@ template <class Traits, class Index> struct StreamMap {
           const int o = (first + u * kThreads) * kV + j;
           out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }
-        out.store(p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV));
+        auto* const to = p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV);
+        if constexpr (Traits::kStoreOnce) out.store_once(to);
+        else out.store(to);
       }
     }
   }

@@ -22,6 +22,8 @@ template <class Traits, class Index> struct StreamMatrix {
   static constexpr int kK = Traits::kK, kN = Traits::kN, kThreads = Traits::kThreads, kUnroll = Traits::kUnroll;
   static constexpr int kHeld = kV * kVK, kOut = kV * kVN;  // elements of an access of A and of D
   static constexpr int kTotal = Traits::kBox / kV;         // vectors of a tile
+  // Stores whose sums the compiler may interleave: few, of a larger matrix one, or registers run out.
+  static constexpr int kStores = kK * kN > 32 ? 1 : kN / kVN < 4 ? kN / kVN : 4;
   static_assert(kV == 1 || (kVK == 1 && kVN == 1), "vectors lie along one mode");
   static_assert(kK % kVK == 0 && kN % kVN == 0 && Traits::kBox % kV == 0, "whole vectors");
   static_assert(kK * kN * int(sizeof(FactorB)) <= Traits::kSmemBytes, "the small matrix");
@@ -66,7 +68,7 @@ template <class Traits, class Index> struct StreamMatrix {
     const long long at_d = at.d + Index::m_d(p, at.m, v * kV);
     long long at_c = at.c;
     if constexpr (Traits::kSourceC == kSourceVector) at_c += Index::m_c(p, at.m, v * kV);
-#pragma unroll
+#pragma unroll kStores
     for (int i = 0; i < kN; i += kVN) {
       Acc sum[kOut];
 #pragma unroll

@@ -24,6 +24,7 @@ template <class Traits, class Index> struct RoleA {
   }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_a(p); }
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_a(p, i); }
+  static GETT_DEVICE int image(const Params& p, int i) { return Index::image_a(p, i); }
 };
 template <class Traits, class Index> struct RoleB {
   typedef typename Traits::LoaderTraitsB LoaderTraits;
@@ -39,6 +40,7 @@ template <class Traits, class Index> struct RoleB {
   }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_b(p); }
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_b(p, i); }
+  static GETT_DEVICE int image(const Params& p, int i) { return Index::image_b(p, i); }
 };
 template <class Traits, class Index> struct RoleC {
   typedef typename Traits::LoaderTraitsC LoaderTraits;
@@ -51,6 +53,7 @@ template <class Traits, class Index> struct RoleC {
   }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_c(p); }
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_c(p, i); }
+  static GETT_DEVICE int image(const Params& p, int i) { return Index::image_c(p, i); }
 };
 
 // The place of byte `x` of a dense tile in its swizzled image: the chunks of each 128-byte row are permuted.

@@ -33,11 +33,12 @@ template <class Traits> struct SimtMma {
   static constexpr int kKv = fit(Traits::kBlockK, kE >= 8 ? 1 : 8 / kE);
 
   Sum acc_[kTm][kTn];
-  int m0_, n0_, tm_, tn_;
+  int m0_, n0_, b0_, tm_, tn_;  // first row and column of the result, rows before B's part, place in the warp
 
-  GETT_DEVICE void init(int warp, int lane) {
-    m0_ = warp % Traits::kWarpsM * kWarpM;
+  GETT_DEVICE void init(int warp, int lane, int batch = 0) {
+    m0_ = warp % Traits::kWarpsM * kWarpM + batch * Traits::kBlockM;
     n0_ = warp / Traits::kWarpsM * kWarpN;
+    b0_ = batch * Traits::kBlockN;
     tm_ = lane >> 3;
     tn_ = lane & 7;
 #pragma unroll
@@ -63,7 +64,7 @@ template <class Traits> struct SimtMma {
       typename Factor<ElementA>::type fa[kTm][kKv];
       typename Factor<ElementB>::type fb[kTn][kKv];
       load<LoaderTraitsA, kTm, kVm>(fa, a, k, [&](int i) { return m_of(i); });
-      load<LoaderTraitsB, kTn, kVn>(fb, b, k, [&](int j) { return n_of(j); });
+      load<LoaderTraitsB, kTn, kVn>(fb, b, k, [&](int j) { return b0_ + n_of(j); });
 #pragma unroll
       for (int q = 0; q < kKv; ++q)
 #pragma unroll

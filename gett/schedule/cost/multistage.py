@@ -26,6 +26,9 @@ from layouts.modes import Strided
 REGISTER_SHARE = 0.81
 """Share of the registers that the limits reckon with, which kernels take."""
 
+FEW_WARPS = 0.4
+"""Share of the time of multiply-adds that a single warp of a scheduler waits; it falls with the square of warps."""
+
 
 @dataclass(frozen=True, slots=True)
 class _KTile:
@@ -95,10 +98,16 @@ class MultistageCost:
         vector = 2 if split > 1 else s.epilogue.store.vector
         tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + 8 / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
-        clocks = waves * (steps * max(per_sm * k_tile.busy, k_tile.latency) + k_tile.start / per_sm + per_sm * tail)
+        clocks = waves * (
+            steps * max(per_sm * k_tile.busy * self._waits(s, per_sm), k_tile.latency)
+            + k_tile.start / per_sm
+            + per_sm * tail
+        )
         if left:
             last = -(-left // facts.sm_count)
-            clocks += steps * max(last * k_tile.busy, k_tile.latency) + k_tile.start + last * tail
+            clocks += (
+                steps * max(last * k_tile.busy * self._waits(s, last), k_tile.latency) + k_tile.start + last * tail
+            )
         loaders = (loop.a, loop.b)
         if steps <= 2 and not any(isinstance(x, CpAsync) for x in loaders) and any(x.vector == 1 for x in loaders):
             clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
@@ -161,6 +170,12 @@ class MultistageCost:
         outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
         rate = next(share for least, share in rates.simt_shares if outputs >= least)
         return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
+
+    def _waits(self, s: Schedule, blocks: int) -> float:
+        """Factor on the multiply-adds of so many blocks of a multiprocessor."""
+        if s.multistage.tensor_cores:
+            return 1.0
+        return 1.0 + FEW_WARPS / max(1.0, blocks * s.threads / 128) ** 2
 
     def _resident_blocks(self, s: Schedule) -> int:
         """Blocks that a multiprocessor holds at a time."""

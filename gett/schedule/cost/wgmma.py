@@ -186,7 +186,7 @@ class WgmmaCost(StagingCost):
         if whole:
             clocks = max(engine, self.least_work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
-        busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
+        busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3) * self.paced(tile)
         us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
@@ -240,7 +240,9 @@ class WgmmaCost(StagingCost):
         rows, bn, bk = tile.shape
         factor = 1.0 + rates.padded_share * (tiles * rows * tile.mma_tiles * bn / self.outputs - 1.0)
         factor *= 1.0 + (self.shallow_share * k_tiles if bk == tile.atom.k else 0.0)
-        factor *= self.stays(tile) * (1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled)))
+        factor *= (1.0 if tile.panel == "one" else self.stays(tile)) * (
+            1.0 + rates.dim_share * (len(tile.m.box.tiled) + len(tile.n.box.tiled))
+        )
         short = tile.warpgroups.ping_pong and tile.k.tiles * bk <= 32 and tile.panel != "each"
         return factor * (rates.short_sum if short else 1.0)
 
@@ -268,6 +270,7 @@ class WgmmaCost(StagingCost):
                 work = max(work, steps * loop.smem_clocks + self.staged_clocks(tile, staging))
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
+            busy *= self.paced(tile)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
             us = (
                 launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
@@ -293,6 +296,10 @@ class WgmmaCost(StagingCost):
     def splits(self, tile: WgmmaTile, tiles: int) -> list[int]:
         """Slices of K that are tried."""
         return wgmma_splits(tile.k.tiles, tiles, self.facts.sm_count)
+
+    def paced(self, tile: WgmmaTile) -> float:
+        """Factor on the loop where blocks keep to one panel, which brings nothing to device memory."""
+        return self.stays(tile) if tile.panel == "one" else 1.0
 
     def stays(self, tile: WgmmaTile) -> float:
         """What an operand that stays brings beyond the copies that it saves."""

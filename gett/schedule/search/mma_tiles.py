@@ -12,6 +12,7 @@ from gett.schedule.spec.multistage_needs import MultistageSmem, warp_step
 from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block
+SIDES = (32, 64, 128, 256)  # of tiles that are tried for any extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     most = 128 * 128 * 4 // accumulator
     if tensor_cores:
         most = 128 * 256 if accumulator == 4 else 128 * 128
-    for m in _sides(plan.extent_m, 16, (32, 64, 128, 256)):
-        for n in _sides(plan.extent_n, 8, (32, 64, 128, 256)):
+    for m in _sides(plan.extent_m, 16, tensor_cores):
+        for n in _sides(plan.extent_n, 8, tensor_cores):
             warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
             if warps is not None:
                 for k in depths if plan.extent_k > depths[0] else depths[:1]:
@@ -54,10 +55,16 @@ def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
     return {1: (16, 32), 2: (16, 32), 4: (8, 16), 8: (8,), 16: (4,)}[size]
 
 
-def _sides(extent: int, step: int, usual: tuple[int, ...]) -> list[int]:
-    """Usual sides that are not twice too long, and the one that fits a short group."""
-    fit = -(-extent // step) * step
+def _sides(extent: int, step: int, tensor_cores: bool) -> list[int]:
+    """Usual sides that are not twice too long, and the one that fits a short group.
+
+    Of multiply-adds, whose time is that of all elements of a tile, also sides that divide a group evenly.
+    """
+    usual, fit = SIDES, -(-extent // step) * step
     sides = {s for s in usual if s < 2 * fit or s == usual[0]}
+    if not tensor_cores and usual[0] < fit < usual[-1]:
+        sides |= {-(-extent // -(-extent // s) // step) * step for s in usual if s < fit}
+        sides.add(-(-fit // usual[0]) * usual[0])
     if fit <= usual[1] or (fit <= usual[-1] and fit % 32 == 0) or (fit < usual[2] and fit % 16 == 0):
         sides = {s for s in sides if s <= fit} | {fit}
     return sorted(sides)
@@ -100,8 +107,8 @@ def fallback_tiles(size: int, tensor_cores: bool) -> tuple[MmaTile, ...]:
     return tuple(MmaTile(x * step_m, x * 32, _depths(size, tensor_cores)[0], (2, 2)) for x in (1, 2))
 
 
-def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
-    """Tiles of blocks that make several batches at once, for the tensor cores.
+def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
+    """Tiles of blocks that make several batches at once.
 
     They serve plans in which a tensor's unit-stride mode is a batch mode: a block of one batch would use one element of
     every sector. One warp makes all of a batch's tile, or a half or a quarter of it.
@@ -111,20 +118,33 @@ def batched_tiles(plan: GemmPlan) -> Iterator[MmaTile]:
     units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
     if not units:
         return
-    mma = tensor_type(c.dtype).mma
-    assert mma is not None
-    step_k = mma.k
-    depths = sorted({min(d * step_k, -(-plan.extent_k // step_k) * step_k) for d in (1, 2, 3, 4)})
+    sides, depths = _batched_sides(plan, tensor_cores), _batched_depths(plan, tensor_cores)
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:
             continue
         if D in units and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
             continue
-        for m in _up_to(plan.extent_m, (16, 32, 64)):
-            for n in _up_to(plan.extent_n, (8, 16, 32, 64)):
+        for m in sides[0]:
+            for n in sides[1]:
                 if count * m * n <= most:
                     yield from (MmaTile(m, n, k, (1, 1), count) for k in depths)
+
+
+def _batched_sides(plan: GemmPlan, tensor_cores: bool) -> tuple[list[int], list[int]]:
+    """Rows and columns of a batch in a block."""
+    if tensor_cores:
+        return _up_to(plan.extent_m, (16, 32, 64)), _up_to(plan.extent_n, (8, 16, 32, 64))
+    return _up_to(plan.extent_m, (4, 8, 12, 16, 24, 32, 64)), _up_to(plan.extent_n, (8, 16, 24, 32, 64))
+
+
+def _batched_depths(plan: GemmPlan, tensor_cores: bool) -> list[int]:
+    c = plan.contraction
+    if not tensor_cores:
+        return list(_depths(itemsize(c.dtype), tensor_cores))
+    mma = tensor_type(c.dtype).mma
+    assert mma is not None
+    return sorted({min(d * mma.k, -(-plan.extent_k // mma.k) * mma.k) for d in (1, 2, 3, 4)})
 
 
 def _up_to(extent: int, sides: tuple[int, ...]) -> list[int]:

@@ -37,6 +37,9 @@ from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 
+SIMT_BATCHES = 1.15
+"""Factor on the time of multiply-adds of several batches a block (fitted to twelve contractions, H200)."""
+
 
 class MultistageSearch(Search[Schedule]):
     """What may be tried for one plan; a choice is a schedule without a split of K.
@@ -86,13 +89,14 @@ class MultistageSearch(Search[Schedule]):
             many = made and made[0].tiling.tiles(self.plan.extent_l) > 2 * self.facts.sm_count
             if more is not None and not (copied and many):
                 yield from self._schedules(more)
-        if self.tensor_cores:
-            for tile in batched_tiles(self.plan):
-                yield from self._schedules(tile)
+        for tile in batched_tiles(self.plan, self.tensor_cores):
+            yield from self._schedules(tile)
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""
         found = self.cost.estimate(choice)
+        if choice.tiling.l is not None and not self.tensor_cores:
+            found = replace(found, us=found.us * SIMT_BATCHES)
         if self.beside_wgmma:
             single = choice.multistage.a.vector == choice.multistage.b.vector == 1
             mainloops = self.device.mainloops

@@ -30,11 +30,8 @@ from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
 
-CLEARLY = 2.2
-"""How many times faster than all else packed schedules must be expected to be.
-
-Copies ask for memory, and of products with a batch mode at unit stride Multistage takes 0.5 to 3 times its forecast.
-"""
+CLEARLY = 1.1
+"""How many times faster than all else packed schedules must be expected to be: copies ask for memory."""
 
 KEPT = 3  # products whose schedules are tried
 

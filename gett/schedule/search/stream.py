@@ -51,7 +51,7 @@ class StreamSearch(Search[Schedule]):
     def choices(self) -> Iterator[Schedule]:
         """The schedule without a split."""
         if self.problem is None:
-            box, loop = map_loop(self.extents, self.tensors, self.facts, nearest(self.facts).memory)
+            box, loop = map_loop(self.extents, self.tensors, self.facts, nearest(self.facts))
             cut = " x ".join(str(c) for _, c in cut_modes(box)) or "1"
             names = "".join(n for n, x in (("A", loop.a), ("B", loop.b), ("C", loop.c)) if x is not None and x.staged)
             how = f"{names} through shared memory" if names else "all accesses in D's order"

@@ -24,6 +24,7 @@ def cut_box(
     growth: Sequence[TensorView],
     volume: int,
     order: Sequence[int],
+    idle: float = 0.25,
 ) -> Box:
     """A box of at most `volume` elements.
 
@@ -33,6 +34,7 @@ def cut_box(
         growth: Tensors along whose order the tile then grows to the volume.
         volume: Most elements.
         order: Modes in the order of the tile's index, the fastest first.
+        idle: Exponent of a cut's share of what is allowed: 1 where the threads that it leaves idle cost their time.
     """
     cut = [1] * len(extents)
     modes = range(len(extents)) if 0 not in extents else ()
@@ -40,7 +42,7 @@ def cut_box(
     def lengthen(m: int, wanted: int | float) -> None:
         most = volume // (math.prod(cut) // cut[m])
         if most > cut[m]:
-            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), _multiple(extents[m], m, runs)))
+            cut[m] = max(cut[m], _pick(extents[m], int(min(most, wanted)), _multiple(extents[m], m, runs), idle))
 
     for tensor, target in runs:
         run = 1
@@ -65,7 +67,7 @@ def _multiple(extent: int, mode: int, runs: Sequence[tuple[TensorView, int]]) ->
     return math.gcd(vector, extent & -extent)
 
 
-def _pick(extent: int, most: int, multiple: int) -> int:
+def _pick(extent: int, most: int, multiple: int, idle: float) -> int:
     """A cut of at most `most` that wastes little of the last tile."""
     if extent <= most:
         return extent
@@ -73,7 +75,7 @@ def _pick(extent: int, most: int, multiple: int) -> int:
     options = {most // multiple * multiple, even // multiple * multiple, -(-even // multiple) * multiple}
     options |= {1 << (most.bit_length() - 1)} | {most // d for d in (2, 3, 4) if extent % (most // d or 1) == 0}
     valid = [c for c in options if 1 <= c <= most and (c % multiple == 0 or most < multiple)] or [1]
-    return max(valid, key=lambda c: (extent / (-(-extent // c) * c) * min(1.0, c / most) ** 0.25, c))
+    return max(valid, key=lambda c: (extent / (-(-extent // c) * c) * min(1.0, c / most) ** idle, c))
 
 
 def in_order(box: Box, tensor: TensorView) -> list[int]:
@@ -110,11 +112,11 @@ def walk_in_rows(box: Box, tensor: TensorView, vector: int) -> tuple[Digit, ...]
     return (*first, *(Digit(i, 1, box.dims[i].box) for i in sorted(rest)), *last)
 
 
-def walk_index(box: Box, walk: Sequence[Digit], i: int) -> int:
-    """Tile index of position `i` of a walk."""
+def walk_index(places: Sequence[int], walk: Sequence[Digit], i: int) -> int:
+    """Index in the image of position `i` of a walk; `places` are the distances along the box's dimensions."""
     total = 0
     for digit in walk:
-        total += i % digit.size * digit.step * box.prefix(digit.dim)
+        total += i % digit.size * digit.step * places[digit.dim]
         i //= digit.size
     return total
 
@@ -124,13 +126,13 @@ def swizzled(byte: int, mask: int, shift: int) -> int:
     return byte ^ (((byte // ROW_BYTES >> shift) & mask) << 4)
 
 
-def choose_swizzle(box: Box, walk: Sequence[Digit], vector: int, size: int) -> tuple[int, int]:
+def choose_swizzle(places: Sequence[int], walk: Sequence[Digit], vector: int, size: int) -> tuple[int, int]:
     """(mask, shift) that lets a warp store its vectors element by element with the fewest bank conflicts.
 
     Reads are free of conflicts in any case: they follow the dense order.
     """
-    lanes = min(32, box.size // vector)
-    accesses = [[walk_index(box, walk, lane * vector + j) * size for lane in range(lanes)] for j in {0, vector - 1}]
+    lanes = min(32, math.prod(digit.size for digit in walk) // vector)
+    accesses = [[walk_index(places, walk, lane * vector + j) * size for lane in range(lanes)] for j in {0, vector - 1}]
 
     def served(swizzle: tuple[int, int]) -> int:
         return sum(sum(replays([swizzled(x, *swizzle) for x in at], size)) for at in accesses)

@@ -221,6 +221,7 @@ class StreamMap:
         vector: Elements of D that a thread works on at a time.
         unroll: Vectors that a thread has in flight.
         walk_d: Order in which a tile is stored, fastest first.
+        store_once: Whether L2 lets go of D first, which is larger.
     """
 
     a: StreamLoad
@@ -230,6 +231,7 @@ class StreamMap:
     vector: int
     unroll: int
     walk_d: tuple[Digit, ...]
+    store_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,8 @@ def tensor_cores(x: Lowered) -> Iterator[str]:
 
 @rule
 def batches(x: Lowered) -> Iterator[str]:
-    """Groups of warps share the batches of a block evenly; several need tensor cores."""
+    """Groups of warps share the batches of a block evenly."""
     groups, batches = x.s.multistage.batch_warps, x.s.tiling.batches
-    if x.s.tiling.l is not None and not x.s.multistage.tensor_cores:
-        yield f"{batches} in a block, without tensor cores it makes 1"
     if groups < 1 or batches % groups:
         yield f"{batches} in a block are not shared evenly by {groups} groups of warps"
 

@@ -17,6 +17,8 @@ from gett.schedule.spec.stream_needs import sum_block
 from gett.schedule.spec.stream_views import (
     TensorView,
     cut_modes,
+    image_places,
+    image_size,
     is_splat,
     output_modes,
     output_views,
@@ -98,24 +100,25 @@ def modes(x: Lowered) -> Iterator[str]:
             yield f"{box.dims} flattens modes, each tiled dimension is one mode"
 
 
-def _covers(box: Box, walk: Sequence[Digit]) -> bool:
-    """Whether a walk takes each element of a box once."""
+def _covers(box: Box, walk: Sequence[Digit], places: Sequence[int]) -> bool:
+    """Whether a walk takes each element of a box once, but for the dimensions that have no place."""
     for i, d in box.tiled:
         step = 1
         for digit in sorted((x for x in walk if x.dim == i), key=lambda x: x.step):
             if digit.step != step:
                 return False
             step *= digit.size
-        if step != d.box:
+        if step != (d.box if places[i] else 1):
             return False
-    return math.prod(x.size for x in walk) == box.size
+    return math.prod(x.size for x in walk) == image_size(box, places)
 
 
 @rule
 def walks(x: Lowered) -> Iterator[str]:
     """Walks take each element of a tile once."""
-    for t, walk in {D: _loop(x).walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
-        if not _covers(x.s.tiling.m, walk):
+    loop, box, views = _loop(x), x.s.tiling.m, output_views(x.plan)
+    for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
+        if not _covers(box, walk, image_places(box, views[t])):
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, GemmPlan
 from gett.schedule.spec.mainloop import Stream, StreamMatrix, StreamSum
-from gett.schedule.spec.stream_views import output_views
+from gett.schedule.spec.stream_views import image_places, image_size, output_views
 from gett.schedule.spec.tiling import Tiling
 
 ROW_BYTES = 128
@@ -35,6 +35,7 @@ def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) ->
     if isinstance(loop, StreamSum):
         sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
         return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
-    views = output_views(plan)
-    staged = [t for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
-    return sum(-(-tiling.m.size * views[t].size // ROW_BYTES) * ROW_BYTES for t in staged)
+    views, box = output_views(plan), tiling.m
+    staged = [views[t] for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
+    images = (image_size(box, image_places(box, x)) * x.size for x in staged)
+    return sum(-(-size // ROW_BYTES) * ROW_BYTES for size in images)

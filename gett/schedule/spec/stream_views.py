@@ -110,6 +110,29 @@ def vector_along(cuts: Sequence[tuple[int, int]], extents: Sequence[int], tensor
     return max_vector(tensor.size, run, [*rest, *tensor.others], tensor.alignment)
 
 
+def image_places(box: Box, tensor: TensorView) -> tuple[int, ...]:
+    """Distance between neighbours along each dimension of a box in a tensor's image in shared memory.
+
+    The image has the tile's order. Dimensions along which the tensor does not vary are left out, with 0.
+    """
+    out, distance = [], 1
+    for d in box.dims:
+        kept = d.box > 1 and tensor.strides[d.modes[0]] != 0
+        out.append(distance if kept else 0)
+        distance *= d.box if kept else 1
+    return tuple(out)
+
+
+def image_size(box: Box, places: Sequence[int]) -> int:
+    """Elements of the image."""
+    return math.prod(d.box for d, place in zip(box.dims, places, strict=True) if place)
+
+
+def image_is_whole(box: Box, places: Sequence[int], vector: int) -> bool:
+    """Whether the elements of every vector of D lie together in the image."""
+    return all(places[i] or box.prefix(i) % vector == 0 for i, _ in box.tiled)
+
+
 def is_splat(cuts: Sequence[tuple[int, int]], tensor: TensorView, vector: int) -> bool:
     """Whether the tensor is constant along each `vector` elements of the index, counted from 0."""
     covered = 1

@@ -1,0 +1,56 @@
+"""Multiply-adds of several batches a block, for unit-stride modes that are batch modes: whole kernels, exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gett.hw.archs import arch_facts
+from gett.schedule.search.base import best_schedules
+from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.legality import can_implement
+from tests.cpu.host_blocks import run_kernel
+from tests.cpu.test_stream import large, plan_for
+
+FACTS = arch_facts("sm_90a")
+CASES = [
+    ("abcd,ead->dceb", [(7, 3, 8, 45), (13, 7, 45)], "float32", ""),  # both operands' rows run along the batch
+    ("abcd,edfcga->bgcdfe", [(9, 5, 7, 6), (2, 6, 2, 7, 2, 9)], "float32", "C"),  # those of the second along K
+    ("abcd,ead->dceb", [(11, 3, 5, 33), (13, 11, 33)], "complex64", ""),
+    ("akl,kbl->abl", [(5, 6, 40), (6, 9, 40)], "int32", "C"),
+]
+
+
+@pytest.mark.parametrize(("subscripts", "shapes", "dtype", "c"), CASES)
+def test_several_batches_a_block_are_exact(
+    subscripts: str, shapes: list[tuple[int, ...]], dtype: str, c: str, tmp_path: Path
+) -> None:
+    plan, _ = plan_for(subscripts, shapes, dtype, with_c=bool(c))
+    found = [s for s in best_schedules([MultistageSearch(plan, FACTS)], 60) if s.tiling.l is not None]
+    assert found
+    rng = np.random.default_rng(1)
+
+    def numbers(shape: tuple[int, ...]) -> np.ndarray:
+        x = rng.integers(-3, 4, shape)
+        return (x + 1j * rng.integers(-3, 4, shape) if dtype.startswith("complex") else x).astype(dtype)
+
+    a, b = map(numbers, shapes)
+    wanted = np.einsum(subscripts, a, b)
+    added = numbers(wanted.shape)
+    arrays = dict(zip("ba" if plan.swapped else "ab", (a, b), strict=True)) | ({"c": added} if c else {})
+    firsts = {(s.tiling.batches, s.tiling.shape): s for s in reversed(found)}
+    for s in [found[0], *list(firsts.values())[:2]]:
+        assert can_implement(s, plan, FACTS) is None
+        d = np.full_like(wanted, 99)
+        run_kernel(tmp_path, plan, s, arrays, d, beta=3 if c else 0)
+        np.testing.assert_array_equal(d, wanted + 3 * added if c else wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_they_are_chosen_where_a_block_of_one_batch_would_use_single_elements(dtype: str) -> None:
+    plan = large("abcd,ead->dceb", dtype, a=61, b=3, c=8, d=4096, e=13)
+    schedule = select_schedule(plan, "sm_90a")
+    assert schedule.tiling.batches * np.dtype(dtype).itemsize >= 32
