@@ -13,7 +13,7 @@ from gett.codegen.types import cpp_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import (
     chunk_columns,
@@ -99,6 +99,8 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
             lead_a, lead_b = leads(loop, t.k)
             constants |= {"kPlaneStages": loop.plane_stages, "kLeadA": lead_a, "kLeadB": lead_b}
             constants |= _planes(plan, schedule, loop)
+        elif isinstance(loop, DmmaTma):
+            constants |= _conjugated(plan)
         elif isinstance(loop, WgmmaTf32):
             constants["kTransposedStages"] = loop.transposed_stages
         elif isinstance(loop, WgmmaSS):
@@ -115,16 +117,19 @@ def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
     """How many planes a number has, which products of them are formed and summed, and columns of the first chunk."""
     made = planes(plan)
     assert made is not None
-    conj_a, conj_b = (x is not None and x.conj for x in (plan.a, plan.b))
     return {
         "kPlanes": made.count,
         "kProducts": len(made.products),
         "kSumSteps": made.sum_steps(parts(plan), schedule.tiling.shape[2]),
         "kScaled": made.scaled,
         "kChunkColumns": chunk_columns(plan, loop, schedule.tiling.shape[1])[0],
-        "kConjA": conj_a,
-        "kConjB": conj_b,
+        **_conjugated(plan),
     }
+
+
+def _conjugated(plan: GemmPlan) -> Constants:
+    """Which operands are conjugated as they are multiplied."""
+    return {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}
 
 
 def _plane_functions(plan: GemmPlan) -> list[str]:

@@ -33,8 +33,13 @@ GETT_DEVICE void to_words(double x, uint32* words) {
   words[0] = uint32(bits);
   words[1] = uint32(bits >> 32);
 }
+GETT_DEVICE void to_words(complex128 x, uint32* words) {
+  to_words(x.re, words);
+  to_words(x.im, words + 2);
+}
 template <class T> GETT_DEVICE T from_words(const uint32* words) {
-  if constexpr (sizeof(T) == 8) return __longlong_as_double((long long)(uint64(words[1]) << 32 | words[0]));
+  if constexpr (sizeof(T) == 16) return {from_words<double>(words), from_words<double>(words + 2)};
+  else if constexpr (sizeof(T) == 8) return __longlong_as_double((long long)(uint64(words[1]) << 32 | words[0]));
   else return __uint_as_float(words[0]);
 }
 

@@ -12,7 +12,10 @@
 
 namespace gett {
 
-template <class Tile> struct DmmaFragment {
+template <class Element, class Tile> struct DmmaFragment;
+
+template <class Tile> struct DmmaFragment<double, Tile> {
+  static constexpr int kDeep = 16;  // k that lanes share out
   static constexpr bool kMajorK = Tile::kMajorK;
   static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab;
   // The bit of the lane, of t or of g, that decides which k comes first.

@@ -1,5 +1,5 @@
-// The main loop that multiplies float64 by mma.sync out of stages that TMA fills, whatever the operands' rows run
-// along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
+// The main loop that multiplies float64, or complex numbers of it, by mma.sync out of stages that TMA fills, whatever
+// the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
 // epilogues are the same.
 //
 // Columns are taken eight at a time. While the products of eight run, the numbers of B for the next eight are loaded,
@@ -7,7 +7,9 @@
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
+#include "gett/mainloop/dmma_complex_fragment.cuh"
 #include "gett/mainloop/dmma_fragment.cuh"
+#include "gett/mainloop/dmma_products.cuh"
 #include "gett/mainloop/dmma_storage.cuh"
 #include "gett/mainloop/tile_sums.cuh"
 #include "gett/ptx/dmma.cuh"
@@ -19,9 +21,12 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
-  typedef DmmaFragment<typename Storage::TileA> FragmentA;
-  typedef DmmaFragment<typename Storage::TileB> FragmentB;
+  typedef typename Traits::Element Element;
+  typedef DmmaFragment<Element, typename Storage::TileA> FragmentA;
+  typedef DmmaFragment<Element, typename Storage::TileB> FragmentB;
+  typedef DmmaProducts<typename Traits::Acc, Mma, Traits::kConjA, Traits::kConjB> Products;
   typedef PipelineState<Traits::kStages> StageState;
+  static constexpr int kParts = Parts<Element>::kCount;  // numbers of an element
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
   static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
@@ -29,11 +34,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
   static constexpr int kBlocksA = Storage::TileA::kBlocks;
   static constexpr bool kAllBlocks = kBlocksA >= kMmaM * kConsumerWarpgroups;
-  static_assert(Traits::kBlockK % 16 == 0, "lanes share out 16 k");
+  static_assert(Traits::kBlockK % FragmentA::kDeep == 0, "k that lanes share out");
 
   // A thread's numbers of A for one step, and of eight columns of B.
-  typedef double StepA[kMmaM][4 * kEights];
-  typedef double StepB[2 * kEights];
+  typedef double StepA[kMmaM][kParts][4 * kEights];
+  typedef double StepB[kParts][2 * kEights];
 
   // The store warp of a staging buffer.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
@@ -55,7 +60,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
       for (int i = 0; i < kMmaM; ++i) {
         const int blocks = kAllBlocks ? i : held(first + i) - held(first);
-        block[i] = blocks * (FragmentA::kMajorK ? 64 * FragmentA::kS : 512 / FragmentA::kS * FragmentA::kSlab);
+        block[i] = blocks * (FragmentA::kMajorK ? 64 * FragmentA::kS
+                                                : 64 * int(sizeof(Element)) / FragmentA::kS * FragmentA::kSlab);
       }
     }
     static GETT_DEVICE int held(int block) { return kAllBlocks ? block : min(block, kBlocksA - 1); }
@@ -68,24 +74,30 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         for (int e = 0; e < kEights; ++e)
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            double two[2];
+            Element two[2];
             a.load(stage + block[i], r * 8, s * kEights + e, two);
-            x[i][e * 4 + r] = two[0];
-            x[i][e * 4 + 2 + r] = two[1];
+#pragma unroll
+            for (int part = 0; part < kParts; ++part) {
+              x[i][part][e * 4 + r] = Parts<Element>::at(two[0], part);
+              x[i][part][e * 4 + 2 + r] = Parts<Element>::at(two[1], part);
+            }
           }
     }
     GETT_DEVICE void load_b(uint32 stage, int s, int column, StepB& x) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
-        double two[2];
+        Element two[2];
         b.load(stage + Storage::kStageA, column * 8, s * kEights + e, two);
-        x[e * 2] = two[0];
-        x[e * 2 + 1] = two[1];
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          x[part][e * 2] = Parts<Element>::at(two[0], part);
+          x[part][e * 2 + 1] = Parts<Element>::at(two[1], part);
+        }
       }
     }
   };
 
-  // A word that depends on numbers: what uses it comes after their loads.
+  // A word that depends on numbers: what uses it comes after their loads. One of each load will do.
   template <int kCount> static GETT_DEVICE uint32 word_of(const double (&x)[kCount]) {
     uint32 word = 0;
 #pragma unroll
@@ -127,12 +139,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
           if (j + 1 < kColumns) fragments.load_b(tile + (read & zero), s, j + 1, b[(at + 1) & 1]);
           else if (!last) fragments.load_b(tile + (read & zero), s + 1, 0, b[(at + 1) & 1]);
           else if (more) fragments.load_b(smem.stage(stage.stage), 0, 0, b[(at + 1) & 1]);
+          Products::add(acc, j, a[s & 1], b[at & 1]);
 #pragma unroll
-          for (int i = 0; i < kMmaM; ++i) {
-            Mma::mma(&acc[i][j * 4], a[s & 1][i], b[at & 1]);
-            if (j == 0) read |= word_of(a[s & 1][i]);
-          }
-          read |= word_of(b[at & 1]);
+          for (int i = 0; i < (j == 0 ? kMmaM : 0); ++i) read |= word_of(a[s & 1][i][0]);
+          read |= word_of(b[at & 1][0]);
         }
       Scheduler::release(empty + (read & zero), lane & 31);
       // The next k-tile begins with the first places again.
@@ -144,11 +154,15 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int r = 0; r < 4 * kEights; ++r) to[i][r] = from[i][r];
+      for (int part = 0; part < kParts; ++part)
+#pragma unroll
+        for (int r = 0; r < 4 * kEights; ++r) to[i][part][r] = from[i][part][r];
   }
   static GETT_DEVICE void move(StepB& to, const StepB& from) {
 #pragma unroll
-    for (int r = 0; r < 2 * kEights; ++r) to[r] = from[r];
+    for (int part = 0; part < kParts; ++part)
+#pragma unroll
+      for (int r = 0; r < 2 * kEights; ++r) to[part][r] = from[part][r];
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {

@@ -1,9 +1,11 @@
-"""The cost model of float64 by tensor map: products of the tensor cores, the port of shared memory, copies.
+"""The cost model of float64 and complex128 by tensor map: products of the tensor cores, the port of shared memory, copies.
 
 A tile of 128 x 128 takes 128 clocks a k of the tensor cores, of 128 multiply-adds each. The port of shared memory moves
 128 bytes a clock: what the copies bring takes 16 clocks a k, the rows of A that each warp reads once take 8, the
 columns of B that each of eight warps reads take 64. So the tensor cores limit; in tiles of 256 x 64 the port takes 68
 clocks. Nothing here has been timed.
+
+Complex numbers take four products of what is read twice, so the tensor cores limit in smaller tiles already.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class DmmaTmaCost(WgmmaCost):
         """What a k-tile takes, by the unit that takes longest."""
         rates = self.device.wgmma.loop
         rows, bn, bk = tile.shape
-        math_clocks = rows * bn * bk / self.lanes
+        math_clocks = rows * bn * bk * self.plan.contraction.real_products / self.lanes
         port = float(rows + bn)  # elements a k
         drawn = engine = 0.0
         for tensor, side, shared, reads, read in (

@@ -57,8 +57,8 @@ class StagingCost(CopyCost):
         converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
         converts |= planes(plan) is not None
         self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
-        # Phases of 128 bytes that 32 numbers take; times of complex64 were fitted with one.
-        self.phases = 2 if self.type_d.doubled else 1
+        # Phases of 128 bytes that 32 elements take; times of complex64 were fitted with one.
+        self.phases = self.size_d // WORD if self.type_d.doubled else 1
         self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:

@@ -1,4 +1,4 @@
-"""Schedules of float64 on Hopper's tensor cores with both operands by tensor map, in either major."""
+"""Schedules of float64 and complex128 on Hopper's tensor cores with both operands by tensor map, in either major."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, up
+from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, parts, up
 from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
-DEPTHS = (16, 32)  # of a k-tile
+DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
+NARROW = (64, 48, 32, 24, 16, 8)  # columns for whose sums of complex numbers there are registers
 TWO_STAGES = 1.1  # factor on tiles with two stages: the second one is waited for early
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
-    """Whether a plan is a product of two operands of float64 on an architecture that has m16n8k16 of it."""
-    tensor = data_type(plan.contraction.dtype).multiplied()
-    if tensor is None or tensor.four is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
+    """Whether a plan is a product of two operands of one type whose numbers the architecture has m16n8k16 of."""
+    atom = data_type(plan.contraction.dtype).by_warps()
+    if atom is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
         return False
     return all(x.dtype == plan.contraction.dtype for x in (plan.a, plan.b))
 
@@ -51,20 +52,30 @@ class DmmaTmaSearch(WgmmaSSSearch):
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
-                for n in widths(plan.extent_n):
-                    needed, there = dmma_registers(groups.mma_m, n)
+                for n in self.widths():
+                    needed, there = dmma_registers(groups.mma_m, n, parts(plan))
                     if needed > there:
                         continue
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                             yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
 
+    def widths(self) -> list[int]:
+        """Columns of a tile worth trying."""
+        extent = self.plan.extent_n
+        if parts(self.plan) == 1:
+            return widths(extent)
+        fit = up(extent, self.atom.n)
+        return sorted({fit, *(n for n in NARROW if n < fit)}, reverse=True)
+
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
-        found = [k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0][:1] for deep in DEPTHS]
+        count = parts(self.plan)
+        depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
+        found = [k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0][:1] for deep in depths]
         long = [m for m, extent in enumerate(extents) if extent > 1]
-        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE:
+        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE // count:
             found.append([Box.of_cuts(extents, {long[0]: whole})])
         return dict.fromkeys(box for boxes in found for box in boxes)
 
@@ -82,4 +93,4 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
         m, n, _ = tile.shape
-        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, float64 by tensor map"
+        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {self.plan.contraction.dtype} by tensor map"

@@ -22,15 +22,11 @@ from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
-from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import planes
 
 WGMMA, DMMA, MULTISTAGE, MATRIX = 12, 6, 64, 4
 """Schedules kept of each kind of main loop."""
-
-UNTIMED = 1.5
-"""By how much forecasts of float64 by tensor maps must be better than others: no such kernel has been timed."""
 
 
 def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
@@ -74,7 +70,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     if dmma_takes(plan, facts):
         found += best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA)
     found += packed_schedules(plan, facts, wgmma_schedules, min(s.forecast.us for s in found))
-    return sorted(found, key=lambda s: s.forecast.us * (UNTIMED if isinstance(s.mainloop, DmmaTma) else 1.0))
+    return sorted(found, key=lambda s: s.forecast.us)
 
 
 def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:

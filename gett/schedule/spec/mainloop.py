@@ -156,7 +156,7 @@ class WgmmaTf32:
 
 @dataclass(frozen=True, slots=True)
 class DmmaTma:
-    """Warp-specialised `mma.sync` of float64 on Hopper: tensor maps fill the stages of which fragments are loaded.
+    """Warp-specialised `mma.sync` of float64 and complex128 on Hopper: tensor maps fill stages, fragments come of them.
 
     Attributes:
         a, b: Loaders of the operands.
@@ -174,14 +174,9 @@ class DmmaTma:
     ping_pong: ClassVar[bool] = False
 
     @staticmethod
-    def step_of(mma_m: int) -> int:
-        """K of one instruction: fragments of A for 16 k of several blocks take too many registers."""
-        return 16 if mma_m == 1 else 8
-
-    @property
-    def step_k(self) -> int:
-        """K of one instruction."""
-        return self.step_of(self.mma_m)
+    def step_of(mma_m: int, parts: int) -> int:
+        """K of one instruction: fragments of A for 16 k of several blocks, or parts, take too many registers."""
+        return 16 if mma_m * parts == 1 else 8
 
     @property
     def threads(self) -> int:

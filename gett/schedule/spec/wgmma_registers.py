@@ -56,11 +56,12 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
     return held + 4 * mma_m * steps + TF32_SPARE, there[1]
 
 
-def dmma_registers(mma_m: int, columns: int) -> tuple[int, int]:
-    """Registers of a thread that multiplies float64: those that it needs, and those it has.
+def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
+    """Registers of a thread that multiplies float64, or complex numbers of it: those that it needs, and those it has.
 
     A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B two times one row of
-    eight columns.
+    eight columns; of complex ones also a part of the latter with the other sign.
     """
-    fragments = DmmaTma.step_of(mma_m) * (2 * mma_m + 1)
-    return mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
+    step = DmmaTma.step_of(mma_m, parts)
+    fragments = parts * step * (2 * mma_m + 1) + (parts - 1) * step // 2
+    return parts * mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
