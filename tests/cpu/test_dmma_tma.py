@@ -52,7 +52,7 @@ int main() {
       fwrite(a, 1, sizeof a, stdout);
       for (int j = 0; j < Mainloop::kColumns; ++j) {
         Mainloop::StepB b;
-        fragments.load_b(0, s, j, b);
+        fragments.load_b(0, s * Mainloop::kColumns + j, b);
         fwrite(b, 1, sizeof b, stdout);
       }
     }
@@ -178,9 +178,10 @@ def of_kind(plan: GemmPlan, arch: str = "sm_90a") -> list[Schedule]:
     return [s for s in candidates(plan, arch) if isinstance(s.mainloop, DmmaTma)]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("subscripts", ["mk,nk->mn", "mk,kn->mn", "km,nk->mn", "km,kn->mn"])
-def test_the_tensor_cores_limit_in_all_majors(subscripts: str) -> None:
-    plan = plan_of(square(subscripts))
+def test_the_tensor_cores_limit_in_all_majors(subscripts: str, dtype: str) -> None:
+    plan = plan_of(square(subscripts), dtype)
     found = of_kind(plan)
     assert found
     assert all(can_implement(s, plan, FACTS) is None for s in found)
@@ -229,7 +230,7 @@ def test_sums_and_fragments_fit_a_thread() -> None:
 def test_numbers_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each sum meets its element of C, and is written there, by pairs and one by one."""
     ran = set()
-    for spec in specs("dmma_source"):
+    for spec in (*specs("dmma_source"), *specs("dmma_complex_source")):
         source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
         kind = store.stage.copy.kind if store.stage is not None else ""
         if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
@@ -269,9 +270,39 @@ def test_numbers_go_to_shared_memory_and_c_comes_from_it(tmp_path: Path) -> None
     np.testing.assert_array_equal(found, [3.0, -6.5, 1.5, -3.25, -3.25])
 
 
-def test_candidates_compile_without_spills() -> None:
+SIGNS = """
+struct Lanes {
+  static constexpr int kK = 8;
+  static void mma(double* c, const double (&a)[4], const double (&b)[2]) {
+    for (int r = 0; r < 4; ++r) c[r] += a[r] * b[r % 2];
+  }
+};
+template <bool kConjA, bool kConjB> void signs() {
+  double a[2][2][4], b[2][2];
+  complex128 sums[2][8] = {};
+  for (int i = 0; i < 16; ++i) a[i / 8][i / 4 % 2][i % 4] = 3 * i - 20;
+  for (int i = 0; i < 4; ++i) b[i / 2][i % 2] = 5 * i - 7;
+  DmmaProducts<complex128, Lanes, kConjA, kConjB>::add(sums, 1, a, b, 0);
+  fwrite(sums, 1, sizeof sums, stdout);
+}
+int main() { signs<false, false>(); signs<false, true>(); signs<true, false>(); signs<true, true>(); }
+"""
+
+
+def test_products_have_the_signs_of_conjugates(tmp_path: Path) -> None:
+    text = includes("mainloop/dmma_products") + "using namespace gett;\n" + SIGNS
+    found = np.frombuffer(run_host(tmp_path, text), complex).reshape(2, 2, 2, 8)
+    a, b = whole((3.0 * np.arange(16) - 20).reshape(2, 2, 4)), whole((5.0 * np.arange(4) - 7).reshape(2, 2))
+    for conj_a, conj_b in np.ndindex(2, 2):
+        left, right = a.conj() if conj_a else a, b.conj() if conj_b else b
+        np.testing.assert_array_equal(found[conj_a, conj_b, :, 4:], left * right[np.arange(4) % 2])
+        assert not found[conj_a, conj_b, :, :4].any()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_candidates_compile_without_spills(dtype: str) -> None:
     """A kernel of every shape that is tried for some cases; one that spills raises an error."""
     for name in ("ij-ik-kj", "ijkl-imjn-nlmk", "abjc-cbka-kj"):
-        plan = plan_of(next(c for c in tccg() if c.name == name))
+        plan = plan_of(next(c for c in tccg() if c.name == name), dtype)
         for s in {x.tiling.shape: x for x in of_kind(plan)}.values():
             assert compile_kernel(render_kernel(plan, s).source, "sm_90a")

@@ -5,13 +5,20 @@
 
 namespace gett {
 
+// A number where a product takes it. Those that come two at a time the instruction wants apart, or beside others: to
+// ptxas they are results of an operation, since it would repeat plain copies before each product. `zero` is 0, which
+// the compiler does not know.
+GETT_DEVICE double settled(double x, uint32 zero) {
+  return __hiloint2double(__double2hiint(x) | zero, __double2loint(x) | zero);
+}
+
 template <class Acc, class Mma, bool kConjA, bool kConjB> struct DmmaProducts;
 
 template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<double, Mma, kConjA, kConjB> {
   // Adds those of group `j` of eight columns to the sums; `a` has the blocks of rows.
   template <int kMmaM, int kSums, int kA, int kB>
   static GETT_DEVICE void add(double (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][1][kA],
-                              const double (&b)[1][kB]) {
+                              const double (&b)[1][kB], uint32) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) Mma::mma(&acc[i][j * 4], a[i][0], b[0]);
   }
@@ -21,20 +28,25 @@ template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<complex128, M
   // The signs that products have are B's, of which there are fewer numbers than of A.
   template <int kMmaM, int kSums, int kA, int kB>
   static GETT_DEVICE void add(complex128 (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][2][kA],
-                              const double (&b)[2][kB]) {
+                              const double (&b)[2][kB], uint32 zero) {
     constexpr bool kMinus = kConjA == kConjB;  // sign of the product of the imaginary parts
-    double minus_re[kB], minus_im[kB];
-    negate(b[0], minus_re);
-    negate(b[1], minus_im);
+    double re[kB], im[kB], minus_re[kB], minus_im[kB];
 #pragma unroll
-    for (int i = 0; i < kMmaM; ++i) {
-      multiply<0>(&acc[i][j * 4], a[i][0], b[0]);
-      multiply<1>(&acc[i][j * 4], a[i][0], either<kConjB>(minus_im, b[1]));
+    for (int i = 0; i < kB; ++i) {
+      re[i] = settled(b[0][i], zero);
+      im[i] = settled(b[1][i], zero);
+      minus_re[i] = negative(b[0][i], zero);
+      minus_im[i] = negative(b[1][i], zero);
     }
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
-      multiply<0>(&acc[i][j * 4], a[i][1], either<kMinus>(minus_im, b[1]));
-      multiply<1>(&acc[i][j * 4], a[i][1], either<kConjA>(minus_re, b[0]));
+      multiply<0>(&acc[i][j * 4], a[i][0], re);
+      multiply<1>(&acc[i][j * 4], a[i][0], either<kConjB>(minus_im, im));
+    }
+#pragma unroll
+    for (int i = 0; i < kMmaM; ++i) {
+      multiply<0>(&acc[i][j * 4], a[i][1], either<kMinus>(minus_im, im));
+      multiply<1>(&acc[i][j * 4], a[i][1], either<kConjA>(minus_re, re));
     }
   }
 
@@ -45,9 +57,8 @@ template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<complex128, M
     else return y;
   }
   // Of the bits alone: an addition would take the unit that multiplies.
-  template <int kB> static GETT_DEVICE void negate(const double (&x)[kB], double (&y)[kB]) {
-#pragma unroll
-    for (int i = 0; i < kB; ++i) y[i] = __hiloint2double(__double2hiint(x[i]) ^ int(0x80000000), __double2loint(x[i]));
+  static GETT_DEVICE double negative(double x, uint32 zero) {
+    return __hiloint2double(__double2hiint(x) ^ int(0x80000000 | zero), __double2loint(x) | zero);
   }
   template <int kPart, int kA, int kB>
   static GETT_DEVICE void multiply(complex128* acc, const double (&a)[kA], const double (&b)[kB]) {

@@ -2,8 +2,9 @@
 // the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
 // epilogues are the same.
 //
-// Columns are taken eight at a time. While the products of eight run, the numbers of B for the next eight are loaded,
-// and with the first eight A's for the next step, over the ends of k-tiles too.
+// Columns are taken in groups of eight. The numbers of B are loaded two groups ahead of the products that take them, over
+// the ends of k-tiles too: ptxas issues a load behind the products of the group at hand, and what waits for it would wait
+// beside the clocks that it leaves between two products of a warp. A's are loaded a step ahead.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -29,6 +30,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kParts = Parts<Element>::kCount;  // numbers of an element
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
   static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
+  static constexpr int kGroups = kSteps * kColumns;  // of a k-tile
+  // Groups of complex numbers have four times as many products.
+  static constexpr int kAhead = kMmaM < 4 && kGroups > 2 && kParts == 1 ? 2 : 1;
+  static constexpr int kSets = kSteps > 1 && kParts == 1 ? 2 : 1;  // places of a step of A
+  static constexpr int kAheadA = kAhead < kColumns ? kAhead : kColumns;
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -39,6 +45,18 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // A thread's numbers of A for one step, and of eight columns of B.
   typedef double StepA[kMmaM][kParts][4 * kEights];
   typedef double StepB[kParts][2 * kEights];
+
+  // The place of a group's numbers of B: no two of kAhead + 1 neighbours share one, nor do the last of a k-tile and the
+  // first of the next, which have the same places in every k-tile. Groups go round kAhead + 1 places, and round one more
+  // until the rest is a multiple of these.
+  static constexpr int kRest = kGroups % (kAhead + 1);
+  static constexpr bool kApart = kGroups < (kAhead + 2) * kRest;  // too few for that: each has its own
+  static constexpr int kBuffers = kGroups == 1 ? 2 : kApart ? kGroups : kRest ? kAhead + 2 : kAhead + 1;
+  static constexpr GETT_DEVICE int buffer(int at) {
+    if (kApart) return at;
+    const int longer = (kAhead + 2) * kRest;
+    return at < longer ? at % (kAhead + 2) : (at - longer) % (kAhead + 1);
+  }
 
   // The store warp of a staging buffer.
   template <class Epilogue> static GETT_DEVICE void store(const Params& p, const Storage& smem, int buffer, int lane) {
@@ -83,11 +101,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
             }
           }
     }
-    GETT_DEVICE void load_b(uint32 stage, int s, int column, StepB& x) const {
+    GETT_DEVICE void load_b(uint32 stage, int group, StepB& x) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
         Element two[2];
-        b.load(stage + Storage::kStageA, column * 8, s * kEights + e, two);
+        b.load(stage + Storage::kStageA, group % kColumns * 8, group / kColumns * kEights + e, two);
 #pragma unroll
         for (int part = 0; part < kParts; ++part) {
           x[part][e * 2] = Parts<Element>::at(two[0], part);
@@ -108,61 +126,60 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // The products of a tile.
   static GETT_DEVICE void multiply(const Storage& smem, const KTileRange& k_tiles, StageState& stage,
                                    const Fragments& fragments, int lane, Accumulators& acc) {
-    StepA a[2];
-    StepB b[2];
+    StepA a[kSets], loaded;
+    StepB b[kBuffers];
     if (k_tiles.first < k_tiles.last) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
-      fragments.load_a(smem.stage(stage.stage), 0, a[0]);
-      fragments.load_b(smem.stage(stage.stage), 0, 0, b[0]);
+      fragments.load_a(smem.stage(stage.stage), 0, loaded);
+#pragma unroll
+      for (int at = 0; at < kAhead; ++at) fragments.load_b(smem.stage(stage.stage), at, b[buffer(at)]);
+      settle(a[0], loaded, stage.phase >> 31);
     }
 #pragma unroll 1
     for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
       const uint32 tile = smem.stage(stage.stage), empty = stage.bar(smem.empty());
       const bool more = kt + 1 < k_tiles.last;
-      // A word of all numbers that products have taken, and one that is zero since phases are never negative, which the
-      // compiler does not know. What is loaded next waits for the numbers before it: ptxas would load all of B at once,
-      // for which there are no registers. It may also let the arrival pass the loads, so that waits for all of them.
+      const uint32 zero = stage.phase >> 31;  // phases are never negative, which the compiler does not know
       uint32 read = 0;
-      const uint32 zero = stage.phase >> 31;
       ++stage;
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s)
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          const int at = s * kColumns + j;
-          const bool last = s + 1 == kSteps;
-          if (j == 0 && !last) fragments.load_a(tile, s + 1, a[(s + 1) & 1]);
-          if (j == 0 && last && more) {
-            mbarrier_wait(stage.bar(smem.full()), stage.phase);
-            fragments.load_a(smem.stage(stage.stage), 0, a[(s + 1) & 1]);
-          }
-          if (j + 1 < kColumns) fragments.load_b(tile + (read & zero), s, j + 1, b[(at + 1) & 1]);
-          else if (!last) fragments.load_b(tile + (read & zero), s + 1, 0, b[(at + 1) & 1]);
-          else if (more) fragments.load_b(smem.stage(stage.stage), 0, 0, b[(at + 1) & 1]);
-          Products::add(acc, j, a[s & 1], b[at & 1]);
-#pragma unroll
-          for (int i = 0; i < (j == 0 ? kMmaM : 0); ++i) read |= word_of(a[s & 1][i][0]);
-          read |= word_of(b[at & 1][0]);
+      for (int at = 0; at < kGroups; ++at) {
+        const int s = at / kColumns, j = at % kColumns, next = at + kAhead - kGroups, step = (at + kAheadA) / kColumns;
+        if (next == 0 && more) mbarrier_wait(stage.bar(smem.full()), stage.phase);
+        if (next < 0) fragments.load_b(tile, at + kAhead, b[buffer(at + kAhead)]);
+        else if (more) fragments.load_b(smem.stage(stage.stage), next, b[kGroups > 1 ? buffer(next) : 1]);
+        if (j + kAheadA == kColumns) {
+          if (step < kSteps) fragments.load_a(tile, step, loaded);
+          else if (more) fragments.load_a(smem.stage(stage.stage), 0, loaded);
         }
+        __syncwarp();  // ptxas moves no load past it
+#pragma unroll
+        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kSets][i][0]);
+        Products::add(acc, j, a[s % kSets], b[buffer(at)], zero);
+        if (next >= 0) read |= word_of(b[buffer(at)][0]);
+        if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kSets], loaded, zero);
+      }
+      // The arrival waits for the numbers that were loaded last: ptxas lets it pass loads, which end in order.
       Scheduler::release(empty + (read & zero), lane & 31);
-      // The next k-tile begins with the first places again.
-      if constexpr (kSteps % 2 == 1) move(a[0], a[1]);
-      if constexpr (kSteps * kColumns % 2 == 1) move(b[0], b[1]);
+      if constexpr (kGroups == 1) {
+#pragma unroll
+        for (int part = 0; part < kParts; ++part)
+#pragma unroll
+          for (int r = 0; r < 2 * kEights; ++r) b[0][part][r] = b[1][part][r];
+      }
     }
   }
-  static GETT_DEVICE void move(StepA& to, const StepA& from) {
+  // A step's numbers of A where products take them.
+  static GETT_DEVICE void settle(StepA& to, const StepA& from, uint32 zero) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
       for (int part = 0; part < kParts; ++part)
 #pragma unroll
-        for (int r = 0; r < 4 * kEights; ++r) to[i][part][r] = from[i][part][r];
-  }
-  static GETT_DEVICE void move(StepB& to, const StepB& from) {
-#pragma unroll
-    for (int part = 0; part < kParts; ++part)
-#pragma unroll
-      for (int r = 0; r < 2 * kEights; ++r) to[part][r] = from[part][r];
+        for (int r = 0; r < 4 * kEights; ++r) {
+          const double x = from[i][part][r];
+          to[i][part][r] = FragmentA::kMajorK || kParts > 1 ? settled(x, zero) : x;
+        }
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {

@@ -55,3 +55,8 @@ inline long long __double_as_longlong(double x) {
   memcpy(&y, &x, 8);
   return y;
 }
+inline int __double2hiint(double x) { return int(__double_as_longlong(x) >> 32); }
+inline int __double2loint(double x) { return int(__double_as_longlong(x)); }
+inline double __hiloint2double(int hi, int lo) {
+  return __longlong_as_double((long long)(unsigned(hi)) << 32 | unsigned(lo));
+}
