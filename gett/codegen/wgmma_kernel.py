@@ -153,9 +153,8 @@ def _loaded(plan: GemmPlan) -> int:
 
 
 def _spec(made: TmaMap, kind: int, load: Tma | None, thrifty: bool) -> TensorMapSpec:
-    extents, box = (
-        (x[0] * made.halves, *x[1:]) for x in (made.extents, store_pieces(made)[0] if load is None else load.box)
-    )
+    box = store_pieces(made)[0] if load is None else load.box
+    extents, box = ((x[0] * made.halves, *x[1:]) for x in (made.extents, box))
     promotion = L2_PROMOTION - 1 if thrifty and made.swizzle_bytes == 64 else L2_PROMOTION
     return TensorMapSpec(kind, extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 

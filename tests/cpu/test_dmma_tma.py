@@ -1,4 +1,4 @@
-"""Float64 and complex128 by tensor map: fragments of both operands, run on the host and multiplied as the PTX ISA says; conflicts."""
+"""Float64 and complex128 by tensor map: fragments of both operands, run on the host and multiplied; conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""float64 and complex128 by tensor map on the GPU: errors of IEEE sums, the same bits in each run, infinities and NaN in their rows.
+"""float64 and complex128 by tensor map on the GPU: errors of IEEE sums, the same bits in each run, infinities and NaN.
 
 Integers, exactly, on kernels of every part: `test_catalogue_gpu.py`, families `dmma` and `dmma_complex`.
 """

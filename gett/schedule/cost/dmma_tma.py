@@ -1,4 +1,4 @@
-"""The cost model of float64 and complex128 by tensor map: products of the tensor cores, the port of shared memory, copies.
+"""The cost model of float64 and complex128 by tensor map: products, the port of shared memory, copies.
 
 A tile of 128 x 128 takes 128 clocks a k of the tensor cores, of 128 multiply-adds each. The port of shared memory moves
 128 bytes a clock: what the copies bring takes 16 clocks a k, the rows of A that each warp reads once take 8, the

@@ -75,9 +75,7 @@ def gapped_tile(
 def _gapped_conflicts(
     m: tuple[int, ...], n: tuple[int, ...], steps_m: tuple[int, ...], steps_n: tuple[int, ...], size: int
 ) -> int:
-    """How often the first fragment's store is served; neighbouring columns are written in pairs
-    of up to 16 bytes.
-    """
+    """How often the first fragment's store is served; neighbouring columns are written in pairs, up to 16 bytes."""
     columns = [_place(2 * t, n, steps_n) for t in range(4)]
     at = [(row + column) * size for row in (_place(g, m, steps_m) for g in range(8)) for column in columns]
     return max(replays(at, size * (2 if pairs(n, steps_n) and 2 * size <= CHUNK else 1)))
