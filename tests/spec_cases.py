@@ -284,6 +284,9 @@ DMMA_COMPLEX = (
     Case("pairs-of-k", "amk,ank->mn", {"m": 200, "n": 136, "a": 36, "k": 2}),
     Case("three-k", "amk,ank->nm", {"m": 200, "n": 72, "a": 40, "k": 3}),
     Case("narrow", "mk,kn->nm", {"m": 264, "n": 40, "k": 56}),
+    Case("two-leads", "mak,nka->mn", {"m": 200, "n": 136, "a": 24, "k": 20}),
+    Case("two-leads-ragged", "mak,nka->nm", {"m": 137, "n": 72, "a": 7, "k": 13}),
+    Case("two-leads-long", "mabk,nkba->mn", {"m": 72, "n": 56, "a": 64, "b": 3, "k": 20}),
 )
 # On TF32, both in shared memory: their rows along one contracted mode.
 TF32_K = (

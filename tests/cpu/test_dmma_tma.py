@@ -23,7 +23,7 @@ from gett.schedule.spec.rule import Lowered
 from gett.schedule.spec.rules_wgmma import doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import parts, wgmma_smem
+from gett.schedule.spec.wgmma_needs import DMMA_LEADS, leads, parts, wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -111,6 +111,7 @@ def replays(addresses: Any, size: int) -> int:
 def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
     found = covering([*specs("dmma"), *specs("dmma_complex")], pairs=False)
     swizzles = {(x.major, x.map.swizzle_bytes) for spec in found for x in (loop_of(spec).a, loop_of(spec).b)}
+    found += next([spec] for spec in specs("dmma_complex") if spec.case.name == "two-leads")
     assert {spec.dtype for spec in found} == {"float64", "complex128"}
     assert swizzles >= {("k", 128), ("k", 64), ("k", 32), ("mn", 128), ("mn", 64), ("mn", 32), ("mn", 16)}
     assert {loop_of(spec).mma_m for spec in found} == {1, 2, 4}
@@ -121,6 +122,7 @@ def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
 def check(spec: Spec, tmp_path: Path) -> None:
     tmp_path.mkdir()
     loop, t, dtype = loop_of(spec), spec.schedule.tiling, np.dtype(spec.dtype)
+    two = leads(loop, t.k) != (1, 1)
     (rows, columns, deep), rng, size_e = t.shape, np.random.default_rng(7), dtype.itemsize
     stage, first, values, held = np.full(spec.schedule.smem.stage, 0xFF, np.uint8), 0, [], []
     for load, size, grain in ((loop.a, t.m.size, 64), (loop.b, t.n.size, 8)):
@@ -128,7 +130,8 @@ def check(spec: Spec, tmp_path: Path) -> None:
         atom = (load.run, load.atom) if load.run else (0, 0)
         places = wgmma_places(load.major, load.map.swizzle_bytes, (size, deep), load.rows(size), deep, size_e, atom)
         stage.view(dtype)[(first + places) // size_e] = x
-        values.append(x)
+        other = two and load is loop.b  # in A's order
+        values.append(x.reshape(size, *DMMA_LEADS).swapaxes(1, 2).reshape(size, deep) if other else x)
         at = np.arange(size)
         held.append(at // load.run * load.atom + at % load.run if load.run else at)
         row = deep * size_e

@@ -54,4 +54,41 @@ template <class Tile> struct DmmaFragment<complex128, Tile> {
   }
 };
 
+// The same where the rows of A run along one contracted mode and those of B along another: a k-tile has four of each, in
+// rows of 64 bytes, and a slab for each k of the other mode. Lane 4g + t takes k (t, t ^ c) of A's and of B's mode,
+// c from 0 to 3, so that neighbouring lanes read neighbouring chunks of a row, in either order.
+template <class Tile, bool kIsA> struct TwoLeadFragment {
+  static constexpr int kDeep = 16;
+  static constexpr bool kMajorK = true;
+  static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab, kCount = 2;
+  static_assert(Tile::kMajorK && kS == 64, "four numbers in a row");
+  uint32 place_[4];  // by c
+
+  GETT_DEVICE TwoLeadFragment(int first, int lane) {
+    const int row = first + (lane >> 2), t = lane & 3;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int own = kIsA ? t : t ^ c, other = kIsA ? t ^ c : t;
+      place_[c] = uint32(opaque(int(other * kSlab + HardwareSwizzle<kS>::apply(uint32(row * kS + own * 16)))));
+    }
+  }
+  GETT_DEVICE uint32 at(int rows, int s, int q) const { return place_[s * 2 + q] + rows * kS; }
+  GETT_DEVICE void load(uint32 tile, int rows, int s, complex128 (&x)[2]) const {
+#pragma unroll
+    for (int q = 0; q < 2; ++q) {
+      double parts[2];
+      ld_shared_f64x2(tile + at(rows, s, q), parts);
+      x[q] = {parts[0], parts[1]};
+    }
+  }
+};
+
+// The fragments of an operand: of one whose rows run along the contracted mode of the other's, or along M or N, or not.
+template <class Element, class Tile, bool kTwoLeads, bool kIsA> struct DmmaFragmentOf {
+  typedef DmmaFragment<Element, Tile> type;
+};
+template <class Tile, bool kIsA> struct DmmaFragmentOf<complex128, Tile, true, kIsA> {
+  typedef TwoLeadFragment<Tile, kIsA> type;
+};
+
 }  // namespace gett

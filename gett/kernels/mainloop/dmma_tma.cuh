@@ -23,8 +23,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
   typedef typename Traits::Element Element;
-  typedef DmmaFragment<Element, typename Storage::TileA> FragmentA;
-  typedef DmmaFragment<Element, typename Storage::TileB> FragmentB;
+  typedef typename DmmaFragmentOf<Element, typename Storage::TileA, Traits::kTwoLeads, true>::type FragmentA;
+  typedef typename DmmaFragmentOf<Element, typename Storage::TileB, Traits::kTwoLeads, false>::type FragmentB;
   typedef DmmaProducts<typename Traits::Acc, Mma, Traits::kConjA, Traits::kConjB> Products;
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kParts = Parts<Element>::kCount;  // numbers of an element

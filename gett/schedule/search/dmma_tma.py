@@ -17,7 +17,7 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, parts, up
+from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS, parts, up
 from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
@@ -46,7 +46,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
         plan, boxes = self.plan, self.boxes
-        if not self.has_units or len(self.leads) > 1:
+        if not self.has_units or (len(self.leads) > 1 and parts(plan) == 1):
             return
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
@@ -71,6 +71,8 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
+        if len(self.leads) > 1:
+            return [Box.of_cuts(extents, dict(zip(self.leads, DMMA_LEADS, strict=True)))]
         count = parts(self.plan)
         depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
         found = [k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0][:1] for deep in depths]

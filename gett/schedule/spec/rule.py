@@ -12,7 +12,7 @@ from gett.hw.dtypes import MmaAtom, warpgroup_atom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import Stream, WgmmaRS, WgmmaSplit
+from gett.schedule.spec.mainloop import DmmaTma, Stream, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box, TileDim
@@ -30,7 +30,8 @@ class WgmmaOperand:
         loader: How it travels.
         batch, free, k: Its modes of the lowered plan.
         box: What a tile takes of its free modes: of A what the accumulators hold.
-        box_k: What a tile takes of K, in the order of its tile: where planes are made, that of its rows comes first.
+        box_k: What a tile takes of K, in the order of its tile: where planes are made, or fragments loaded number by
+            number, that of its rows comes first.
         free_unit, k_unit: Positions of the unit-stride mode, None where it lies in the other group.
     """
 
@@ -127,7 +128,7 @@ class Lowered:
             ("A", A, plan.a, loop.a, plan.m, mma_box(t)), ("B", B, plan.b, loop.b, plan.n, t.n)
         ):  # fmt: skip
             units = unit_mode(free, tensor, self.size), unit_mode(plan.k, tensor, self.size)
-            lead = units[1] if isinstance(loop, WgmmaSplit) and isinstance(loader, Tma) else None
+            lead = units[1] if isinstance(loop, WgmmaSplit | DmmaTma) and isinstance(loader, Tma) else None
             box_k = t.k if lead is None else t.k.led_by(lead)
             out.append(WgmmaOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, box_k, *units))
         return out[0], out[1]

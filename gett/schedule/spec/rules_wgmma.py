@@ -25,6 +25,7 @@ from gett.schedule.spec.wgmma_needs import (
     ARCHS,
     DEEP,
     DEEPEST,
+    DMMA_LEADS,
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
     SPLIT_LEADS,
@@ -229,6 +230,12 @@ def doubles(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
     if x.s.tiling.mma_tiles > 1:
         yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
+    found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
+    if found != (1, 1):
+        if (found, deep) != (DMMA_LEADS, math.prod(DMMA_LEADS)) or parts(x.plan) == 1:
+            yield f"k-tiles of {deep} with {found} k of A's and B's rows, which are {DMMA_LEADS} of complex numbers"
+    elif a != b:
+        yield f"k-tiles of {deep}, A's are {a} and B's are {b}"
     needed, there = dmma_registers(loop.mma_m, columns, parts(x.plan))
     if needed > there:
         yield f"{needed} registers for sums and fragments, a thread has {there}"

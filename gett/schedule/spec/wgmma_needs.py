@@ -58,6 +58,9 @@ SPLIT_LEADS = 8, 4
 """K of A's and of B's rows in a k-tile of planes where they run along two contracted modes. Longer rows of B would make
 k-tiles of 64, for few of which there is room."""
 
+DMMA_LEADS = 4, 4
+"""The same in a k-tile of complex128. Lanes share them out such that accesses to either operand differ in banks."""
+
 GUARD_BYTES = 96
 """Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
 
@@ -229,7 +232,7 @@ def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
     return tiling.k.cut[loop.unit_a], tiling.k.cut[loop.unit_b]
 
 
-def leads(loop: WgmmaSplit, box_k: Box) -> tuple[int, int]:
+def leads(loop: WgmmaSplit | DmmaTma, box_k: Box) -> tuple[int, int]:
     """How much a k-tile has of the modes along which A's and B's rows run, if these are two of K, else (1, 1)."""
     if loop.a.major != "k" or loop.b.major != "k" or not (isinstance(loop.a, Tma) and isinstance(loop.b, Tma)):
         return 1, 1
