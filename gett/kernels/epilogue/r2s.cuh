@@ -43,12 +43,7 @@ template <class Traits> struct StoreStaged {
   }
   // Two elements that are neighbours, and a single one.
   GETT_DEVICE void pair(Element* at, Acc x, Acc y) const {
-    if constexpr (sizeof(Element) <= 8) {
-      Vec<Element, 2>{{Op::staged(x), Op::staged(y)}}.store(at);
-    } else {  // no access is wider
-      one(at, x);
-      one(at + 1, y);
-    }
+    store_two(at, Op::staged(x), Op::staged(y));
   }
   GETT_DEVICE void one(Element* at, Acc x) const { *at = Op::staged(x); }
 };
@@ -92,14 +87,9 @@ template <class Traits> struct AddStagedSource {
     }
   }
   GETT_DEVICE void pair(const Element* at, Acc& x, Acc& y) const {
-    if constexpr (sizeof(Element) <= 8) {
-      const auto c = Vec<Element, 2>::load(at);
-      add(x, c.x[0]);
-      add(y, c.x[1]);
-    } else {
-      one(at, x);
-      one(at + 1, y);
-    }
+    const auto c = load_two(at);
+    add(x, c.x[0]);
+    add(y, c.x[1]);
   }
   GETT_DEVICE void one(const Element* at, Acc& x) const { add(x, *at); }
 };

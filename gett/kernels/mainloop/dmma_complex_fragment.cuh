@@ -1,8 +1,8 @@
 // Fragments of complex numbers of float64 for mma.sync out of shared memory, for operands that TMA has brought, in
 // either major. A number is a chunk of 16 bytes, which one access reads: both parts for instructions of their own.
 //
-// Lane 4g + t has row g of eight rows of A or columns of B, and of eight k 2t and 2t + 1, as A and B agree. Eight lanes,
-// two rows, are served at a time. In rows of 128 bytes their chunks differ in both majors, since the swizzle of
+// Lane 4g + t has row g of eight rows of A or columns of B, and of eight k 2t and 2t + 1, as A and B agree. Eight
+// lanes, two rows, are served at a time. In rows of 128 bytes their chunks differ in both majors, since the swizzle of
 // neighbouring rows differs in the last bit alone, which their k have in common. Where rows are shorter, some lanes
 // read the second k first. So accesses are free of bank conflicts, but for rows along K of 32 bytes or 16.
 #pragma once
@@ -54,9 +54,9 @@ template <class Tile> struct DmmaFragment<complex128, Tile> {
   }
 };
 
-// The same where the rows of A run along one contracted mode and those of B along another: a k-tile has four of each, in
-// rows of 64 bytes, and a slab for each k of the other mode. Lane 4g + t takes k (t, t ^ c) of A's and of B's mode,
-// c from 0 to 3, so that neighbouring lanes read neighbouring chunks of a row, in either order.
+// The same where the rows of A run along one contracted mode and those of B along another: a k-tile has four of each,
+// in rows of 64 bytes, and a slab for each k of the other mode. Lane 4g + t takes k (t, t ^ c) of A's and of B's mode,
+// c from 0 to 3, so that the lanes of a row read different chunks of either operand.
 template <class Tile, bool kIsA> struct TwoLeadFragment {
   static constexpr int kDeep = 16;
   static constexpr bool kMajorK = true;

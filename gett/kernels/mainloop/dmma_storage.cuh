@@ -1,5 +1,5 @@
-// The shared memory of a kernel that multiplies float64 or complex128: stages, and the staged tile of D. Each warp reads its own
-// fragments, and so releases a stage by itself.
+// The shared memory of a kernel that multiplies float64 or complex128: stages, and the staged tile of D. Each warp
+// reads its own fragments, and so releases a stage by itself.
 #pragma once
 #include "gett/mainloop/shared_storage.cuh"
 

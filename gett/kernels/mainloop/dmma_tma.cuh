@@ -1,10 +1,11 @@
 // The main loop that multiplies float64, or complex numbers of it, by mma.sync out of stages that TMA fills, whatever
-// the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
-// epilogues are the same.
+// the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie
+// as wgmma's do, so epilogues are the same.
 //
-// Columns are taken in groups of eight. The numbers of B are loaded two groups ahead of the products that take them, over
-// the ends of k-tiles too: ptxas issues a load behind the products of the group at hand, and what waits for it would wait
-// beside the clocks that it leaves between two products of a warp. A's are loaded a step ahead.
+// Columns are taken in groups of eight. The numbers of B are loaded ahead of the products that take them, over the ends
+// of k-tiles too, those of float64 by two groups: ptxas issues a load behind the products of the group at hand, and
+// what waits for it would wait beside the clocks that it leaves between two products of a warp. A's are loaded a step
+// ahead.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -47,8 +48,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef double StepB[kParts][2 * kEights];
 
   // The place of a group's numbers of B: no two of kAhead + 1 neighbours share one, nor do the last of a k-tile and the
-  // first of the next, which have the same places in every k-tile. Groups go round kAhead + 1 places, and round one more
-  // until the rest is a multiple of these.
+  // first of the next, which have the same places in every k-tile. Groups go round kAhead + 1 places, and round one
+  // more until the rest is a multiple of these.
   static constexpr int kRest = kGroups % (kAhead + 1);
   static constexpr bool kApart = kGroups < (kAhead + 2) * kRest;  // too few for that: each has its own
   static constexpr int kBuffers = kGroups == 1 ? 2 : kApart ? kGroups : kRest ? kAhead + 2 : kAhead + 1;

@@ -35,12 +35,7 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
     for (int i = 0; i < kMmaM; ++i)
       Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
         const int m = FragmentRows<Traits>::at(block, i, row);
-        if constexpr (sizeof(Acc) <= 8) {
-          Vec<Acc, 2>{{acc[i][j], acc[i][j + 1]}}.store(to + m * kN + column);
-        } else {
-          to[m * kN + column] = acc[i][j];
-          to[m * kN + column + 1] = acc[i][j + 1];
-        }
+        store_two(to + m * kN + column, acc[i][j], acc[i][j + 1]);
       });
   }
 };
