@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product as product_of
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,21 @@ from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
-# accesses of a warp.
+# accesses of a warp; what each lane adds to sums of its row g or g + 8 and of column g of each group, over k-tiles with
+# A times the number of their stage.
 PROGRAM = (
     "INSIDE\nusing namespace gett;\n"
     + STORE
     + """
 typedef DmmaTma<MainloopTraits, Index, Dmma<STEP>, Store, Scheduler, Smem> Mainloop;
 typedef Mainloop::Storage Storage;
+struct Lane {
+  static constexpr int kK = STEP;
+  static void mma(double* c, const double (&a)[STEP / 2], const double (&b)[STEP / 4]) {
+    for (int i = 0; i < STEP / 2; ++i) c[i % 2] += a[i] * b[i / 2];
+  }
+};
+typedef DmmaTma<MainloopTraits, Index, Lane, Store, Scheduler, Smem> Loop;
 void put(uint32 x) { fwrite(&x, 4, 1, stdout); }
 template <class Fragment> void places(const Fragment& fragment, int rows, int s) {
   for (int q = 0; q < Fragment::kCount; ++q) put(fragment.at(rows, s, q));
@@ -66,6 +75,22 @@ int main() {
       const Mainloop::Fragments fragments(thread / 128 * Mainloop::kMmaM, thread % 128);
       places(fragments.b, 0, s);
     }
+  for (int stage = 1; stage < MainloopTraits::kStages; ++stage) {
+    memcpy(shared_memory + stage * Storage::kStageBytes, shared_memory, Storage::kStageBytes);
+    double* const a = (double*)(shared_memory + stage * Storage::kStageBytes);
+    for (int i = 0; i < Storage::kStageA / 8; ++i) a[i] *= stage + 1;
+  }
+  for (int thread = 0; thread < 256; ++thread) {
+    const Loop::Fragments fragments(thread / 128 * Mainloop::kMmaM, thread % 128);
+    Loop::Accumulators sums = {};
+    PipelineState<MainloopTraits::kStages> stage(0);
+    const int both = 2 * MainloopTraits::kStages;
+    const KTileRange ranges[] = {{0, 1}, {1, 1}, {1, 1 + both}};
+    for (const auto& range : ranges)
+      Loop::multiply({0}, range, stage, fragments, thread, sums);
+    for (auto& of_block : sums)
+      for (int j = 0; j < Mainloop::kColumns; ++j) fwrite(of_block + j * 4, sizeof *of_block, 2, stdout);
+  }
 }
 """
 )
@@ -160,7 +185,19 @@ def check(spec: Spec, tmp_path: Path) -> None:
                     for r in range(4):
                         sums[row + G + r // 2 * 8, j * 8 + 2 * T + r % 2] += c[:, r]
     np.testing.assert_array_equal(sums[np.ix_(*held)], values[0] @ values[1].T)
-    words = np.frombuffer(output[count * 8 :], np.uint32)
+    added = loop.mma_m * columns // 8 * 2
+    lanes = (
+        np.frombuffer(output[-256 * added * size_e :], dtype).reshape(8, 8, 4, loop.mma_m, columns // 8, 2).sum(axis=2)
+    )
+    sums, g = np.full((rows, columns), np.nan, dtype), np.arange(8)[:, None]
+    column = g + np.arange(0, columns, 8)
+    for warp, i, r in product_of(range(8), range(loop.mma_m), range(2)):
+        sums[g + (warp // 4 * loop.mma_m + i) * 64 + warp % 4 * 16 + r * 8, column] = lanes[warp, :, i, :, r]
+    found = sums[np.ix_(*held)]
+    expected = values[0] @ values[1].T * (1 + loop.stages * (loop.stages + 1))
+    np.testing.assert_array_equal(found, np.where(np.isnan(found), np.nan, expected))
+    assert t.n.size % 8 or np.isfinite(found).any(axis=1).all()
+    words = np.frombuffer(output[count * 8 : -256 * added * size_e], np.uint32)
     for load in (loop.a, loop.b):
         accesses = 1 if load.major == "k" and size_e == 8 else 2
         places, words = words[: 512 * accesses].reshape(2, 256, accesses), words[512 * accesses :]

@@ -2,10 +2,10 @@
 // the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie
 // as wgmma's do, so epilogues are the same.
 //
-// Columns are taken in groups of eight. The numbers of B are loaded ahead of the products that take them, over the ends
-// of k-tiles too, those of float64 by two groups: ptxas issues a load behind the products of the group at hand, and
-// what waits for it would wait beside the clocks that it leaves between two products of a warp. A's are loaded a step
-// ahead.
+// Columns are taken in groups of eight. B's numbers are loaded ahead of the products that take them, over the ends of
+// k-tiles too, those of float64 by two groups: a load is issued behind the product at hand, and what waits for it would
+// do so beside the clocks that ptxas leaves between two products of a warp. A's numbers are loaded before the last
+// groups of a step.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -34,8 +34,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kGroups = kSteps * kColumns;  // of a k-tile
   // Groups of complex numbers have four times as many products.
   static constexpr int kAhead = kMmaM < 4 && kGroups > 2 && kParts == 1 ? 2 : 1;
-  static constexpr int kSets = kSteps > 1 && kParts == 1 ? 2 : 1;  // places of a step of A
   static constexpr int kAheadA = kAhead < kColumns ? kAhead : kColumns;
+  static constexpr int kBuffersA = kMmaM < 4 && kSteps > 1 && kParts == 1 ? 2 : 1;  // steps of A but for the one loaded
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
@@ -47,9 +47,9 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef double StepA[kMmaM][kParts][4 * kEights];
   typedef double StepB[kParts][2 * kEights];
 
-  // The place of a group's numbers of B: no two of kAhead + 1 neighbours share one, nor do the last of a k-tile and the
-  // first of the next, which have the same places in every k-tile. Groups go round kAhead + 1 places, and round one
-  // more until the rest is a multiple of these.
+  // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
+  // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1
+  // places, and at first round one more until the rest is a multiple of these.
   static constexpr int kRest = kGroups % (kAhead + 1);
   static constexpr bool kApart = kGroups < (kAhead + 2) * kRest;  // too few for that: each has its own
   static constexpr int kBuffers = kGroups == 1 ? 2 : kApart ? kGroups : kRest ? kAhead + 2 : kAhead + 1;
@@ -127,7 +127,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // The products of a tile.
   static GETT_DEVICE void multiply(const Storage& smem, const KTileRange& k_tiles, StageState& stage,
                                    const Fragments& fragments, int lane, Accumulators& acc) {
-    StepA a[kSets], loaded;
+    StepA a[kBuffersA], loaded;
     StepB b[kBuffers];
     if (k_tiles.first < k_tiles.last) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
@@ -155,10 +155,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         }
         __syncwarp();  // ptxas moves no load past it
 #pragma unroll
-        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kSets][i][0]);
-        Products::add(acc, j, a[s % kSets], b[buffer(at)], zero);
+        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kBuffersA][i][0]);
+        Products::add(acc, j, a[s % kBuffersA], b[buffer(at)], zero);
         if (next >= 0) read |= word_of(b[buffer(at)][0]);
-        if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kSets], loaded, zero);
+        if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kBuffersA], loaded, zero);
       }
       // The arrival waits for the numbers that were loaded last: ptxas lets it pass loads, which end in order.
       Scheduler::release(empty + (read & zero), lane & 31);

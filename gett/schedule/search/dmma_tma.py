@@ -27,7 +27,7 @@ DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
 NARROW = (64, 48, 32, 24, 16, 8)  # columns for whose sums of complex numbers there are registers
-TWO_STAGES = 1.1  # factor on tiles with two stages: the second one is waited for early
+TWO_STAGES = 1.03  # factor on tiles with two stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:

@@ -59,9 +59,9 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
 def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
     """Registers of a thread that multiplies float64, or complex numbers of it: those that it needs, and those it has.
 
-    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B two times one row of
-    eight columns; of complex ones also a part of the latter with the other sign.
+    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
+    eight columns, or two where each is multiplied by four blocks; of complex ones also the numbers that products take.
     """
     step = DmmaTma.step_of(mma_m, parts)
-    fragments = parts * step * (2 * mma_m + 1) + (parts - 1) * step // 2
+    fragments = parts * step * (2 * mma_m + (1 if mma_m == 4 or parts > 1 else 2)) + (parts - 1) * step // 2
     return parts * mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
