@@ -268,6 +268,8 @@ DMMA = (
     Case("few-rows", "kam,kj->ajm", {"a": 6, "m": 96, "k": 40, "j": 8}),
     Case("spare-rows", "kam,kj->ajm", {"a": 42, "m": 12, "k": 36, "j": 20}),
     Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("two-leads", "lmk,nkl->mn", {"m": 328, "n": 136, "k": 40, "l": 24}),
+    Case("two-leads-ragged", "lmk,nkl->nm", {"m": 137, "n": 72, "k": 22, "l": 6}),
     Case("batches-mn", "bkm,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 48}),
     Case("modes", "kcba,kdb->cad", {"a": 24, "k": 32, "c": 24, "b": 20, "d": 28}),
     Case("modes-mn", "akbc,kdbe->cade", {"a": 12, "k": 32, "c": 24, "b": 5, "d": 6, "e": 40}),
@@ -284,8 +286,6 @@ DMMA_COMPLEX = (
     Case("pairs-of-k", "amk,ank->mn", {"m": 200, "n": 136, "a": 36, "k": 2}),
     Case("three-k", "amk,ank->nm", {"m": 200, "n": 72, "a": 40, "k": 3}),
     Case("narrow", "mk,kn->nm", {"m": 264, "n": 40, "k": 56}),
-    Case("two-leads", "mak,nka->mn", {"m": 200, "n": 136, "a": 24, "k": 20}),
-    Case("two-leads-ragged", "mak,nka->nm", {"m": 137, "n": 72, "a": 7, "k": 13}),
     Case("two-leads-long", "mabk,nkba->mn", {"m": 72, "n": 56, "a": 64, "b": 3, "k": 20}),
 )
 # On TF32, both in shared memory: their rows along one contracted mode.

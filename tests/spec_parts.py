@@ -68,6 +68,8 @@ def _mainloop(s: Schedule) -> Iterator[str]:
     elif isinstance(loop, DmmaTma):
         yield f"blocks of rows by mma.sync, {loop.mma_m}"
         yield f"k-tiles of float64, {s.tiling.shape[2]}"
+        if (found := leads(loop, s.tiling.k)) != (1, 1):
+            yield f"float64 of two modes, {found}"
     elif isinstance(loop, WgmmaTf32):
         yield "one MMA block in registers" if loop.mma_m == 1 else f"several MMA blocks in registers, {loop.mma_m}"
         yield f"k-tiles in two parts, of {s.tiling.shape[2] // 8} steps"

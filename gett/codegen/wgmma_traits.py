@@ -100,7 +100,8 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
             constants |= {"kPlaneStages": loop.plane_stages, "kLeadA": lead_a, "kLeadB": lead_b}
             constants |= _planes(plan, schedule, loop)
         elif isinstance(loop, DmmaTma):
-            constants |= {"kTwoLeads": leads(loop, t.k) != (1, 1), **_conjugated(plan)}
+            constants |= dict(zip(("kLeadA", "kLeadB"), leads(loop, t.k), strict=True))
+            constants |= _conjugated(plan)
         elif isinstance(loop, WgmmaTf32):
             constants["kTransposedStages"] = loop.transposed_stages
         elif isinstance(loop, WgmmaSS):

@@ -24,7 +24,7 @@ from gett.schedule.spec.rule import Lowered
 from gett.schedule.spec.rules_wgmma import doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import DMMA_LEADS, leads, parts, wgmma_smem
+from gett.schedule.spec.wgmma_needs import leads, parts, wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -118,9 +118,12 @@ def product(a: Any, b: Any) -> Any:
     return out
 
 
-def whole(numbers: Any) -> Any:
-    """The numbers whose parts the last axis but one has."""
-    return numbers[..., 0, :] + 1j * numbers[..., 1, :] if numbers.shape[-2] == 2 else numbers[..., 0, :]
+def whole(numbers: Any, rows: int, count_parts: int) -> Any:
+    """The elements whose parts the last axis has, of `rows` rows one beside the other."""
+    if count_parts == 1:
+        return numbers
+    apart = numbers.reshape(*numbers.shape[:-1], -1, 2, rows)
+    return (apart[..., 0, :] + 1j * apart[..., 1, :]).reshape(*numbers.shape[:-1], -1)
 
 
 def replays(addresses: Any, size: int) -> int:
@@ -147,7 +150,6 @@ def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
 def check(spec: Spec, tmp_path: Path) -> None:
     tmp_path.mkdir()
     loop, t, dtype = loop_of(spec), spec.schedule.tiling, np.dtype(spec.dtype)
-    two = leads(loop, t.k) != (1, 1)
     (rows, columns, deep), rng, size_e = t.shape, np.random.default_rng(7), dtype.itemsize
     stage, first, values, held = np.full(spec.schedule.smem.stage, 0xFF, np.uint8), 0, [], []
     for load, size, grain in ((loop.a, t.m.size, 64), (loop.b, t.n.size, 8)):
@@ -155,29 +157,31 @@ def check(spec: Spec, tmp_path: Path) -> None:
         atom = (load.run, load.atom) if load.run else (0, 0)
         places = wgmma_places(load.major, load.map.swizzle_bytes, (size, deep), load.rows(size), deep, size_e, atom)
         stage.view(dtype)[(first + places) // size_e] = x
-        other = two and load is loop.b  # in A's order
-        values.append(x.reshape(size, *DMMA_LEADS).swapaxes(1, 2).reshape(size, deep) if other else x)
+        values.append(x)
         at = np.arange(size)
         held.append(at // load.run * load.atom + at % load.run if load.run else at)
         row = deep * size_e
         row = -(-row // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else row
         first += -(-(-(-load.rows(size) // grain) * grain * row) // 1024) * 1024
     assert first == stage.size
+    lead_a, lead_b = leads(loop, t.k)
+    if lead_a > 1:  # B's k in A's order
+        values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
     headers = includes("core/index", "mainloop/dmma_tma")
     count_parts = parts(spec.plan)
     step = loop.step_of(loop.mma_m, count_parts)
     text = headers + PROGRAM.replace("STEP", str(step))
     text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
-    steps, per_a, per_b = deep // step, step // 2, step // 4
-    count = steps * 256 * (loop.mma_m * per_a + columns // 8 * per_b) * count_parts
+    steps, per_a, per_b = deep * count_parts // step, step // 2, step // 4
+    count = steps * 256 * (loop.mma_m * per_a + columns // 8 * per_b)
     numbers = np.frombuffer(output[: count * 8]).reshape(steps, 8, 32, -1)
     sums = np.zeros((rows, columns), dtype)
     for numbers_of_step in numbers:
         for warp, of_warp in enumerate(numbers_of_step):
-            first_b = loop.mma_m * count_parts * per_a
-            a = whole(of_warp[:, :first_b].reshape(32, loop.mma_m, count_parts, per_a))
-            b = whole(of_warp[:, first_b:].reshape(32, columns // 8, count_parts, per_b))
+            first_b = loop.mma_m * per_a
+            a = whole(of_warp[:, :first_b].reshape(32, loop.mma_m, per_a), 2, count_parts)
+            b = whole(of_warp[:, first_b:].reshape(32, columns // 8, per_b), 1, count_parts)
             for i in range(loop.mma_m):
                 row = (warp // 4 * loop.mma_m + i) * 64 + warp % 4 * 16
                 for j in range(columns // 8):
@@ -199,9 +203,10 @@ def check(spec: Spec, tmp_path: Path) -> None:
     assert t.n.size % 8 or np.isfinite(found).any(axis=1).all()
     words = np.frombuffer(output[count * 8 : -256 * added * size_e], np.uint32)
     for load in (loop.a, loop.b):
-        accesses = 1 if load.major == "k" and size_e == 8 else 2
+        accesses = 1 if load.major == "k" and lead_a == 1 and size_e == 8 else 2
         places, words = words[: 512 * accesses].reshape(2, 256, accesses), words[512 * accesses :]
-        size, expected = 16 // accesses * count_parts, fragment_replays(load.major, load.map.swizzle_bytes)
+        size = 16 // accesses * count_parts
+        expected = 1 if lead_a > 1 else fragment_replays(load.major, load.map.swizzle_bytes)
         assert replays(places.transpose(0, 2, 1), size) == expected, (spec, load.major, load.map.swizzle_bytes)
     assert words.size == 0
 
@@ -311,18 +316,18 @@ def test_numbers_go_to_shared_memory_and_c_comes_from_it(tmp_path: Path) -> None
 
 
 SIGNS = """
-struct Lanes {
-  static constexpr int kK = 8;
-  static void mma(double* c, const double (&a)[4], const double (&b)[2]) {
-    for (int r = 0; r < 4; ++r) c[r] += a[r] * b[r % 2];
+struct Lane {
+  static constexpr int kK = 16;
+  static void mma(double* c, const double (&a)[8], const double (&b)[4]) {
+    for (int i = 0; i < 8; ++i) c[i % 2] += a[i] * b[i / 2];
   }
 };
 template <bool kConjA, bool kConjB> void signs() {
-  double a[2][2][4], b[2][2];
+  double a[2][8], b[4];
   complex128 sums[2][8] = {};
-  for (int i = 0; i < 16; ++i) a[i / 8][i / 4 % 2][i % 4] = 3 * i - 20;
-  for (int i = 0; i < 4; ++i) b[i / 2][i % 2] = 5 * i - 7;
-  DmmaProducts<complex128, Lanes, kConjA, kConjB>::add(sums, 1, a, b, 0);
+  for (int i = 0; i < 16; ++i) a[i / 8][i % 8] = 3 * i - 20;
+  for (int i = 0; i < 4; ++i) b[i] = 5 * i - 7;
+  DmmaProducts<complex128, Lane, kConjA, kConjB>::add(sums, 1, a, b, 0);
   fwrite(sums, 1, sizeof sums, stdout);
 }
 int main() { signs<false, false>(); signs<false, true>(); signs<true, false>(); signs<true, true>(); }
@@ -332,11 +337,12 @@ int main() { signs<false, false>(); signs<false, true>(); signs<true, false>(); 
 def test_products_have_the_signs_of_conjugates(tmp_path: Path) -> None:
     text = includes("mainloop/dmma_products") + "using namespace gett;\n" + SIGNS
     found = np.frombuffer(run_host(tmp_path, text), complex).reshape(2, 2, 2, 8)
-    a, b = whole((3.0 * np.arange(16) - 20).reshape(2, 2, 4)), whole((5.0 * np.arange(4) - 7).reshape(2, 2))
+    a, b = whole((3.0 * np.arange(16) - 20).reshape(2, 8), 2, 2), whole(5.0 * np.arange(4) - 7, 1, 2)
     for conj_a, conj_b in np.ndindex(2, 2):
         left, right = a.conj() if conj_a else a, b.conj() if conj_b else b
-        np.testing.assert_array_equal(found[conj_a, conj_b, :, 4:], left * right[np.arange(4) % 2])
-        assert not found[conj_a, conj_b, :, :4].any()
+        wanted = np.zeros((2, 8), complex)
+        wanted[:, 4:6] = (left.reshape(2, 2, 2) * right[:, None]).sum(axis=1)
+        np.testing.assert_array_equal(found[conj_a, conj_b], wanted)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

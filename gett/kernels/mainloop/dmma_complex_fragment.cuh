@@ -1,5 +1,6 @@
 // Fragments of complex numbers of float64 for mma.sync out of shared memory, for operands that TMA has brought, in
-// either major. A number is a chunk of 16 bytes, which one access reads: both parts for instructions of their own.
+// either major. A number is a chunk of 16 bytes, which one access reads. To the instruction its parts are two numbers
+// of k: re and im of k 2t are those of t and t + 4, of k 2t + 1 those of t + 8 and t + 12.
 //
 // Lane 4g + t has row g of eight rows of A or columns of B, and of eight k 2t and 2t + 1, as A and B agree. Eight
 // lanes, two rows, are served at a time. In rows of 128 bytes their chunks differ in both majors, since the swizzle of
@@ -11,9 +12,9 @@
 
 namespace gett {
 
-template <class Tile> struct DmmaFragment<complex128, Tile> {
+template <class Tile, bool kOfB> struct DmmaFragment<complex128, Tile, 1, 1, kOfB> {
   static constexpr int kDeep = 8;  // k that lanes share out
-  static constexpr bool kMajorK = Tile::kMajorK;
+  static constexpr bool kMajorK = Tile::kMajorK, kPairs = true;  // an access brings two numbers
   static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab;
   // The bit of the lane, of t or of g, that decides which k comes first.
   static constexpr int kTurnBit = kS == 128 ? 0 : kMajorK ? (kS == 64 ? 2 : kS == 32 ? 1 : 0) : (kS == 32 ? 2 : 4);
@@ -57,18 +58,18 @@ template <class Tile> struct DmmaFragment<complex128, Tile> {
 // The same where the rows of A run along one contracted mode and those of B along another: a k-tile has four of each,
 // in rows of 64 bytes, and a slab for each k of the other mode. Lane 4g + t takes k (t, t ^ c) of A's and of B's mode,
 // c from 0 to 3, so that the lanes of a row read different chunks of either operand.
-template <class Tile, bool kIsA> struct TwoLeadFragment {
+template <class Tile, bool kOfB> struct DmmaFragment<complex128, Tile, 4, 4, kOfB> {
   static constexpr int kDeep = 16;
-  static constexpr bool kMajorK = true;
+  static constexpr bool kMajorK = true, kPairs = true;
   static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab, kCount = 2;
   static_assert(Tile::kMajorK && kS == 64, "four numbers in a row");
   uint32 place_[4];  // by c
 
-  GETT_DEVICE TwoLeadFragment(int first, int lane) {
+  GETT_DEVICE DmmaFragment(int first, int lane) {
     const int row = first + (lane >> 2), t = lane & 3;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const int own = kIsA ? t : t ^ c, other = kIsA ? t ^ c : t;
+      const int own = kOfB ? t ^ c : t, other = kOfB ? t : t ^ c;
       place_[c] = uint32(opaque(int(other * kSlab + HardwareSwizzle<kS>::apply(uint32(row * kS + own * 16)))));
     }
   }
@@ -81,14 +82,6 @@ template <class Tile, bool kIsA> struct TwoLeadFragment {
       x[q] = {parts[0], parts[1]};
     }
   }
-};
-
-// The fragments of an operand: of one whose rows run along the contracted mode of the other's, or along M or N, or not.
-template <class Element, class Tile, bool kTwoLeads, bool kIsA> struct DmmaFragmentOf {
-  typedef DmmaFragment<Element, Tile> type;
-};
-template <class Tile, bool kIsA> struct DmmaFragmentOf<complex128, Tile, true, kIsA> {
-  typedef TwoLeadFragment<Tile, kIsA> type;
 };
 
 }  // namespace gett

@@ -5,6 +5,11 @@
 // lanes of the upper half begin with the last two. So rows along K are read by whole chunks, and accesses are free of
 // bank conflicts in both majors, but for rows along K of 32 bytes or 16. Where rows along M or N are short, some lanes
 // read the second k first.
+//
+// Where rows of A run along one contracted mode and those of B along another, of which a k-tile has kLeadA and kLeadB,
+// 16 k are two of A's mode times two of B's for each lane. Bit 0 of t chooses between the halves of A's rows, bit 1
+// between those of B's; a number of the other mode's is in another slab, at places of the same banks, so each of the two
+// bits also exchanges the order in which two neighbours along the other operand's rows are read.
 #pragma once
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/opaque.cuh"
@@ -12,15 +17,18 @@
 
 namespace gett {
 
-template <class Element, class Tile> struct DmmaFragment;
+template <class Element, class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment;
 
-template <class Tile> struct DmmaFragment<double, Tile> {
+template <class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment<double, Tile, kLeadA, kLeadB, kOfB> {
   static constexpr int kDeep = 16;  // k that lanes share out
-  static constexpr bool kMajorK = Tile::kMajorK;
+  static constexpr bool kMajorK = Tile::kMajorK, kTwoLeads = kLeadA > 1;
+  static constexpr bool kPairs = kMajorK && !kTwoLeads;  // an access brings two numbers
+  static constexpr int kLead = kOfB ? kLeadB : kLeadA, kOther = kOfB ? kLeadA : kLeadB;
   static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab;
   // The bit of the lane, of t or of g, that decides which k comes first.
+  static_assert(!kTwoLeads || (kMajorK && kLead * 8 == kS), "rows of one mode");
   static constexpr int kTurnBit = kMajorK || kS == 128 ? 0 : kS == 64 ? 2 : kS == 32 ? 1 : 8;
-  static constexpr int kCount = kMajorK ? 1 : 2;  // accesses of eight k
+  static constexpr int kCount = kPairs ? 1 : 2;  // accesses of eight k
   uint32 place_[2][kCount];  // of a lane's numbers in row g of the first 16 k, by halves
   bool turned_;
 
@@ -32,11 +40,19 @@ template <class Tile> struct DmmaFragment<double, Tile> {
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int q = 0; q < kCount; ++q) {
-        const int k = 4 * t + 2 * (half ^ (t >> 1)) + (kMajorK ? 0 : q ^ int(turned_));
+        const int k = kTwoLeads ? along_own(t, half, q) + along_other(t, half, q) * kLead
+                                : 4 * t + 2 * (half ^ (t >> 1)) + (kMajorK ? 0 : q ^ int(turned_));
         const uint32 place = kMajorK ? k * 8 / kS * kSlab + swizzled(row * kS + k * 8 % kS)
                                      : row * 8 / kS * kSlab + swizzled(k * kS + row * 8 % kS);
         place_[half][q] = uint32(opaque(int(place)));  // kept, not computed in each step
       }
+  }
+  // Of two leads, the k along the operand's own rows and along the other's.
+  static GETT_DEVICE int along_own(int t, int half, int q) { return along(kOfB, kLead, t, half, q); }
+  static GETT_DEVICE int along_other(int t, int half, int q) { return along(!kOfB, kOther, t, half, q); }
+  static GETT_DEVICE int along(bool b, int lead, int t, int half, int q) {
+    const int of_a = t & 1, of_b = t >> 1;
+    return b ? lead / 2 * of_b + (q ^ of_a) : lead / 2 * of_a + (half ^ of_b);
   }
   static GETT_DEVICE uint32 swizzled(int x) { return HardwareSwizzle<kS>::apply(uint32(x)); }
 
@@ -44,12 +60,16 @@ template <class Tile> struct DmmaFragment<double, Tile> {
   // first one is bits that the swizzle does not take: they are exchanged or added.
   GETT_DEVICE uint32 at(int rows, int s, int q) const {
     const uint32 place = place_[s & 1][q];
+    if constexpr (kTwoLeads) {  // steps go along A's rows first
+      const int a = (s >> 1) % (kLeadA / 4) * 2, b = (s >> 1) / (kLeadA / 4) * 2;
+      return (place ^ uint32((kOfB ? b : a) * 8)) + (kOfB ? a : b) * kSlab + rows * kS;
+    }
     if constexpr (kMajorK) return place + (s >> 1) * (128 / kS) * kSlab + rows * kS;
     return (place ^ uint32(rows * 8 % kS)) + rows * 8 / kS * kSlab + (s >> 1) * 16 * kS;
   }
   // The numbers of that row out of the tile at `tile`.
   GETT_DEVICE void load(uint32 tile, int rows, int s, double (&x)[2]) const {
-    if constexpr (kMajorK) {
+    if constexpr (kPairs) {
       ld_shared_f64x2(tile + at(rows, s, 0), x);
     } else {
       const double first = ld_shared_f64(tile + at(rows, s, 0)), second = ld_shared_f64(tile + at(rows, s, 1));

@@ -1,5 +1,6 @@
-// The products of a warp's rows of A and eight columns of B, as mma.sync of float64 sums them: numbers, or complex ones
-// by four products of their parts. Sums of complex numbers are those of IEEE multiply-adds, part by part.
+// The products of a warp's rows of A and eight columns of B, as mma.sync of float64 sums them. Of complex numbers,
+// whose parts are neighbours along k, it sums (re, im) of A times (re, -im) of B, and times (im, re): the parts of the
+// product, each as IEEE multiply-adds sum them.
 #pragma once
 #include "gett/core/numeric.cuh"
 
@@ -17,48 +18,38 @@ template <class Acc, class Mma, bool kConjA, bool kConjB> struct DmmaProducts;
 template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<double, Mma, kConjA, kConjB> {
   // Adds those of group `j` of eight columns to the sums; `a` has the blocks of rows.
   template <int kMmaM, int kSums, int kA, int kB>
-  static GETT_DEVICE void add(double (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][1][kA],
-                              const double (&b)[1][kB], uint32) {
+  static GETT_DEVICE void add(double (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][kA], const double (&b)[kB],
+                              uint32) {
 #pragma unroll
-    for (int i = 0; i < kMmaM; ++i) Mma::mma(&acc[i][j * 4], a[i][0], b[0]);
+    for (int i = 0; i < kMmaM; ++i) Mma::mma(&acc[i][j * 4], a[i], b);
   }
 };
 
 template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<complex128, Mma, kConjA, kConjB> {
-  // The signs that products have are B's, of which there are fewer numbers than of A.
+  // All signs are B's, of which there are fewer numbers than of A: of conjugates too.
   template <int kMmaM, int kSums, int kA, int kB>
-  static GETT_DEVICE void add(complex128 (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][2][kA],
-                              const double (&b)[2][kB], uint32 zero) {
-    constexpr bool kMinus = kConjA == kConjB;  // sign of the product of the imaginary parts
-    double re[kB], im[kB], minus_re[kB], minus_im[kB];
+  static GETT_DEVICE void add(complex128 (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][kA],
+                              const double (&b)[kB], uint32 zero) {
+    double real[kB], imaginary[kB];
 #pragma unroll
-    for (int i = 0; i < kB; ++i) {
-      re[i] = settled(b[0][i], zero);
-      im[i] = settled(b[1][i], zero);
-      minus_re[i] = negative(b[0][i], zero);
-      minus_im[i] = negative(b[1][i], zero);
+    for (int i = 0; i < kB; i += 2) {
+      real[i] = b[i];
+      real[i + 1] = signed_as<kConjA == kConjB>(b[i + 1], zero);
+      imaginary[i] = signed_as<kConjB>(b[i + 1], zero);
+      imaginary[i + 1] = signed_as<kConjA>(b[i], zero);
     }
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i) {
-      multiply<0>(&acc[i][j * 4], a[i][0], re);
-      multiply<1>(&acc[i][j * 4], a[i][0], either<kConjB>(minus_im, im));
-    }
-#pragma unroll
-    for (int i = 0; i < kMmaM; ++i) {
-      multiply<0>(&acc[i][j * 4], a[i][1], either<kMinus>(minus_im, im));
-      multiply<1>(&acc[i][j * 4], a[i][1], either<kConjA>(minus_re, re));
+      multiply<0>(&acc[i][j * 4], a[i], real);
+      multiply<1>(&acc[i][j * 4], a[i], imaginary);
     }
   }
 
  private:
-  template <bool kFirst, int kB>
-  static GETT_DEVICE const double (&either(const double (&x)[kB], const double (&y)[kB]))[kB] {
-    if constexpr (kFirst) return x;
-    else return y;
-  }
-  // Of the bits alone: an addition would take the unit that multiplies.
-  static GETT_DEVICE double negative(double x, uint32 zero) {
-    return __hiloint2double(__double2hiint(x) ^ int(0x80000000 | zero), __double2loint(x) | zero);
+  // A number, or that with the other sign: by its bits, since an addition would take the unit that multiplies.
+  template <bool kMinus> static GETT_DEVICE double signed_as(double x, uint32 zero) {
+    if constexpr (!kMinus) return settled(x, zero);
+    return __hiloint2double(__double2hiint(x) ^ int(0x80000000 | zero), __double2loint(x));
   }
   template <int kPart, int kA, int kB>
   static GETT_DEVICE void multiply(complex128* acc, const double (&a)[kA], const double (&b)[kB]) {

@@ -24,13 +24,14 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
   typedef typename Traits::Element Element;
-  typedef typename DmmaFragmentOf<Element, typename Storage::TileA, Traits::kTwoLeads, true>::type FragmentA;
-  typedef typename DmmaFragmentOf<Element, typename Storage::TileB, Traits::kTwoLeads, false>::type FragmentB;
+  typedef DmmaFragment<Element, typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false> FragmentA;
+  typedef DmmaFragment<Element, typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true> FragmentB;
   typedef DmmaProducts<typename Traits::Acc, Mma, Traits::kConjA, Traits::kConjB> Products;
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kParts = Parts<Element>::kCount;  // numbers of an element
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
-  static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
+  static constexpr int kNumbers = Mma::kK / 8;  // a lane's of one row of A or column of B, by two
+  static constexpr int kEights = kNumbers / kParts, kSteps = Traits::kBlockK / (8 * kEights);
   static constexpr int kGroups = kSteps * kColumns;  // of a k-tile
   // Groups of complex numbers have four times as many products.
   static constexpr int kAhead = kMmaM < 4 && kGroups > 2 && kParts == 1 ? 2 : 1;
@@ -44,8 +45,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static_assert(Traits::kBlockK % FragmentA::kDeep == 0, "k that lanes share out");
 
   // A thread's numbers of A for one step, and of eight columns of B.
-  typedef double StepA[kMmaM][kParts][4 * kEights];
-  typedef double StepB[kParts][2 * kEights];
+  typedef double StepA[kMmaM][4 * kNumbers];
+  typedef double StepB[2 * kNumbers];
 
   // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
   // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1
@@ -96,10 +97,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
             Element two[2];
             a.load(stage + block[i], r * 8, s * kEights + e, two);
 #pragma unroll
-            for (int part = 0; part < kParts; ++part) {
-              x[i][part][e * 4 + r] = Parts<Element>::at(two[0], part);
-              x[i][part][e * 4 + 2 + r] = Parts<Element>::at(two[1], part);
-            }
+            for (int q = 0; q < 2 * kParts; ++q)
+              x[i][(e * kParts * 2 + q) * 2 + r] = Parts<Element>::at(two[q / kParts], q % kParts);
           }
     }
     GETT_DEVICE void load_b(uint32 stage, int group, StepB& x) const {
@@ -108,15 +107,13 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         Element two[2];
         b.load(stage + Storage::kStageA, group % kColumns * 8, group / kColumns * kEights + e, two);
 #pragma unroll
-        for (int part = 0; part < kParts; ++part) {
-          x[part][e * 2] = Parts<Element>::at(two[0], part);
-          x[part][e * 2 + 1] = Parts<Element>::at(two[1], part);
-        }
+        for (int q = 0; q < 2 * kParts; ++q)
+          x[e * kParts * 2 + q] = Parts<Element>::at(two[q / kParts], q % kParts);
       }
     }
   };
 
-  // A word that depends on numbers: what uses it comes after their loads. One of each load will do.
+  // A word that depends on numbers: what uses it comes after their loads.
   template <int kCount> static GETT_DEVICE uint32 word_of(const double (&x)[kCount]) {
     uint32 word = 0;
 #pragma unroll
@@ -155,18 +152,16 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         }
         __syncwarp();  // ptxas moves no load past it
 #pragma unroll
-        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kBuffersA][i][0]);
+        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kBuffersA][i]);
         Products::add(acc, j, a[s % kBuffersA], b[buffer(at)], zero);
-        if (next >= 0) read |= word_of(b[buffer(at)][0]);
+        if (next >= 0) read |= word_of(b[buffer(at)]);
         if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kBuffersA], loaded, zero);
       }
       // The arrival waits for the numbers that were loaded last: ptxas lets it pass loads, which end in order.
       Scheduler::release(empty + (read & zero), lane & 31);
       if constexpr (kGroups == 1) {
 #pragma unroll
-        for (int part = 0; part < kParts; ++part)
-#pragma unroll
-          for (int r = 0; r < 2 * kEights; ++r) b[0][part][r] = b[1][part][r];
+        for (int r = 0; r < 2 * kNumbers; ++r) b[0][r] = b[1][r];
       }
     }
   }
@@ -175,12 +170,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int part = 0; part < kParts; ++part)
-#pragma unroll
-        for (int r = 0; r < 4 * kEights; ++r) {
-          const double x = from[i][part][r];
-          to[i][part][r] = FragmentA::kMajorK || kParts > 1 ? settled(x, zero) : x;
-        }
+      for (int r = 0; r < 4 * kNumbers; ++r)
+        to[i][r] = FragmentA::kPairs ? settled(from[i][r], zero) : from[i][r];
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {

@@ -40,13 +40,16 @@ class DmmaTmaCost(WgmmaCost):
         math_clocks = rows * bn * bk * self.plan.contraction.real_products / self.lanes
         port = float(rows + bn)  # elements a k
         drawn = engine = 0.0
+        two_leads = self.k_unit[A] is not None and self.k_unit[B] not in (None, self.k_unit[A])
         for tensor, side, shared, reads, read in (
             (A, tile.a, tile.cluster[1], tile.n.box.tiles, rows),
             (B, tile.n, tile.cluster[0], tile.m.box.tiles, WARPS * bn),
         ):
             unit = self.k_unit[tensor]
-            swizzle = 128 if unit is None else swizzle_dividing(tile.k.cut[unit] * self.size)
-            port += read * fragment_replays("mn" if unit is None else "k", swizzle)
+            replays = 1
+            if unit is not None and not two_leads:
+                replays = fragment_replays("k", swizzle_dividing(tile.k.cut[unit] * self.size))
+            port += read * replays
             copy, moved = self.clocks(tensor, side, tile.k, shared, reads)
             drawn, engine = drawn + copy, engine + moved
         smem_clocks = port * bk * self.size / rates.smem_bytes_per_clock

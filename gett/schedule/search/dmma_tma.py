@@ -17,7 +17,7 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS, parts, up
+from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS_COMPLEX, parts, up
 from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
@@ -26,7 +26,8 @@ GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_
 DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
-NARROW = (64, 48, 32, 24, 16, 8)  # columns for whose sums of complex numbers there are registers
+NARROW = tuple(range(72, 0, -8))  # columns for whose sums of complex numbers there are registers
+TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
 TWO_STAGES = 1.03  # factor on tiles with two stages
 
 
@@ -46,7 +47,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
         plan, boxes = self.plan, self.boxes
-        if not self.has_units or (len(self.leads) > 1 and parts(plan) == 1):
+        if not self.has_units:
             return
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
@@ -71,9 +72,12 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
-        if len(self.leads) > 1:
-            return [Box.of_cuts(extents, dict(zip(self.leads, DMMA_LEADS, strict=True)))]
         count = parts(self.plan)
+        if len(self.leads) > 1:  # rows of 64 bytes or 32
+            a, b = self.leads
+            cuts = [cuts for cuts in TWO_LEADS if cuts[0] < 2 * extents[a] and cuts[1] < 2 * extents[b]]
+            cuts = cuts if count == 1 else [DMMA_LEADS_COMPLEX]
+            return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
         depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
         found = [k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0][:1] for deep in depths]
         long = [m for m, extent in enumerate(extents) if extent > 1]

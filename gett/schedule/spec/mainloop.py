@@ -175,8 +175,11 @@ class DmmaTma:
 
     @staticmethod
     def step_of(mma_m: int, parts: int) -> int:
-        """K of one instruction: fragments of A for 16 k of several blocks, or parts, take too many registers."""
-        return 16 if mma_m * parts == 1 else 8
+        """K of one instruction: fragments of A for 16 k of several blocks take too many registers.
+
+        A complex number counts as two, for it has as many sums as have room.
+        """
+        return 16 if mma_m == 1 or parts > 1 else 8
 
     @property
     def threads(self) -> int:

@@ -26,6 +26,7 @@ from gett.schedule.spec.wgmma_needs import (
     DEEP,
     DEEPEST,
     DMMA_LEADS,
+    DMMA_LEADS_COMPLEX,
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
     SPLIT_LEADS,
@@ -230,15 +231,24 @@ def doubles(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
     if x.s.tiling.mma_tiles > 1:
         yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
-    found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
-    if found != (1, 1):
-        if (found, deep) != (DMMA_LEADS, math.prod(DMMA_LEADS)) or parts(x.plan) == 1:
-            yield f"k-tiles of {deep} with {found} k of A's and B's rows, which are {DMMA_LEADS} of complex numbers"
-    elif a != b:
-        yield f"k-tiles of {deep}, A's are {a} and B's are {b}"
     needed, there = dmma_registers(loop.mma_m, columns, parts(x.plan))
     if needed > there:
         yield f"{needed} registers for sums and fragments, a thread has {there}"
+
+
+@rule
+def k_of_doubles(x: Lowered) -> Iterator[str]:
+    """There is one order of k, or 4 or 8 k (complex: 4) of each of the two modes along which A's and B's rows run."""
+    loop, deep = x.s.mainloop, x.s.tiling.k.size
+    assert isinstance(loop, DmmaTma)
+    found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
+    if found == (1, 1):
+        if a != b:
+            yield f"A's k are {a} and B's are {b}"
+        return
+    allowed = DMMA_LEADS if parts(x.plan) == 1 else DMMA_LEADS_COMPLEX
+    if not set(found) <= set(allowed) or deep != math.prod(found):
+        yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {allowed}"
 
 
 _TILE_RULES = (
@@ -264,7 +274,7 @@ TF32_RULES = (
 """All conditions of TF32 with A in registers."""
 
 DMMA_RULES = (
-    *(*_TILE_RULES, flattened, majors, maps, copies, doubles, cluster, multicast),
+    *(*_TILE_RULES, flattened, majors, maps, copies, doubles, k_of_doubles, cluster, multicast),
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
 """All conditions of float64 and complex128."""

@@ -58,8 +58,12 @@ SPLIT_LEADS = 8, 4
 """K of A's and of B's rows in a k-tile of planes where they run along two contracted modes. Longer rows of B would make
 k-tiles of 64, for few of which there is room."""
 
-DMMA_LEADS = 4, 4
-"""The same in a k-tile of complex128. Lanes share them out such that accesses to either operand differ in banks."""
+DMMA_LEADS = 4, 8
+"""The same of float64, for either operand: rows of 32 bytes or 64."""
+
+DMMA_LEADS_COMPLEX = 4, 4
+"""The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
+
 
 GUARD_BYTES = 96
 """Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""

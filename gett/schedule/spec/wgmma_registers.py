@@ -60,8 +60,8 @@ def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
     """Registers of a thread that multiplies float64, or complex numbers of it: those that it needs, and those it has.
 
     A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
-    eight columns, or two where each is multiplied by four blocks; of complex ones also the numbers that products take.
+    eight columns, or two where each is multiplied by four blocks; of complex ones two and one with its parts exchanged.
     """
-    step = DmmaTma.step_of(mma_m, parts)
-    fragments = parts * step * (2 * mma_m + (1 if mma_m == 4 or parts > 1 else 2)) + (parts - 1) * step // 2
+    step, rows = DmmaTma.step_of(mma_m, parts), 3 if parts > 1 else 2 if mma_m == 4 else 4
+    fragments = step * 2 * mma_m + step // 2 * rows
     return parts * mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
