@@ -44,6 +44,21 @@ class DmmaTmaSearch(WgmmaSSSearch):
 
     Cost = DmmaTmaCost
 
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
+        self.boxes.few = parts(plan) > 1
+        self.mapped: set[tuple[Box, Box]] = set()
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile. Sums are short where D is large, so whether a tensor map stores it is asked before."""
+        staging, boxes = self.cost.staging(choice), (choice.m.box, choice.n.box)
+        if staging.bulk and boxes not in self.mapped:
+            if self.d_map(self.lowered(choice), choice, staging, 1) is None:
+                self.cost.unmapped(choice)
+            else:
+                self.mapped.add(boxes)
+        return super().estimate(choice)
+
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
         plan, boxes = self.plan, self.boxes
