@@ -11,12 +11,13 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import parts
+from gett.schedule.spec.wgmma_registers import dmma_step
 
 
 def render_dmma_tma(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan whose operands are multiplied as float64, or by such parts."""
     loop = schedule.mainloop
     assert isinstance(loop, DmmaTma)
-    atom = f"gett::Dmma<{loop.step_of(loop.mma_m, parts(plan))}>"
-    pipeline = Pipeline("dmma_tma", "DmmaTma", stage_loads, "", atom)
+    step = dmma_step(loop.mma_m, schedule.tiling.shape[1], parts(plan))
+    pipeline = Pipeline("dmma_tma", "DmmaTma", stage_loads, "", f"gett::Dmma<{step}>")
     return render_pipeline(plan, schedule, pipeline)

@@ -25,6 +25,7 @@ from gett.schedule.spec.rules_wgmma import doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import leads, parts, wgmma_smem
+from gett.schedule.spec.wgmma_registers import dmma_step
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -167,9 +168,8 @@ def check(spec: Spec, tmp_path: Path) -> None:
     lead_a, lead_b = leads(loop, t.k)
     if lead_a > 1:  # B's k in A's order
         values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
-    headers = includes("core/index", "mainloop/dmma_tma")
     count_parts = parts(spec.plan)
-    step = loop.step_of(loop.mma_m, count_parts)
+    headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns, count_parts)
     text = headers + PROGRAM.replace("STEP", str(step))
     text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())

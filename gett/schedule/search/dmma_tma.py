@@ -50,7 +50,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
         self.mapped: set[tuple[Box, Box]] = set()
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
-        """Expected time of a tile. Sums are short where D is large, so whether a tensor map stores it is asked before."""
+        """Expected time of a tile; where D is large, sums are short, and whether a tensor map stores it counts."""
         staging, boxes = self.cost.staging(choice), (choice.m.box, choice.n.box)
         if staging.bulk and boxes not in self.mapped:
             if self.d_map(self.lowered(choice), choice, staging, 1) is None:

@@ -173,14 +173,6 @@ class DmmaTma:
     producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
 
-    @staticmethod
-    def step_of(mma_m: int, parts: int) -> int:
-        """K of one instruction: fragments of A for 16 k of several blocks take too many registers.
-
-        A complex number counts as two, for it has as many sums as have room.
-        """
-        return 16 if mma_m == 1 or parts > 1 else 8
-
     @property
     def threads(self) -> int:
         """Threads of a block."""

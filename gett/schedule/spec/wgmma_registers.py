@@ -6,7 +6,7 @@ Searches choose by these numbers, rules check them, and kernels set them (`setma
 from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import Wgmma, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, WIDEST_SPLIT, gathers, parts, planes
 
 THREAD_REGISTERS = (40, 232)
@@ -56,12 +56,26 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
     return held + 4 * mma_m * steps + TF32_SPARE, there[1]
 
 
+def dmma_step(mma_m: int, columns: int, parts: int) -> int:
+    """K of one instruction of float64: sums are read and written half as often by 16 as by 8, if registers suffice.
+
+    A complex number's parts are two of its k.
+    """
+    return 16 if _dmma_needs(mma_m, columns, 16, parts) <= THREAD_REGISTERS[1] or parts > 1 else 8
+
+
 def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
-    """Registers of a thread that multiplies float64, or complex numbers of it: those that it needs, and those it has.
+    """Registers of a thread that multiplies float64, or complex numbers of it: those that it needs, and those it has."""
+    step = dmma_step(mma_m, columns, parts)
+    return _dmma_needs(mma_m, columns, step, parts), THREAD_REGISTERS[1]
+
+
+def _dmma_needs(mma_m: int, columns: int, step: int, parts: int) -> int:
+    """Registers for instructions of `step` k.
 
     A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
-    eight columns, or two where each is multiplied by four blocks; of complex ones two and one with its parts exchanged.
+    eight columns, or two where each is multiplied by four blocks; of complex ones two, and one with its parts
+    exchanged.
     """
-    step, rows = DmmaTma.step_of(mma_m, parts), 3 if parts > 1 else 2 if mma_m == 4 else 4
-    fragments = step * 2 * mma_m + step // 2 * rows
-    return parts * mma_m * columns + fragments + DMMA_SPARE, THREAD_REGISTERS[1]
+    rows = 3 if parts > 1 else 2 if mma_m == 4 else 4
+    return parts * mma_m * columns + step * 2 * mma_m + step // 2 * rows + DMMA_SPARE
