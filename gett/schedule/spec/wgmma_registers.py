@@ -65,7 +65,7 @@ def dmma_step(mma_m: int, columns: int, parts: int) -> int:
 
 
 def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
-    """Registers of a thread that multiplies float64, or complex numbers of it: those that it needs, and those it has."""
+    """Registers of a thread that multiplies float64, also as parts: those that it needs, and those it has."""
     step = dmma_step(mma_m, columns, parts)
     return _dmma_needs(mma_m, columns, step, parts), THREAD_REGISTERS[1]
 
