@@ -11,14 +11,24 @@ Complex numbers take four products of what is read twice, so the tensor cores li
 from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
-from gett.ir.gemm import A, B, GemmPlan
+from gett.ir.gemm import A, B, D, GemmPlan
+from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.tile.wgmma_tile import WgmmaTile
+from gett.schedule.spec.wgmma_needs import DEEP, parts
+from gett.schedule.spec.wgmma_registers import dmma_step
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
+from layouts.box import Box
+from layouts.modes import Strided
 from layouts.swizzle import swizzle_dividing
 
 WARPS = 4 * DmmaTma.warpgroups
 OVERLAP = 4  # exponent of the norm in which the clocks of the units add up
+CLOCKS = 0.95  # of a k-tile by the device's clock: these kernels run at 1.98 GHz for a while, at 1.7 in the long run
+TILE_CLOCKS = 250.0  # from the last product of a tile to its staging, and on to the next tile's first product
+LOAD_CLOCKS, MEMORY_CLOCKS = 1800.0, 3900.0  # from a load's issue to its end, and more of them where memory limits
+PART_OF_LINE = 1.6  # factor on D's bytes in rows below a line of L2, which leaves in parts
+SHORT_STEPS = 1.05  # factor on products of 8 k, which read and write the sums twice as often as those of 16
 
 
 def fragment_replays(major: str, swizzle: int) -> int:
@@ -29,15 +39,34 @@ def fragment_replays(major: str, swizzle: int) -> int:
 class DmmaTmaCost(WgmmaCost):
     """Estimates for one plan."""
 
+    beside = 0.0
+
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, facts)
         self.shallow_share = 0.0  # 16 k take as long as 256 of 16-bit types
 
+    def cost(
+        self,
+        tensor: int,
+        first: OperandTiling,
+        second: Box,
+        modes: tuple[Strided, ...],
+        bulk: bool = True,
+        row: int = 0,
+    ) -> float:
+        """Relative cost of a tensor's bytes; more for stored rows that are parts of lines."""
+        found = super().cost(tensor, first, second, modes, bulk, row)
+        if tensor == D and self.run(tensor, first, second, modes)[0] < L2_LINE:
+            found *= PART_OF_LINE
+        return found
+
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes, by the unit that takes longest."""
-        rates = self.device.wgmma.loop
+        rates, device = self.device.wgmma.loop, self.device
         rows, bn, bk = tile.shape
         math_clocks = rows * bn * bk * self.plan.contraction.real_products / self.lanes
+        if dmma_step(tile.warpgroups.mma_m, bn, parts(self.plan)) == 8:
+            math_clocks *= SHORT_STEPS
         port = float(rows + bn)  # elements a k
         drawn = engine = 0.0
         two_leads = self.k_unit[A] is not None and self.k_unit[B] not in (None, self.k_unit[A])
@@ -52,7 +81,47 @@ class DmmaTmaCost(WgmmaCost):
             port += read * replays
             copy, moved = self.clocks(tensor, side, tile.k, shared, reads)
             drawn, engine = drawn + copy, engine + moved
-        smem_clocks = port * bk * self.size / rates.smem_bytes_per_clock
-        units = {"tensor cores": math_clocks, "shared memory": smem_clocks, "L2": drawn}
-        clocks = sum(x**OVERLAP for x in units.values()) ** (1 / OVERLAP) / rates.peak_share
-        return Loop(clocks * self.in_step(tile), max(units, key=lambda name: units[name]), engine, 0.0)
+        # All multiprocessors draw as long as products run, so L2's own rate counts beside that of the way to each.
+        per_clock = device.l2.read_tbps * 1e3 / (self.facts.sm_count * self.facts.clock_ghz)
+        units = {
+            "tensor cores": math_clocks,
+            "shared memory": port * bk * self.size / rates.smem_bytes_per_clock,
+            "L2": max(drawn, (rows + bn) * bk * self.size / per_clock),
+        }
+        clocks = sum(x**OVERLAP for x in units.values()) ** (1 / OVERLAP)
+        return Loop(CLOCKS * clocks * self.in_step(tile), max(units, key=lambda name: units[name]), engine, 0.0)
+
+    def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
+        """Clocks from one tile to the next.
+
+        D has one staging buffer: a tile is staged when the tile before has left, which takes its share of memory's
+        time; those who multiply wait for it where they store. Where loads are issued later than they take, each round
+        of the stages waits for them.
+        """
+        staging, memory = self.staging(tile), self.memory_clocks(tile)
+        whole = looped > 0.99 * tile.k.tiles * loop.clocks  # K is not in slices, whose sums are not staged
+        left = memory * self.share_of_d if whole else 0.0
+        clocks = (max(looped, left) if staging.bulk else looped + left) + tail + TILE_CLOCKS
+        rows, bn, bk = tile.shape
+        room = self.facts.smem_per_block - (rows * bn * self.size_d if whole else 0)
+        stages = max(2, min(DEEP, room // ((rows + bn) * bk * self.size)))
+        late = LOAD_CLOCKS + MEMORY_CLOCKS * min(1.0, memory / clocks) - (stages - 1) * loop.clocks
+        return clocks + max(0.0, late) * looped / loop.clocks / stages
+
+    def by_vectors(self, tile: WgmmaTile) -> float:
+        """Factor on the time of a tile that was to leave by a tensor map, where there is none."""
+        tiles, _ = self.grid(tile)
+        looped, left = tile.k.tiles * self.loop(tile, tiles).clocks, self.memory_clocks(tile) * self.share_of_d
+        tail = self.staging(tile).clocks + TILE_CLOCKS
+        return (looped + left + tail) / (max(looped, left) + tail)
+
+    def memory_clocks(self, tile: WgmmaTile) -> float:
+        """Clocks of a multiprocessor that memory takes for a tile's share of all bytes."""
+        tiles, at_once = self.grid(tile)
+        traffic = self.traffic(tile, self.staging(tile))
+        return traffic.dram_us * self.facts.clock_ghz * 1e3 / max(1.0, tiles / at_once)
+
+    @property
+    def share_of_d(self) -> float:
+        """D's share of all bytes."""
+        return self.bytes[D] / sum(self.bytes.values())

@@ -65,9 +65,11 @@ class WgmmaCost(StagingCost):
 
     Attributes:
         fills: How often a block's first tile waits for the empty pipeline.
+        beside: Share that shows of what takes less, memory's time or that of the multiprocessors.
     """
 
     fills = 1
+    beside = 0.2
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
@@ -181,7 +183,7 @@ class WgmmaCost(StagingCost):
             clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
         busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
-        us = launches.launch_us + launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
+        us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
     def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
@@ -252,7 +254,9 @@ class WgmmaCost(StagingCost):
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
-            us = launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + 0.2 * min(memory, busy)
+            us = (
+                launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
+            )
             us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
             us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
             us *= self.factor(tile, tiles, steps // mma_tiles)

@@ -10,9 +10,8 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.k_boxes import k_boxes
-from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.epilogue import Epilogue, VectorStore
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
@@ -25,10 +24,11 @@ from layouts.box import Box
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
 DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
+WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
 NARROW = tuple(range(72, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
-TWO_STAGES = 1.03  # factor on tiles with two stages
+TWO_STAGES = 1.02  # factor on tiles with two stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
@@ -43,6 +43,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
     """Tiles of two warpgroups; nothing stays."""
 
     Cost = DmmaTmaCost
+    cost: DmmaTmaCost
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
@@ -52,7 +53,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def estimate(self, choice: WgmmaTile) -> Estimate:
         """Expected time of a tile; where D is large, sums are short, and whether a tensor map stores it counts."""
         staging, boxes = self.cost.staging(choice), (choice.m.box, choice.n.box)
-        if staging.bulk and boxes not in self.mapped:
+        if self.boxes.few and staging.bulk and boxes not in self.mapped:
             if self.d_map(self.lowered(choice), choice, staging, 1) is None:
                 self.cost.unmapped(choice)
             else:
@@ -77,12 +78,9 @@ class DmmaTmaSearch(WgmmaSSSearch):
                             yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
 
     def widths(self) -> list[int]:
-        """Columns of a tile worth trying."""
-        extent = self.plan.extent_n
-        if parts(self.plan) == 1:
-            return widths(extent)
-        fit = up(extent, self.atom.n)
-        return sorted({fit, *(n for n in NARROW if n < fit)}, reverse=True)
+        """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""
+        extent, known = self.plan.extent_n, WIDTHS if parts(self.plan) == 1 else NARROW
+        return sorted({up(extent, 8), *(n for n in known if n < extent)}, reverse=True)
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
@@ -94,7 +92,11 @@ class DmmaTmaSearch(WgmmaSSSearch):
             cuts = cuts if count == 1 else [DMMA_LEADS_COMPLEX]
             return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
         depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
-        found = [k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0][:1] for deep in depths]
+        found = []
+        for deep in depths:
+            best = k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0]
+            # Shorter rows with less padding behind the ends of modes: the cost model says which is better.
+            found.append([*best[:1], *(b for b in best[1:2] if b.tiles < best[0].tiles)])
         long = [m for m, extent in enumerate(extents) if extent > 1]
         if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE // count:
             found.append([Box.of_cuts(extents, {long[0]: whole})])
@@ -109,7 +111,10 @@ class DmmaTmaSearch(WgmmaSSSearch):
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """A k-tile takes thousands of clocks: three are under way long before they are needed."""
-        return TWO_STAGES if made.wgmma.stages < 3 else 1.0
+        staging = self.cost.staging(tile)
+        refused = staging.bulk and made.split_k == 1 and isinstance(made.epilogue.store, VectorStore)
+        slower = self.cost.by_vectors(tile) if refused else 1.0
+        return slower * (TWO_STAGES if made.wgmma.stages < 3 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
