@@ -15,6 +15,7 @@ from layouts.swizzle import CHUNK, SWIZZLES, swizzle_address
 
 MAX_RANK = 5
 MAX_BOX = 256  # elements along one dimension of a box
+WIDEST = 8  # bytes of the hardware's elements
 MAX_EXTENT = 2**31  # the driver takes 2**32, but a copy's coordinates are signed 32-bit numbers
 MAX_STRIDE = 2**40  # bytes, exclusive
 
@@ -41,6 +42,8 @@ class ModeMap:
 @dataclass(frozen=True, slots=True)
 class TmaMap:
     """A tensor map for boxes of one tensor, dimension 0 the unit-stride one.
+
+    The hardware has no elements of 16 bytes. Its map has two of 8 in place of each, along dimension 0: `halves`.
 
     Attributes:
         extents: Of each dimension of the map.
@@ -74,6 +77,11 @@ class TmaMap:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return self.strides[0]
+
+    @property
+    def halves(self) -> int:
+        """The hardware's elements in one of the map, by which its extent, box and coordinates of dimension 0 count."""
+        return halves(self.itemsize)
 
     @property
     def pitch(self) -> int:
@@ -119,6 +127,11 @@ class TmaMap:
         return slab * self.slab_bytes + swizzle_address(self.swizzle_bytes, row * self.pitch + at[0] * self.itemsize)
 
 
+def halves(itemsize: int) -> int:
+    """The hardware's elements in one of `itemsize` bytes."""
+    return max(1, itemsize // WIDEST)
+
+
 @dataclass(slots=True)
 class _Dim:
     """A dimension being built: the tensor's modes in it with their weights."""
@@ -155,7 +168,7 @@ def tma_map(
     Args:
         extents: Extent of each mode.
         strides: Bytes between neighbours along each mode.
-        itemsize: Bytes of an element: 1, 2, 4 or 8.
+        itemsize: Bytes of an element: 1, 2, 4, 8 or 16.
         box: Extent of the tile along each mode; it may exceed the mode's (the rest reads as zero).
         order: Modes in the order of the tile's index, fastest first; the unit mode goes first in any case.
             Default: as they come.
@@ -232,8 +245,8 @@ def _refuse_modes(
     base_alignment: int,
 ) -> str:
     """What forbids a map whatever its dimensions are, or an empty text."""
-    if itemsize not in (1, 2, 4, 8):
-        return f"elements of {itemsize} bytes; a map takes 1, 2, 4 or 8"
+    if itemsize not in (1, 2, 4, 8, 16):
+        return f"elements of {itemsize} bytes; a map takes 1, 2, 4, 8 or 16"
     if 0 in extents:
         return f"mode {list(extents).index(0)} is empty"
     if base_alignment % CHUNK:
@@ -261,7 +274,7 @@ def _merge(dims: list[_Dim], itemsize: int, swizzle: int, row: int) -> None:
         a = dims[i]
         for j, b in enumerate(dims[i + 1 :], i + 1):
             together = a.box * b.box
-            fits = together <= MAX_BOX
+            fits = together * (halves(itemsize) if i == 0 else 1) <= MAX_BOX
             if i == 0 and row:
                 fits = a.box < row or b.box == 1  # slabs divide the run where it is too long for one copy
             elif i == 0 and swizzle > CHUNK:
@@ -304,9 +317,10 @@ def _refuse_strides(dims: list[_Dim]) -> str:
 def _refuse_dims(dims: list[_Dim], itemsize: int) -> str:
     if (inner := dims[0].box * itemsize) % CHUNK:
         return f"the box's run along mode {dims[0].name} is {inner} bytes, no multiple of {CHUNK}"
-    for d in dims:
-        if d.box > MAX_BOX:
-            return f"a box of {d.box} elements along mode {d.name}; a map's has at most {MAX_BOX}"
-        if d.extent > MAX_EXTENT:
+    for i, d in enumerate(dims):
+        count = halves(itemsize) if i == 0 else 1
+        if d.box * count > MAX_BOX:
+            return f"a box of {d.box} elements along mode {d.name}; a map's has at most {MAX_BOX // count}"
+        if d.extent * count > MAX_EXTENT:
             return f"extent {d.extent} along mode {d.name}; a coordinate has 31 bits"
     return ""

@@ -279,6 +279,15 @@ DMMA = (
     Case("short-k", "amk,kbn->abmn", {"a": 10, "m": 28, "k": 4, "b": 12, "n": 18}),
     Case("two-k", "amk,ank->mn", {"m": 200, "n": 136, "a": 24, "k": 4}),
 )
+# On complex128: the same in chunks, so that rows of as many bytes have half the elements.
+DMMA_COMPLEX = (
+    *DMMA,
+    Case("three", "kam,bkn->abmn", {"a": 80, "m": 3, "k": 40, "b": 24, "n": 5}),
+    Case("pairs-of-k", "amk,ank->mn", {"m": 200, "n": 136, "a": 36, "k": 2}),
+    Case("three-k", "amk,ank->nm", {"m": 200, "n": 72, "a": 40, "k": 3}),
+    Case("narrow", "mk,kn->nm", {"m": 264, "n": 40, "k": 56}),
+    Case("two-leads-long", "mabk,nkba->mn", {"m": 72, "n": 56, "a": 64, "b": 3, "k": 20}),
+)
 # On TF32, both in shared memory: their rows along one contracted mode.
 TF32_K = (
     Case("k-k", "mk,nk->mn", {"m": 200, "n": 136, "k": 160}),

@@ -103,7 +103,7 @@ def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sc
 
 
 def dmma_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
-    """Schedules of float64 by tensor map."""
+    """Schedules of float64 and complex128 by tensor map."""
     return best_schedules(both_roles(DmmaTmaSearch, plan, facts), limit)
 
 
@@ -207,6 +207,9 @@ FAMILIES: dict[str, Family] = {
     "dmma": Family(_alone(cases.DMMA), lambda s: True, (0, 4), 24, dmma_schedules, ("float64",)),
     "dmma_source": Family(((cases.DMMA[0], Layout()), (cases.DMMA[3], Layout())), lambda s: True, (4,), 8,
                           dmma_schedules, ("float64",)),
+    "dmma_complex": Family(_alone(cases.DMMA_COMPLEX), lambda s: True, (0, 4), 24, dmma_schedules, ("complex128",)),
+    "dmma_complex_source": Family(((cases.DMMA[0], Layout()), (cases.DMMA[3], Layout())), lambda s: True, (4,), 8,
+                                  dmma_schedules, ("complex128",)),
     "split_fp16": Family(_alone(cases.SPLIT), lambda s: True, (0, 4), 40, split_schedules, ("float32",), "fp16x3"),
     "split_fp16_source": Family(((cases.SPLIT[0], Layout()),), lambda s: True, (4,), 8, split_schedules, ("float32",),
                                 "fp16x3"),

@@ -115,7 +115,7 @@ def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
     out = [ZERO] * made.rank
     for x, mode in zip(coordinates, made.modes, strict=True):
         if mode.weight:
-            out[mode.dim] = out[mode.dim] + scaled(x, mode.weight)
+            out[mode.dim] = out[mode.dim] + scaled(x, mode.weight * (made.halves if mode.dim == 0 else 1))
     return out
 
 

@@ -24,7 +24,7 @@ class Copy:
 
     Attributes:
         start: Byte of the tile in shared memory where it begins.
-        first: Coordinates in the map, relative to the tile's.
+        first: The hardware's coordinates, relative to the tile's.
         part_bytes, part_step: What a block's part of a divided box adds to `start` and to the divided coordinate.
         whose: Part of the cluster that issues it, or None: all do (each its part), or each in its turn.
     """
@@ -42,7 +42,7 @@ def copies(load: Tma) -> list[Copy]:
     for i, (start, first) in enumerate(_starts(load)):
         if load.divided is not None:
             # The divided dimension is the outermost, so a part is one piece of the copy.
-            step = load.box[load.divided]
+            step = load.box[load.divided] * _count(load.map, load.divided)
             out.append(Copy(start, first, load.map.slab_bytes // load.blocks, step))
         else:
             even = load.blocks > 1 and load.copies % load.blocks == 0
@@ -50,17 +50,23 @@ def copies(load: Tma) -> list[Copy]:
     return out
 
 
+def _count(made: TmaMap, dim: int) -> int:
+    """The hardware's elements in one of the map along a dimension."""
+    return made.halves if dim == 0 else 1
+
+
 def _starts(load: Tma) -> list[tuple[int, tuple[int, ...]]]:
-    """Place in shared memory and first coordinates of each copy of the map's box."""
+    """Place in shared memory and the hardware's first coordinates of each copy of the map's box."""
     made = load.map
     if not load.repeats:
         rest = (0,) * (made.rank - 1)
-        return [(slab * made.slab_bytes, (slab * made.box[0], *rest)) for slab in range(made.slabs)]
+        width = made.box[0] * made.halves
+        return [(slab * made.slab_bytes, (slab * width, *rest)) for slab in range(made.slabs)]
     out = []
     for i in range(load.copies):
         first, at = [0] * made.rank, i
         for dim, step, count in load.repeats:
-            first[dim] += at % count * step
+            first[dim] += at % count * step * _count(made, dim)
             at //= count
         out.append((i * load.pitch, tuple(first)))
     return out
@@ -100,7 +106,7 @@ def _loop(name: str, load: Tma, part: str) -> list[str]:
     to, heads, number, flat = name, [], [], 1
     for i, (dim, step, count) in enumerate(load.repeats):
         heads.append(f"#pragma unroll 1\n    for (int i{i} = 0; i{i} < {count}; ++i{i})")
-        coords[dim] += f" + i{i} * {step}"
+        coords[dim] += f" + i{i} * {step * _count(load.map, dim)}"
         to += f" + i{i} * {flat * load.pitch}"
         number.append(f"i{i} * {flat}")
         flat *= count
@@ -115,7 +121,7 @@ def _loop(name: str, load: Tma, part: str) -> list[str]:
 
 
 def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[int, ...]]]]:
-    """The box of one copy of a staged tile of D; (byte of the tile, first coordinates) of each copy."""
+    """The box of one copy of a staged tile of D; (byte of the tile, the hardware's first coordinates) of each copy."""
     box, pieces = list(made.box), [(0,) * made.rank]
     size = made.slab_bytes
     for dim in range(made.rank - 1, 0, -1) if size * made.slabs > LONG_BYTES else ():
@@ -130,5 +136,5 @@ def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[i
     out = []
     for slab in range(made.slabs):
         for i, first in enumerate(pieces):
-            out.append((slab * made.slab_bytes + i * size, (slab * made.box[0], *first[1:])))
+            out.append((slab * made.slab_bytes + i * size, (slab * made.box[0] * made.halves, *first[1:])))
     return tuple(box), out

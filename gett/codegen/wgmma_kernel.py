@@ -146,17 +146,17 @@ def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
     return maps
 
 
-def _loaded(plan: GemmPlan) -> int | None:
+def _loaded(plan: GemmPlan) -> int:
     """The type of the maps of A and B: the elements' own, or the one that they are rounded to."""
     tensor = multiplied(plan)
     return tensor.tma if tensor is not None and tensor.tma is not None else data_type(plan.contraction.dtype).tma
 
 
-def _spec(made: TmaMap, kind: int | None, load: Tma | None, thrifty: bool) -> TensorMapSpec:
+def _spec(made: TmaMap, kind: int, load: Tma | None, thrifty: bool) -> TensorMapSpec:
     box = store_pieces(made)[0] if load is None else load.box
+    extents, box = ((x[0] * made.halves, *x[1:]) for x in (made.extents, box))
     promotion = L2_PROMOTION - 1 if thrifty and made.swizzle_bytes == 64 else L2_PROMOTION
-    assert kind is not None
-    return TensorMapSpec(kind, made.extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
+    return TensorMapSpec(kind, extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 
 
 def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:

@@ -101,6 +101,7 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
             constants |= _planes(plan, schedule, loop)
         elif isinstance(loop, DmmaTma):
             constants |= dict(zip(("kLeadA", "kLeadB"), leads(loop, t.k), strict=True))
+            constants |= _conjugated(plan)
         elif isinstance(loop, WgmmaTf32):
             constants["kTransposedStages"] = loop.transposed_stages
         elif isinstance(loop, WgmmaSS):
@@ -117,16 +118,19 @@ def _planes(plan: GemmPlan, schedule: Schedule, loop: WgmmaSplit) -> Constants:
     """How many planes a number has, which products of them are formed and summed, and columns of the first chunk."""
     made = planes(plan)
     assert made is not None
-    conj_a, conj_b = (x is not None and x.conj for x in (plan.a, plan.b))
     return {
         "kPlanes": made.count,
         "kProducts": len(made.products),
         "kSumSteps": made.sum_steps(parts(plan), schedule.tiling.shape[2]),
         "kScaled": made.scaled,
         "kChunkColumns": chunk_columns(plan, loop, schedule.tiling.shape[1])[0],
-        "kConjA": conj_a,
-        "kConjB": conj_b,
+        **_conjugated(plan),
     }
+
+
+def _conjugated(plan: GemmPlan) -> Constants:
+    """Which operands are conjugated as they are multiplied."""
+    return {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}
 
 
 def _plane_functions(plan: GemmPlan) -> list[str]:

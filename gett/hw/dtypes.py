@@ -63,6 +63,7 @@ class TensorType:
         tma: `CUtensorMapDataType` that rounds elements of a wider type to this one on the way, to the nearest with ties
             to even; None where there is none.
         four: Instructions of a warpgroup's four warps, as one, where there is no wgmma (Hopper); None elsewhere.
+        four_complex: The same of complex numbers whose parts have the type.
     """
 
     name: str
@@ -72,6 +73,7 @@ class TensorType:
     mma: MmaAtom | None
     tma: int | None = None
     four: MmaAtom | None = None
+    four_complex: MmaAtom | None = None
 
     def ldmatrix(self, major: str) -> bool:
         """Whether `ldmatrix` reads fragments from rows along `major`: it moves rows of 16-bit pairs, untransposed."""
@@ -124,7 +126,7 @@ class DataType:
         cpp: Its spelling in the kernels.
         accumulator: Type that products are summed in; integers wrap around the same way in either.
         tensor: Type that the tensor cores multiply in its place, None where they multiply none.
-        tma: `CUtensorMapDataType` that moves elements unchanged, None where tensor maps have no element of that size.
+        tma: `CUtensorMapDataType` that moves elements unchanged, or halves of those of 16 bytes.
         real_products: Products of real numbers in one product.
     """
 
@@ -133,13 +135,24 @@ class DataType:
     cpp: str
     accumulator: str
     tensor: TensorType | None
-    tma: int | None
+    tma: int
     real_products: int = 1
 
     @property
     def real(self) -> str:
         """Name of the type of the real and imaginary parts of a complex type; of others their own."""
         return _PARTS.get(self.name, self.name)
+
+    @property
+    def parts(self) -> TensorType | None:
+        """The type that the tensor cores multiply in place of the parts of a complex type; of others their own."""
+        return DTYPES[self.real].tensor
+
+    def by_warps(self) -> MmaAtom | None:
+        """What four warps multiply of elements, or of their parts, as they are (Hopper); None where they do not."""
+        if self.parts is None or not DTYPES[self.real].exact:
+            return None
+        return self.parts.four_complex if is_complex(self.name) else self.parts.four
 
     @property
     def exact(self) -> bool:
@@ -167,8 +180,8 @@ class DataType:
 
     @property
     def doubled(self) -> bool:
-        """Whether an element is one number for the tensor cores that takes two registers."""
-        return self.tensor is not None and self.bytes == 2 * WORD
+        """Whether an element, or each of its parts, is a number for the tensor cores that takes two registers."""
+        return self.parts is not None and DTYPES[self.real].bytes == 2 * WORD
 
     @property
     def real_flops(self) -> int:
@@ -186,9 +199,9 @@ def _mma(size: int) -> MmaAtom:
     return MmaAtom(16, 8, 8, 32 // size, (4, 2), ("k", "mn"), ("rr",))
 
 
-def _four() -> MmaAtom:
-    """m16n8k16 of four warps one above the other: both operands in registers, out of tiles of either major."""
-    return MmaAtom(64, 8, 256, 16, (16, 8), ("k", "mn"), ("rr",))
+def _four(k: int) -> MmaAtom:
+    """m16n8 of four warps one above the other: both operands in registers, out of tiles of either major."""
+    return MmaAtom(64, 8, 256, k, (16, 8), ("k", "mn"), ("rr",))
 
 
 # float64 has m16n8k4 to m16n8k16 on Hopper, two m8n8k4 before it; 8-bit types have instructions from Ada on.
@@ -196,7 +209,7 @@ _TENSOR = (
     TensorType("float16", "f16", 2, _wgmma(2), _mma(2)),
     TensorType("bfloat16", "bf16", 2, _wgmma(2), _mma(2)),
     TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4), 11),
-    TensorType("float64", "f64", 8, None, _mma(8), None, _four()),
+    TensorType("float64", "f64", 8, None, _mma(8), None, _four(16), _four(8)),
     TensorType("float8_e4m3fn", "e4m3", 1, _wgmma(1), _mma(1)),
     TensorType("float8_e5m2", "e5m2", 1, _wgmma(1), _mma(1)),
 )
@@ -228,7 +241,7 @@ _TABLE = (
     DataType("float32", 4, "float", "float32", _TF32, 7),
     DataType("float64", 8, "double", "float64", _F64, 8),
     DataType("complex64", 8, "gett::complex64", "complex64", None, 4, 4),
-    DataType("complex128", 16, "gett::complex128", "complex128", None, None, 4),
+    DataType("complex128", 16, "gett::complex128", "complex128", None, 8, 4),
     DataType("bool", 1, "gett::bool_t", "bool", None, 0),
     DataType("int8", 1, "signed char", "int32", None, 0),
     DataType("uint8", 1, "gett::uint8", "uint32", None, 0),
@@ -300,7 +313,9 @@ def products_of(name: str, precision: str) -> tuple[TensorType, int]:
     Raises:
         DTypeError: They multiply nothing in its place.
     """
-    planes = planes_of(name, precision)
+    planes, dtype = planes_of(name, precision), data_type(name)
+    if planes is None and dtype.parts is not None and dtype.by_warps() is not None:
+        return dtype.parts, 1
     return (tensor_type(name), 1) if planes is None else (planes.tensor, len(planes.products))
 
 
@@ -322,4 +337,4 @@ def warpgroup_atom(name: str, precision: str = "ieee") -> MmaAtom:
     Raises:
         DTypeError: There is neither.
     """
-    return products_of(name, precision)[0].four or wgmma_atom(name, precision)
+    return data_type(name).by_warps() or wgmma_atom(name, precision)

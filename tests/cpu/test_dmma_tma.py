@@ -1,4 +1,4 @@
-"""Float64 by tensor map: fragments of both operands, run on the host and multiplied as the PTX ISA says; conflicts."""
+"""Float64 and complex128 by tensor map: fragments of both operands, run on the host and multiplied; conflicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gett.schedule.spec.rule import Lowered
 from gett.schedule.spec.rules_wgmma import doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import leads, wgmma_smem
+from gett.schedule.spec.wgmma_needs import leads, parts, wgmma_smem
 from gett.schedule.spec.wgmma_registers import dmma_step
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
@@ -92,7 +92,7 @@ int main() {
     for (const auto& range : ranges)
       Loop::multiply({0}, range, stage, fragments, thread, sums);
     for (auto& of_block : sums)
-      for (int j = 0; j < Mainloop::kColumns; ++j) fwrite(of_block + j * 4, 8, 2, stdout);
+      for (int j = 0; j < Mainloop::kColumns; ++j) fwrite(of_block + j * 4, sizeof *of_block, 2, stdout);
   }
 }
 """
@@ -110,7 +110,7 @@ def loop_of(spec: Spec) -> DmmaTma:
 def product(a: Any, b: Any) -> Any:
     """Sums of m16n8k8 or m16n8k16: [lane, register] of A and of B (PTX ISA, fragments of .f64)."""
     deep = b.shape[1] * 4
-    left, right, out = np.zeros((16, deep)), np.zeros((deep, 8)), np.zeros((32, 4))
+    left, right, out = (np.zeros(shape, a.dtype) for shape in ((16, deep), (deep, 8), (32, 4)))
     for i in range(a.shape[1]):
         left[G + i % 2 * 8, T + i // 2 * 4] = a[:, i]
     for i in range(b.shape[1]):
@@ -119,6 +119,14 @@ def product(a: Any, b: Any) -> Any:
     for i in range(4):
         out[:, i] = full[G + i // 2 * 8, 2 * T + i % 2]
     return out
+
+
+def whole(numbers: Any, rows: int, count_parts: int) -> Any:
+    """The elements whose parts the last axis has, of `rows` rows one beside the other."""
+    if count_parts == 1:
+        return numbers
+    apart = numbers.reshape(*numbers.shape[:-1], -1, 2, rows)
+    return (apart[..., 0, :] + 1j * apart[..., 1, :]).reshape(*numbers.shape[:-1], -1)
 
 
 def replays(addresses: Any, size: int) -> int:
@@ -132,8 +140,10 @@ def replays(addresses: Any, size: int) -> int:
 
 @pytest.mark.parametrize("at", range(3))
 def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
-    found = covering(specs("dmma"), pairs=False)
+    found = covering([*specs("dmma"), *specs("dmma_complex")], pairs=False)
     swizzles = {(x.major, x.map.swizzle_bytes) for spec in found for x in (loop_of(spec).a, loop_of(spec).b)}
+    found += next([spec] for spec in specs("dmma_complex") if spec.case.name == "two-leads")
+    assert {spec.dtype for spec in found} == {"float64", "complex128"}
     assert swizzles >= {("k", 128), ("k", 64), ("k", 32), ("mn", 128), ("mn", 64), ("mn", 32), ("mn", 16)}
     assert {loop_of(spec).mma_m for spec in found} == {1, 2, 4}
     for spec in found[at::3]:
@@ -142,35 +152,38 @@ def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
 
 def check(spec: Spec, tmp_path: Path) -> None:
     tmp_path.mkdir()
-    loop, t = loop_of(spec), spec.schedule.tiling
-    (rows, columns, deep), rng = t.shape, np.random.default_rng(7)
+    loop, t, dtype = loop_of(spec), spec.schedule.tiling, np.dtype(spec.dtype)
+    (rows, columns, deep), rng, size_e = t.shape, np.random.default_rng(7), dtype.itemsize
     stage, first, values, held = np.full(spec.schedule.smem.stage, 0xFF, np.uint8), 0, [], []
     for load, size, grain in ((loop.a, t.m.size, 64), (loop.b, t.n.size, 8)):
-        x = rng.integers(-99, 99, (size, deep)).astype(float)
+        x = rng.integers(-99, 99, (size, deep, size_e // 8)).astype(float).view(dtype)[..., 0]
         atom = (load.run, load.atom) if load.run else (0, 0)
-        places = wgmma_places(load.major, load.map.swizzle_bytes, (size, deep), load.rows(size), deep, 8, atom)
-        stage.view(np.float64)[(first + places) // 8] = x
+        places = wgmma_places(load.major, load.map.swizzle_bytes, (size, deep), load.rows(size), deep, size_e, atom)
+        stage.view(dtype)[(first + places) // size_e] = x
         values.append(x)
         at = np.arange(size)
         held.append(at // load.run * load.atom + at % load.run if load.run else at)
-        row = -(-deep * 8 // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else deep * 8
+        row = deep * size_e
+        row = -(-row // load.map.swizzle_bytes) * load.map.swizzle_bytes if load.major == "k" else row
         first += -(-(-(-load.rows(size) // grain) * grain * row) // 1024) * 1024
     assert first == stage.size
     lead_a, lead_b = leads(loop, t.k)
     if lead_a > 1:  # B's k in A's order
         values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
-    headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns)
+    count_parts = parts(spec.plan)
+    headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns, count_parts)
     text = headers + PROGRAM.replace("STEP", str(step))
     text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
-    steps, per_a, per_b = deep // step, step // 2, step // 4
+    steps, per_a, per_b = deep * count_parts // step, step // 2, step // 4
     count = steps * 256 * (loop.mma_m * per_a + columns // 8 * per_b)
     numbers = np.frombuffer(output[: count * 8]).reshape(steps, 8, 32, -1)
-    sums = np.zeros((rows, columns))
+    sums = np.zeros((rows, columns), dtype)
     for numbers_of_step in numbers:
         for warp, of_warp in enumerate(numbers_of_step):
-            a = of_warp[:, : loop.mma_m * per_a].reshape(32, loop.mma_m, per_a)
-            b = of_warp[:, loop.mma_m * per_a :].reshape(32, columns // 8, per_b)
+            first_b = loop.mma_m * per_a
+            a = whole(of_warp[:, :first_b].reshape(32, loop.mma_m, per_a), 2, count_parts)
+            b = whole(of_warp[:, first_b:].reshape(32, columns // 8, per_b), 1, count_parts)
             for i in range(loop.mma_m):
                 row = (warp // 4 * loop.mma_m + i) * 64 + warp % 4 * 16
                 for j in range(columns // 8):
@@ -179,20 +192,23 @@ def check(spec: Spec, tmp_path: Path) -> None:
                         sums[row + G + r // 2 * 8, j * 8 + 2 * T + r % 2] += c[:, r]
     np.testing.assert_array_equal(sums[np.ix_(*held)], values[0] @ values[1].T)
     added = loop.mma_m * columns // 8 * 2
-    lanes = np.frombuffer(output[-256 * added * 8 :]).reshape(8, 8, 4, loop.mma_m, columns // 8, 2).sum(axis=2)
-    sums, g = np.full((rows, columns), np.nan), np.arange(8)[:, None]
+    lanes = (
+        np.frombuffer(output[-256 * added * size_e :], dtype).reshape(8, 8, 4, loop.mma_m, columns // 8, 2).sum(axis=2)
+    )
+    sums, g = np.full((rows, columns), np.nan, dtype), np.arange(8)[:, None]
     column = g + np.arange(0, columns, 8)
     for warp, i, r in product_of(range(8), range(loop.mma_m), range(2)):
         sums[g + (warp // 4 * loop.mma_m + i) * 64 + warp % 4 * 16 + r * 8, column] = lanes[warp, :, i, :, r]
     found = sums[np.ix_(*held)]
     expected = values[0] @ values[1].T * (1 + loop.stages * (loop.stages + 1))
     np.testing.assert_array_equal(found, np.where(np.isnan(found), np.nan, expected))
-    assert np.isfinite(found).any(axis=1).all()
-    words = np.frombuffer(output[count * 8 : -256 * added * 8], np.uint32)
+    assert t.n.size % 8 or np.isfinite(found).any(axis=1).all()
+    words = np.frombuffer(output[count * 8 : -256 * added * size_e], np.uint32)
     for load in (loop.a, loop.b):
-        accesses = 1 if load.major == "k" and lead_a == 1 else 2
+        accesses = 1 if load.major == "k" and lead_a == 1 and size_e == 8 else 2
         places, words = words[: 512 * accesses].reshape(2, 256, accesses), words[512 * accesses :]
-        size, expected = 16 // accesses, 1 if lead_a > 1 else fragment_replays(load.major, load.map.swizzle_bytes)
+        size = 16 // accesses * count_parts
+        expected = 1 if lead_a > 1 else fragment_replays(load.major, load.map.swizzle_bytes)
         assert replays(places.transpose(0, 2, 1), size) == expected, (spec, load.major, load.map.swizzle_bytes)
     assert words.size == 0
 
@@ -209,9 +225,10 @@ def of_kind(plan: GemmPlan, arch: str = "sm_90a") -> list[Schedule]:
     return [s for s in candidates(plan, arch) if isinstance(s.mainloop, DmmaTma)]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("subscripts", ["mk,nk->mn", "mk,kn->mn", "km,nk->mn", "km,kn->mn"])
-def test_the_tensor_cores_limit_in_all_majors(subscripts: str) -> None:
-    plan = plan_of(square(subscripts))
+def test_the_tensor_cores_limit_in_all_majors(subscripts: str, dtype: str) -> None:
+    plan = plan_of(square(subscripts), dtype)
     found = of_kind(plan)
     assert found
     assert all(can_implement(s, plan, FACTS) is None for s in found)
@@ -228,10 +245,10 @@ def test_bounds_are_not_above_estimates(name: str) -> None:
 
 
 def test_other_types_and_architectures_are_as_they_were() -> None:
-    for dtype, arch in (("float64", "sm_80"), ("complex128", "sm_90a"), ("float32", "sm_90a"), ("float16", "sm_90a")):
+    for dtype, arch in (("float64", "sm_80"), ("complex128", "sm_80"), ("float32", "sm_90a"), ("float16", "sm_90a")):
         assert not of_kind(plan_of(square("mk,kn->mn"), dtype), arch)
     schedule = of_kind(plan_of(square("mk,kn->mn")))[0]
-    for dtype in ("float16", "float32"):
+    for dtype in ("float16", "float32", "complex64"):
         refusal = can_implement(schedule, plan_of(square("mk,kn->mn"), dtype), FACTS)
         assert refusal is not None
         assert refusal.rule.name == "data types"
@@ -258,7 +275,7 @@ def test_rules() -> None:
 
 def test_sums_and_fragments_fit_a_thread() -> None:
     """Those of every candidate; of four times as many blocks of rows they do not."""
-    for spec in covering(specs("dmma"), pairs=False):
+    for spec in covering([*specs("dmma"), *specs("dmma_complex")], pairs=False):
         assert not list(doubles.reasons(Lowered(spec.schedule, spec.plan, FACTS)))
     tall = replace(loop_of(spec), mma_m=16)
     (reason,) = doubles.reasons(Lowered(replace(spec.schedule, mainloop=tall), spec.plan, FACTS))
@@ -268,7 +285,7 @@ def test_sums_and_fragments_fit_a_thread() -> None:
 def test_numbers_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each sum meets its element of C, and is written there, by pairs and one by one."""
     ran = set()
-    for spec in specs("dmma_source"):
+    for spec in (*specs("dmma_source"), *specs("dmma_complex_source")):
         source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
         kind = store.stage.copy.kind if store.stage is not None else ""
         if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
@@ -308,9 +325,40 @@ def test_numbers_go_to_shared_memory_and_c_comes_from_it(tmp_path: Path) -> None
     np.testing.assert_array_equal(found, [3.0, -6.5, 1.5, -3.25, -3.25])
 
 
-def test_candidates_compile_without_spills() -> None:
+SIGNS = """
+struct Lane {
+  static constexpr int kK = 16;
+  static void mma(double* c, const double (&a)[8], const double (&b)[4]) {
+    for (int i = 0; i < 8; ++i) c[i % 2] += a[i] * b[i / 2];
+  }
+};
+template <bool kConjA, bool kConjB> void signs() {
+  double a[2][8], b[4];
+  complex128 sums[2][8] = {};
+  for (int i = 0; i < 16; ++i) a[i / 8][i % 8] = 3 * i - 20;
+  for (int i = 0; i < 4; ++i) b[i] = 5 * i - 7;
+  DmmaProducts<complex128, Lane, kConjA, kConjB>::add(sums, 1, a, b, 0);
+  fwrite(sums, 1, sizeof sums, stdout);
+}
+int main() { signs<false, false>(); signs<false, true>(); signs<true, false>(); signs<true, true>(); }
+"""
+
+
+def test_products_have_the_signs_of_conjugates(tmp_path: Path) -> None:
+    text = includes("mainloop/dmma_products") + "using namespace gett;\n" + SIGNS
+    found = np.frombuffer(run_host(tmp_path, text), complex).reshape(2, 2, 2, 8)
+    a, b = whole((3.0 * np.arange(16) - 20).reshape(2, 8), 2, 2), whole(5.0 * np.arange(4) - 7, 1, 2)
+    for conj_a, conj_b in np.ndindex(2, 2):
+        left, right = a.conj() if conj_a else a, b.conj() if conj_b else b
+        wanted = np.zeros((2, 8), complex)
+        wanted[:, 4:6] = (left.reshape(2, 2, 2) * right[:, None]).sum(axis=1)
+        np.testing.assert_array_equal(found[conj_a, conj_b], wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_candidates_compile_without_spills(dtype: str) -> None:
     """A kernel of every shape that is tried for some cases; one that spills raises an error."""
     for name in ("ij-ik-kj", "ijkl-imjn-nlmk", "abjc-cbka-kj"):
-        plan = plan_of(next(c for c in tccg() if c.name == name))
+        plan = plan_of(next(c for c in tccg() if c.name == name), dtype)
         for s in {x.tiling.shape: x for x in of_kind(plan)}.values():
             assert compile_kernel(render_kernel(plan, s).source, "sm_90a")

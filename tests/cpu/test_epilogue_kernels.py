@@ -14,6 +14,7 @@ from gett import ops
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.codegen.traits import scheduler_class
+from gett.hw.dtypes import is_complex
 from gett.ir.gemm import EXTRA, GemmPlan, itemsize
 from gett.jit import compile_uncached, resources
 from gett.jit.ptxas import is_serialised
@@ -24,7 +25,7 @@ from gett.schedule.spec.stream_views import output_modes
 from layouts.box import Box
 from tests.cpu.host_cuda import generated, includes, run_host
 from tests.epilogues import TENSORS, buffer_of, clipped, most_of, with_epilogue
-from tests.specs import Spec, few_kernels
+from tests.specs import Spec, covering, kernel_specs
 
 KINDS = (
     "dmma tma",
@@ -217,9 +218,9 @@ def _digits(number: int, extents: list[int]) -> tuple[int, ...]:
 
 
 def covered() -> dict[str, list[Spec]]:
-    """Kernels of the catalogue with every part, by what multiplies."""
+    """Kernels of the catalogue on real numbers with every part of them, by what multiplies."""
     out: dict[str, list[Spec]] = {}
-    for spec in few_kernels():
+    for spec in covering([x for x in kernel_specs() if not is_complex(x.dtype)], pairs=False):
         out.setdefault(spec.schedule.kind, []).append(spec)
     return out
 
@@ -296,6 +297,7 @@ COMPILED = {
     "float64": ("abef,ijef->ijab", [(32,) * 4, (16, 16, 32, 32)], "float64", over, (16, 16, 32, 32)),
     "simt": ("abef,ijef->ijab", [(32,) * 4, (16, 16, 32, 32)], "float32", over, (16, 16, 32, 32)),
     "complex64": ("ij,jk->ik", [(256, 128), (128, 256)], "complex64", over, (256,)),
+    "complex128": ("abef,ijef->ijab", [(32,) * 4, (16, 16, 32, 32)], "complex128", over, (16, 16, 32, 32)),
     "map": ("ij->ji", [(4096, 4096)], "float32", gelu_of_sum, (4096,)),
     "sum": ("ij->j", [(4096, 4096)], "float32", gelu_of_sum, (4096,)),
 }

@@ -41,7 +41,10 @@ def test_every_kernel_is_exact(cupy: Any, family: str, case: Case, c: Layout | N
             run_spec(cupy, spec, alpha=2)
 
 
-CLUSTERED = ("tma", "staged", "k_residue", "mma_tiles", "tma_source", "vector_source", "tf32", "tf32_k", "dmma")
+CLUSTERED = (
+    *("tma", "staged", "k_residue", "mma_tiles", "tma_source", "vector_source"),
+    *("tf32", "tf32_k", "dmma", "dmma_complex"),
+)
 
 
 @pytest.mark.parametrize("family", CLUSTERED)

@@ -39,6 +39,20 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
   }
 };
 
+// Two neighbours at once, but those of 16 bytes: no access is wider.
+template <class T> GETT_DEVICE void store_two(T* at, T x, T y) {
+  if constexpr (sizeof(T) <= 8) {
+    Vec<T, 2>{{x, y}}.store(at);
+  } else {
+    at[0] = x;
+    at[1] = y;
+  }
+}
+template <class T> GETT_DEVICE Vec<T, 2> load_two(const T* at) {
+  if constexpr (sizeof(T) <= 8) return Vec<T, 2>::load(at);
+  else return {{at[0], at[1]}};
+}
+
 // Numbers as the words that registers hold.
 GETT_DEVICE void to_words(float x, uint32* words) { words[0] = __float_as_uint(x); }
 GETT_DEVICE void to_words(double x, uint32* words) {
@@ -46,8 +60,13 @@ GETT_DEVICE void to_words(double x, uint32* words) {
   words[0] = uint32(bits);
   words[1] = uint32(bits >> 32);
 }
+GETT_DEVICE void to_words(complex128 x, uint32* words) {
+  to_words(x.re, words);
+  to_words(x.im, words + 2);
+}
 template <class T> GETT_DEVICE T from_words(const uint32* words) {
-  if constexpr (sizeof(T) == 8) return __longlong_as_double((long long)(uint64(words[1]) << 32 | words[0]));
+  if constexpr (sizeof(T) == 16) return {from_words<double>(words), from_words<double>(words + 2)};
+  else if constexpr (sizeof(T) == 8) return __longlong_as_double((long long)(uint64(words[1]) << 32 | words[0]));
   else return __uint_as_float(words[0]);
 }
 

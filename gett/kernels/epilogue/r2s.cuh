@@ -43,7 +43,7 @@ template <class Traits> struct StoreStaged {
   }
   // Two elements that are neighbours, and a single one.
   GETT_DEVICE void pair(Element* at, Acc x, Acc y) const {
-    Vec<Element, 2>{{Op::staged(x), Op::staged(y)}}.store(at);
+    store_two(at, Op::staged(x), Op::staged(y));
   }
   GETT_DEVICE void one(Element* at, Acc x) const { *at = Op::staged(x); }
 };
@@ -87,7 +87,7 @@ template <class Traits> struct AddStagedSource {
     }
   }
   GETT_DEVICE void pair(const Element* at, Acc& x, Acc& y) const {
-    const auto c = Vec<Element, 2>::load(at);
+    const auto c = load_two(at);
     add(x, c.x[0]);
     add(y, c.x[1]);
   }
@@ -145,7 +145,7 @@ template <class Traits, class Index> struct R2STiledCopy {
   typedef FragmentRows<Traits> Rows;
   static constexpr int kMmaM = Traits::kMmaM, kN = Traits::kBlockN, kJ = kN / 8, kV = Traits::kR2SVector;
   static constexpr int kE = sizeof(typename Traits::ElementD);
-  static_assert(kE == 2 || kE == 4 || kE == 8, "registers hold one element or two, or half of one");
+  static_assert(kE == 2 || kE == 4 || kE == 8 || kE == 16, "elements are halves of registers, or some of them");
   static constexpr int kPaddingOffset = Traits::kStagingElements * kE;  // where stmatrix writes rows of padding
 
   const Params& p_;

@@ -8,8 +8,8 @@
 //
 // Where rows of A run along one contracted mode and those of B along another, of which a k-tile has kLeadA and kLeadB,
 // 16 k are two of A's mode times two of B's for each lane. Bit 0 of t chooses between the halves of A's rows, bit 1
-// between those of B's; a number of the other mode's is in another slab, at places of the same banks, so each of the two
-// bits also exchanges the order in which two neighbours along the other operand's rows are read.
+// between those of B's; a number of the other mode's is in another slab, at places of the same banks, so each of the
+// two bits also exchanges the order in which two neighbours along the other operand's rows are read.
 #pragma once
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/opaque.cuh"
@@ -17,7 +17,10 @@
 
 namespace gett {
 
-template <class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment {
+template <class Element, class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment;
+
+template <class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment<double, Tile, kLeadA, kLeadB, kOfB> {
+  static constexpr int kDeep = 16;  // k that lanes share out
   static constexpr bool kMajorK = Tile::kMajorK, kTwoLeads = kLeadA > 1;
   static constexpr bool kPairs = kMajorK && !kTwoLeads;  // an access brings two numbers
   static constexpr int kLead = kOfB ? kLeadB : kLeadA, kOther = kOfB ? kLeadA : kLeadB;

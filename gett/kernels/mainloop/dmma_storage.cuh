@@ -1,5 +1,5 @@
-// The shared memory of a kernel that multiplies float64: stages, and the staged tile of D. Each warp reads its own
-// fragments, and so releases a stage by itself.
+// The shared memory of a kernel that multiplies float64 or complex128: stages, and the staged tile of D. Each warp
+// reads its own fragments, and so releases a stage by itself.
 #pragma once
 #include "gett/mainloop/shared_storage.cuh"
 
@@ -8,7 +8,7 @@ namespace gett {
 template <class Traits, class Index, class Store, class Scheduler, class Smem>
 struct DmmaStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   typedef SharedStorage<Traits, Index, Store, Scheduler, Smem> Base;
-  static_assert(Base::kE == 8, "numbers of 64 bits");
+  static_assert(Base::kE == 8 || Base::kE == 16, "numbers of 64 bits, or two of them");
 
   GETT_DEVICE void init_barriers() const {
     for (int s = 0; s < Traits::kStages; ++s) {

@@ -1,14 +1,17 @@
-// The main loop that multiplies float64 by mma.sync out of stages that TMA fills, whatever the operands' rows run
-// along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie as wgmma's do, so
-// epilogues are the same.
+// The main loop that multiplies float64, or complex numbers of it, by mma.sync out of stages that TMA fills, whatever
+// the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie
+// as wgmma's do, so epilogues are the same.
 //
-// Columns are taken in groups of eight. B's numbers are loaded two groups ahead of the products that take them, over
-// the ends of k-tiles too: a load is issued behind the product at hand, and what waits for it would do so beside the
-// clocks that ptxas leaves between two products of a warp. A's numbers are loaded before the last groups of a step.
+// Columns are taken in groups of eight. B's numbers are loaded ahead of the products that take them, over the ends of
+// k-tiles too, those of float64 by two groups: a load is issued behind the product at hand, and what waits for it would
+// do so beside the clocks that ptxas leaves between two products of a warp. A's numbers are loaded before the last
+// groups of a step.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
+#include "gett/mainloop/dmma_complex_fragment.cuh"
 #include "gett/mainloop/dmma_fragment.cuh"
+#include "gett/mainloop/dmma_products.cuh"
 #include "gett/mainloop/dmma_storage.cuh"
 #include "gett/mainloop/tile_sums.cuh"
 #include "gett/ptx/dmma.cuh"
@@ -20,24 +23,30 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
-  typedef DmmaFragment<typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false> FragmentA;
-  typedef DmmaFragment<typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true> FragmentB;
+  typedef typename Traits::Element Element;
+  typedef DmmaFragment<Element, typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false> FragmentA;
+  typedef DmmaFragment<Element, typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true> FragmentB;
+  typedef DmmaProducts<typename Traits::Acc, Mma, Traits::kConjA, Traits::kConjB> Products;
   typedef PipelineState<Traits::kStages> StageState;
+  static constexpr int kParts = Parts<Element>::kCount;  // numbers of an element
   static constexpr int kMmaM = Traits::kMmaM, kColumns = Traits::kBlockN / 8;  // groups of eight
-  static constexpr int kEights = Mma::kK / 8, kSteps = Traits::kBlockK / Mma::kK;
+  static constexpr int kNumbers = Mma::kK / 8;  // a lane's of one row of A or column of B, by two
+  static constexpr int kEights = kNumbers / kParts, kSteps = Traits::kBlockK / (8 * kEights);
   static constexpr int kGroups = kSteps * kColumns;  // of a k-tile
-  static constexpr int kAhead = kMmaM < 4 && kGroups > 2 ? 2 : 1, kAheadA = kAhead < kColumns ? kAhead : kColumns;
-  static constexpr int kBuffersA = kMmaM < 4 && kSteps > 1 ? 2 : 1;  // steps of A beside the one that is loaded
+  // Groups of complex numbers have four times as many products.
+  static constexpr int kAhead = kMmaM < 4 && kGroups > 2 && kParts == 1 ? 2 : 1;
+  static constexpr int kAheadA = kAhead < kColumns ? kAhead : kColumns;
+  static constexpr int kBuffersA = kMmaM < 4 && kSteps > 1 && kParts == 1 ? 2 : 1;  // steps of A but for the one loaded
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups;
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups, kLoadWarps = 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
   static constexpr int kBlocksA = Storage::TileA::kBlocks;
   static constexpr bool kAllBlocks = kBlocksA >= kMmaM * kConsumerWarpgroups;
-  static_assert(Traits::kBlockK % 16 == 0, "lanes share out 16 k");
+  static_assert(Traits::kBlockK % FragmentA::kDeep == 0, "k that lanes share out");
 
   // A thread's numbers of A for one step, and of eight columns of B.
-  typedef double StepA[kMmaM][4 * kEights];
-  typedef double StepB[2 * kEights];
+  typedef double StepA[kMmaM][4 * kNumbers];
+  typedef double StepB[2 * kNumbers];
 
   // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
   // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1
@@ -71,7 +80,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
 #pragma unroll
       for (int i = 0; i < kMmaM; ++i) {
         const int blocks = kAllBlocks ? i : held(first + i) - held(first);
-        block[i] = blocks * (FragmentA::kMajorK ? 64 * FragmentA::kS : 512 / FragmentA::kS * FragmentA::kSlab);
+        block[i] = blocks * (FragmentA::kMajorK ? 64 * FragmentA::kS
+                                                : 64 * int(sizeof(Element)) / FragmentA::kS * FragmentA::kSlab);
       }
     }
     static GETT_DEVICE int held(int block) { return kAllBlocks ? block : min(block, kBlocksA - 1); }
@@ -84,19 +94,21 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         for (int e = 0; e < kEights; ++e)
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            double two[2];
+            Element two[2];
             a.load(stage + block[i], r * 8, s * kEights + e, two);
-            x[i][e * 4 + r] = two[0];
-            x[i][e * 4 + 2 + r] = two[1];
+#pragma unroll
+            for (int q = 0; q < 2 * kParts; ++q)
+              x[i][(e * kParts * 2 + q) * 2 + r] = Parts<Element>::at(two[q / kParts], q % kParts);
           }
     }
     GETT_DEVICE void load_b(uint32 stage, int group, StepB& x) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
-        double two[2];
+        Element two[2];
         b.load(stage + Storage::kStageA, group % kColumns * 8, group / kColumns * kEights + e, two);
-        x[e * 2] = two[0];
-        x[e * 2 + 1] = two[1];
+#pragma unroll
+        for (int q = 0; q < 2 * kParts; ++q)
+          x[e * kParts * 2 + q] = Parts<Element>::at(two[q / kParts], q % kParts);
       }
     }
   };
@@ -140,10 +152,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         }
         __syncwarp();  // ptxas moves no load past it
 #pragma unroll
-        for (int i = 0; i < kMmaM; ++i) {
-          Mma::mma(&acc[i][j * 4], a[s % kBuffersA][i], b[buffer(at)]);
-          if (j == 0 && s + 1 == kSteps) read |= word_of(a[s % kBuffersA][i]);
-        }
+        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kBuffersA][i]);
+        Products::add(acc, j, a[s % kBuffersA], b[buffer(at)], zero);
         if (next >= 0) read |= word_of(b[buffer(at)]);
         if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kBuffersA], loaded, zero);
       }
@@ -151,20 +161,17 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       Scheduler::release(empty + (read & zero), lane & 31);
       if constexpr (kGroups == 1) {
 #pragma unroll
-        for (int r = 0; r < 2 * kEights; ++r) b[0][r] = b[1][r];
+        for (int r = 0; r < 2 * kNumbers; ++r) b[0][r] = b[1][r];
       }
     }
   }
-  // A step's numbers of A where products take them. Along K two come at a time, which the instruction wants apart: to
-  // ptxas they are results of an operation, since it would repeat plain copies before each product.
+  // A step's numbers of A where products take them.
   static GETT_DEVICE void settle(StepA& to, const StepA& from, uint32 zero) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
 #pragma unroll
-      for (int r = 0; r < 4 * kEights; ++r) {
-        const double x = from[i][r];
-        to[i][r] = FragmentA::kPairs ? __hiloint2double(__double2hiint(x) | zero, __double2loint(x) | zero) : x;
-      }
+      for (int r = 0; r < 4 * kNumbers; ++r)
+        to[i][r] = FragmentA::kPairs ? settled(from[i][r], zero) : from[i][r];
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {

@@ -35,7 +35,7 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
     for (int i = 0; i < kMmaM; ++i)
       Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
         const int m = FragmentRows<Traits>::at(block, i, row);
-        Vec<Acc, 2>{{acc[i][j], acc[i][j + 1]}}.store(to + m * kN + column);
+        store_two(to + m * kN + column, acc[i][j], acc[i][j + 1]);
       });
   }
 };

@@ -1,9 +1,11 @@
-"""The cost model of float64 by tensor map: products of the tensor cores, the port of shared memory, copies.
+"""The cost model of float64 and complex128 by tensor map: products, the port of shared memory, copies.
 
 A tile of 128 x 128 takes 128 clocks a k of the tensor cores, of 128 multiply-adds each. The port of shared memory moves
 128 bytes a clock: what the copies bring takes 16 clocks a k, the rows of A that each warp reads once take 8, the
 columns of B that each of eight warps reads take 64. So the tensor cores limit; in tiles of 256 x 64 the port takes 68
 clocks. Nothing here has been timed.
+
+Complex numbers take four products of what is read twice, so the tensor cores limit in smaller tiles already.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import even_splits
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.spec.wgmma_needs import DEEP
+from gett.schedule.spec.wgmma_needs import DEEP, parts
 from gett.schedule.spec.wgmma_registers import dmma_step
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
@@ -65,8 +67,8 @@ class DmmaTmaCost(WgmmaCost):
         """What a k-tile takes, by the unit that takes longest."""
         rates, device = self.device.wgmma.loop, self.device
         rows, bn, bk = tile.shape
-        math_clocks = rows * bn * bk / self.lanes
-        if dmma_step(tile.warpgroups.mma_m, bn) == 8:
+        math_clocks = rows * bn * bk * self.plan.contraction.real_products / self.lanes
+        if dmma_step(tile.warpgroups.mma_m, bn, parts(self.plan)) == 8:
             math_clocks *= SHORT_STEPS
         port = float(rows + bn)  # elements a k
         drawn = engine = 0.0

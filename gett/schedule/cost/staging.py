@@ -32,6 +32,9 @@ SHORTEST_ROW = 32
 """Elements of D's rows that leave one by one; shorter ones are stored faster element by element."""
 
 
+Key = tuple[Box, int, Box, int, int, bool, int, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Staging:
     """How a tile of D is staged for a tensor map, and whether that is cheaper than for vectors.
@@ -57,17 +60,20 @@ class StagingCost(CopyCost):
         converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
         converts |= planes(plan) is not None
         self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
-        # Phases of 128 bytes that 32 numbers take; times of complex64 were fitted with one.
-        self.phases = 2 if self.type_d.doubled else 1
-        self.stagings: dict[tuple[Box, int, Box, int, int, bool, int, bool], Staging] = {}
+        # Phases of 128 bytes that 32 elements take; times of complex64 were fitted with one.
+        self.phases = self.size_d // WORD if self.type_d.doubled else 1
+        self.stagings: dict[Key, Staging] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor."""
-        m, n, groups = tile.m, tile.n, tile.warpgroups
-        key = (m.box, m.run, n.box, n.run, groups.mma_m, groups.ping_pong, tile.mma_tiles, tile.tma_source)
+        key = _key(tile)
         if key not in self.stagings:
             self.stagings[key] = self._staging(tile)
         return self.stagings[key]
+
+    def unmapped(self, tile: WgmmaTile) -> None:
+        """Count a tile as stored in vectors from now on, since no tensor map has its dimensions."""
+        self.stagings[_key(tile)] = self._staging(tile, mapped=False)
 
     def least_tail(self, tile: WgmmaTile) -> float:
         """What staging and storing a tile takes at least, in clocks: matrices written without bank conflicts."""
@@ -93,7 +99,7 @@ class StagingCost(CopyCost):
         """Elements of a store of a run of so many bytes."""
         return max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= CHUNK)
 
-    def _staging(self, tile: WgmmaTile) -> Staging:
+    def _staging(self, tile: WgmmaTile, mapped: bool = True) -> Staging:
         has_c = self.plan.contraction.c is not None
         tma_source = has_c and tile.tma_source and self.c_follows_d(tile)
         run = self._lead(tile, _order(tile.m, tile.n)) * self.size_d
@@ -120,7 +126,7 @@ class StagingCost(CopyCost):
         least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper
         dense: StagedTile | None = None
         bulk_clocks = math.inf
-        if tma_source or not has_c:
+        if mapped and (tma_source or not has_c):
             boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.boxed else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
@@ -204,6 +210,11 @@ class StagingCost(CopyCost):
         dim = side.box.dims[i]
         mode = side.modes[dim.modes[0]]
         return math.gcd(dim.box, mode.extent) if len(dim.modes) == 1 and mode.strides[D] == self.size_d else 1
+
+
+def _key(tile: WgmmaTile) -> Key:
+    m, n, groups = tile.m, tile.n, tile.warpgroups
+    return m.box, m.run, n.box, n.run, groups.mma_m, groups.ping_pong, tile.mma_tiles, tile.tma_source
 
 
 def _order(m: OperandTiling, n: OperandTiling) -> list[tuple[str, int]]:

@@ -78,6 +78,7 @@ def cut_group(
     first: int | None,
     compute: float,
     one_ragged: bool,
+    most_tiled: int = 0,
 ) -> list[Box]:
     """The best boxes of at most `block` elements, best first.
 
@@ -89,8 +90,9 @@ def cut_group(
         first: Mode that must come first in the tile's index (an operand's unit stride), or None.
         compute: Weight of padding: the time that arithmetic takes, relative to the tensors' weights.
         one_ragged: Whether at most one dimension may be ragged (K, unless it is flattened).
+        most_tiled: Dimensions of which a tile may have more than one element, 0 for any number.
     """
-    return list(_cut_group(memory, tuple(extents), block, tuple(tensors), first, compute, one_ragged))
+    return list(_cut_group(memory, tuple(extents), block, tuple(tensors), first, compute, one_ragged, most_tiled))
 
 
 # Searches that exchange the roles of A and B ask for the same boxes again.
@@ -103,6 +105,7 @@ def _cut_group(
     first: int | None,
     compute: float,
     one_ragged: bool,
+    most_tiled: int,
 ) -> list[Box]:
     if len(extents) <= 1:
         return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
@@ -120,6 +123,8 @@ def _cut_group(
         flat = Box(tuple(extents), (TileDim(tuple(growth), min(block, math.prod(extents))),))
         # Every index is decoded, which costs time that the runs do not show.
         tried[flat] = 1.1 if one_ragged else 1.0, 1.02
+    if most_tiled:
+        tried = {box: factors for box, factors in tried.items() if len(box.tiled) <= most_tiled}
     return _best(memory, tried, block, tensors, compute)
 
 

@@ -1,4 +1,4 @@
-"""Schedules of float64 on Hopper's tensor cores with both operands by tensor map, in either major."""
+"""Schedules of float64 and complex128 on Hopper's tensor cores with both operands by tensor map, in either major."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, up
+from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS_COMPLEX, parts, up
 from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
-DEPTHS = (16, 32)  # of a k-tile
+DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
 WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
+NARROW = tuple(range(72, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
 TWO_STAGES = 1.02  # factor on tiles with two stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
-    """Whether a plan is a product of two operands of float64 on an architecture that has m16n8k16 of it."""
-    tensor = data_type(plan.contraction.dtype).multiplied()
-    if tensor is None or tensor.four is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
+    """Whether a plan is a product of two operands of one type whose numbers the architecture has m16n8k16 of."""
+    atom = data_type(plan.contraction.dtype).by_warps()
+    if atom is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
         return False
     return all(x.dtype == plan.contraction.dtype for x in (plan.a, plan.b))
 
@@ -43,6 +44,21 @@ class DmmaTmaSearch(WgmmaSSSearch):
 
     Cost = DmmaTmaCost
     cost: DmmaTmaCost
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        super().__init__(plan, facts, swap_ab)
+        self.boxes.few = parts(plan) > 1
+        self.mapped: set[tuple[Box, Box]] = set()
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile; where D is large, sums are short, and whether a tensor map stores it counts."""
+        staging, boxes = self.cost.staging(choice), (choice.m.box, choice.n.box)
+        if self.boxes.few and staging.bulk and boxes not in self.mapped:
+            if self.d_map(self.lowered(choice), choice, staging, 1) is None:
+                self.cost.unmapped(choice)
+            else:
+                self.mapped.add(boxes)
+        return super().estimate(choice)
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
@@ -54,7 +70,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
                 for n in self.widths():
-                    needed, there = dmma_registers(groups.mma_m, n)
+                    needed, there = dmma_registers(groups.mma_m, n, parts(plan))
                     if needed > there:
                         continue
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
@@ -63,23 +79,26 @@ class DmmaTmaSearch(WgmmaSSSearch):
 
     def widths(self) -> list[int]:
         """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""
-        extent = self.plan.extent_n
-        return sorted({up(extent, 8), *(n for n in WIDTHS if n < extent)}, reverse=True)
+        extent, known = self.plan.extent_n, WIDTHS if parts(self.plan) == 1 else NARROW
+        return sorted({up(extent, 8), *(n for n in known if n < extent)}, reverse=True)
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
         extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
+        count = parts(self.plan)
         if len(self.leads) > 1:  # rows of 64 bytes or 32
             a, b = self.leads
             cuts = [cuts for cuts in TWO_LEADS if cuts[0] < 2 * extents[a] and cuts[1] < 2 * extents[b]]
+            cuts = cuts if count == 1 else [DMMA_LEADS_COMPLEX]
             return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
+        depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
         found = []
-        for deep in DEPTHS:
-            best = k_boxes(extents, lead, self.size, step, True, (deep,), LEADS)[0]
+        for deep in depths:
+            best = k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0]
             # Shorter rows with less padding behind the ends of modes: the cost model says which is better.
             found.append([*best[:1], *(b for b in best[1:2] if b.tiles < best[0].tiles)])
         long = [m for m, extent in enumerate(extents) if extent > 1]
-        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE:
+        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE // count:
             found.append([Box.of_cuts(extents, {long[0]: whole})])
         return dict.fromkeys(box for boxes in found for box in boxes)
 
@@ -100,4 +119,4 @@ class DmmaTmaSearch(WgmmaSSSearch):
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
         m, n, _ = tile.shape
-        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, float64 by tensor map"
+        return f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, {self.plan.contraction.dtype} by tensor map"

@@ -39,13 +39,14 @@ def k_boxes(
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[Box, float] = {}
+    shallow = min(16, *(depths or DEPTHS))
     leads = cuts or [v * step // 16 for v in LEADS]
     for block in depths or [d * step // 16 for d in DEPTHS]:
         for cut in _factors(block, lead, others, extents, step, leads):
             if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
             box = Box.of_cuts(extents, cut)
-            if box.tiles > 2 * -(-box.volume // 32) + 8:
+            if box.tiles > 2 * -(-box.volume // (2 * shallow)) + 8:
                 continue
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
             waste = box.tiles * block / box.volume

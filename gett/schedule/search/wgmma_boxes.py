@@ -20,17 +20,19 @@ from layouts.modes import Strided
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
 
 WIDTHS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8)
+FEW = 2  # dimensions of a box that are tiled, with as many of the other group one for all others is left
 
 
 class WgmmaBoxes:
     """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size.
 
-    `runs` says whether a row of a wider swizzle may hold a short run and padding.
+    `runs` says whether a row of a wider swizzle may hold a short run and padding, `few` whether a box of few dimensions
+    is among those that are tried: a tensor map of D has five for both groups.
     """
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, runs: bool = True) -> None:
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, runs: bool = True, few: bool = False) -> None:
         device = nearest(facts)
-        self.runs = runs
+        self.runs, self.few = runs, few
         self.plan, self.memory = plan, device.memory
         self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
         self.time = traffic_us(plan, device)
@@ -56,7 +58,7 @@ class WgmmaBoxes:
             modes = self.side(tensor)
             extents = tuple(s.extent for s in modes)
             found = []
-            for box in cut_group(self.memory, extents, block, self.weights(tensor), unit, self.compute, False):
+            for box in self.cuts(tensor, extents, block, unit):
                 if box.flattens:
                     continue
                 if unit is not None:
@@ -65,11 +67,20 @@ class WgmmaBoxes:
                         continue
                 spare = _padded_run(modes, box, unit, self.size) if tensor == B and self.runs else None
                 found.append(spare or _split(tensor, modes, box, unit, self.size) or OperandTiling(box, modes))
-            found = found[:2]
+            found = found[:2] if not self.few else found
             if tensor == A and (wide := self.padded_run(block, unit)) is not None:
                 found.append(wide)
             self.known[tensor, block] = found
         return self.known[tensor, block]
+
+    def cuts(self, tensor: int, extents: tuple[int, ...], block: int, unit: int | None) -> list[Box]:
+        """The best boxes of an operand's free group, best first."""
+        weights = self.weights(tensor)
+        best = cut_group(self.memory, extents, block, weights, unit, self.compute, False)
+        if not self.few:
+            return best
+        few = cut_group(self.memory, extents, block, weights, unit, self.compute, False, FEW)[:1]
+        return [*best[:2], *(box for box in few if box not in best[:2])]
 
     def padded_run(self, block: int, unit: int | None) -> OperandTiling | None:
         """A box of M for an MN-major A whose unit mode, taken whole, fills no row of a swizzle: one row an atom."""

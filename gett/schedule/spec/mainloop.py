@@ -156,7 +156,7 @@ class WgmmaTf32:
 
 @dataclass(frozen=True, slots=True)
 class DmmaTma:
-    """Warp-specialised `mma.sync` of float64 on Hopper: tensor maps fill the stages of which fragments are loaded.
+    """Warp-specialised `mma.sync` of float64 and complex128 on Hopper: tensor maps fill stages, fragments come of them.
 
     Attributes:
         a, b: Loaders of the operands.

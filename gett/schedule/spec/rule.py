@@ -30,7 +30,8 @@ class WgmmaOperand:
         loader: How it travels.
         batch, free, k: Its modes of the lowered plan.
         box: What a tile takes of its free modes: of A what the accumulators hold.
-        box_k: What a tile takes of K, in the order of its tile: where planes are made, that of its rows comes first.
+        box_k: What a tile takes of K, in the order of its tile: where planes are made, or fragments loaded number by
+            number, that of its rows comes first.
         free_unit, k_unit: Positions of the unit-stride mode, None where it lies in the other group.
     """
 

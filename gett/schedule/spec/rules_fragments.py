@@ -42,7 +42,8 @@ def copy_kind(x: Lowered) -> Iterator[str]:
     if not isinstance(store, TmaStore):
         yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
     if copy.kind in WORDS:
-        if (x.size_d != WORD and not data_type(d.dtype).doubled) or copy.vector != WORDS[copy.kind]:
+        whole = x.size_d == WORD or (data_type(d.dtype).doubled and copy.vector * x.size_d <= CHUNK)
+        if not whole or copy.vector != WORDS[copy.kind]:
             yield f"{copy.kind} of {copy.vector} elements of {x.size_d} bytes, {WORDS[copy.kind]} of {WORD} are written"
         return
     if copy.kind not in ("stsm", "stsm_t", "vec_n", "vec_m"):

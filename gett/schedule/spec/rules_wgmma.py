@@ -26,6 +26,7 @@ from gett.schedule.spec.wgmma_needs import (
     DEEP,
     DEEPEST,
     DMMA_LEADS,
+    DMMA_LEADS_COMPLEX,
     RS_WIDEST_SHARED_A,
     RS_WIDEST_WITH_C,
     SPLIT_LEADS,
@@ -34,6 +35,7 @@ from gett.schedule.spec.wgmma_needs import (
     leads,
     least_row,
     multiplied,
+    parts,
     planes,
     swizzle_of,
     up,
@@ -59,9 +61,11 @@ def data_types(x: Lowered) -> Iterator[str]:
     source, tensor = "rs" if isinstance(loop, WgmmaRS | WgmmaTf32) else "ss", multiplied(x.plan)
     made = planes(x.plan)
     if isinstance(loop, DmmaTma):
-        found = data_type(dtype).multiplied()
-        if found is None or found.four is None:
+        operands = [o.dtype for o in (x.plan.a, x.plan.b) if o is not None]
+        if data_type(dtype).by_warps() is None:
             yield f"{dtype} of {data_type(dtype).bytes} bytes by a {type(loop).__name__}"
+        elif any(o != dtype for o in operands):
+            yield f"operands of {operands}, products of 1 type, {dtype}"
     elif isinstance(loop, WgmmaSplit) != (made is not None):
         yield f"{dtype} at precision {x.plan.contraction.precision} by a {type(loop).__name__}"
     elif made is not None:
@@ -229,29 +233,31 @@ def in_registers(x: Lowered) -> Iterator[str]:
 
 @rule
 def doubles(x: Lowered) -> Iterator[str]:
-    """Float64 takes full k-tiles, fragments of which a thread has registers for."""
+    """Float64 and complex128 take full k-tiles, fragments of which a thread has registers for."""
     loop, (_, columns, deep) = x.s.mainloop, x.s.tiling.shape
     assert isinstance(loop, DmmaTma)
     if x.s.tiling.k.size != deep:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
     if x.s.tiling.mma_tiles > 1:
         yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
-    needed, there = dmma_registers(loop.mma_m, columns)
+    needed, there = dmma_registers(loop.mma_m, columns, parts(x.plan))
     if needed > there:
         yield f"{needed} registers for sums and fragments, a thread has {there}"
 
 
 @rule
 def k_of_doubles(x: Lowered) -> Iterator[str]:
-    """Float64 has one order of k, or 4 or 8 k of each of the two modes along which A's and B's rows run."""
+    """There is one order of k, or 4 or 8 k (complex: 4) of each of the two modes along which A's and B's rows run."""
     loop, deep = x.s.mainloop, x.s.tiling.k.size
     assert isinstance(loop, DmmaTma)
     found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
     if found == (1, 1):
         if a != b:
             yield f"A's k are {a} and B's are {b}"
-    elif not set(found) <= set(DMMA_LEADS) or deep != math.prod(found):
-        yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {DMMA_LEADS}"
+        return
+    allowed = DMMA_LEADS if parts(x.plan) == 1 else DMMA_LEADS_COMPLEX
+    if not set(found) <= set(allowed) or deep != math.prod(found):
+        yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {allowed}"
 
 
 _TILE_RULES = (
@@ -281,7 +287,7 @@ DMMA_RULES = (
     *(*_TILE_RULES, flattened, majors, maps, copies, doubles, k_of_doubles, cluster, multicast),
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
-"""All conditions of float64."""
+"""All conditions of float64 and complex128."""
 
 RS_ALL_RULES = (*_TILE_RULES, flattened, majors, *RS_RULES, *EPILOGUE_RULES, *_SMEM_RULES)
 """All conditions with A in registers."""

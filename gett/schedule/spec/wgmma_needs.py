@@ -61,6 +61,10 @@ k-tiles of 64, for few of which there is room."""
 DMMA_LEADS = 4, 8
 """The same of float64, for either operand: rows of 32 bytes or 64."""
 
+DMMA_LEADS_COMPLEX = 4, 4
+"""The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
+
+
 GUARD_BYTES = 96
 """Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
 

@@ -56,20 +56,26 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
     return held + 4 * mma_m * steps + TF32_SPARE, there[1]
 
 
-def dmma_step(mma_m: int, columns: int) -> int:
-    """K of one instruction of float64: sums are read and written half as often by 16 as by 8, if registers suffice."""
-    return 16 if _dmma_needs(mma_m, columns, 16) <= THREAD_REGISTERS[1] else 8
+def dmma_step(mma_m: int, columns: int, parts: int) -> int:
+    """K of one instruction of float64: sums are read and written half as often by 16 as by 8, if registers suffice.
+
+    A complex number's parts are two of its k.
+    """
+    return 16 if _dmma_needs(mma_m, columns, 16, parts) <= THREAD_REGISTERS[1] or parts > 1 else 8
 
 
-def dmma_registers(mma_m: int, columns: int) -> tuple[int, int]:
-    """Registers of a thread that multiplies float64: those that it needs, and those it has."""
-    return _dmma_needs(mma_m, columns, dmma_step(mma_m, columns)), THREAD_REGISTERS[1]
+def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
+    """Registers of a thread that multiplies float64, also as parts: those that it needs, and those it has."""
+    step = dmma_step(mma_m, columns, parts)
+    return _dmma_needs(mma_m, columns, step, parts), THREAD_REGISTERS[1]
 
 
-def _dmma_needs(mma_m: int, columns: int, step: int) -> int:
+def _dmma_needs(mma_m: int, columns: int, step: int, parts: int) -> int:
     """Registers for instructions of `step` k.
 
     A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
-    eight columns, or two where each is multiplied by four blocks.
+    eight columns, or two where each is multiplied by four blocks; of complex ones two, and one with its parts
+    exchanged.
     """
-    return mma_m * columns + step * (2 * mma_m + (1 if mma_m == 4 else 2)) + DMMA_SPARE
+    rows = 3 if parts > 1 else 2 if mma_m == 4 else 4
+    return parts * mma_m * columns + step * 2 * mma_m + step // 2 * rows + DMMA_SPARE

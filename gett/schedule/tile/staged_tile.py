@@ -21,10 +21,11 @@ from gett.hw.dtypes import WORD
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
-from layouts.tma import MAX_BOX
+from layouts.tma import MAX_BOX, halves
 
 GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
-MAX_COPIES = 4  # copies of a tile
+MAX_COPIES = 4  # copies of a tile; of chunks, whose tiles are large, more
+MAX_CHUNK_COPIES = 16
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
 MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
@@ -74,10 +75,10 @@ def gapped_tile(
 def _gapped_conflicts(
     m: tuple[int, ...], n: tuple[int, ...], steps_m: tuple[int, ...], steps_n: tuple[int, ...], size: int
 ) -> int:
-    """How often the first fragment's store is served; neighbouring columns are written in pairs."""
+    """How often the first fragment's store is served; neighbouring columns are written in pairs, up to 16 bytes."""
     columns = [_place(2 * t, n, steps_n) for t in range(4)]
     at = [(row + column) * size for row in (_place(g, m, steps_m) for g in range(8)) for column in columns]
-    return max(replays(at, size * (2 if pairs(n, steps_n) else 1)))
+    return max(replays(at, size * (2 if pairs(n, steps_n) and 2 * size <= CHUNK else 1)))
 
 
 def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
@@ -195,7 +196,7 @@ def boxed_tile(
 def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
     """How fragments are written for D's unit-stride dimension; None where only single elements are neighbours."""
     whole_n = held.box_n % 8 == 0
-    if held.size in (WORD, 2 * WORD):
+    if held.size >= WORD:
         return _copy_of_words(unit, whole_n, held.size)
     if unit.group == "n":
         if unit.prefix == 1 and unit.box % 8 == 0:
@@ -216,8 +217,8 @@ def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
 
 
 def _copy_of_words(unit: DimD, whole_n: bool, size: int) -> R2SCopy:
-    """The same for elements that a register holds alone, or two, which are written anywhere."""
-    if unit.group == "n" and whole_n and unit.box % 8 == 0 and unit.prefix == 1:
+    """The same for elements that a register holds alone, or two or four, which are written anywhere."""
+    if unit.group == "n" and whole_n and unit.box % 8 == 0 and unit.prefix == 1 and 2 * size <= CHUNK:
         return R2SCopy("pair_n", 2)
     vector = math.gcd(unit.box, CHUNK // WORD)
     if size == WORD and unit.group == "n" and whole_n and unit.prefix % 8 == 0 and vector > 1:
@@ -237,7 +238,7 @@ def _joined(dims: Sequence[DimD]) -> int:
 def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
     """(elements of a copy's row, bytes of the swizzle, dimensions that make the run): the longest row first."""
     tile = math.prod(d.box for d in dims)
-    joined = _joined(dims)
+    joined, most = _joined(dims), MAX_COPIES if size < CHUNK else MAX_CHUNK_COPIES
 
     def fit(row: int, align: int) -> int:
         """How many dimensions make the run that rows of `row` elements divide, 0 where they divide none well.
@@ -248,12 +249,12 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
         for i, d in enumerate(dims[:joined]):
             run = before * d.box
             if row <= run:
-                good = row % before == 0 and run % row == 0 and run // row <= MAX_COPIES
+                good = row % before == 0 and run % row == 0 and run // row <= most
                 return i + 1 if good and (run == row or row * (tile // run) * size % align == 0) else 0
             before = run
         return 0
 
-    longest = min(math.prod(d.box for d in dims[:joined]), MAX_BOX)
+    longest = min(math.prod(d.box for d in dims[:joined]), MAX_BOX // halves(size))
     for row in range(longest - longest % (CHUNK // size), 0, -(CHUNK // size)):
         if inner := fit(row, 128):
             yield row, CHUNK, inner
