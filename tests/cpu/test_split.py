@@ -182,11 +182,14 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, made: 
 def order(loop: WgmmaSplit, deep: int, parts: int) -> Any:
     """Where each k of a tile stands among the planes: a thread that reads four neighbours has them at 2t and 2t + 8.
 
-    Of rows of 128 bytes of real numbers even chunks make the first step of 16 k, odd ones the second.
+    Of rows of 128 bytes of real numbers even chunks make the first step of 16 k, odd ones the second. Complex numbers
+    have that order in such rows only.
     """
     k = np.arange(deep)
     assert isinstance(loop.a, Tma)
+    assert isinstance(loop.b, Tma)
     spread = loop.a.major == "k" and loop.a.map.swizzle_bytes == 128
+    spread &= loop.b.major == "mn" or loop.b.map.swizzle_bytes == 128
     if loop.a.major != "k" or (parts == 2 and not spread):
         return k
     step, t = (k // 4 % 2, k // 8) if spread and parts == 1 else (k // 16, k // 4 % 4)

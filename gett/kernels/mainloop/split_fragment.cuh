@@ -31,7 +31,7 @@ template <class Tile, class Traits> struct SplitFragment {
   static constexpr int kS = Tile::kSwizzleBytes, kE = 4 * kParts;
   static constexpr int kWords = Tile::kMajorK ? 4 : kParts, kLoads = 4 * kParts / kWords;  // of a row and step
   static constexpr bool kScaled = Traits::kScaled;
-  typedef SplitOrder<Tile, Traits::kBlockK, kParts> Order;
+  typedef SplitOrder<Traits> Order;
   typedef uint32 Planes[kSumSteps][kParts][kPlanes][4];
   typedef SplitShare<Planes, kScaled> Share;
   // Of two rows that are eight apart: parts of k = 2t, 2t + 1, 2t + 8, 2t + 9 of each step.

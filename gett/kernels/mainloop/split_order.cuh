@@ -5,15 +5,20 @@
 // Were thread t to read chunk t of rows of 128 bytes, two neighbouring rows would have the same four chunks, which lie
 // in the same banks after the swizzle. It reads chunk 2t of them, or 2t + 1: the other step of real numbers, the other
 // half of complex ones (kSpread). The swizzle exchanges even and odd chunks of every other row. Complex numbers in
-// shorter rows are read in the order in memory, chunks t and t + 4.
+// shorter rows are read in the order in memory, chunks t and t + 4. Rows of B along K have 128 bytes as well then: of
+// shorter ones a thread would read parts of two slabs, for which it has no registers where others copy.
 #pragma once
-#include "gett/core/types.cuh"
+#include "gett/core/numeric.cuh"
 
 namespace gett {
 
-template <class TileA, int kBlockK, int kParts> struct SplitOrder {
-  static constexpr bool kSpread = TileA::kMajorK && TileA::kSwizzleBytes == 128 && kBlockK * kParts >= 32;
-  static constexpr bool kPermute = kSpread || (TileA::kMajorK && kParts == 1);
+template <class Traits> struct SplitOrder {
+  typedef typename Traits::LoaderTraitsA LoaderA;
+  typedef typename Traits::LoaderTraitsB LoaderB;
+  static constexpr int kParts = Parts<typename Traits::Element>::kCount;
+  static constexpr bool kSpread = LoaderA::kMajorK && LoaderA::kSwizzleBytes == 128 && Traits::kBlockK * kParts >= 32 &&
+                                  (!LoaderB::kMajorK || LoaderB::kSwizzleBytes == 128);
+  static constexpr bool kPermute = kSpread || (LoaderA::kMajorK && kParts == 1);
   static constexpr int kChunk = kSpread ? 32 : 16;  // bytes from a chunk of a thread or of a parcel to the next one
   // The byte of a row at which four such chunks begin, of number `parcel`.
   static GETT_DEVICE constexpr int parcel(int n) { return kSpread ? n / 2 * 128 + n % 2 * 16 : n * 64; }

@@ -52,7 +52,7 @@ struct SplitStorage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   static constexpr int kPlanes = Traits::kPlanes, kPlaneStages = Traits::kPlaneStages;
   static constexpr int kParts = Parts<typename Traits::Element>::kCount;
   static constexpr int kPlaneStageBytes = kParts * kPlanes * PlaneB::kBytes;
-  typedef SplitOrder<TileA, Traits::kBlockK, kParts> Order;
+  typedef SplitOrder<Traits> Order;
   static constexpr int kSplitters = 4;  // warps that split B
   static constexpr bool kScaled = Traits::kScaled;
   static constexpr int kPer = TileB::kSwizzleBytes / (8 * Base::kE);
