@@ -23,11 +23,12 @@ from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.rule import Lowered
-from gett.schedule.spec.rules_wgmma import doubles
+from gett.schedule.spec.rules_wgmma import doubles, k_of_doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import leads, wgmma_smem
 from gett.schedule.spec.wgmma_registers import dmma_step
+from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -254,6 +255,19 @@ def test_rules() -> None:
         refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
         assert refusal is not None
         assert refusal.reason.startswith(reason)
+
+
+def test_rows_along_two_modes_have_4_or_8_k_of_each() -> None:
+    plan = plan_of(Case("two leads", "lmk,nkl->mn", {"m": 400, "n": 300, "k": 96, "l": 80}))
+    found = {leads(s.wgmma, s.tiling.k): s for s in of_kind(plan) if isinstance(s.mainloop, DmmaTma)}
+    assert found
+    for (lead_a, lead_b), s in found.items():
+        assert can_implement(s, plan, FACTS) is None
+        assert not list(k_of_doubles.reasons(Lowered(s, plan, FACTS)))
+        cut = s.tiling.k.cut
+        box = Box.of_cuts(s.tiling.k.extents, {m: 4 * c for m, c in enumerate(cut)})
+        (reason,) = k_of_doubles.reasons(Lowered(replace(s, tiling=replace(s.tiling, k=box)), plan, FACTS))
+        assert reason.startswith(f"k-tiles of {16 * lead_a * lead_b} with {(4 * lead_a, 4 * lead_b)} k of A's and B's")
 
 
 def test_sums_and_fragments_fit_a_thread() -> None:
