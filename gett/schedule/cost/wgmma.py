@@ -65,10 +65,12 @@ class WgmmaCost(StagingCost):
 
     Attributes:
         fills: How often a block's first tile waits for the empty pipeline.
+        sum_words: Words of a partial sum that slices of K leave.
         beside: Share that shows of what takes less, memory's time or that of the multiprocessors.
     """
 
     fills = 1
+    sum_words = 1
     beside = 0.2
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
@@ -178,13 +180,17 @@ class WgmmaCost(StagingCost):
         loop = known or self.loop(tile, tiles)
         looped, waves, memory = k_tiles * mma_tiles * loop.clocks, tiles / at_once, self.least_dram_us(tile)
         clocks = engine = k_tiles * mma_tiles * loop.engine_clocks
-        whole = wgmma_splits(k_tiles, tiles, facts.sm_count) == [1]
+        whole = self.splits(tile, tiles) == [1]
         if whole:
-            clocks = max(engine, self.work(tile, loop, looped, self.least_tail(tile)))
+            clocks = max(engine, self.least_work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
         busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
         us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
+
+    def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
+        """What `work` is not below; does not ask how D is staged."""
+        return self.work(tile, loop, looped, tail)
 
     def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
         """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between."""
@@ -257,7 +263,7 @@ class WgmmaCost(StagingCost):
             us = (
                 launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
             )
-            us += split_us(blocks, rows * bn, device) if split > 1 else 0.0
+            us += split_us(blocks, rows * bn * self.sum_words, device) if split > 1 else 0.0
             us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
             us *= self.factor(tile, tiles, steps // mma_tiles)
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
