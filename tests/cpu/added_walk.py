@@ -30,7 +30,8 @@ struct Recorder {
     ::matrices[lane][count++] = {at, int(&x[i] - &acc[0][0]), four, kTurned};
   }
   template <int kV, class P, class X> void vector(const P& place, const X& x) const {
-    for (int v = 0; v < kV; ++v) places[lane][int(Parts<Acc>::at(x(v), 0))] = place() + int(sizeof(Traits::ElementD)) * v;
+    const int size = sizeof(Traits::ElementD);
+    for (int v = 0; v < kV; ++v) places[lane][int(Parts<Acc>::at(x(v), 0))] = place() + size * v;
   }
 };
 int main() {
