@@ -12,6 +12,7 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
+from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.dmma_tma import fragment_replays
@@ -19,7 +20,7 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma import both_roles
-from gett.schedule.spec.epilogue import TmaSource
+from gett.schedule.spec.epilogue import TmaSource, TmaStore
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.rule import Lowered
@@ -243,6 +244,24 @@ def test_bounds_are_not_above_estimates(name: str) -> None:
     for search in both_roles(DmmaTmaSearch, plan, FACTS):
         for choice in search.choices():
             assert search.least_us(choice) <= search.estimate(choice).us, choice
+
+
+@pytest.mark.parametrize("name", ["abcijk-ijma-mkbc", "abcijk-ijmb-mkac", "abcijk-ijmc-mkab", "abcijk-ikmb-mjac"])
+def test_large_complex_results_leave_by_tensor_map(name: str) -> None:
+    """The best boxes of M and N alone have more dimensions than a map."""
+    found = of_kind(plan_of(next(c for c in tccg() if c.name == name), "complex128"))
+    assert isinstance(found[0].epilogue.store, TmaStore)
+
+
+def test_real_operands_beside_complex_ones_are_refused() -> None:
+    plan = plan_of(square("mk,kn->mn"), "complex128")
+    schedule, c = of_kind(plan)[0], plan.contraction
+    real = Operand(c.b.modes, tuple(x // 2 for x in c.b.strides), "float64", c.b.alignment)
+    mixed = make_gemm_plan(replace(c, b=real))
+    assert not of_kind(mixed)
+    refusal = can_implement(schedule, mixed, FACTS)
+    assert refusal is not None
+    assert refusal.rule.name == "data types"
 
 
 def test_other_types_and_architectures_are_as_they_were() -> None:
