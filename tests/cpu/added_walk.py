@@ -30,11 +30,12 @@ struct Recorder {
     ::matrices[lane][count++] = {at, int(&x[i] - &acc[0][0]), four, kTurned};
   }
   template <int kV, class P, class X> void vector(const P& place, const X& x) const {
-    for (int v = 0; v < kV; ++v) places[lane][int(x(v))] = place() + int(sizeof(Traits::ElementD)) * v;
+    const int size = sizeof(Traits::ElementD);
+    for (int v = 0; v < kV; ++v) places[lane][int(Parts<Acc>::at(x(v), 0))] = place() + size * v;
   }
 };
 int main() {
-  for (int i = 0; i < kCount; ++i) (&acc[0][0])[i] = Acc(i);  // some copies exchange accumulators
+  for (int i = 0; i < kCount; ++i) Parts<Acc>::at((&acc[0][0])[i], 0) = i;  // some copies exchange accumulators
   Params p;
   if (fread(&p, sizeof p, 1, stdin) != 1) return 2;
   int job[3];

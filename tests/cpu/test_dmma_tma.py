@@ -12,6 +12,7 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
+from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.dmma_tma import fragment_replays
@@ -19,15 +20,16 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma import both_roles
-from gett.schedule.spec.epilogue import TmaSource
+from gett.schedule.spec.epilogue import TmaSource, TmaStore
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.rule import Lowered
-from gett.schedule.spec.rules_wgmma import doubles
+from gett.schedule.spec.rules_wgmma import doubles, k_of_doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import leads, parts, wgmma_smem
 from gett.schedule.spec.wgmma_registers import dmma_step
+from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import walked
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -244,6 +246,24 @@ def test_bounds_are_not_above_estimates(name: str) -> None:
             assert search.least_us(choice) <= search.estimate(choice).us, choice
 
 
+@pytest.mark.parametrize("name", ["abcijk-ijma-mkbc", "abcijk-ijmb-mkac", "abcijk-ijmc-mkab", "abcijk-ikmb-mjac"])
+def test_large_complex_results_leave_by_tensor_map(name: str) -> None:
+    """The best boxes of M and N alone have more dimensions than a map."""
+    found = of_kind(plan_of(next(c for c in tccg() if c.name == name), "complex128"))
+    assert isinstance(found[0].epilogue.store, TmaStore)
+
+
+def test_real_operands_beside_complex_ones_are_refused() -> None:
+    plan = plan_of(square("mk,kn->mn"), "complex128")
+    schedule, c = of_kind(plan)[0], plan.contraction
+    real = Operand(c.b.modes, tuple(x // 2 for x in c.b.strides), "float64", c.b.alignment)
+    mixed = make_gemm_plan(replace(c, b=real))
+    assert not of_kind(mixed)
+    refusal = can_implement(schedule, mixed, FACTS)
+    assert refusal is not None
+    assert refusal.rule.name == "data types"
+
+
 def test_other_types_and_architectures_are_as_they_were() -> None:
     for dtype, arch in (("float64", "sm_80"), ("complex128", "sm_80"), ("float32", "sm_90a"), ("float16", "sm_90a")):
         assert not of_kind(plan_of(square("mk,kn->mn"), dtype), arch)
@@ -271,6 +291,19 @@ def test_rules() -> None:
         refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
         assert refusal is not None
         assert refusal.reason.startswith(reason)
+
+
+def test_rows_along_two_modes_have_4_or_8_k_of_each() -> None:
+    plan = plan_of(Case("two leads", "lmk,nkl->mn", {"m": 400, "n": 300, "k": 96, "l": 80}))
+    found = {leads(s.wgmma, s.tiling.k): s for s in of_kind(plan) if isinstance(s.mainloop, DmmaTma)}
+    assert found
+    for (lead_a, lead_b), s in found.items():
+        assert can_implement(s, plan, FACTS) is None
+        assert not list(k_of_doubles.reasons(Lowered(s, plan, FACTS)))
+        cut = s.tiling.k.cut
+        box = Box.of_cuts(s.tiling.k.extents, {m: 4 * c for m, c in enumerate(cut)})
+        (reason,) = k_of_doubles.reasons(Lowered(replace(s, tiling=replace(s.tiling, k=box)), plan, FACTS))
+        assert reason.startswith(f"k-tiles of {16 * lead_a * lead_b} with {(4 * lead_a, 4 * lead_b)} k of A's and B's")
 
 
 def test_sums_and_fragments_fit_a_thread() -> None:

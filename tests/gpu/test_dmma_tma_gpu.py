@@ -18,9 +18,16 @@ from tests.cases import Case, to_host
 from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules
 
 MAJORS = ("mk,nk->mn", "mk,kn->mn", "km,nk->nm", "km,kn->mn")
-CASES = tuple(Case(name, name, {"m": 264, "n": 200, "k": 200}) for name in MAJORS)
 DTYPES = ("float64", "complex128")
-LONG = tuple(Case(name, name, {"m": 2000, "n": 1500, "k": 3000}) for name in MAJORS)
+TWO_LEADS = "lmk,nkl->mn"
+CASES = (
+    *(Case(name, name, {"m": 264, "n": 200, "k": 200}) for name in MAJORS),
+    Case(TWO_LEADS, TWO_LEADS, {"m": 264, "n": 200, "k": 20, "l": 10}),
+)
+LONG = (
+    *(Case(name, name, {"m": 2000, "n": 1500, "k": 3000}) for name in MAJORS),
+    Case(TWO_LEADS, TWO_LEADS, {"m": 2000, "n": 1500, "k": 100, "l": 30}),
+)
 
 
 def random(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -54,7 +61,7 @@ def test_errors_are_those_of_ieee_sums(cupy: Any, case: Case, dtype: str) -> Non
     rng = np.random.default_rng(1)
     a, b = (random(rng, case.shape(x), dtype) for x in case.labels[:2])
     exact = np.einsum(case.subscripts, *(x.astype(np.result_type(x, np.longdouble)) for x in (a, b)))
-    terms = case.extents["k"] * exact.itemsize // np.dtype(np.longdouble).itemsize
+    terms = 200 * exact.itemsize // np.dtype(np.longdouble).itemsize
     for s in dmma_schedules(case, dtype):
         (found,) = run(cupy, case, s, a, b)
         for part, size in parts_of(case, a, b):

@@ -8,7 +8,7 @@
 //
 // Where rows of A run along one contracted mode and those of B along another, of which a k-tile has kLeadA and kLeadB,
 // 16 k are two of A's mode times two of B's for each lane. Bit 0 of t chooses between the halves of A's rows, bit 1
-// between those of B's; a number of the other mode's is in another slab, at places of the same banks, so each of the
+// between those of B's. A number of the other mode's is in another slab, at places of the same banks, so each of the
 // two bits also exchanges the order in which two neighbours along the other operand's rows are read.
 #pragma once
 #include "gett/core/swizzle.cuh"
