@@ -13,7 +13,7 @@ from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.legality import can_implement
 from tests.cpu.host_blocks import run_kernel
-from tests.cpu.test_stream import large, plan_for
+from tests.cpu.stream_plans import large, plan_for
 
 FACTS = arch_facts("sm_90a")
 CASES = [
