@@ -51,14 +51,8 @@ class StreamIndex:
         return "\n".join([*groups, *(f.to_cpp() for x in (self.walks, self.images, self.steps) for f in x.values())])
 
 
-def render_stream(plan: GemmPlan, schedule: Schedule, load_once: bool = False, store_once: bool = False) -> Kernel:
+def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel, or the two kernels of a split K.
-
-    Args:
-        plan: What is computed.
-        schedule: How.
-        load_once: Whether what is read through shared memory is not read again soon, so that L2 need not keep it.
-        store_once: Likewise what is written.
 
     Raises:
         DTypeError: The kernels have no such type.
@@ -81,10 +75,8 @@ def render_stream(plan: GemmPlan, schedule: Schedule, load_once: bool = False, s
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
-    store_once = store_once or (isinstance(s, StreamMap) and s.store_once)
-    traits = _traits(plan, schedule, s, dtype_c, load_once, store_once)
     text = (
-        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{traits}\n'
+        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{_traits(plan, schedule, s, dtype_c)}\n'
         f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
@@ -188,7 +180,7 @@ def _image(name: str, box: Box, places: Sequence[int]) -> Function:
     return Function(f"image_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_once: bool, store_once: bool) -> str:
+def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
     views = output_views(plan)
@@ -219,7 +211,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_on
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
-        f"  static constexpr bool kLoadOnce = {cpp_bool(load_once)}, kStoreOnce = {cpp_bool(store_once)};\n"
+        f"  static constexpr bool kStoreOnce = {cpp_bool(isinstance(s, StreamMap) and s.store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
         f"{loader('A', A, s.a, a)}{loader('B', B, s.b, b)}{loader('C', C, s.c, cpp_type(dtype_c))}}};\n"

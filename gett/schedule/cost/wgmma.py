@@ -168,7 +168,7 @@ class WgmmaCost(StagingCost):
         smem_clocks = (read * bk + passed * tile.k.size) * self.size / rates.smem_bytes_per_clock / rates.peak_share
         clocks = max(math_clocks, smem_clocks, drawn)
         slowest = "tensor cores" if clocks == math_clocks else "shared memory" if clocks == smem_clocks else "L2"
-        return Loop(clocks * self.in_step(tile), slowest, engine, panel, smem_clocks)
+        return Loop(clocks * self.in_step(tile) * self.paced(tile), slowest, engine, panel, smem_clocks)
 
     def in_step(self, tile: WgmmaTile) -> float:
         """Factor on the loop of blocks that keep step because they share an operand."""
@@ -186,7 +186,7 @@ class WgmmaCost(StagingCost):
         if whole:
             clocks = max(engine, self.least_work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
-        busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3) * self.paced(tile)
+        busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
         us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
@@ -270,7 +270,6 @@ class WgmmaCost(StagingCost):
                 work = max(work, steps * loop.smem_clocks + self.staged_clocks(tile, staging))
             # One engine moves the rows of loads and of stores.
             busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
-            busy *= self.paced(tile)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
             us = (
                 launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)

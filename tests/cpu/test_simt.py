@@ -1,4 +1,4 @@
-"""Multiply-adds of several batches a block, for unit-stride modes that are batch modes: whole kernels, exactly."""
+"""Multiply-adds: several batches a block where a unit stride is a batch mode, sides of tiles, slices of K."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 
 from gett.hw.archs import arch_facts
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.mma_tiles import mma_tiles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.legality import can_implement
 from tests.cpu.host_blocks import run_kernel
-from tests.cpu.test_stream import large, plan_for
+from tests.cpu.stream_plans import large, plan_for
 
 FACTS = arch_facts("sm_90a")
 CASES = [
@@ -54,3 +55,16 @@ def test_they_are_chosen_where_a_block_of_one_batch_would_use_single_elements(dt
     plan = large("abcd,ead->dceb", dtype, a=61, b=3, c=8, d=4096, e=13)
     schedule = select_schedule(plan, "sm_90a")
     assert schedule.tiling.batches * np.dtype(dtype).itemsize >= 32
+
+
+@pytest.mark.parametrize(("columns", "side"), [(72, 24), (84, 96), (84, 48), (130, 72)])
+def test_multiply_adds_are_tried_on_sides_with_little_padding(columns: int, side: int) -> None:
+    plan = large("ik,kj->ij", "complex64", i=4096, k=1024, j=columns)
+    sides = {t.n for t in mma_tiles(plan, tensor_cores=False)} | {t.m for t in mma_tiles(plan, tensor_cores=False)}
+    assert side in sides
+
+
+def test_k_is_cut_into_more_slices_than_multiprocessors() -> None:
+    """One warp a scheduler would wait for its own loads."""
+    schedule = select_schedule(large("ik,kj->ij", "complex64", i=31, k=1_000_000, j=84), "sm_90a")
+    assert schedule.split_k > 2 * FACTS.sm_count
