@@ -40,6 +40,8 @@ def test_text_of_a_cluster_shares_what_tensor_maps_bring() -> None:
     """Blocks that are neighbours along N share A, along M B."""
     for spec in by_hand(specs("tma")):
         s = spec.schedule
+        if s.cluster == (1, 1):  # batches visited together
+            continue
         text = render_kernel(spec.plan, s).source.text
         assert f"__cluster_dims__({math.prod(s.cluster)}, 1, 1)" in text
         assert "gett::tma_load_multicast(" in text

@@ -21,7 +21,9 @@ template <class Traits, class Index> struct StreamMap {
 
   template <class Role> struct Image {
     static constexpr int kBytes =
-        Role::LoaderTraits::kViaSmem ? (Role::LoaderTraits::kImage * int(sizeof(typename Role::Element)) + 127) / 128 * 128 : 0;
+        !Role::LoaderTraits::kViaSmem
+            ? 0
+            : (Role::LoaderTraits::kImage * int(sizeof(typename Role::Element)) + 127) / 128 * 128;
   };
 
   // Reads one operand's tile in its own order and leaves its image in shared memory: D's order without the dimensions
@@ -31,7 +33,8 @@ template <class Traits, class Index> struct StreamMap {
     if constexpr (Role::LoaderTraits::kViaSmem) {
       typedef typename Role::Element Element;
       typedef typename Role::LoaderTraits LoaderTraits;
-      constexpr int kW = LoaderTraits::kWidth, kTotal = LoaderTraits::kImage / kW, kPer = (kTotal + kThreads - 1) / kThreads;
+      constexpr int kW = LoaderTraits::kWidth, kTotal = LoaderTraits::kImage / kW;
+      constexpr int kPer = (kTotal + kThreads - 1) / kThreads;
       constexpr int kAtOnce = kPer < 4 ? kPer : 4;
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll 1
