@@ -49,8 +49,14 @@ class StreamIndex:
         return "\n".join([*groups, *(f.to_cpp() for f in (*self.walks.values(), *self.steps.values()))])
 
 
-def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
+def render_stream(plan: GemmPlan, schedule: Schedule, load_once: bool = False, store_once: bool = False) -> Kernel:
     """The kernel, or the two kernels of a split K.
+
+    Args:
+        plan: What is computed.
+        schedule: How.
+        load_once: Whether what is read through shared memory is not read again soon, so that L2 need not keep it.
+        store_once: Likewise what is written.
 
     Raises:
         DTypeError: The kernels have no such type.
@@ -73,8 +79,9 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
+    traits = _traits(plan, schedule, s, dtype_c, load_once, store_once)
     text = (
-        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{_traits(plan, schedule, s, dtype_c)}\n'
+        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{traits}\n'
         f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
@@ -161,7 +168,7 @@ def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
     return Function(f"tile_index_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
+def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_once: bool, store_once: bool) -> str:
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
 
@@ -187,6 +194,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
+        f"  static constexpr bool kLoadOnce = {cpp_bool(load_once)}, kStoreOnce = {cpp_bool(store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
         f"{loader('A', s.a, a)}{loader('B', s.b, b)}{loader('C', s.c, cpp_type(dtype_c))}}};\n"

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import gett
+from gett.codegen.packed import COPIES
 from gett.codegen.records import Launch
 from gett.codegen.render import render_kernel
 from gett.errors import OptionError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.ir.packing import batch_modes, packed_bytes, packed_operand, piece_starts
+from gett.ir.packing import batch_modes, packed_bytes, packed_operands, piece_starts
 from gett.jit.compile import compile_kernel
 from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
 from gett.schedule.search.base import best_schedules
@@ -75,7 +76,7 @@ def test_fewer_pieces_under_a_larger_limit():
         found = candidates(plan, "sm_90a", limited(mib << 20))[0]
         pieces.append(None if found.packing is None else [length for _, length in found.packing.cuts])
         assert found.workspace_bytes <= mib << 20
-    assert pieces == [None, [16], [32], [64], []]
+    assert pieces == [[5], [16], [32], [64], []]
 
 
 @pytest.mark.parametrize("subscripts", ["cbik,cbjk->cbij", "bik,bjk->bij", "ik,jk->ij"])
@@ -89,7 +90,7 @@ def test_copies_are_dense_but_for_rows_that_tensor_maps_move():
     a, b = np.zeros((3, 5, 35, 4), "float16"), np.zeros((3, 7, 35, 4), "float16")
     c = contraction_of("bikc,bjkc->bijc", a, b)
     assert [c.names[m] for m in batch_modes(c)] == ["b", "c"]
-    packed = packed_operand(c, c.a)
+    packed = packed_operands(c, "abd")["a"]
     strides = {c.names[m]: s for m, s in zip(packed.modes, packed.strides, strict=True)}
     assert strides == {"k": 2, "i": 80, "c": 400, "b": 1600}
     assert packed_bytes(c, packed) == 3 * 1600 - 10
@@ -148,7 +149,7 @@ def test_copies_keep_every_bit(folder):
     made = plans_of(plan, schedule.packing)
     tensor = next(t for t in made.tensors if t.name == "a")
     assert tensor.plan.contraction.dtype == "uint32"
-    out = np.zeros(9 * 6 * 8 + 64, "uint32")
+    out = np.zeros(12 * 6 * 8, "uint32")
     run_kernel(folder, tensor.plan, copy_schedule("sm_90a", schedule.packing.a), {"a": bits}, out)
     d = tensor.plan.contraction.d
     for at in np.ndindex(bits.shape):
@@ -164,8 +165,7 @@ def test_packed_kernels_compile_without_spills(dtype):
     kernel = render_kernel(plan, schedule)
     assert compile_kernel(kernel.source, kernel.arch)
     assert {x.entry for x in kernel.launches} == set(kernel.source.entries)
-    per_piece = len(kernel.launches) // 4
-    assert kernel.launches[per_piece].moved != kernel.launches[0].moved
+    assert kernel.launches[2].moved != kernel.launches[0].moved
     assert json.loads(json.dumps(encode(schedule))) == encode(schedule)
     assert decode(Schedule, json.loads(json.dumps(encode(schedule)))) == schedule
 
@@ -183,11 +183,12 @@ def test_pieces_cover_the_tensors_and_copies_do_not_overlap():
     for x in products:
         assert {base for _, base, _ in x.moved} == {"workspace"}
         assert {role for role, _, _ in x.maps} <= {role for role, _, _ in x.moved}
-    assert [x.overlaps for x in kernel.launches] == [False, True, False, True, *[True, True, False, True] * 3]
-    assert kernel.source.text.count("gett::griddepcontrol_wait();\n  Kernel::run(p);") == 2
-    turned = [x for x in kernel.launches if x.entry == "gett_copy_d"]
-    starts = [next((s for role, base, s in x.moved if base == "d"), 0) for x in turned]
-    assert starts == [0, 64, 128, 192]
+    assert [x.overlaps for x in kernel.launches] == [False, *[True] * 8]
+    copies = [x for x in kernel.launches if x.entry == COPIES]
+    starts = [{base: s for _, base, s in x.moved if base != "workspace"} for x in copies]
+    assert starts[0] == {"a": 0, "b": 0}
+    assert starts[1:4] == [{"a": s + 64, "b": s + 64, "d": s} for s in (0, 64, 128)]
+    assert starts[4] == {"d": 192}
 
 
 def broken(schedule: Schedule, plan: GemmPlan) -> dict[str, tuple[Schedule, GemmPlan]]:
@@ -200,12 +201,13 @@ def broken(schedule: Schedule, plan: GemmPlan) -> dict[str, tuple[Schedule, Gemm
     return {
         "packed product": (replace(schedule, packing=none), plan),
         "packed product, C": (schedule, with_c),
-        "pieces": (replace(schedule, packing=replace(packing, cuts=((mode, 5),))), plan),
+        "pieces": (replace(schedule, packing=replace(packing, cuts=((mode, 129),))), plan),
         "pieces, another mode": (replace(schedule, packing=replace(packing, cuts=((c.names.index("k"), 8),))), plan),
         "pieces, twice": (replace(schedule, packing=replace(packing, cuts=((mode, 64), (mode, 32)))), plan),
         "pieces, many": (replace(schedule, packing=replace(packing, cuts=((mode, 1),))), plan),
         "copied tensors": (schedule, make_gemm_plan(replace(c, a=splat))),
         "packed workspace": (replace(schedule, workspace_bytes=schedule.workspace_bytes - 256), plan),
+        "packed workspace, copies": (replace(schedule, packing=replace(packing, bytes=packing.bytes - 256)), plan),
         "packed workspace, limit": (replace(schedule, workspace_bytes=WORKSPACE_LIMIT + 256), plan),
     }
 

@@ -27,6 +27,9 @@ template <class Mainloop, class Epilogue, class Scheduler, class Smem> struct Ge
       Mainloop::prefetch_tensormaps(p);
       smem.init_barriers();
     }
+    // Launches that overlap: the next one may start now, and nothing is read or written before the last one has ended.
+    griddepcontrol_launch_dependents();
+    griddepcontrol_wait();
     Scheduler::sync();
     if (thread < 128 * kProducers) {
       setmaxnreg_dec<Mainloop::kProducerRegs>();

@@ -42,7 +42,11 @@ template <class Traits, class Index> struct StreamMap {
           const int v = first + u * kThreads;
           local[u] = Role::tile_index(p, v * kW);
           const bool ok = (kTotal % (kAtOnce * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local[u]);
-          if (ok) held[u] = Vec<Element, kW>::load(from + Role::at_o(p, t, local[u]));
+          if (ok) {
+            const Element* const at = from + Role::at_o(p, t, local[u]);
+            if constexpr (Traits::kLoadOnce) held[u] = Vec<Element, kW>::load_once(at);
+            else held[u] = Vec<Element, kW>::load(at);
+          }
           if (!ok) local[u] = -1;
         }
 #pragma unroll
@@ -75,10 +79,13 @@ template <class Traits, class Index> struct StreamMap {
     }
   }
 
-  static GETT_DEVICE void run(const Params& p) {
+  static GETT_DEVICE void run(const Params& p) { run(p, int(blockIdx.x)); }
+
+  // One tile, by its number.
+  static GETT_DEVICE void run(const Params& p, int tile) {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x;
-    const auto t = Index::o_tile(p, blockIdx.x);
+    const auto t = Index::o_tile(p, tile);
     char* const image_a = smem;
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;
@@ -125,7 +132,9 @@ template <class Traits, class Index> struct StreamMap {
           const int o = (first + u * kThreads) * kV + j;
           out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }
-        out.store(p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV));
+        auto* const to = p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV);
+        if constexpr (Traits::kStoreOnce) out.store_once(to);
+        else out.store(to);
       }
     }
   }

@@ -1,7 +1,7 @@
-"""The search of packed schedules: where the unit stride of tensors lies in a batch mode, dense copies are multiplied.
+"""The search of packed schedules: dense copies of tensors are multiplied where no tensor map moves the tensors.
 
-The copies' bytes cost less than a main loop does that picks single elements out of lines. The workspace is bounded by
-the user's limit: what does not fit is computed in pieces.
+A copy costs its bytes. That is little beside a main loop that picks single elements out of lines, or whose warps copy
+what the copy engine cannot. The workspace is bounded by the user's limit: what does not fit is computed in pieces.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.ir.contraction import Contraction
-from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.ir.packing import (
     BITS,
     Cuts,
@@ -21,8 +21,9 @@ from gett.ir.packing import (
     count_copies,
     count_pieces,
     packed_bytes,
-    packed_operand,
+    packed_operands,
 )
+from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.schedule.packed import PackedPlans, packed_plans
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.stream import StreamSearch
@@ -30,18 +31,15 @@ from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
 
-CLEARLY = 2.2
-"""How many times faster than all else packed schedules must be expected to be.
-
-Copies ask for memory, and of products with a batch mode at unit stride Multistage takes 0.5 to 3 times its forecast.
-"""
+CLEARLY = 1.1
+"""How many times faster than all else packed schedules must be expected to be: copies ask for memory."""
 
 KEPT = 3  # products whose schedules are tried
 
+Products = Callable[[GemmPlan, ArchFacts], list[Schedule]]
 
-def packed_schedules(
-    plan: GemmPlan, facts: ArchFacts, products: Callable[[GemmPlan, ArchFacts], list[Schedule]], least_us: float
-) -> list[Schedule]:
+
+def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least_us: float) -> list[Schedule]:
     """Schedules with copies that are expected to be clearly faster than `least_us`.
 
     Args:
@@ -51,63 +49,104 @@ def packed_schedules(
         least_us: What the best schedule without copies is expected to take.
     """
     c = plan.contraction
-    names = packed_names(c)
-    if not names or c.c is not None or c.extras or _floor_us(plan, names, facts) * CLEARLY > least_us:
-        return []
-    found = [
-        s for cuts in choose_cuts(c, names, facts.workspace_limit) for s in _of_cuts(c, names, cuts, facts, products)
-    ]
+    found: list[Schedule] = []
+    for names in packed_names(plan):
+        if _floor_us(plan, names, facts) * CLEARLY <= least_us:
+            for cuts in choose_cuts(c, names, facts.workspace_limit):
+                found += _of_cuts(c, names, cuts, facts, products)
     return sorted((s for s in found if s.forecast.us * CLEARLY <= least_us), key=lambda s: s.forecast.us)
 
 
 def _floor_us(plan: GemmPlan, names: Sequence[str], facts: ArchFacts) -> float:
-    """Microseconds of all bytes at copy speed: those of the product, and those of the copies twice."""
-    c = plan.contraction
-    tensors = {"a": c.a, "b": c.b, "d": c.d}
-    copied = sum(packed_bytes(c, packed_operand(c, x)) for name in names if (x := tensors[name]) is not None)
-    return (plan.bytes + 2 * copied) / nearest(facts).memory.copy_tbps * 1e-6
+    """Microseconds of all bytes at copy speed, those of the copies twice, and of two launches."""
+    c, device = plan.contraction, nearest(facts)
+    copied = sum(packed_bytes(c, x) for x in packed_operands(c, names).values())
+    return (plan.bytes + 2 * copied) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
 
 
-def _of_cuts(
-    c: Contraction,
-    names: Sequence[str],
-    cuts: Cuts,
-    facts: ArchFacts,
-    products: Callable[[GemmPlan, ArchFacts], list[Schedule]],
-) -> list[Schedule]:
+def _of_cuts(c: Contraction, names: Sequence[str], cuts: Cuts, facts: ArchFacts, products: Products) -> list[Schedule]:
     """The schedules with pieces of one kind."""
     made = packed_plans(c, cuts, names)
     copies = _copies(made, facts)
     if copies is None:
         return []
-    packing = Packing(cuts, *(_copy_pass(copies.get(name)) for name in "abd"))
-    tensors = {"a": c.a, "b": c.b, "d": c.d}
-    copies_us = 0.0
-    for name, copy in copies.items():
-        tensor = tensors[name]
-        assert tensor is not None
-        copies_us += count_copies(c, cuts, tensor) * copy.forecast.us
+    a, b, d = (_copy_pass(copies.get(name)) for name in "abd")
+    packing = Packing(cuts, a, b, d, made.workspace_bytes)
+    copies_us = _copies_us(c, cuts, copies, nearest(facts).launches.launch_us)
+    left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
     found = []
-    for product in products(made.product, replace(facts, workspace_limit=0))[:KEPT]:
+    for product in products(made.product, left)[:KEPT]:
         products_us = count_pieces(c, cuts) * product.forecast.us
         bound = product.forecast.bound if products_us > copies_us else "DRAM"
         share = f"copies {copies_us:.0f} us, products {products_us:.0f} us"
-        reason = f"unit stride in a batch mode, so dense copies are multiplied: {share}; {product.forecast.reason}"
+        reason = f"dense copies are multiplied: {share}; {product.forecast.reason}"
         forecast = Forecast(copies_us + products_us, bound, reason)
-        found.append(replace(product, workspace_bytes=made.workspace_bytes, packing=packing, forecast=forecast))
+        workspace = made.workspace_bytes + product.workspace_bytes
+        found.append(replace(product, workspace_bytes=workspace, packing=packing, forecast=forecast))
     return found
 
 
-def packed_names(c: Contraction) -> tuple[str, ...]:
-    """The tensors, of `a`, `b` and `d`, whose unit stride lies in a batch mode; none where one cannot be copied."""
-    if c.b is None or not batch_modes(c):
-        return ()
-    found = [(name, x) for name, x in (("a", c.a), ("b", c.b), ("d", c.d)) if batch_nearest(c, x)]
-    for _, x in found:
-        repeated = any(s == 0 and c.extents[m] > 1 for m, s in zip(x.modes, x.strides, strict=True))
-        if repeated or itemsize(x.dtype) not in BITS:
-            return ()
-    return tuple(name for name, _ in found)
+def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], launch_us: float) -> float:
+    """The time of all copies; what is copied between two products is one launch."""
+    tensors = {"a": c.a, "b": c.b, "d": c.d}
+    total, launches = 0.0, 0
+    for name, copy in copies.items():
+        tensor = tensors[name]
+        assert tensor is not None
+        times = count_copies(c, cuts, tensor)
+        total += times * (copy.forecast.us - launch_us)
+        launches = max(launches, times)
+    both = "d" in copies and len(copies) > 1
+    return total + (launches + both) * launch_us
+
+
+def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
+    """The sets of tensors, of `a`, `b` and `d`, whose copies may be worth their bytes: fewest bytes first.
+
+    With them both operands are ones that tensor maps move; D is copied where its unit stride lies in a batch mode.
+    None where the operands are so as they are, or a tensor cannot be copied.
+    """
+    c = plan.contraction
+    if c.b is None or c.c is not None or c.extras:
+        return []
+    tensors = {"a": c.a, "b": c.b, "d": c.d}
+    always = ["d"] if batch_nearest(c, c.d) else []
+    sets = [tuple(s + always) for s in (["a"], ["b"], ["a", "b"])]
+    if always:
+        sets.insert(0, ("d",))
+    elif _by_tensor_map(plan):
+        return []
+    found = [
+        names
+        for names in sets
+        if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
+    ]
+    return sorted(found, key=lambda names: sum(packed_bytes(c, x) for x in packed_operands(c, names).values()))[:2]
+
+
+def _by_tensor_map(plan: GemmPlan) -> bool:
+    """Whether tensor maps move both operands: rows of 16 bytes or more, aligned, and not along a batch mode."""
+    return all(_has_rows(plan, t) for t in (A, B))
+
+
+def _has_rows(plan: GemmPlan, tensor: int) -> bool:
+    operand = plan.a if tensor == A else plan.b
+    assert operand is not None
+    size = itemsize(operand.dtype)
+    modes = [s for s in (*plan.m, *plan.n, *plan.k) if s.strides[tensor]]
+    rows = [s for s in modes if abs(s.strides[tensor]) == size and s.extent * size >= ALIGNMENT_LIMIT]
+    others = [s for s in (*plan.l, *modes) if s not in rows]
+    return (
+        len(rows) == 1
+        and operand.alignment % ALIGNMENT_LIMIT == 0
+        and all(s.strides[tensor] % ALIGNMENT_LIMIT == 0 for s in others)
+    )
+
+
+def _may_copy(c: Contraction, x: Operand) -> bool:
+    """Whether a tensor has elements that copies move, each of them once."""
+    repeated = any(s == 0 and c.extents[m] > 1 for m, s in zip(x.modes, x.strides, strict=True))
+    return not repeated and itemsize(x.dtype) in BITS
 
 
 def choose_cuts(c: Contraction, names: Sequence[str], limit: int) -> list[Cuts]:
@@ -118,25 +157,41 @@ def choose_cuts(c: Contraction, names: Sequence[str], limit: int) -> list[Cuts]:
     """
     if packed_plans(c, (), names).workspace_bytes <= limit:
         return [()]
-    batch = batch_modes(c)
-    free = [m for m in sorted(c.d.modes, key=lambda m: -abs(c.d.stride(m))) if m not in batch]
-    groups = (batch, [m for m in free if c.a.stride(m)], [m for m in free if c.b is not None and c.b.stride(m)])
-    return [cuts for modes in groups if (cuts := _fewest(c, names, limit, modes)) is not None]
+    batch, groups = batch_modes(c), [batch_modes(c)]
+    for name, x in (("a", c.a), ("b", c.b)):
+        assert x is not None
+        slowest_in = x if name in names else c.d
+        free = [m for m in c.d.modes if x.stride(m) and m not in batch]
+        groups.append(tuple(sorted(free, key=lambda m: -abs(slowest_in.stride(m)))))
+    even = [_fewest(c, names, limit, modes, divides=True) for modes in groups]
+    ragged = [_fewest(c, names, limit, modes, divides=False) for modes in groups]
+    found = dict.fromkeys(cuts for cuts in (*even, *ragged) if cuts is not None)
+    least = min((count_pieces(c, cuts) for cuts in found), default=0)
+    return [cuts for cuts in found if count_pieces(c, cuts) <= 4 * least]
 
 
-def _fewest(c: Contraction, names: Sequence[str], limit: int, modes: Sequence[int]) -> Cuts | None:
-    """The fewest pieces along some modes that fit into a limit, the first mode cut first; None where none do."""
+def _fewest(c: Contraction, names: Sequence[str], limit: int, modes: Sequence[int], divides: bool) -> Cuts | None:
+    """The fewest pieces along some modes that fit into a limit, the first mode cut first; None where none do.
+
+    Args:
+        c: What is computed.
+        names: The tensors that are copied.
+        limit: Bytes of their copies.
+        modes: That may be cut.
+        divides: Whether lengths divide the extents.
+    """
     cuts: Cuts = ()
     for mode in modes:
         extent = c.extents[mode]
-        lengths = [extent // n for n in range(2, min(extent, MAX_PIECES) + 1) if extent % n == 0]
+        counts = range(2, min(extent, MAX_PIECES) + 1)
+        lengths = dict.fromkeys(-(-extent // n) for n in counts if not divides or extent % n == 0)
         for length in lengths:
             tried = (*cuts, (mode, length))
             if count_pieces(c, tried) > MAX_PIECES:
                 return None
             if packed_plans(c, tried, names).workspace_bytes <= limit:
                 return tried
-        if lengths and lengths[-1] == 1:
+        if 1 in lengths:
             cuts = (*cuts, (mode, 1))
     return None
 
