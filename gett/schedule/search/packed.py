@@ -30,6 +30,7 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
+from layouts.modes import unit_mode
 
 CLEARLY = 1.1
 """How many times faster than all else packed schedules must be expected to be: copies ask for memory."""
@@ -103,8 +104,8 @@ def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], launch_u
 def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
     """The sets of tensors, of `a`, `b` and `d`, whose copies may be worth their bytes: fewest bytes first.
 
-    With them both operands are ones that tensor maps move; D is copied where its unit stride lies in a batch mode.
-    None where the operands are so as they are, or a tensor cannot be copied.
+    With them tensor maps move both operands, in rows that do not run along two contracted modes; D is copied where its
+    unit stride lies in a batch mode. None where the operands are so as they are, or a tensor cannot be copied.
     """
     c = plan.contraction
     if c.b is None or c.c is not None or c.extras:
@@ -125,8 +126,15 @@ def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
 
 
 def _by_tensor_map(plan: GemmPlan) -> bool:
-    """Whether tensor maps move both operands: rows of 16 bytes or more, aligned, and not along a batch mode."""
-    return all(_has_rows(plan, t) for t in (A, B))
+    """Whether tensor maps move both operands in rows that suit each other.
+
+    Rows have 16 bytes or more, are aligned, and run along no batch mode; those of A and B not along two contracted
+    modes, which short rows of both would share a k-tile of.
+    """
+    if not all(_has_rows(plan, t) for t in (A, B)):
+        return False
+    leads = [unit_mode(plan.k, t, plan.size(t)) for t in (A, B)]
+    return None in leads or leads[0] == leads[1]
 
 
 def _has_rows(plan: GemmPlan, tensor: int) -> bool:

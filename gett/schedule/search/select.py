@@ -71,10 +71,19 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
-    if dmma_takes(plan, facts):
-        found += best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA)
-    found += packed_schedules(plan, facts, wgmma_schedules, min(s.forecast.us for s in found))
+    found += dmma_schedules(plan, facts)
+    found += packed_schedules(plan, facts, tensor_map_schedules, min(s.forecast.us for s in found))
     return sorted(found, key=lambda s: s.forecast.us * (UNTIMED if isinstance(s.mainloop, DmmaTma) else 1.0))
+
+
+def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+    """Schedules of the main loops that tensor maps feed: what copies are made for."""
+    return wgmma_schedules(plan, facts) or dmma_schedules(plan, facts)
+
+
+def dmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+    """Schedules of float64 by tensor map, none for other types."""
+    return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA) if dmma_takes(plan, facts) else []
 
 
 def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
