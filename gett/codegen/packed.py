@@ -11,12 +11,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from gett.codegen.params import ALPHA
 from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.stream import MIN_BLOCKS, render_stream
-from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import piece_starts
 from gett.schedule.packed import PackedPlans, copy_schedule, plans_of, product_of, scheduled_plan
@@ -25,8 +21,6 @@ from gett.schedule.spec.schedule import Schedule
 
 COPIES = "gett_copies"
 WORKSPACE = "workspace"
-ONCE = True
-"""Whether L2 lets go first of what is read from the tensors and written to them, and so keeps the copies."""
 STREAM_ENTRY = 'extern "C" __global__'
 
 
@@ -39,7 +33,6 @@ class TensorCopy:
         space: Namespace of its records.
         text: Of the stream kernel.
         launch: The stream kernel's own.
-        params: Its argument, with alpha of 1.
         offset: Where the copy lies in the workspace, in bytes.
     """
 
@@ -47,7 +40,6 @@ class TensorCopy:
     space: str
     text: str
     launch: Launch
-    params: bytes
     offset: int
 
     def pointers(self, at: int) -> list[tuple[str, int]]:
@@ -112,14 +104,11 @@ def _tensor_copies(arch: str, packing: Packing, made: PackedPlans) -> list[Tenso
     found: list[TensorCopy] = []
     spaces: dict[str, str] = {}
     for tensor in sorted(made.tensors, key=lambda t: t.name != "d"):
-        out = tensor.name == "d"
-        copy = copy_schedule(arch, getattr(packing, tensor.name))
-        kernel = render_stream(tensor.plan, copy, load_once=ONCE and not out, store_once=ONCE and out)
+        kernel = render_stream(tensor.plan, copy_schedule(arch, getattr(packing, tensor.name)), plain=True)
         (launch,) = kernel.launches
         text = kernel.source.text
         space = spaces.setdefault(text, f"gett_copy_{tensor.name}")
-        params = _with_alpha(launch.params, tensor.plan.contraction.dtype)
-        found.append(TensorCopy(tensor.name, space, _in_namespace(text, space), launch, params, tensor.offset))
+        found.append(TensorCopy(tensor.name, space, _in_namespace(text, space), launch, tensor.offset))
     return found
 
 
@@ -138,7 +127,7 @@ def _copies_launch(copies: Sequence[TensorCopy], due: Mapping[str, tuple[str, in
             pointers += x.pointers(len(params))
             moved += x.moved(*due[x.name])
         blocks.append(x.launch.grid[0] if x.name in due else 0)
-        params += x.params
+        params += x.launch.params
     counts = struct.pack("<4i", *blocks, *[0] * (4 - len(blocks)))
     threads = max(x.launch.block[0] for x in copies)
     smem = max(x.launch.smem_bytes for x in copies)
@@ -153,7 +142,9 @@ def _copies_text(copies: Sequence[TensorCopy]) -> str:
     assert len(threads) == 1, "stream kernels have as many threads each"
     fields = "".join(f"  {x.space}::Params {x.name};\n" for x in copies)
     counts = "".join(f"  int blocks_{x.name};\n" for x in copies)
-    sizes = "".join(f'static_assert(sizeof({x.space}::Params) == {len(x.params)}, "{x.name}");\n' for x in copies)
+    sizes = "".join(
+        f'static_assert(sizeof({x.space}::Params) == {len(x.launch.params)}, "{x.name}");\n' for x in copies
+    )
     calls = "".join(
         f"  if (block < p.blocks_{x.name}) return {x.space}::Kernel::run(p.{x.name}, block);\n"
         f"  block -= p.blocks_{x.name};\n"
@@ -175,12 +166,6 @@ def _in_namespace(text: str, name: str) -> str:
     body = "\n".join(line for line in lines if not line.startswith("#include"))
     body = body.replace("typedef ::Params", f"typedef {name}::Params")
     return "\n".join([*includes, f"namespace {name} {{", body, "}", ""])
-
-
-def _with_alpha(params: bytes, dtype: str) -> bytes:
-    """An argument in which alpha is 1 once and for all."""
-    one = np.array(1, data_type(dtype).accumulator).tobytes()
-    return params[:ALPHA] + one + params[ALPHA + len(one) :]
 
 
 def _moved(launch: Launch, places: Mapping[str, tuple[str, int]]) -> Launch:

@@ -35,7 +35,8 @@ class StreamIndex:
         o: Of D's modes, for each tensor.
         k: Of the summed modes, for the operands; None without sums.
         walks: From the position in a tensor's own order to the tile's index, by tensor name.
-        steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces.
+        steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces. Of
+            turned ones, that of the vectors of a square.
     """
 
     o: GroupIndex
@@ -49,14 +50,13 @@ class StreamIndex:
         return "\n".join([*groups, *(f.to_cpp() for f in (*self.walks.values(), *self.steps.values()))])
 
 
-def render_stream(plan: GemmPlan, schedule: Schedule, load_once: bool = False, store_once: bool = False) -> Kernel:
+def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Kernel:
     """The kernel, or the two kernels of a split K.
 
     Args:
         plan: What is computed.
         schedule: How.
-        load_once: Whether what is read through shared memory is not read again soon, so that L2 need not keep it.
-        store_once: Likewise what is written.
+        plain: Whether a map copies elements as they are; alpha is not asked for.
 
     Raises:
         DTypeError: The kernels have no such type.
@@ -79,7 +79,7 @@ def render_stream(plan: GemmPlan, schedule: Schedule, load_once: bool = False, s
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
-    traits = _traits(plan, schedule, s, dtype_c, load_once, store_once)
+    traits = _traits(plan, schedule, s, dtype_c, plain)
     text = (
         f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{traits}\n'
         f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
@@ -119,14 +119,15 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
         summed = plan.k if plan.extent_k else ()
         operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in loads.items() if n != "c"]
         k = group_index("k", box, tiling.shape[2], operands, table)
-    walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
+    walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged or load.turned}
     if sums:
         walks["d"] = _walk("d", tiling.m, s.walk_d)
-    steps = {}
+    steps, tensors_d = {}, element_strides(plan, modes, D)
     for name, (t, load) in loads.items():
         if _in_pieces(load, s.vector) and not (sums and name == "c"):
-            value = table.stride(_step(plan, schedule, modes, t))
-            steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
+            steps[name] = _step_function(name, _step(plan, schedule, modes, t), table)
+        if load.turned:
+            steps["d"] = _step_function("d", tensors_d[tiling.m.dims[load.walk[0].dim].modes[0]], table)
     return StreamIndex(o, k, walks, steps)
 
 
@@ -136,7 +137,7 @@ def _loop(schedule: Schedule) -> Stream:
 
 
 def _in_pieces(load: StreamLoad, vector: int) -> bool:
-    return not load.staged and not load.splat and load.width < vector
+    return load.turned or (not load.staged and not load.splat and load.width < vector)
 
 
 def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: int) -> int:
@@ -146,6 +147,10 @@ def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: 
     box, group = (schedule.tiling.k, plan.k) if along_k else (schedule.tiling.m, modes)
     assert box.dims[0].box % s.vector == 0, "a vector read in pieces lies along one mode"
     return element_strides(plan, group, tensor)[box.dims[0].modes[0]]
+
+
+def _step_function(name: str, stride: int, table: ParamTable) -> Function:
+    return Function(f"step_{name}", (), (), (("", table.stride(stride)),), "long long")
 
 
 def _not_empty(box: Box) -> Box:
@@ -168,7 +173,7 @@ def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
     return Function(f"tile_index_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_once: bool, store_once: bool) -> str:
+def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: bool) -> str:
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
 
@@ -180,7 +185,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_on
         return (
             f"  struct LoaderTraits{name} {{\n    typedef {element} Element;\n"
             f"    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
-            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
+            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)}, "
+            f"kTurned = {cpp_bool(w.turned)};\n"
             f"    static constexpr int kWidth = {w.width}, kStep = {step}, "
             f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
         )
@@ -192,9 +198,8 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, load_on
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
-        f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
+        f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)}, kPlain = {cpp_bool(plain)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
-        f"  static constexpr bool kLoadOnce = {cpp_bool(load_once)}, kStoreOnce = {cpp_bool(store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
         f"{loader('A', s.a, a)}{loader('B', s.b, b)}{loader('C', s.c, cpp_type(dtype_c))}}};\n"

@@ -34,7 +34,9 @@ static TYPE pINDEX;
 static void launch_INDEX() {
   if (fread(&pINDEX, sizeof pINDEX, 1, stdin) != 1) exit(5);
   PLACE
-  for (int block = 0; block < GRID; ++block) gett::blocks::run(block, THREADS, [] { ENTRY(pINDEX); });
+  for (blockIdx.y = 0; blockIdx.y < ROWS; ++blockIdx.y)
+    for (int block = 0; block < GRID; ++block) gett::blocks::run(block, THREADS, [] { ENTRY(pINDEX); });
+  blockIdx.y = 0;
 }
 """
 
@@ -65,7 +67,7 @@ def run_packed(
     body = "".join(f"static char* at_{role};\nstatic long long size_{role};\n" for role in buffers)
     main = "".join(f"  at_{role} = tensor(&size_{role});\n" for role in buffers)
     for index, launch in enumerate(kernel.launches):
-        assert launch.grid[1:] == (1, 1)
+        assert launch.grid[2] == 1
         params = bytearray(launch.params)
         for name, offset, dtype in launch.scalars:
             value = np.array({"alpha": alpha, "beta": 0}[name], dtype).tobytes()
@@ -85,5 +87,10 @@ def _launch(index: int, launch: Launch) -> str:
         base, shift = moved.get(role, (role, 0))
         place += f"*(char**)((char*)&pINDEX + {offset}) = at_{base} + {shift};\n  "
     text = LAUNCH.replace("TYPE", "CopyParams" if launch.entry == COPIES else "Params").replace("PLACE", place)
-    text = text.replace("INDEX", str(index)).replace("ENTRY", launch.entry).replace("GRID", str(launch.grid[0]))
+    text = (
+        text.replace("INDEX", str(index))
+        .replace("ENTRY", launch.entry)
+        .replace("GRID", str(launch.grid[0]))
+        .replace("ROWS", str(launch.grid[1]))
+    )
     return text.replace("THREADS", str(launch.block[0]))

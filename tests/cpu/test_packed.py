@@ -107,6 +107,12 @@ RUNS = [
     ("abcd,cbefa->fdea", (8, 6, 7, 9), (7, 6, 5, 4, 8), "float32", 10 << 10, 1),
     ("ikc,jkc->ijc", (9, 16, 8), (8, 16, 8), "complex64", 1 << 20, 2 - 1j),
     ("ikc,jkc->cij", (9, 16, 8), (8, 16, 8), "float32", 1 << 20, 1),
+    # No unit stride in a batch mode: rows that start anywhere, short ones, and those along two contracted modes.
+    ("ik,jk->ij", (19, 45), (21, 45), "float32", 1 << 20, 3),
+    ("ik,jk->ij", (38, 45), (21, 45), "float32", 10 << 10, 1),
+    ("aibjck,kcba->jia", (2, 5, 3, 7, 2, 11), (11, 2, 3, 2), "float32", 1 << 20, 1),
+    ("imn,jnm->ij", (9, 8, 12), (10, 12, 8), "float32", 1 << 20, 1),
+    ("mink,jmk->jin", (3, 17, 13, 5), (11, 3, 5), "complex64", 12 << 10, 1),
 ]
 
 
@@ -126,6 +132,28 @@ def test_every_launch_runs_on_the_host(folder, subscripts, shape_a, shape_b, dty
         assert can_implement(schedule, plan, limited(limit)) is None
         run_packed(folder, plan, schedule, a, b, d, alpha)
         np.testing.assert_array_equal(d, expected.astype(dtype))
+
+
+def test_the_last_piece_may_overlap_the_one_before():
+    plan = make_gemm_plan(contraction_of("ik,jk->ij", np.zeros((38, 45), "float32"), np.zeros((21, 45), "float32")))
+    (schedule, *_) = packed_schedules(plan, limited(10 << 10), multiply_adds, 1e9)
+    ((mode, length),) = schedule.packing.cuts
+    extent = plan.contraction.extents[mode]
+    assert extent % length
+    starts = list(piece_starts(plan.contraction, schedule.packing.cuts, plan.contraction.d))
+    assert starts[-1] == (extent - length) * plan.contraction.d.stride(mode)
+
+
+def test_partial_sums_lie_behind_the_copies(folder):
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-4, 5, s).astype("float32") for s in ((19, 501), (21, 501)))
+    d = np.full((19, 21), 77, "float32")
+    plan = make_gemm_plan(contraction_of("ik,jk->ij", a, b, None, d))
+    (schedule, *_) = packed_schedules(plan, limited(96_000), multiply_adds, 1e9)
+    assert 1 < schedule.split_k < 8  # more slices would be added by threads that share memory
+    assert schedule.workspace_bytes > schedule.packing.bytes > 0
+    run_packed(folder, plan, schedule, a, b, d)
+    np.testing.assert_array_equal(d, a @ b.T)
 
 
 def test_an_epilogue_is_the_products(folder):

@@ -24,19 +24,6 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
     u.v = *this;
     *static_cast<R*>(p) = u.r;
   }
-  // Global memory that nobody reads again, or soon: L2 lets go of it first.
-  static GETT_DEVICE Vec load_once(const void* p) {
-    typedef typename Raw<sizeof(T) * N>::type R;
-    union U { R r; Vec v; GETT_DEVICE U() {} } u;
-    u.r = __ldcs(static_cast<const R*>(p));
-    return u.v;
-  }
-  GETT_DEVICE void store_once(void* p) const {
-    typedef typename Raw<sizeof(T) * N>::type R;
-    union U { R r; Vec v; GETT_DEVICE U() {} } u;
-    u.v = *this;
-    __stcs(static_cast<R*>(p), u.r);
-  }
 };
 
 // Numbers as the words that registers hold.

@@ -208,8 +208,8 @@ def _copies(made: PackedPlans, facts: ArchFacts) -> dict[str, Schedule] | None:
     """The schedule of each copy by the tensor's name, None where there is none for one of them."""
     found = {}
     for tensor in made.tensors:
-        search = StreamSearch(tensor.plan, facts)
-        best = best_schedules([search], 1)
+        search = StreamSearch(tensor.plan, facts, turned=True)
+        best = best_schedules([search], 2)
         if not best:
             return None
         found[tensor.name] = best[0]

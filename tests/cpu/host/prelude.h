@@ -40,8 +40,6 @@ inline float __uint_as_float(unsigned x) {
   memcpy(&y, &x, 4);
   return y;
 }
-template <class T> T __ldcs(const T* p) { return *p; }
-template <class T> void __stcs(T* p, T x) { *p = x; }
 inline unsigned __float_as_uint(float x) {
   unsigned y;
   memcpy(&y, &x, 4);
