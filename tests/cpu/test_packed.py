@@ -76,7 +76,7 @@ def test_fewer_pieces_under_a_larger_limit():
         found = candidates(plan, "sm_90a", limited(mib << 20))[0]
         pieces.append(None if found.packing is None else [length for _, length in found.packing.cuts])
         assert found.workspace_bytes <= mib << 20
-    assert pieces == [[5], [16], [32], [64], []]
+    assert pieces == [[4], [16], [32], [64], []]
 
 
 @pytest.mark.parametrize("subscripts", ["cbik,cbjk->cbij", "bik,bjk->bij", "ik,jk->ij"])
@@ -111,7 +111,6 @@ RUNS = [
     ("ik,jk->ij", (19, 45), (21, 45), "float32", 1 << 20, 3),
     ("ik,jk->ij", (38, 45), (21, 45), "float32", 10 << 10, 1),
     ("aibjck,kcba->jia", (2, 5, 3, 7, 2, 11), (11, 2, 3, 2), "float32", 1 << 20, 1),
-    ("imn,jnm->ij", (9, 8, 12), (10, 12, 8), "float32", 1 << 20, 1),
     ("mink,jmk->jin", (3, 17, 13, 5), (11, 3, 5), "complex64", 12 << 10, 1),
 ]
 

@@ -27,9 +27,7 @@ template <class Mainloop, class Epilogue, class Scheduler, class Smem> struct Ge
       Mainloop::prefetch_tensormaps(p);
       smem.init_barriers();
     }
-    // Launches that overlap: the next one may start now, and nothing is read or written before the last one has ended.
-    griddepcontrol_launch_dependents();
-    griddepcontrol_wait();
+    griddepcontrol_wait();  // nothing is read or written before the launch that this one overlaps has ended
     Scheduler::sync();
     if (thread < 128 * kProducers) {
       setmaxnreg_dec<Mainloop::kProducerRegs>();
