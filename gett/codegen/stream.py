@@ -35,8 +35,7 @@ class StreamIndex:
         o: Of D's modes, for each tensor.
         k: Of the summed modes, for the operands; None without sums.
         walks: From the position in a tensor's own order to the tile's index, by tensor name.
-        steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces. Of
-            turned ones, that of the vectors of a square.
+        steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces.
     """
 
     o: GroupIndex
@@ -119,15 +118,14 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
         summed = plan.k if plan.extent_k else ()
         operands = [Strides(n, element_strides(plan, summed, t)) for n, (t, _) in loads.items() if n != "c"]
         k = group_index("k", box, tiling.shape[2], operands, table)
-    walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged or load.turned}
+    walks = {name: _walk(name, tiling.m, load.walk) for name, (_, load) in loads.items() if load.staged}
     if sums:
         walks["d"] = _walk("d", tiling.m, s.walk_d)
-    steps, tensors_d = {}, element_strides(plan, modes, D)
+    steps = {}
     for name, (t, load) in loads.items():
         if _in_pieces(load, s.vector) and not (sums and name == "c"):
-            steps[name] = _step_function(name, _step(plan, schedule, modes, t), table)
-        if load.turned:
-            steps["d"] = _step_function("d", tensors_d[tiling.m.dims[load.walk[0].dim].modes[0]], table)
+            value = table.stride(_step(plan, schedule, modes, t))
+            steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
     return StreamIndex(o, k, walks, steps)
 
 
@@ -137,7 +135,7 @@ def _loop(schedule: Schedule) -> Stream:
 
 
 def _in_pieces(load: StreamLoad, vector: int) -> bool:
-    return load.turned or (not load.staged and not load.splat and load.width < vector)
+    return not load.staged and not load.splat and load.width < vector
 
 
 def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: int) -> int:
@@ -147,10 +145,6 @@ def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: 
     box, group = (schedule.tiling.k, plan.k) if along_k else (schedule.tiling.m, modes)
     assert box.dims[0].box % s.vector == 0, "a vector read in pieces lies along one mode"
     return element_strides(plan, group, tensor)[box.dims[0].modes[0]]
-
-
-def _step_function(name: str, stride: int, table: ParamTable) -> Function:
-    return Function(f"step_{name}", (), (), (("", table.stride(stride)),), "long long")
 
 
 def _not_empty(box: Box) -> Box:
@@ -185,8 +179,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: 
         return (
             f"  struct LoaderTraits{name} {{\n    typedef {element} Element;\n"
             f"    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
-            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)}, "
-            f"kTurned = {cpp_bool(w.turned)};\n"
+            f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)};\n"
             f"    static constexpr int kWidth = {w.width}, kStep = {step}, "
             f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
         )

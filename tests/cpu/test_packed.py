@@ -18,7 +18,7 @@ from gett.codegen.render import render_kernel
 from gett.errors import OptionError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.ir.packing import batch_modes, packed_bytes, packed_operands, piece_starts
+from gett.ir.packing import batch_modes, count_pieces, packed_bytes, packed_operands, piece_starts
 from gett.jit.compile import compile_kernel
 from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
 from gett.schedule.search.base import best_schedules
@@ -72,11 +72,19 @@ def test_the_triangle_update_is_packed(dtype, subscripts):
 def test_fewer_pieces_under_a_larger_limit():
     plan = triangle()
     pieces = []
-    for mib in (8, 25, 64, 128, 256):
+    for mib in (8, 25, 48, 64, 128, 256):
         found = candidates(plan, "sm_90a", limited(mib << 20))[0]
-        pieces.append(None if found.packing is None else [length for _, length in found.packing.cuts])
+        pieces.append(count_pieces(plan.contraction, found.packing.cuts))
         assert found.workspace_bytes <= mib << 20
-    assert pieces == [[4], [16], [32], [64], []]
+    assert pieces == sorted(pieces, reverse=True)
+    assert pieces[-1] == 1
+
+
+def test_rows_are_cut_late():
+    plan = triangle()
+    (cut, (_, rows)) = candidates(plan, "sm_90a")[0].packing.cuts
+    assert cut == (plan.contraction.names.index("c"), 64)  # whole lines; 64 MiB hold half of the rows of one side
+    assert rows == 256
 
 
 @pytest.mark.parametrize("subscripts", ["cbik,cbjk->cbij", "bik,bjk->bij", "ik,jk->ij"])
@@ -199,23 +207,31 @@ def test_packed_kernels_compile_without_spills(dtype):
 
 def test_pieces_cover_the_tensors_and_copies_do_not_overlap():
     plan = triangle()
+    c = plan.contraction
     schedule = candidates(plan, "sm_90a")[0]
     made = plans_of(plan, schedule.packing)
-    places = sorted((t.offset, t.offset + 32 * 512 * 512 * 2) for t in made.tensors)
+    sizes = {t.name: packed_bytes(t.plan.contraction, t.plan.contraction.a if t.name == "d" else t.plan.contraction.d)
+             for t in made.tensors}  # fmt: skip
+    places = sorted((t.offset, t.offset + sizes[t.name]) for t in made.tensors)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
     assert places[-1][1] <= made.workspace_bytes == schedule.workspace_bytes
     kernel = render_kernel(plan, schedule)
+    pieces = count_pieces(c, schedule.packing.cuts)
     products = [x for x in kernel.launches if x.entry == "gett_sm90"]
-    assert len(products) == 4
+    copies = [x for x in kernel.launches if x.entry == COPIES]
+    assert (len(products), len(copies)) == (pieces, pieces + 1)
+    assert [x.entry == COPIES for x in kernel.launches] == [i % 2 == 0 for i in range(2 * pieces + 1)]
     for x in products:
         assert {base for _, base, _ in x.moved} == {"workspace"}
         assert {role for role, _, _ in x.maps} <= {role for role, _, _ in x.moved}
-    assert [x.overlaps for x in kernel.launches] == [False, *[True] * 8]
-    copies = [x for x in kernel.launches if x.entry == COPIES]
+    assert [x.overlaps for x in kernel.launches] == [False, *[True] * (2 * pieces)]
     starts = [{base: s for _, base, s in x.moved if base != "workspace"} for x in copies]
-    assert starts[0] == {"a": 0, "b": 0}
-    assert starts[1:4] == [{"a": s + 64, "b": s + 64, "d": s} for s in (0, 64, 128)]
-    assert starts[4] == {"d": 192}
+    for name, tensor in (("a", c.a), ("b", c.b), ("d", c.d)):
+        wanted = list(piece_starts(c, schedule.packing.cuts, tensor))
+        if name == "d":
+            assert [x.get("d") for x in starts] == [None, *wanted]
+        else:
+            assert [x[name] for x in starts if name in x] == [s for s, _ in itertools.groupby(wanted)]
 
 
 def broken(schedule: Schedule, plan: GemmPlan) -> dict[str, tuple[Schedule, GemmPlan]]:
@@ -273,8 +289,8 @@ def test_the_plan_shows_copies_and_workspace():
     text = str(plan)
     assert 'copy A    "bikc" as "bcik"' in text
     assert 'copy D    "bijc" as "bcij"' in text
-    assert "in 4 pieces of 32 of c, one after the other; workspace 48 MiB" in text
-    assert plan.workspace_bytes == 48 << 20
+    assert "in 4 pieces of 64 of c and 256 of j, one after the other; workspace 64 MiB" in text
+    assert plan.workspace_bytes == 64 << 20
     whole = gett.plan(TRIANGLE, (shape, "float16"), (shape, "float16"), arch="sm_90a", workspace_limit=1 << 30)
     assert "all at once; workspace 192 MiB" in str(whole)
     none = gett.plan(TRIANGLE, (shape, "float16"), (shape, "float16"), arch="sm_90a", workspace_limit=0)

@@ -196,16 +196,6 @@ def flattened() -> Schedule:
     return with_loop(replace(MAP, tiling=replace(MAP.tiling, m=box)), walk_d=walk, a=a)
 
 
-def cut_walk() -> Schedule:
-    search = StreamSearch(TRANSPOSE, FACTS, turned=True)
-    choice = next(iter(search.choices()))
-    (turned,) = search.lower(choice, search.estimate(choice))
-    assert turned.mainloop.a.turned
-    assert first_broken(rules_stream.RULES, turned, TRANSPOSE, FACTS) is None
-    first, *rest = turned.mainloop.a.walk
-    return with_loop(turned, a=replace(turned.mainloop.a, walk=(first, *rest[:-1])))
-
-
 STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "kind": (lambda: (replace(SUMS, mainloop=StreamMap(StreamLoad(), None, None, 256, 1, 1, SUMS.mainloop.walk_d),
                               tiling=replace(SUMS.tiling, shape=(SUMS.tiling.m.size, 1, 1), k=cut(4096, 1)),
@@ -225,7 +215,6 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "split": (lambda: (replace(MAP, scheduler=OneTile(split_k=2), workspace_bytes=1 << 40), TRANSPOSE), "nothing is"),
     "workspace": (lambda: (replace(SUMS, scheduler=OneTile(split_k=2), workspace_bytes=8), SUM), "workspace: 8 bytes"),
     "walks": (lambda: (with_loop(MAP, walk_d=MAP.mainloop.walk_d[:1]), TRANSPOSE), "each element of D's tile once"),
-    "turning": (lambda: (cut_walk(), TRANSPOSE), "does not take each square"),
     "staging": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, mask=5)), TRANSPOSE), "swizzle takes 5"),
     "vectors": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, width=8)), TRANSPOSE), "accesses of 8 elements of A"),
     "shared": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, shared=True)), SUM), "different elements of A"),

@@ -6,13 +6,7 @@
 
 namespace gett {
 
-struct Chunk {
-  uint32 w[4];
-  static GETT_DEVICE Chunk load(const void* p) {
-    const uint4 x = *static_cast<const uint4*>(p);
-    return {{x.x, x.y, x.z, x.w}};
-  }
-};
+struct Chunk { uint32 w[4]; };
 
 // The 16 bytes that begin `skip` (0 to 7) half-words into the 32 bytes x, y.
 GETT_DEVICE Chunk shift_half_words(const Chunk& x, const Chunk& y, uint32 skip) {
@@ -47,23 +41,6 @@ GETT_DEVICE void transpose8x8(const Chunk (&rows)[8], Chunk (&columns)[8]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       columns[j].w[i] = __byte_perm(rows[2 * i].w[j / 2], rows[2 * i + 1].w[j / 2], j & 1 ? 0x7632 : 0x5410);
-}
-
-// As many rows as a chunk has elements of `kBytes`, to columns.
-template <int kBytes> GETT_DEVICE void transpose(const Chunk (&rows)[16 / kBytes], Chunk (&columns)[16 / kBytes]) {
-  if constexpr (kBytes == 2) {
-    transpose8x8(rows, columns);
-  } else {
-    constexpr int kWords = kBytes / 4, kSide = 16 / kBytes;
-#pragma unroll
-    for (int i = 0; i < kSide; ++i) {
-#pragma unroll
-      for (int j = 0; j < kSide; ++j) {
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) columns[j].w[i * kWords + w] = rows[i].w[j * kWords + w];
-      }
-    }
-  }
 }
 
 }  // namespace gett

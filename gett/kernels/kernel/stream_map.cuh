@@ -2,13 +2,11 @@
 // product.
 //
 // A block makes one tile and writes it in D's order. An operand whose own order is another one is first read in that
-// order, in whole L2 lines, and transposed through shared memory; or, if it is the only one, in squares by the threads.
+// order, in whole L2 lines, and transposed through shared memory.
 #pragma once
-#include "gett/core/chunk.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
-#include "gett/ptx/shared.cuh"
 
 namespace gett {
 
@@ -77,40 +75,6 @@ template <class Traits, class Index> struct StreamMap {
     }
   }
 
-  // Squares of kV vectors: a thread reads vectors along A's nearest mode and stores vectors along D's. What moves
-  // between them are halves of registers, or only their names.
-  template <class Tile> static GETT_DEVICE void turn(const Params& p, const Tile& t, int thread) {
-    typedef typename A::Element Element;
-    static_assert(Traits::kPlain && kV * int(sizeof(Element)) == 16, "copies in chunks of 16 bytes");
-    constexpr int kTotal = Traits::kBox / (kV * kV);
-    const Element* const from = A::base(p) + A::origin(t);
-    const long long step_a = Index::step_a(p), step_d = Index::step_d(p);
-#pragma unroll 1
-    for (int first = thread; first < kTotal; first += kUnroll * kThreads) {
-      Chunk rows[kUnroll][kV];
-      int local[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        const int v = first + u * kThreads;
-        local[u] = A::tile_index(p, v);
-        if (!((kTotal % (kUnroll * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local[u]))) local[u] = -1;
-        if (local[u] < 0) continue;
-        const Element* const at = from + A::at_o(p, t, local[u]);
-#pragma unroll
-        for (int j = 0; j < kV; ++j) rows[u][j] = Chunk::load(at + j * step_a);
-      }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (local[u] < 0) continue;
-        Element* const to = p.d + t.d + Index::o_d(p, t, local[u]);
-        Chunk columns[kV];
-        transpose<int(sizeof(Element))>(rows[u], columns);
-#pragma unroll
-        for (int j = 0; j < kV; ++j) st_global_chunk(to + j * step_d, columns[j]);
-      }
-    }
-  }
-
   static GETT_DEVICE void run(const Params& p) { run(p, int(blockIdx.x)); }
 
   // One tile, by its number.
@@ -118,11 +82,6 @@ template <class Traits, class Index> struct StreamMap {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x;
     const auto t = Index::o_tile(p, tile);
-    if constexpr (A::LoaderTraits::kTurned) return turn(p, t, thread);
-    else map(p, t, smem, thread);
-  }
-
-  template <class Tile> static GETT_DEVICE void map(const Params& p, const Tile& t, char* smem, int thread) {
     char* const image_a = smem;
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;

@@ -22,32 +22,27 @@ LEAST_SLICE = 128 << 10
 
 
 def stream_estimate(
-    plan: GemmPlan,
-    device: DeviceModel,
-    tiling: Tiling,
-    tensors: Mapping[int, TensorView],
-    split: int,
-    squares: bool = False,
+    plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensors: Mapping[int, TensorView], split: int
 ) -> Estimate:
-    """The time of all bytes at the rates of their runs; of squares, at those of the copy engine."""
+    """The time of all bytes at the rates of their runs."""
     us = 0.0
     if all(tiling.m.extents):
         us = (
-            sum(x.bytes * _cost(plan, device, tiling, t, x, squares) for t, x in tensors.items())
+            sum(x.bytes * _cost(plan, device, tiling, t, x) for t, x in tensors.items())
             / device.memory.copy_tbps
             * 1e-6
         )
     return Estimate(us + device.launches.launch_us * (2 if split > 1 else 1), "DRAM", split)
 
 
-def _cost(plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensor: int, view: TensorView, bulk: bool) -> float:
+def _cost(plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensor: int, view: TensorView) -> float:
     """Relative cost of a tensor's traffic: by its longest run in either group."""
     if view.bytes == 0:
         return 1.0
     runs = [contiguous_run(tiling.m, view.strides, view.size)]
     if plan.extent_k > 1 and tensor in (A, B):
         runs.append(contiguous_run(tiling.k, [s.strides[tensor] for s in plan.k], view.size))
-    return run_cost(device.memory, max(runs), store=view.store, bulk=bulk)
+    return run_cost(device.memory, max(runs), store=view.store)
 
 
 def sum_slices(facts: ArchFacts, box_o: Box, box_k: Box, read: int, partial_bytes: int) -> int:

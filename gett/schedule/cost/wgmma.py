@@ -12,10 +12,10 @@ from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import products_of
+from gett.hw.dtypes import data_type, products_of
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
-from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
+from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
@@ -240,7 +240,11 @@ class WgmmaCost(StagingCost):
         k_tiles, mma_tiles = tile.k.tiles, tile.mma_tiles
         tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
-        for split in self.splits(tile, tiles):
+        partial = rows * bn * data_type(self.plan.contraction.dtype).accumulator_bytes
+        stored = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+        wishes = self.splits(tile, tiles)
+        splits = {bounded_split(wish, partial, stored, k_tiles, facts.workspace_limit)[0] for wish in wishes}
+        for split in sorted(splits):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split) * mma_tiles

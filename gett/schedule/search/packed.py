@@ -33,16 +33,18 @@ from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
 from layouts.modes import unit_mode
 
-CLEARLY = 1.05
-"""How many times faster than all else packed schedules must be expected to be: copies ask for memory."""
+CLEARLY, SHORT_CLEARLY, SHORT_US = 1.09, 1.5, 25.0
+"""How many times faster than all else packed schedules must be expected to be, for copies ask for memory; and where all
+else takes less than so many microseconds, of which forecasts are as uncertain as that."""
+
+CUT_ROWS, CUT_BYTES = 1.2, 128
+"""Factor on copies of rows that pieces cut to fewer bytes: memory opens a page for a part of what it holds."""
 
 KEPT = 3  # products whose schedules are tried
 
-IN_L2, IN_MEMORY = (1.7, 4.3, 0.3), (4.0, 5.0, 0.5)
-"""Picoseconds of a whole H200 for each access of a map's threads that reads through shared memory, for each that
-writes, and for each element, of tensors that L2 holds and of others.
-
-Accesses of 1 to 8 elements moved 100 to 530 elements a nanosecond.
+READ_PS, WRITE_PS, ELEMENT_PS = 1.7, 4.3, 0.3
+"""Picoseconds of a whole H200 for each access of a copy's threads that reads through shared memory, for each that
+writes, and for each element: 100 to 530 elements a nanosecond were seen in accesses of 1 to 8 elements.
 """
 
 Products = Callable[[GemmPlan, ArchFacts], list[Schedule]]
@@ -58,12 +60,13 @@ def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least
         least_us: What the best schedule without copies is expected to take.
     """
     c = plan.contraction
+    most_us = least_us / (SHORT_CLEARLY if least_us < SHORT_US else CLEARLY)
     found: list[Schedule] = []
     for names in packed_names(plan):
-        if _floor_us(plan, names, facts) * CLEARLY <= least_us:
+        if _floor_us(plan, names, facts) <= most_us:
             for cuts in choose_cuts(c, names, facts.workspace_limit):
                 found += _of_cuts(c, names, cuts, facts, products)
-    return sorted((s for s in found if s.forecast.us * CLEARLY <= least_us), key=lambda s: s.forecast.us)
+    return sorted((s for s in found if s.forecast.us <= most_us), key=lambda s: s.forecast.us)
 
 
 def _floor_us(plan: GemmPlan, names: Sequence[str], facts: ArchFacts) -> float:
@@ -105,21 +108,18 @@ def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: A
         assert tensor is not None
         times = count_copies(c, cuts, tensor)
         elements = math.prod(dict(cuts).get(m, c.extents[m]) for m in tensor.modes)
-        ps = IN_L2 if 2 * times * elements * itemsize(tensor.dtype) <= facts.l2_bytes else IN_MEMORY
-        total += times * max(copy.forecast.us - launch_us, elements * _element_ps(copy, ps) * 1e-6)
+        rows = CUT_ROWS if any(abs(tensor.stride(m)) * n < CUT_BYTES for m, n in cuts if tensor.stride(m)) else 1.0
+        total += times * rows * max(copy.forecast.us - launch_us, elements * _element_ps(copy) * 1e-6)
         launches = max(launches, times)
     both = "d" in copies and len(copies) > 1
     return total + (launches + both) * launch_us
 
 
-def _element_ps(copy: Schedule, ps: tuple[float, float, float]) -> float:
+def _element_ps(copy: Schedule) -> float:
     """Picoseconds of an element as far as instructions limit a copy."""
     loop = copy.mainloop
     assert isinstance(loop, StreamMap)
-    if loop.a.turned:
-        return 0.0
-    read, write, element = ps
-    return (read / loop.a.width if loop.a.staged else 0.0) + write / loop.vector + element
+    return (READ_PS / loop.a.width if loop.a.staged else 0.0) + WRITE_PS / loop.vector + ELEMENT_PS
 
 
 def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
@@ -200,7 +200,8 @@ def choose_cuts(c: Contraction, names: Sequence[str], limit: int) -> list[Cuts]:
         cuts
         for before, modes in tried
         for divides in (True, False)
-        if (cuts := _fewest(c, names, limit, modes, divides, before)) is not None
+        for room in (limit, limit // 2)  # the rest is room for partial sums
+        if (cuts := _fewest(c, names, room, modes, divides, before)) is not None
     )
     least = min((count_pieces(c, cuts) for cuts in found), default=0)
     return [cuts for cuts in found if count_pieces(c, cuts) <= 4 * least]
@@ -239,8 +240,8 @@ def _copies(made: PackedPlans, facts: ArchFacts) -> dict[str, Schedule] | None:
     """The schedule of each copy by the tensor's name, None where there is none for one of them."""
     found = {}
     for tensor in made.tensors:
-        search = StreamSearch(tensor.plan, facts, turned=True)
-        best = best_schedules([search], 2)
+        search = StreamSearch(tensor.plan, facts)
+        best = best_schedules([search], 1)
         if not best:
             return None
         found[tensor.name] = best[0]

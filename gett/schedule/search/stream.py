@@ -17,7 +17,6 @@ from gett.schedule.cost.stream import stream_estimate, sum_slices
 from gett.schedule.search.base import Search
 from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
-from gett.schedule.search.stream_turn import turn_loop
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Stream, StreamMap
 from gett.schedule.spec.rule import first_broken
@@ -34,17 +33,12 @@ from layouts.box import Box
 class StreamSearch(Search[Schedule]):
     """What may be tried for one plan; the choice is a schedule without a split of K.
 
-    Args:
-        plan: What to run.
-        facts: Of the GPU.
-        turned: Whether the threads may turn tiles in squares.
-
     Attributes:
         refusal: Why the schedule was refused, "" where it was not.
     """
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, turned: bool = False) -> None:
-        self.plan, self.facts, self.turned = plan, facts, turned
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        self.plan, self.facts = plan, facts
         self.tensors = output_views(plan)
         self.accumulator = data_type(plan.contraction.dtype).accumulator_bytes
         self.extents = tuple(s.extent for s in output_modes(plan))
@@ -57,11 +51,7 @@ class StreamSearch(Search[Schedule]):
     def choices(self) -> Iterator[Schedule]:
         """The schedule without a split."""
         if self.problem is None:
-            memory = nearest(self.facts).memory
-            if self.turned and (made := turn_loop(self.extents, self.tensors, memory)) is not None:
-                cut = " x ".join(str(c) for _, c in cut_modes(made[0]))
-                yield self._schedule((made[0].size, 1, 1), made[0], Box((), ()), made[1], f"a {cut} box, A in squares")
-            box, loop = map_loop(self.extents, self.tensors, self.facts, memory)
+            box, loop = map_loop(self.extents, self.tensors, self.facts, nearest(self.facts).memory)
             cut = " x ".join(str(c) for _, c in cut_modes(box)) or "1"
             names = "".join(n for n, x in (("A", loop.a), ("B", loop.b), ("C", loop.c)) if x is not None and x.staged)
             how = f"{names} through shared memory" if names else "all accesses in D's order"
@@ -80,9 +70,7 @@ class StreamSearch(Search[Schedule]):
         if self.problem is not None:
             read = self.problem.sums[self.problem.big].bytes
             split = sum_slices(self.facts, t.m, t.k, read, t.shape[0] * self.accumulator)
-        loop = choice.mainloop
-        squares = isinstance(loop, StreamMap) and loop.a.turned
-        return stream_estimate(self.plan, nearest(self.facts), t, self.tensors, split, squares)
+        return stream_estimate(self.plan, nearest(self.facts), t, self.tensors, split)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule with its split, none where it breaks a limit."""

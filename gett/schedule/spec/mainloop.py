@@ -210,8 +210,6 @@ class StreamLoad:
         mask, shift: Swizzle of a staged tile, whose image is dense in D's order in rows of 128 bytes: the 16-byte
             chunks of a row are permuted by `(row >> shift) & mask`.
         shared: In sums: all outputs of a tile read the same elements.
-        turned: In maps of one operand: a thread has as many vectors of the tensor as a vector has elements, and stores
-            them as vectors of D, which lie along another mode. The walk has one position for each such square.
     """
 
     staged: bool = False
@@ -221,7 +219,6 @@ class StreamLoad:
     mask: int = 0
     shift: int = 0
     shared: bool = False
-    turned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

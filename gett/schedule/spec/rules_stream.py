@@ -7,7 +7,7 @@ on those before.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from gett.ir.gemm import A, B, C, D
 from gett.schedule.spec import rules_common as common
@@ -98,18 +98,17 @@ def modes(x: Lowered) -> Iterator[str]:
             yield f"{box.dims} flattens modes, each tiled dimension is one mode"
 
 
-def _covers(box: Box, walk: Sequence[Digit], square: Mapping[int, int] | None = None) -> bool:
-    """Whether a walk takes each element of a box once, or each of the squares with these sides by dimension."""
-    sides = square or {}
+def _covers(box: Box, walk: Sequence[Digit]) -> bool:
+    """Whether a walk takes each element of a box once."""
     for i, d in box.tiled:
-        step = sides.get(i, 1)
+        step = 1
         for digit in sorted((x for x in walk if x.dim == i), key=lambda x: x.step):
             if digit.step != step:
                 return False
             step *= digit.size
         if step != d.box:
             return False
-    return math.prod(x.size for x in walk) * math.prod(sides.values()) == box.size
+    return math.prod(x.size for x in walk) == box.size
 
 
 @rule
@@ -118,27 +117,6 @@ def walks(x: Lowered) -> Iterator[str]:
     for t, walk in {D: _loop(x).walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
         if not _covers(x.s.tiling.m, walk):
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
-
-
-@rule
-def turning(x: Lowered) -> Iterator[str]:
-    """The only operand of a map without a function may be turned in squares whose sides are vectors of it and of D."""
-    loop, c = _loop(x), x.plan.contraction
-    for t, load in _loads(x).items():
-        if not load.turned:
-            continue
-        alone = isinstance(loop, StreamMap) and t == A and (loop.b, loop.c, c.epilogue) == (None, None, None)
-        if not alone or c.a.dtype != c.d.dtype or load.staged or load.splat:
-            yield f"{NAMES[t]} is not read alone, as it is and in D's type"
-            continue
-        tiled = [i for i, _ in x.s.tiling.m.tiled]
-        near = output_views(x.plan)[t].nearest([x.s.tiling.m.dims[i].modes[0] for i in tiled])
-        sides = {i: load.width for i in tiled if i == 0 or x.s.tiling.m.dims[i].modes[0] == near}
-        ragged = any(x.s.tiling.m.extents[x.s.tiling.m.dims[i].modes[0]] % load.width for i in sides)
-        if loop.vector != load.width or len(sides) != 2 or load.walk[0].dim not in {*sides} - {0} or ragged:
-            yield f"squares of {load.width} by {loop.vector} along {len(sides)} modes"
-        elif not _covers(x.s.tiling.m, load.walk, sides):
-            yield f"{load.walk} does not take each square of the tile once"
 
 
 @rule
@@ -173,11 +151,8 @@ def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: i
         if not is_splat(cuts, view, vector):
             yield f"{vector} elements of {name} are read as one, which they are not"
         return
-    if load.staged or load.turned:
-        cuts = [
-            (d.modes[0], d.box)
-            for d in (box.dims[x.dim] for x in load.walk if x.step == (load.width if load.turned else 1))
-        ]
+    if load.staged:
+        cuts = [(d.modes[0], d.box) for d in (box.dims[x.dim] for x in load.walk if x.step == 1)]
     # A walk may continue with a part of a dimension that it has left; vectors end before.
     widest = vector_along(cuts, box.extents, view)
     if load.width < 1 or widest % load.width:
@@ -200,7 +175,7 @@ LIMITS = (common.grid, common.shared_memory)
 
 RULES = (
     *(kind, groups, common.parts, operands, common.source, common.threads, lanes, counts, block, common.boxes),
-    *(modes, common.shared_memory_plan, common.split, common.workspace, walks, turning, staging, vectors, shared),
+    *(modes, common.shared_memory_plan, common.split, common.workspace, walks, staging, vectors, shared),
     *LIMITS,
 )
 """All conditions."""
