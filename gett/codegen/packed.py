@@ -1,31 +1,61 @@
-"""From plan and schedule to kernels with packed copies: the copies' launches around those of the product.
+"""From plan and schedule to kernels with packed copies: launches that copy between those of the product.
 
 Each copy's text stands in a namespace of its own in the product's translation unit; copies of equal text share one.
+What is copied between two products is one launch: the result of the piece before and the operands of the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import itertools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from gett.codegen.params import ALPHA
 from gett.codegen.records import Kernel, KernelSource, Launch
-from gett.codegen.stream import render_stream
-from gett.hw.dtypes import data_type
+from gett.codegen.stream import MIN_BLOCKS, render_stream
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import piece_starts
-from gett.schedule.packed import copy_schedule, plans_of, product_of, scheduled_plan
+from gett.schedule.packed import PackedPlans, copy_schedule, plans_of, product_of, scheduled_plan
+from gett.schedule.spec.packing import Packing
 from gett.schedule.spec.schedule import Schedule
 
-ENTRY = "gett_stream"
+COPIES = "gett_copies"
 WORKSPACE = "workspace"
-WAIT = '#include "gett/ptx/warpgroup.cuh"'
+STREAM_ENTRY = 'extern "C" __global__'
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCopy:
+    """What copies one tensor: a part of the launches of copies.
+
+    Attributes:
+        name: Of the tensor, `"a"`, `"b"` or `"d"` of the contraction.
+        space: Namespace of its records.
+        text: Of the stream kernel.
+        launch: The stream kernel's own.
+        offset: Where the copy lies in the workspace, in bytes.
+    """
+
+    name: str
+    space: str
+    text: str
+    launch: Launch
+    offset: int
+
+    def pointers(self, at: int) -> list[tuple[str, int]]:
+        """Roles and places of the addresses, where the argument begins at byte `at` of the launch's."""
+        return [(f"{role} of {self.name}", at + place) for role, place in self.launch.pointers if role in "ad"]
+
+    def moved(self, base: str, start: int) -> list[tuple[str, str, int]]:
+        """Where the addresses point, for a tensor that begins `start` bytes behind a role's address."""
+        ends = [(WORKSPACE, self.offset), (base, start)]
+        if self.name != "d":
+            ends.reverse()
+        return [(f"{role} of {self.name}", *end) for role, end in zip("ad", ends, strict=True)]
 
 
 def render_packed(plan: GemmPlan, schedule: Schedule, render: Callable[[GemmPlan, Schedule], Kernel]) -> Kernel:
-    """The launches of all pieces: copies of A and B, the product, the copy of D.
+    """The launches of all pieces: copies and products in turn.
 
     Args:
         plan: As it was made.
@@ -38,59 +68,104 @@ def render_packed(plan: GemmPlan, schedule: Schedule, render: Callable[[GemmPlan
     swapped = scheduled_plan(plan, schedule).swapped
     roles = {"a": "b", "b": "a", "d": "d"} if swapped else {"a": "a", "b": "b", "d": "d"}
     product = render(made.product, product_of(schedule))
-    overlaps = int(schedule.arch.removeprefix("sm_").rstrip("af")) >= 90
-    texts, entries = [product.source.text], [*product.source.entries]
-    namespaces: dict[str, str] = {}
-    copies: dict[str, Launch] = {}
-    for tensor in made.tensors:
-        kernel = render_stream(tensor.plan, copy_schedule(schedule.arch, getattr(packing, tensor.name)))
-        (launch,) = kernel.launches
-        space = namespaces.setdefault(kernel.source.text, f"gett_copy_{tensor.name}")
-        if space not in entries:
-            texts.append(_in_namespace(kernel.source.text, space))
-            entries.append(space)
-        params = _with_alpha(launch.params, tensor.plan.contraction.dtype)
-        copies[tensor.name] = replace(launch, entry=space, params=params, scalars=(), overlaps=overlaps)
-
+    copies = _tensor_copies(schedule.arch, packing, made)
+    offsets = {x.name: x.offset for x in copies}
     c = plan.contraction
     assert c.b is not None
     starts = zip(*(piece_starts(c, packing.cuts, x) for x in (c.a, c.b, c.d)), strict=True)
+    pieces = [dict(zip("abd", start, strict=True)) for start in starts]
     launches: list[Launch] = []
-    held: dict[str, int] = {}
-    for start in starts:
-        begins = dict(zip("abd", start, strict=True))
-        at = {roles[name]: (roles[name], begin) for name, begin in begins.items()}
-        inside = at | {roles[t.name]: (WORKSPACE, t.offset) for t in made.tensors}
-        own = [_moved(x, inside) for x in product.launches]
-        for t in reversed(made.tensors):
-            here, there = at[roles[t.name]], (WORKSPACE, t.offset)
-            ends = (there, here) if t.name == "d" else (here, there)
-            copy = _moved(copies[t.name], dict(zip("ad", ends, strict=True)))
-            if t.name == "d":
-                own = [*own, copy]
-            elif held.get(t.name) != begins[t.name]:  # else the copy of the piece before is the same
-                own, held[t.name] = [copy, *own], begins[t.name]
-        launches += own
+    for before, piece in itertools.pairwise([None, *pieces, None]):
+        due = {}
+        for x in copies:
+            whose = before if x.name == "d" else piece
+            # An operand's copy stays where the next piece needs the same.
+            kept = x.name != "d" and before is not None and piece is not None and before[x.name] == piece[x.name]
+            if whose is not None and not kept:
+                due[x.name] = (roles[x.name], whose[x.name])
+        if due:
+            launches.append(_copies_launch(copies, due))
+        if piece is not None:
+            inside = {roles[n]: (WORKSPACE, offsets[n]) if n in offsets else (roles[n], at) for n, at in piece.items()}
+            inside["workspace"] = (WORKSPACE, packing.bytes)
+            launches += [_moved(x, inside) for x in product.launches]
     # Behind work of others a launch waits for all of that; its successors know what they wait for.
-    launches[0] = replace(launches[0], overlaps=False)
-    source = KernelSource("\n".join(texts), tuple(entries))
+    overlaps = int(schedule.arch.removeprefix("sm_").rstrip("af")) >= 90
+    launches = [replace(x, overlaps=overlaps and i > 0) for i, x in enumerate(launches)]
+    texts = {x.space: x.text for x in copies}
+    source = KernelSource(
+        "\n".join([product.source.text, *texts.values(), _copies_text(copies)]), (*product.source.entries, COPIES)
+    )
     return Kernel(source, schedule.arch, tuple(launches), schedule.workspace_bytes)
 
 
+def _tensor_copies(arch: str, packing: Packing, made: PackedPlans) -> list[TensorCopy]:
+    """The parts of launches, the result's first: it was written last and is in L2 still."""
+    found: list[TensorCopy] = []
+    spaces: dict[str, str] = {}
+    for tensor in sorted(made.tensors, key=lambda t: t.name != "d"):
+        kernel = render_stream(tensor.plan, copy_schedule(arch, getattr(packing, tensor.name)), plain=True)
+        (launch,) = kernel.launches
+        text = kernel.source.text
+        space = spaces.setdefault(text, f"gett_copy_{tensor.name}")
+        found.append(TensorCopy(tensor.name, space, _in_namespace(text, space), launch, tensor.offset))
+    return found
+
+
+def _copies_launch(copies: Sequence[TensorCopy], due: Mapping[str, tuple[str, int]]) -> Launch:
+    """The launch that copies some of the tensors.
+
+    Args:
+        copies: All parts.
+        due: By name of those that are copied, the tensor's role and where the piece begins in it.
+    """
+    params, blocks = b"", []
+    pointers: list[tuple[str, int]] = []
+    moved: list[tuple[str, str, int]] = []
+    for x in copies:
+        if x.name in due:
+            pointers += x.pointers(len(params))
+            moved += x.moved(*due[x.name])
+        blocks.append(x.launch.grid[0] if x.name in due else 0)
+        params += x.launch.params
+    counts = struct.pack("<4i", *blocks, *[0] * (4 - len(blocks)))
+    threads = max(x.launch.block[0] for x in copies)
+    smem = max(x.launch.smem_bytes for x in copies)
+    return Launch(
+        COPIES, (sum(blocks), 1, 1), (threads, 1, 1), smem, params + counts, tuple(pointers), moved=tuple(moved)
+    )
+
+
+def _copies_text(copies: Sequence[TensorCopy]) -> str:
+    """The argument and the entry of the launches of copies: blocks are dealt out to the parts."""
+    threads = {x.launch.block[0] for x in copies}
+    assert len(threads) == 1, "stream kernels have as many threads each"
+    fields = "".join(f"  {x.space}::Params {x.name};\n" for x in copies)
+    counts = "".join(f"  int blocks_{x.name};\n" for x in copies)
+    sizes = "".join(
+        f'static_assert(sizeof({x.space}::Params) == {len(x.launch.params)}, "{x.name}");\n' for x in copies
+    )
+    calls = "".join(
+        f"  if (block < p.blocks_{x.name}) return {x.space}::Kernel::run(p.{x.name}, block);\n"
+        f"  block -= p.blocks_{x.name};\n"
+        for x in copies
+    )
+    return (
+        f'#include "gett/ptx/warpgroup.cuh"\n{sizes}struct CopyParams {{\n{fields}{counts}}};\n'
+        f'extern "C" __global__ void __launch_bounds__({threads.pop()}, {MIN_BLOCKS})\n'
+        f"{COPIES}(const __grid_constant__ CopyParams p) {{\n"
+        "  gett::griddepcontrol_launch_dependents();\n  gett::griddepcontrol_wait();\n"
+        f"  int block = blockIdx.x;\n{calls}}}\n"
+    )
+
+
 def _in_namespace(text: str, name: str) -> str:
-    """A stream kernel's text with its records in a namespace, and an entry that waits for the launch before it."""
-    lines = text.splitlines()
+    """A stream kernel's records in a namespace, without its entry."""
+    lines = text[: text.index(STREAM_ENTRY)].splitlines()
     includes = [line for line in lines if line.startswith("#include")]
     body = "\n".join(line for line in lines if not line.startswith("#include"))
-    body = body.replace("typedef ::Params", f"typedef {name}_space::Params").replace(f"{ENTRY}(", f"{name}(")
-    body = body.replace("Kernel::run(p);", "gett::griddepcontrol_wait();\n  Kernel::run(p);")
-    return "\n".join([WAIT, *includes, f"namespace {name}_space {{", body, "}", ""])
-
-
-def _with_alpha(params: bytes, dtype: str) -> bytes:
-    """An argument in which alpha is 1 once and for all."""
-    one = np.array(1, data_type(dtype).accumulator).tobytes()
-    return params[:ALPHA] + one + params[ALPHA + len(one) :]
+    body = body.replace("typedef ::Params", f"typedef {name}::Params")
+    return "\n".join([*includes, f"namespace {name} {{", body, "}", ""])
 
 
 def _moved(launch: Launch, places: Mapping[str, tuple[str, int]]) -> Launch:

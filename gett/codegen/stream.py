@@ -51,8 +51,13 @@ class StreamIndex:
         return "\n".join([*groups, *(f.to_cpp() for x in (self.walks, self.images, self.steps) for f in x.values())])
 
 
-def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
+def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Kernel:
     """The kernel, or the two kernels of a split K.
+
+    Args:
+        plan: What is computed.
+        schedule: How.
+        plain: Whether a map copies elements as they are; alpha is not asked for.
 
     Raises:
         DTypeError: The kernels have no such type.
@@ -75,8 +80,9 @@ def render_stream(plan: GemmPlan, schedule: Schedule) -> Kernel:
     params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
+    traits = _traits(plan, schedule, s, dtype_c, plain)
     text = (
-        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{_traits(plan, schedule, s, dtype_c)}\n'
+        f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{traits}\n'
         f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
@@ -180,7 +186,7 @@ def _image(name: str, box: Box, places: Sequence[int]) -> Function:
     return Function(f"image_{name}", ("i",), tuple(body), (("", total),), "int")
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
+def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: bool) -> str:
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
     views = output_views(plan)
@@ -209,7 +215,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str) -> str:
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
-        f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"
+        f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)}, kPlain = {cpp_bool(plain)};\n"
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
         f"  static constexpr bool kStoreOnce = {cpp_bool(isinstance(s, StreamMap) and s.store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.ir.packing import copy_of, packed_bytes, packed_contraction, packed_operand, piece_of
+from gett.ir.packing import copy_of, packed_bytes, packed_contraction, packed_operands, piece_of
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.spec.epilogue import Epilogue, VectorStore
 from gett.schedule.spec.packing import WORKSPACE_ALIGNMENT, CopyPass, Packing
@@ -56,11 +56,11 @@ def packed_plans(contraction: Contraction, cuts: tuple[tuple[int, int], ...], na
     """The plans of a piece, with copies of the tensors of these names (of `a`, `b`, `d`)."""
     piece = piece_of(contraction, cuts)
     assert piece.b is not None
-    tensors, copies, offset = [], {}, 0
+    tensors, copies, offset = [], packed_operands(piece, names), 0
     for name, tensor in (("a", piece.a), ("b", piece.b), ("d", piece.d)):
         if name not in names:
             continue
-        packed = copies[name] = packed_operand(piece, tensor)
+        packed = copies[name]
         ends = (packed, tensor) if name == "d" else (tensor, packed)
         tensors.append(PackedTensor(name, make_gemm_plan(copy_of(piece, *ends)), offset))
         offset += -(-packed_bytes(piece, packed) // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
@@ -75,7 +75,8 @@ def plans_of(plan: GemmPlan, packing: Packing) -> PackedPlans:
 
 def product_of(schedule: Schedule) -> Schedule:
     """The schedule of the product of the copies."""
-    return replace(schedule, packing=None, workspace_bytes=0)
+    assert schedule.packing is not None
+    return replace(schedule, packing=None, workspace_bytes=schedule.workspace_bytes - schedule.packing.bytes)
 
 
 def copy_schedule(arch: str, copy: CopyPass) -> Schedule:

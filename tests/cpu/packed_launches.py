@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gett.codegen.packed import COPIES
 from gett.codegen.records import Launch
 from gett.codegen.render import render_kernel
 from gett.ir.gemm import GemmPlan
@@ -29,11 +30,13 @@ static char* tensor(long long* size) {
 }
 """
 LAUNCH = """
-static SPACEParams pINDEX;
+static TYPE pINDEX;
 static void launch_INDEX() {
   if (fread(&pINDEX, sizeof pINDEX, 1, stdin) != 1) exit(5);
   PLACE
-  for (int block = 0; block < GRID; ++block) gett::blocks::run(block, THREADS, [] { SPACEENTRY(pINDEX); });
+  for (blockIdx.y = 0; blockIdx.y < ROWS; ++blockIdx.y)
+    for (int block = 0; block < GRID; ++block) gett::blocks::run(block, THREADS, [] { ENTRY(pINDEX); });
+  blockIdx.y = 0;
 }
 """
 
@@ -64,7 +67,7 @@ def run_packed(
     body = "".join(f"static char* at_{role};\nstatic long long size_{role};\n" for role in buffers)
     main = "".join(f"  at_{role} = tensor(&size_{role});\n" for role in buffers)
     for index, launch in enumerate(kernel.launches):
-        assert launch.grid[1:] == (1, 1)
+        assert launch.grid[2] == 1
         params = bytearray(launch.params)
         for name, offset, dtype in launch.scalars:
             value = np.array({"alpha": alpha, "beta": 0}[name], dtype).tobytes()
@@ -80,10 +83,14 @@ def run_packed(
 def _launch(index: int, launch: Launch) -> str:
     moved = {role: (base, shift) for role, base, shift in launch.moved}
     place = ""
-    for role, _ in launch.pointers:
+    for role, offset in launch.pointers:
         base, shift = moved.get(role, (role, 0))
-        place += f"pINDEX.{role} = (decltype(pINDEX.{role}))(at_{base} + {shift});\n  "
-    space = f"{launch.entry}_space::" if launch.entry.startswith("gett_copy") else "::"
-    text = LAUNCH.replace("PLACE", place).replace("INDEX", str(index)).replace("SPACE", space)
-    text = text.replace("ENTRY", launch.entry).replace("GRID", str(launch.grid[0]))
+        place += f"*(char**)((char*)&pINDEX + {offset}) = at_{base} + {shift};\n  "
+    text = LAUNCH.replace("TYPE", "CopyParams" if launch.entry == COPIES else "Params").replace("PLACE", place)
+    text = (
+        text.replace("INDEX", str(index))
+        .replace("ENTRY", launch.entry)
+        .replace("GRID", str(launch.grid[0]))
+        .replace("ROWS", str(launch.grid[1]))
+    )
     return text.replace("THREADS", str(launch.block[0]))

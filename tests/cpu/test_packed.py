@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import gett
+from gett.codegen.packed import COPIES
 from gett.codegen.records import Launch
 from gett.codegen.render import render_kernel
 from gett.errors import OptionError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.ir.packing import batch_modes, packed_bytes, packed_operand, piece_starts
+from gett.ir.packing import batch_modes, count_pieces, packed_bytes, packed_operands, piece_starts
 from gett.jit.compile import compile_kernel
 from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
 from gett.schedule.search.base import best_schedules
@@ -71,11 +72,19 @@ def test_the_triangle_update_is_packed(dtype, subscripts):
 def test_fewer_pieces_under_a_larger_limit():
     plan = triangle()
     pieces = []
-    for mib in (8, 25, 64, 128, 256):
+    for mib in (8, 25, 48, 64, 128, 256):
         found = candidates(plan, "sm_90a", limited(mib << 20))[0]
-        pieces.append(None if found.packing is None else [length for _, length in found.packing.cuts])
+        pieces.append(count_pieces(plan.contraction, found.packing.cuts))
         assert found.workspace_bytes <= mib << 20
-    assert pieces == [[4], [16], [32], [64], []]
+    assert pieces == sorted(pieces, reverse=True)
+    assert pieces[-1] == 1
+
+
+def test_rows_are_cut_late():
+    plan = triangle()
+    (cut, (_, rows)) = candidates(plan, "sm_90a")[0].packing.cuts
+    assert cut == (plan.contraction.names.index("c"), 64)  # whole lines; 64 MiB hold half of the rows of one side
+    assert rows == 256
 
 
 @pytest.mark.parametrize("subscripts", ["cbik,cbjk->cbij", "bik,bjk->bij", "ik,jk->ij"])
@@ -89,7 +98,7 @@ def test_copies_are_dense_but_for_rows_that_tensor_maps_move():
     a, b = np.zeros((3, 5, 35, 4), "float16"), np.zeros((3, 7, 35, 4), "float16")
     c = contraction_of("bikc,bjkc->bijc", a, b)
     assert [c.names[m] for m in batch_modes(c)] == ["b", "c"]
-    packed = packed_operand(c, c.a)
+    packed = packed_operands(c, "abd")["a"]
     strides = {c.names[m]: s for m, s in zip(packed.modes, packed.strides, strict=True)}
     assert strides == {"k": 2, "i": 80, "c": 400, "b": 1600}
     assert packed_bytes(c, packed) == 3 * 1600 - 10
@@ -106,6 +115,11 @@ RUNS = [
     ("abcd,cbefa->fdea", (8, 6, 7, 9), (7, 6, 5, 4, 8), "float32", 10 << 10, 1),
     ("ikc,jkc->ijc", (9, 16, 8), (8, 16, 8), "complex64", 1 << 20, 2 - 1j),
     ("ikc,jkc->cij", (9, 16, 8), (8, 16, 8), "float32", 1 << 20, 1),
+    # No unit stride in a batch mode: rows that start anywhere, short ones, and those along two contracted modes.
+    ("ik,jk->ij", (19, 45), (21, 45), "float32", 1 << 20, 3),
+    ("ik,jk->ij", (38, 45), (21, 45), "float32", 10 << 10, 1),
+    ("aibjck,kcba->jia", (2, 5, 3, 7, 2, 11), (11, 2, 3, 2), "float32", 1 << 20, 1),
+    ("mink,jmk->jin", (3, 17, 13, 5), (11, 3, 5), "complex64", 12 << 10, 1),
 ]
 
 
@@ -125,6 +139,28 @@ def test_every_launch_runs_on_the_host(folder, subscripts, shape_a, shape_b, dty
         assert can_implement(schedule, plan, limited(limit)) is None
         run_packed(folder, plan, schedule, a, b, d, alpha)
         np.testing.assert_array_equal(d, expected.astype(dtype))
+
+
+def test_the_last_piece_may_overlap_the_one_before():
+    plan = make_gemm_plan(contraction_of("ik,jk->ij", np.zeros((38, 45), "float32"), np.zeros((21, 45), "float32")))
+    (schedule, *_) = packed_schedules(plan, limited(10 << 10), multiply_adds, 1e9)
+    ((mode, length),) = schedule.packing.cuts
+    extent = plan.contraction.extents[mode]
+    assert extent % length
+    starts = list(piece_starts(plan.contraction, schedule.packing.cuts, plan.contraction.d))
+    assert starts[-1] == (extent - length) * plan.contraction.d.stride(mode)
+
+
+def test_partial_sums_lie_behind_the_copies(folder):
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-4, 5, s).astype("float32") for s in ((19, 501), (21, 501)))
+    d = np.full((19, 21), 77, "float32")
+    plan = make_gemm_plan(contraction_of("ik,jk->ij", a, b, None, d))
+    (schedule, *_) = packed_schedules(plan, limited(96_000), multiply_adds, 1e9)
+    assert 1 < schedule.split_k < 8  # more slices would be added by threads that share memory
+    assert schedule.workspace_bytes > schedule.packing.bytes > 0
+    run_packed(folder, plan, schedule, a, b, d)
+    np.testing.assert_array_equal(d, a @ b.T)
 
 
 def test_an_epilogue_is_the_products(folder):
@@ -148,7 +184,7 @@ def test_copies_keep_every_bit(folder):
     made = plans_of(plan, schedule.packing)
     tensor = next(t for t in made.tensors if t.name == "a")
     assert tensor.plan.contraction.dtype == "uint32"
-    out = np.zeros(9 * 6 * 8 + 64, "uint32")
+    out = np.zeros(12 * 6 * 8, "uint32")
     run_kernel(folder, tensor.plan, copy_schedule("sm_90a", schedule.packing.a), {"a": bits}, out)
     d = tensor.plan.contraction.d
     for at in np.ndindex(bits.shape):
@@ -164,30 +200,38 @@ def test_packed_kernels_compile_without_spills(dtype):
     kernel = render_kernel(plan, schedule)
     assert compile_kernel(kernel.source, kernel.arch)
     assert {x.entry for x in kernel.launches} == set(kernel.source.entries)
-    per_piece = len(kernel.launches) // 4
-    assert kernel.launches[per_piece].moved != kernel.launches[0].moved
+    assert kernel.launches[2].moved != kernel.launches[0].moved
     assert json.loads(json.dumps(encode(schedule))) == encode(schedule)
     assert decode(Schedule, json.loads(json.dumps(encode(schedule)))) == schedule
 
 
 def test_pieces_cover_the_tensors_and_copies_do_not_overlap():
     plan = triangle()
+    c = plan.contraction
     schedule = candidates(plan, "sm_90a")[0]
     made = plans_of(plan, schedule.packing)
-    places = sorted((t.offset, t.offset + 32 * 512 * 512 * 2) for t in made.tensors)
+    sizes = {t.name: packed_bytes(t.plan.contraction, t.plan.contraction.a if t.name == "d" else t.plan.contraction.d)
+             for t in made.tensors}  # fmt: skip
+    places = sorted((t.offset, t.offset + sizes[t.name]) for t in made.tensors)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(places))
     assert places[-1][1] <= made.workspace_bytes == schedule.workspace_bytes
     kernel = render_kernel(plan, schedule)
+    pieces = count_pieces(c, schedule.packing.cuts)
     products = [x for x in kernel.launches if x.entry == "gett_sm90"]
-    assert len(products) == 4
+    copies = [x for x in kernel.launches if x.entry == COPIES]
+    assert (len(products), len(copies)) == (pieces, pieces + 1)
+    assert [x.entry == COPIES for x in kernel.launches] == [i % 2 == 0 for i in range(2 * pieces + 1)]
     for x in products:
         assert {base for _, base, _ in x.moved} == {"workspace"}
         assert {role for role, _, _ in x.maps} <= {role for role, _, _ in x.moved}
-    assert [x.overlaps for x in kernel.launches] == [False, True, False, True, *[True, True, False, True] * 3]
-    assert kernel.source.text.count("gett::griddepcontrol_wait();\n  Kernel::run(p);") == 2
-    turned = [x for x in kernel.launches if x.entry == "gett_copy_d"]
-    starts = [next((s for role, base, s in x.moved if base == "d"), 0) for x in turned]
-    assert starts == [0, 64, 128, 192]
+    assert [x.overlaps for x in kernel.launches] == [False, *[True] * (2 * pieces)]
+    starts = [{base: s for _, base, s in x.moved if base != "workspace"} for x in copies]
+    for name, tensor in (("a", c.a), ("b", c.b), ("d", c.d)):
+        wanted = list(piece_starts(c, schedule.packing.cuts, tensor))
+        if name == "d":
+            assert [x.get("d") for x in starts] == [None, *wanted]
+        else:
+            assert [x[name] for x in starts if name in x] == [s for s, _ in itertools.groupby(wanted)]
 
 
 def broken(schedule: Schedule, plan: GemmPlan) -> dict[str, tuple[Schedule, GemmPlan]]:
@@ -200,12 +244,13 @@ def broken(schedule: Schedule, plan: GemmPlan) -> dict[str, tuple[Schedule, Gemm
     return {
         "packed product": (replace(schedule, packing=none), plan),
         "packed product, C": (schedule, with_c),
-        "pieces": (replace(schedule, packing=replace(packing, cuts=((mode, 5),))), plan),
+        "pieces": (replace(schedule, packing=replace(packing, cuts=((mode, 129),))), plan),
         "pieces, another mode": (replace(schedule, packing=replace(packing, cuts=((c.names.index("k"), 8),))), plan),
         "pieces, twice": (replace(schedule, packing=replace(packing, cuts=((mode, 64), (mode, 32)))), plan),
         "pieces, many": (replace(schedule, packing=replace(packing, cuts=((mode, 1),))), plan),
         "copied tensors": (schedule, make_gemm_plan(replace(c, a=splat))),
         "packed workspace": (replace(schedule, workspace_bytes=schedule.workspace_bytes - 256), plan),
+        "packed workspace, copies": (replace(schedule, packing=replace(packing, bytes=packing.bytes - 256)), plan),
         "packed workspace, limit": (replace(schedule, workspace_bytes=WORKSPACE_LIMIT + 256), plan),
     }
 
@@ -244,8 +289,8 @@ def test_the_plan_shows_copies_and_workspace():
     text = str(plan)
     assert 'copy A    "bikc" as "bcik"' in text
     assert 'copy D    "bijc" as "bcij"' in text
-    assert "in 4 pieces of 32 of c, one after the other; workspace 48 MiB" in text
-    assert plan.workspace_bytes == 48 << 20
+    assert "in 4 pieces of 64 of c and 256 of j, one after the other; workspace 64 MiB" in text
+    assert plan.workspace_bytes == 64 << 20
     whole = gett.plan(TRIANGLE, (shape, "float16"), (shape, "float16"), arch="sm_90a", workspace_limit=1 << 30)
     assert "all at once; workspace 192 MiB" in str(whole)
     none = gett.plan(TRIANGLE, (shape, "float16"), (shape, "float16"), arch="sm_90a", workspace_limit=0)

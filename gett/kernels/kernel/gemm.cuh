@@ -27,6 +27,7 @@ template <class Mainloop, class Epilogue, class Scheduler, class Smem> struct Ge
       Mainloop::prefetch_tensormaps(p);
       smem.init_barriers();
     }
+    griddepcontrol_wait();  // nothing is read or written before the launch that this one overlaps has ended
     Scheduler::sync();
     if (thread < 128 * kProducers) {
       setmaxnreg_dec<Mainloop::kProducerRegs>();

@@ -88,10 +88,13 @@ template <class Traits, class Index> struct StreamMap {
     }
   }
 
-  static GETT_DEVICE void run(const Params& p) {
+  static GETT_DEVICE void run(const Params& p) { run(p, int(blockIdx.x)); }
+
+  // One tile, by its number.
+  static GETT_DEVICE void run(const Params& p, int tile) {
     extern __shared__ __align__(128) char smem[];
     const int thread = threadIdx.x;
-    const auto t = Index::o_tile(p, blockIdx.x);
+    const auto t = Index::o_tile(p, tile);
     char* const image_a = smem;
     char* const image_b = image_a + Image<A>::kBytes;
     char* const image_c = image_b + Image<B>::kBytes;
@@ -129,6 +132,10 @@ template <class Traits, class Index> struct StreamMap {
         Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
         for (int j = 0; j < kV; ++j) {
+          if constexpr (Traits::kPlain) {
+            out.x[j] = a[u].x[j];
+            continue;
+          }
           Acc x;
           if constexpr (Traits::kHasB) {
             x = product<Acc>(as_factor<Acc>(a[u].x[j]), as_factor<Acc>(b[u].x[j]));

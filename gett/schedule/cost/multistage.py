@@ -9,7 +9,7 @@ of the device's record (`gett.hw.device`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -22,12 +22,17 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.modes import Strided
+from layouts.rates import SECTOR
 
 REGISTER_SHARE = 0.81
 """Share of the registers that the limits reckon with, which kernels take."""
 
 FEW_WARPS = 0.4
 """Share of the time of multiply-adds that a single warp of a scheduler waits; it falls with the square of warps."""
+
+
+SCATTERED = 2.3
+"""Factor on kernels whose batches share lines that L2 does not hold from one batch to the next: seen, 1.7 to 3.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,24 @@ class MultistageCost:
             wishes = (f * facts.sm_count // 2 // tiles for f in (1, 2, 4, 8, 16))
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         per_sm = self._resident_blocks(s)
-        return fastest(self._split(s, split, k_tile, per_sm, tiles, read, written) for split in splits)
+        found = fastest(self._split(s, split, k_tile, per_sm, tiles, read, written) for split in splits)
+        return replace(found, us=found.us * SCATTERED) if self._scatters(t) else found
+
+    def _scatters(self, t: Tiling) -> bool:
+        """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
+        if t.l is not None:
+            return False
+        touched = 0
+        for tensor, groups, reads in (
+            (A, self.plan.m + self.plan.k, t.n.tiles),
+            (B, self.plan.n + self.plan.k, t.m.tiles),
+            (D, self.plan.m + self.plan.n, 1),
+        ):
+            steps = [abs(s.strides[tensor]) for s in groups if s.strides[tensor]]
+            near = [s for s in self.plan.l if 0 < abs(s.strides[tensor]) < min(steps, default=0)]
+            if near:
+                touched += _volume(groups, tensor) * reads * SECTOR
+        return touched > self.facts.l2_bytes
 
     def _traffic(self, tensor: int, modes: tuple[Strided, ...], box: Box, t: Tiling) -> float:
         """Relative cost of a tensor's bytes, worked out once for boxes that many schedules share."""

@@ -12,10 +12,10 @@ from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import WORD, products_of
+from gett.hw.dtypes import WORD, data_type, products_of
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
-from gett.schedule.cost.estimate import Estimate, fastest, split_us, wgmma_splits
+from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
@@ -258,7 +258,11 @@ class WgmmaCost(StagingCost):
         k_tiles, mma_tiles = tile.k.tiles, tile.mma_tiles
         tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
-        for split in self.splits(tile, tiles):
+        partial = rows * bn * data_type(self.plan.contraction.dtype).accumulator_bytes
+        stored_tiles = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+        wishes = self.splits(tile, tiles)
+        splits = {bounded_split(x, partial, stored_tiles, k_tiles, facts.workspace_limit)[0] for x in wishes}
+        for split in sorted(splits):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split) * mma_tiles

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gett.ir.gemm import A, B, D
 from gett.schedule.cost.copies import L2_LINE
+from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.wgmma import Loop, Traffic
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
@@ -17,8 +20,17 @@ BESIDE = 1.25
 """Factor for what copies take of the warps that split: seen on an H200, 1.05 to 1.35."""
 
 
+SLICED = 1.25
+"""Factor where K is in slices: seen on an H200, 1.0 to 1.9."""
+
+
 class WgmmaSplitCopyCost(WgmmaSplitCost):
     """Estimates for one plan."""
+
+    def estimate(self, tile: WgmmaTile) -> Estimate:
+        """Expected time of a tile."""
+        found = super().estimate(tile)
+        return replace(found, us=found.us * SLICED) if found.split_k > 1 else found
 
     def moved(self, tile: WgmmaTile) -> list[tuple[int, OperandTiling, int]]:
         """Those by tensor map."""

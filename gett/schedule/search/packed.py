@@ -1,18 +1,19 @@
-"""The search of packed schedules: where the unit stride of tensors lies in a batch mode, dense copies are multiplied.
+"""The search of packed schedules: dense copies of tensors are multiplied where no tensor map moves the tensors.
 
-The copies' bytes cost less than a main loop does that picks single elements out of lines. The workspace is bounded by
-the user's limit: what does not fit is computed in pieces.
+A copy costs its bytes. That is little beside a main loop that picks single elements out of lines, or whose warps copy
+what the copy engine cannot. The workspace is bounded by the user's limit: what does not fit is computed in pieces.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.ir.contraction import Contraction
-from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.contraction import Contraction, Operand
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.ir.packing import (
     BITS,
     Cuts,
@@ -21,24 +22,35 @@ from gett.ir.packing import (
     count_copies,
     count_pieces,
     packed_bytes,
-    packed_operand,
+    packed_operands,
 )
+from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.schedule.packed import PackedPlans, packed_plans
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
+from layouts.modes import unit_mode
 
-CLEARLY = 1.1
-"""How many times faster than all else packed schedules must be expected to be: copies ask for memory."""
+CLEARLY, SHORT_CLEARLY, SHORT_US = 1.09, 1.5, 25.0
+"""How many times faster than all else packed schedules must be expected to be, for copies ask for memory; and where all
+else takes less than so many microseconds, of which forecasts are as uncertain as that."""
+
+CUT_ROWS, CUT_BYTES = 1.2, 128
+"""Factor on copies of rows that pieces cut to fewer bytes: memory opens a page for a part of what it holds."""
 
 KEPT = 3  # products whose schedules are tried
 
+READ_PS, WRITE_PS, ELEMENT_PS = 1.7, 4.3, 0.3
+"""Picoseconds of a whole H200 for each access of a copy's threads that reads through shared memory, for each that
+writes, and for each element: 100 to 530 elements a nanosecond were seen in accesses of 1 to 8 elements.
+"""
 
-def packed_schedules(
-    plan: GemmPlan, facts: ArchFacts, products: Callable[[GemmPlan, ArchFacts], list[Schedule]], least_us: float
-) -> list[Schedule]:
+Products = Callable[[GemmPlan, ArchFacts], list[Schedule]]
+
+
+def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least_us: float) -> list[Schedule]:
     """Schedules with copies that are expected to be clearly faster than `least_us`.
 
     Args:
@@ -48,92 +60,178 @@ def packed_schedules(
         least_us: What the best schedule without copies is expected to take.
     """
     c = plan.contraction
-    names = packed_names(c)
-    if not names or c.c is not None or c.extras or _floor_us(plan, names, facts) * CLEARLY > least_us:
-        return []
-    found = [
-        s for cuts in choose_cuts(c, names, facts.workspace_limit) for s in _of_cuts(c, names, cuts, facts, products)
-    ]
-    return sorted((s for s in found if s.forecast.us * CLEARLY <= least_us), key=lambda s: s.forecast.us)
+    most_us = least_us / (SHORT_CLEARLY if least_us < SHORT_US else CLEARLY)
+    found: list[Schedule] = []
+    for names in packed_names(plan):
+        if _floor_us(plan, names, facts) <= most_us:
+            for cuts in choose_cuts(c, names, facts.workspace_limit):
+                found += _of_cuts(c, names, cuts, facts, products)
+    return sorted((s for s in found if s.forecast.us <= most_us), key=lambda s: s.forecast.us)
 
 
 def _floor_us(plan: GemmPlan, names: Sequence[str], facts: ArchFacts) -> float:
-    """Microseconds of all bytes at copy speed: those of the product, and those of the copies twice."""
-    c = plan.contraction
-    tensors = {"a": c.a, "b": c.b, "d": c.d}
-    copied = sum(packed_bytes(c, packed_operand(c, x)) for name in names if (x := tensors[name]) is not None)
-    return (plan.bytes + 2 * copied) / nearest(facts).memory.copy_tbps * 1e-6
+    """Microseconds of all bytes at copy speed, those of the copies twice, and of two launches."""
+    c, device = plan.contraction, nearest(facts)
+    copied = sum(packed_bytes(c, x) for x in packed_operands(c, names).values())
+    return (plan.bytes + 2 * copied) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
 
 
-def _of_cuts(
-    c: Contraction,
-    names: Sequence[str],
-    cuts: Cuts,
-    facts: ArchFacts,
-    products: Callable[[GemmPlan, ArchFacts], list[Schedule]],
-) -> list[Schedule]:
+def _of_cuts(c: Contraction, names: Sequence[str], cuts: Cuts, facts: ArchFacts, products: Products) -> list[Schedule]:
     """The schedules with pieces of one kind."""
     made = packed_plans(c, cuts, names)
     copies = _copies(made, facts)
     if copies is None:
         return []
-    packing = Packing(cuts, *(_copy_pass(copies.get(name)) for name in "abd"))
-    tensors = {"a": c.a, "b": c.b, "d": c.d}
-    copies_us = 0.0
-    for name, copy in copies.items():
-        tensor = tensors[name]
-        assert tensor is not None
-        copies_us += count_copies(c, cuts, tensor) * copy.forecast.us
+    a, b, d = (_copy_pass(copies.get(name)) for name in "abd")
+    packing = Packing(cuts, a, b, d, made.workspace_bytes)
+    copies_us = _copies_us(c, cuts, copies, facts)
+    left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
     found = []
-    for product in products(made.product, replace(facts, workspace_limit=0))[:KEPT]:
+    for product in products(made.product, left)[:KEPT]:
         products_us = count_pieces(c, cuts) * product.forecast.us
         bound = product.forecast.bound if products_us > copies_us else "DRAM"
         share = f"copies {copies_us:.0f} us, products {products_us:.0f} us"
-        reason = f"unit stride in a batch mode, so dense copies are multiplied: {share}; {product.forecast.reason}"
+        reason = f"dense copies are multiplied: {share}; {product.forecast.reason}"
         forecast = Forecast(copies_us + products_us, bound, reason)
-        found.append(replace(product, workspace_bytes=made.workspace_bytes, packing=packing, forecast=forecast))
+        workspace = made.workspace_bytes + product.workspace_bytes
+        found.append(replace(product, workspace_bytes=workspace, packing=packing, forecast=forecast))
     return found
 
 
-def packed_names(c: Contraction) -> tuple[str, ...]:
-    """The tensors, of `a`, `b` and `d`, whose unit stride lies in a batch mode; none where one cannot be copied."""
-    if c.b is None or not batch_modes(c):
-        return ()
-    found = [(name, x) for name, x in (("a", c.a), ("b", c.b), ("d", c.d)) if batch_nearest(c, x)]
-    for _, x in found:
-        repeated = any(s == 0 and c.extents[m] > 1 for m, s in zip(x.modes, x.strides, strict=True))
-        if repeated or itemsize(x.dtype) not in BITS:
-            return ()
-    return tuple(name for name, _ in found)
+def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: ArchFacts) -> float:
+    """The time of all copies; what is copied between two products is one launch."""
+    launch_us = nearest(facts).launches.launch_us
+    tensors = {"a": c.a, "b": c.b, "d": c.d}
+    total, launches = 0.0, 0
+    for name, copy in copies.items():
+        tensor = tensors[name]
+        assert tensor is not None
+        times = count_copies(c, cuts, tensor)
+        elements = math.prod(dict(cuts).get(m, c.extents[m]) for m in tensor.modes)
+        rows = CUT_ROWS if any(abs(tensor.stride(m)) * n < CUT_BYTES for m, n in cuts if tensor.stride(m)) else 1.0
+        total += times * rows * max(copy.forecast.us - launch_us, elements * _element_ps(copy) * 1e-6)
+        launches = max(launches, times)
+    both = "d" in copies and len(copies) > 1
+    return total + (launches + both) * launch_us
+
+
+def _element_ps(copy: Schedule) -> float:
+    """Picoseconds of an element as far as instructions limit a copy."""
+    loop = copy.mainloop
+    assert isinstance(loop, StreamMap)
+    return (READ_PS / loop.a.width if loop.a.staged else 0.0) + WRITE_PS / loop.vector + ELEMENT_PS
+
+
+def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
+    """The sets of tensors, of `a`, `b` and `d`, whose copies may be worth their bytes: fewest bytes first.
+
+    With them tensor maps move both operands, in rows that do not run along two contracted modes; D is copied where its
+    unit stride lies in a batch mode. None where the operands are so as they are, or a tensor cannot be copied.
+    """
+    c = plan.contraction
+    if c.b is None or c.c is not None or c.extras:
+        return []
+    tensors = {"a": c.a, "b": c.b, "d": c.d}
+    always = ["d"] if batch_nearest(c, c.d) else []
+    sets = [tuple(s + always) for s in (["a"], ["b"], ["a", "b"])]
+    if always:
+        sets.insert(0, ("d",))
+    elif _by_tensor_map(plan):
+        return []
+    found = [
+        names
+        for names in sets
+        if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
+    ]
+    return sorted(found, key=lambda names: sum(packed_bytes(c, x) for x in packed_operands(c, names).values()))[:2]
+
+
+def _by_tensor_map(plan: GemmPlan) -> bool:
+    """Whether tensor maps move both operands in rows that suit each other.
+
+    Rows have 16 bytes or more, are aligned, and run along no batch mode. Those of float64 do not run along two
+    contracted modes either: other types have main loops for that.
+    """
+    if not all(_has_rows(plan, t) for t in (A, B)):
+        return False
+    if plan.contraction.dtype != "float64":
+        return True
+    leads = [unit_mode(plan.k, t, plan.size(t)) for t in (A, B)]
+    return None in leads or leads[0] == leads[1]
+
+
+def _has_rows(plan: GemmPlan, tensor: int) -> bool:
+    operand = plan.a if tensor == A else plan.b
+    assert operand is not None
+    size = itemsize(operand.dtype)
+    modes = [s for s in (*plan.m, *plan.n, *plan.k) if s.strides[tensor]]
+    rows = [s for s in modes if abs(s.strides[tensor]) == size and s.extent * size >= ALIGNMENT_LIMIT]
+    others = [s for s in (*plan.l, *modes) if s not in rows]
+    return (
+        len(rows) == 1
+        and operand.alignment % ALIGNMENT_LIMIT == 0
+        and all(s.strides[tensor] % ALIGNMENT_LIMIT == 0 for s in others)
+    )
+
+
+def _may_copy(c: Contraction, x: Operand) -> bool:
+    """Whether a tensor has elements that copies move, each of them once."""
+    repeated = any(s == 0 and c.extents[m] > 1 for m, s in zip(x.modes, x.strides, strict=True))
+    return not repeated and itemsize(x.dtype) in BITS
 
 
 def choose_cuts(c: Contraction, names: Sequence[str], limit: int) -> list[Cuts]:
-    """Pieces whose copies fit into the limit: all at once, else the fewest along each group of D's modes.
+    """Pieces whose copies fit into the limit: all at once, else few along each group of D's modes.
 
     Pieces along batch modes share no operand but cut the rows in which tensors lie; along M or N one operand is copied
-    whole, once.
+    whole, once. Fewer cuts of a batch mode leave longer rows, and the rest is cut along M or N.
     """
     if packed_plans(c, (), names).workspace_bytes <= limit:
         return [()]
-    batch = batch_modes(c)
-    free = [m for m in sorted(c.d.modes, key=lambda m: -abs(c.d.stride(m))) if m not in batch]
-    groups = (batch, [m for m in free if c.a.stride(m)], [m for m in free if c.b is not None and c.b.stride(m)])
-    return [cuts for modes in groups if (cuts := _fewest(c, names, limit, modes)) is not None]
+    batch, groups = batch_modes(c), []
+    for name, x in (("a", c.a), ("b", c.b)):
+        assert x is not None
+        slowest_in = x if name in names else c.d
+        free = [m for m in c.d.modes if x.stride(m) and m not in batch]
+        groups.append(tuple(sorted(free, key=lambda m: -abs(slowest_in.stride(m)))))
+    first: list[Cuts] = [(), *(((m, c.extents[m] // n),) for m in batch[-1:] for n in (2, 4) if c.extents[m] % n == 0)]
+    tried = [((), batch), *((cuts, modes) for cuts in first for modes in groups)]
+    found = dict.fromkeys(
+        cuts
+        for before, modes in tried
+        for divides in (True, False)
+        for room in (limit, limit // 2)  # the rest is room for partial sums
+        if (cuts := _fewest(c, names, room, modes, divides, before)) is not None
+    )
+    least = min((count_pieces(c, cuts) for cuts in found), default=0)
+    return [cuts for cuts in found if count_pieces(c, cuts) <= 4 * least]
 
 
-def _fewest(c: Contraction, names: Sequence[str], limit: int, modes: Sequence[int]) -> Cuts | None:
-    """The fewest pieces along some modes that fit into a limit, the first mode cut first; None where none do."""
-    cuts: Cuts = ()
+def _fewest(
+    c: Contraction, names: Sequence[str], limit: int, modes: Sequence[int], divides: bool, before: Cuts
+) -> Cuts | None:
+    """The fewest pieces along some modes that fit into a limit, the first mode cut first; None where none do.
+
+    Args:
+        c: What is computed.
+        names: The tensors that are copied.
+        limit: Bytes of their copies.
+        modes: That may be cut.
+        divides: Whether lengths divide the extents.
+        before: Cuts that there are already.
+    """
+    cuts = before
     for mode in modes:
         extent = c.extents[mode]
-        lengths = [extent // n for n in range(2, min(extent, MAX_PIECES) + 1) if extent % n == 0]
+        counts = range(2, min(extent, MAX_PIECES) + 1)
+        lengths = dict.fromkeys(-(-extent // n) for n in counts if not divides or extent % n == 0)
         for length in lengths:
             tried = (*cuts, (mode, length))
             if count_pieces(c, tried) > MAX_PIECES:
                 return None
             if packed_plans(c, tried, names).workspace_bytes <= limit:
                 return tried
-        if lengths and lengths[-1] == 1:
+        if 1 in lengths:
             cuts = (*cuts, (mode, 1))
     return None
 

@@ -41,9 +41,11 @@ class Packing:
         a: How the contraction's first operand is copied; None where it is read as it is.
         b: Likewise the second.
         d: How the result is copied from the workspace to its place; None where the product is stored there.
+        bytes: Of the workspace for the copies of a piece; the product's own part of it lies behind them.
     """
 
     cuts: Cuts
     a: CopyPass | None
     b: CopyPass | None
     d: CopyPass | None
+    bytes: int

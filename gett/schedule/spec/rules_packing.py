@@ -20,26 +20,24 @@ def packing_of(x: Lowered) -> Packing:
 
 @rule
 def packed_product(x: Lowered) -> Iterator[str]:
-    """Copies are made for a product of two tensors, in one slice of K, to which nothing is added."""
+    """Copies are made for a product of two tensors, to which nothing is added."""
     c, packing = x.plan.contraction, packing_of(x)
     if c.b is None or isinstance(x.s.mainloop, Stream):
         yield "no main loop multiplies two tensors"
     if packing.a is packing.b is packing.d is None:
         yield "no tensor is copied"
-    if x.s.split_k > 1:
-        yield f"K is in {x.s.split_k} slices"
     if c.c is not None or c.extras:
         yield "C or tensors of the epilogue would have to be read piece by piece"
 
 
 @rule
 def pieces(x: Lowered) -> Iterator[str]:
-    """Modes of D, each once, are cut into pieces of equal length; there are at most 64."""
+    """Modes of D, each once, are cut into pieces no longer than they are; there are at most 64."""
     c, cuts = x.plan.contraction, packing_of(x).cuts
     for mode, length in cuts:
         if mode not in c.d.modes:
             yield f"mode {mode} is none of D"
-        elif length < 1 or c.extents[mode] % length:
+        elif not 0 < length <= c.extents[mode]:
             yield f"pieces of {length} of {c.extents[mode]} along {c.names[mode]}"
     if len({mode for mode, _ in cuts}) < len(cuts):
         yield "a mode is cut twice"
@@ -63,9 +61,11 @@ def copied_tensors(x: Lowered) -> Iterator[str]:
 @rule
 def packed_workspace(x: Lowered) -> Iterator[str]:
     """The workspace holds the copies of one piece, and is no larger than its user allows."""
-    needed = plans_of(x.plan, packing_of(x)).workspace_bytes
-    if x.s.workspace_bytes < needed:
-        yield f"{x.s.workspace_bytes} bytes, copies take {needed}"
+    needed, kept = plans_of(x.plan, packing_of(x)).workspace_bytes, packing_of(x).bytes
+    if kept < needed:
+        yield f"{kept} bytes, copies take {needed}"
+    if x.s.workspace_bytes < kept:
+        yield f"{x.s.workspace_bytes} bytes in all, {kept} of them for copies"
     if x.s.workspace_bytes > x.facts.workspace_limit:
         yield f"{x.s.workspace_bytes} bytes, workspace_limit is {x.facts.workspace_limit}"
 

@@ -254,7 +254,8 @@ def least_row(load: Tma | CpAsyncTile, name: str, size: int) -> int:
     if load.major == "k":
         if isinstance(load, CpAsyncTile):
             return CHUNK
-        whole = load.map.extents[0] * size <= CHUNK or load.map.modes[load.map.order[1]].dim == 0
+        order = load.map.order
+        whole = load.map.extents[0] * size <= CHUNK or (len(order) > 1 and load.map.modes[order[1]].dim == 0)
         return CHUNK if name == "b" or whole else 2 * CHUNK
     return CHUNK // 2 * size
 
