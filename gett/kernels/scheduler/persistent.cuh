@@ -4,7 +4,8 @@
 //
 // PersistentRaster: clusters take tiles in turn, in the order of the raster. PersistentBatches: in that of a raster
 // over several batches. PersistentPanel: the tiles of a cluster are in one panel after the other, or in one only
-// (kOnePanel). A panel is a row of tiles (kPanelA), which need the same rows of A, or a column, which need the same of B.
+// (kOnePanel). A panel is a row of tiles (kPanelA), which need the same rows of A, or a column, which need the same
+// of B.
 //
 // Several blocks fill a stage, so a block's `empty` barrier waits for the warpgroups of the whole cluster. All blocks
 // of a cluster have the same k-tiles in the same order. Where tiles do not suffice, the surplus block does the same
