@@ -70,6 +70,6 @@ def _dmma_needs(mma_m: int, columns: int, step: int) -> int:
     """Registers for instructions of `step` k.
 
     A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
-    eight columns, or two where each is multiplied by four blocks.
+    eight columns.
     """
-    return mma_m * columns + step * (2 * mma_m + (1 if mma_m == 4 else 2)) + DMMA_SPARE
+    return mma_m * columns + step * (2 * mma_m + 2) + DMMA_SPARE
