@@ -98,7 +98,7 @@ MULTISTAGE = """
       for (int warp = 0; warp < warps; ++warp)
         for (int lane = 0; lane < 32; ++lane) {
           MMA<MainloopTraits> mma;
-          INIT;
+          mma.init(warp, lane, batch);
           VISIT;
           for (int i = 0; i < mma.kRows; ++i)
             for (int j = 0; j < mma.kColumns; ++j) mma.set(i, j, before(mma.row(i), mma.column(j)));
@@ -148,8 +148,7 @@ def program(kernel: Kernel, spec: Spec) -> str:
         if not loop.tensor_cores:
             visit = "mma.visit(check);"
         visit = f"{VISIT}          {visit}\n          if (visits != mma.kRows * mma.kColumns) exit(6)"
-        init = "mma.init(warp, lane, batch)" if loop.tensor_cores else "mma.init(warp, lane)"
-        body = body.replace("MMA", mma).replace("INIT", init).replace("VISIT", visit)
+        body = body.replace("MMA", mma).replace("VISIT", visit)
     else:
         headers, body = (
             includes("core/index", "ptx/tma", "epilogue/tma_store"),
