@@ -26,7 +26,7 @@ DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
 WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
-NARROW = tuple(range(72, 0, -8))  # columns for whose sums of complex numbers there are registers
+NARROW = tuple(range(64, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
 TWO_STAGES = 1.02  # factor on tiles with two stages
 
