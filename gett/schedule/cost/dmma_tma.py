@@ -27,8 +27,9 @@ WARPS = 4 * DmmaTma.warpgroups
 OVERLAP = 4  # exponent of the norm in which the clocks of the units add up
 CLOCKS = 0.95  # of a k-tile by the device's clock: these kernels run at 1.98 GHz for a while, at 1.7 in the long run
 TILE_CLOCKS = 250.0  # from the last product of a tile to its staging, and on to the next tile's first product
-LOAD_CLOCKS, MEMORY_CLOCKS = 1800.0, 3900.0  # from a load's issue to its end, and more of them where memory limits
-PART_OF_LINE = 1.6  # factor on D's bytes in rows below a line of L2, which leaves in parts
+LOAD_CLOCKS, MEMORY_CLOCKS = 1800.0, 4700.0  # from a load's issue to its end, and more of them where memory limits
+WAITED = 0.6  # share of memory's time for D that those who multiply wait where they store it
+PART_OF_LINE = 1.5  # factor on D's bytes in rows below a line of L2, which leaves in parts
 SHORT_STEPS = 1.05  # factor on products of 8 k, which read and write the sums twice as often as those of 16
 
 
@@ -102,20 +103,22 @@ class DmmaTmaCost(WgmmaCost):
         """
         memory, by_map = self.memory_clocks(tile), self.staging(tile).bulk
         left = memory * self.share_of_d if self.whole(tile, loop, looped) else 0.0
-        clocks = (max(looped, left) if by_map else looped + left) + tail + TILE_CLOCKS
-        return clocks + self.late(tile, loop, looped, min(1.0, memory / clocks))
+        clocks = (max(looped, left) if by_map else looped + WAITED * left) + tail + TILE_CLOCKS
+        return clocks + self.late(tile, loop, looped, clocks, min(1.0, memory / clocks))
 
     def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
         """The same as if memory took no time."""
-        return looped + tail + TILE_CLOCKS + self.late(tile, loop, looped, 0.0)
+        clocks = looped + tail + TILE_CLOCKS
+        return clocks + self.late(tile, loop, looped, clocks, 0.0)
 
-    def late(self, tile: WgmmaTile, loop: Loop, looped: float, memory: float) -> float:
-        """Clocks of a tile that products wait for loads, of whose time memory takes the share `memory`."""
+    def late(self, tile: WgmmaTile, loop: Loop, looped: float, clocks: float, memory: float) -> float:
+        """Clocks of a tile of `clocks` that products wait for loads; `memory` is the share of time that it takes."""
         rows, bn, bk = tile.shape
         room = self.facts.smem_per_block - (rows * bn * self.size_d if self.whole(tile, loop, looped) else 0)
         stages = max(2, min(DEEP, room // ((rows + bn) * bk * self.size)))
-        late = LOAD_CLOCKS + MEMORY_CLOCKS * memory - (stages - 1) * loop.clocks
-        return max(0.0, late) * looped / loop.clocks / stages
+        steps = looped / loop.clocks
+        late = LOAD_CLOCKS + MEMORY_CLOCKS * memory - (stages - 1) * clocks / steps
+        return max(0.0, late) * steps / stages
 
     def whole(self, tile: WgmmaTile, loop: Loop, looped: float) -> bool:
         """Whether a tile's sums take all of K: those of slices are not staged."""
@@ -132,6 +135,7 @@ class DmmaTmaCost(WgmmaCost):
         """Factor on the time of a tile that was to leave by a tensor map, where there is none."""
         tiles, _ = self.grid(tile)
         looped, left = tile.k.tiles * self.loop(tile, tiles).clocks, self.memory_clocks(tile) * self.share_of_d
+        left *= WAITED
         tail = self.staging(tile).clocks + TILE_CLOCKS
         return (looped + left + tail) / (max(looped, left) + tail)
 

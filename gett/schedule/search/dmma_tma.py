@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.k_boxes import k_boxes
@@ -20,6 +21,7 @@ from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS_COMPLEX, part
 from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
+from layouts.tma import TmaMap
 
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
 DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
@@ -28,6 +30,9 @@ WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
 NARROW = tuple(range(64, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
+PLACES = 12  # registers of a thread for more places of complex numbers, along two contracted modes
+TALL = 0.01  # share of the time for each further block of rows
+SHORT_ROWS = 0.012  # share of the time for each operand whose rows along M or N are a line of L2, or less
 TWO_STAGES = 1.02  # factor on tiles with two stages
 
 
@@ -65,13 +70,14 @@ class DmmaTmaSearch(WgmmaSSSearch):
         plan, boxes = self.plan, self.boxes
         if not self.has_units:
             return
+        places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
                 for n in self.widths():
                     needed, there = dmma_registers(groups.mma_m, n, parts(plan))
-                    if needed > there:
+                    if needed + places > there:
                         continue
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):
@@ -115,6 +121,15 @@ class DmmaTmaSearch(WgmmaSSSearch):
         refused = staging.bulk and made.split_k == 1 and isinstance(made.epilogue.store, VectorStore)
         slower = self.cost.by_vectors(tile) if refused else 1.0
         return slower * (TWO_STAGES if made.wgmma.stages < 3 else 1.0)
+
+    def preference(self, tile: WgmmaTile, maps: tuple[TmaMap | None, ...]) -> float:
+        """Of equals also: one block of rows a warp; rows along M or N longer than a line.
+
+        Of rows along K the next k-tile has the rest.
+        """
+        sides = [(t, side) for t, side in ((A, tile.a), (B, tile.n)) if self.k_unit[t] is None]
+        short = sum(self.cost.run(t, side, tile.k, self.plan.k)[0] <= L2_LINE for t, side in sides)
+        return super().preference(tile, maps) + SHORT_ROWS * short + TALL * (tile.warpgroups.mma_m - 1)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -75,7 +75,7 @@ def _dmma_needs(mma_m: int, columns: int, step: int, parts: int) -> int:
 
     A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, one of which takes twice as
     many where numbers are complex, since either part is multiplied by both of B's. Of B there are four times one row of
-    eight columns, or two where each is multiplied more than twice.
+    eight columns, or two where each is multiplied by four products.
     """
-    steps, rows = (3, 2) if parts > 1 else (2, 2 if mma_m == 4 else 4)
+    steps, rows = (3, 2) if parts > 1 else (2, 4)
     return parts * mma_m * columns + step * steps * mma_m + step // 2 * rows + DMMA_SPARE
