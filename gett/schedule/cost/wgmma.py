@@ -279,7 +279,8 @@ class WgmmaCost(StagingCost):
                 launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
             )
             us += split_us(blocks, rows * bn * self.sum_words, device) if split > 1 else 0.0
-            if memory >= busy and split == 1 and 1 < waves <= self.few_waves:  # no loads beside the last stores
+            if self.batches == split == 1 < waves <= self.few_waves and memory >= busy:
+                # Nothing is loaded beside the stores of the last tiles.
                 us += self.bytes[D] / self.device.memory.copy_tbps * 1e-6 / waves
             us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
             us *= self.factor(tile, tiles, steps // mma_tiles)
