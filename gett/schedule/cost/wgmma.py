@@ -242,8 +242,11 @@ class WgmmaCost(StagingCost):
         loop = self.loop(tile, tiles)
         partial = rows * bn * data_type(self.plan.contraction.dtype).accumulator_bytes
         stored = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
-        wishes = self.splits(tile, tiles)
-        splits = {bounded_split(wish, partial, stored, k_tiles, facts.workspace_limit)[0] for wish in wishes}
+        limit = facts.workspace_limit
+        splits = {
+            wish if wish * stored * partial <= limit else bounded_split(wish, partial, stored, k_tiles, limit)[0]
+            for wish in self.splits(tile, tiles)
+        }
         for split in sorted(splits):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
