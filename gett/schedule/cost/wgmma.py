@@ -259,9 +259,12 @@ class WgmmaCost(StagingCost):
         tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
         partial = rows * bn * data_type(self.plan.contraction.dtype).accumulator_bytes
-        stored_tiles = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
-        wishes = self.splits(tile, tiles)
-        splits = {bounded_split(x, partial, stored_tiles, k_tiles, facts.workspace_limit)[0] for x in wishes}
+        whole = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+        limit = facts.workspace_limit
+        splits = {
+            wish if wish * whole * partial <= limit else bounded_split(wish, partial, whole, k_tiles, limit)[0]
+            for wish in self.splits(tile, tiles)
+        }
         for split in sorted(splits):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
