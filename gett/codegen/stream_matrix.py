@@ -68,6 +68,6 @@ def _traits(plan: GemmPlan, schedule: Schedule, loop: StreamMatrix, dtype_c: str
         f"  static constexpr int kExtras = {len(c.extras)};\n"
         f"  static constexpr int kThreads = {loop.threads}, kUnroll = {loop.unroll}, kBox = {rows};\n"
         f"  static constexpr int kN = {n}, kK = {k}, kVec = {loop.vector}, kVecK = {loop.vector_k}, "
-        f"kVecN = {loop.vector_n};\n"
+        f"kVecN = {loop.vector_n}, kLanesN = {loop.lanes_n};\n"
         f"  static constexpr int kSmemBytes = {schedule.smem.size};\n}};\ntypedef Traits ProblemTraits;\n"
     )

@@ -68,6 +68,8 @@ CASES: dict[str, tuple[str, dict[str, int], str]] = {
     "gate-mixed": (*qubits("XYcp", STATE, "abXdefghijklmnoY"), "float32"),
     "gate-next-to-last": (*qubits("Xo", STATE, "abcdefghijklmnXp"), "complex128"),
     "gate-first": (*qubits("Xa", STATE, "Xbcdefghijklmnop"), "float64"),
+    "gate-before-last": (*qubits("XYno", STATE, "abcdefghijklmXYp"), "complex64"),
+    "gate-exchanged": (*qubits("XYon", STATE, "abcdefghijklmYXp"), "float32"),
     "permuted": (*qubits("XYbp", STATE, "mnXcdaeYfghijklo"), "float32"),
     "kraus": ("kXb,abc->akXc", {"k": 3, "X": 2, "a": 300, "b": 2, "c": 66}, "complex64"),
     "basis": ("xk,akb->axb", {"x": 4, "k": 4, "a": 129, "b": 131}, "float32"),
@@ -76,7 +78,7 @@ CASES: dict[str, tuple[str, dict[str, int], str]] = {
     "widest": ("xk,ka->xa", {"x": 16, "k": 16, "a": 16384}, "float64"),
     "integers": ("xk,ak->ax", {"x": 3, "k": 3, "a": 17000}, "int32"),
 }
-QUICK = ("gate-far", "gate-last", "gate-mixed", "ragged")
+QUICK = ("gate-far", "gate-last", "gate-mixed", "gate-before-last", "gate-exchanged", "ragged")
 
 
 @pytest.mark.parametrize("with_c", [False, True], ids=["", "c"])
@@ -147,6 +149,15 @@ def test_gates_stream_the_state_once_in_whole_vectors(name: str, dtype: str) -> 
     assert loop.vector * loop.vector_n * size == (8 if narrow else 16)
 
 
+@pytest.mark.parametrize(("dtype", "vector", "lanes"), [("complex64", 2, 4), ("float32", 2, 4), ("float64", 2, 4)])
+def test_lanes_share_vectors_that_are_parts_of_a_sector(dtype: str, vector: int, lanes: int) -> None:
+    """The unit-stride qubit is not the gate's, its neighbours are: stores of 16 bytes would cut every sector."""
+    state = "abcdefghijklmnopqrstuvwxyz"
+    loop = select_schedule(plan_of(*qubits("XYyx", state, "abcdefghijklmnopqrstuvwYXz"), dtype), "sm_90a").mainloop
+    assert isinstance(loop, StreamMatrix)
+    assert (loop.vector, loop.lanes_n) == (vector, lanes)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "float32", "float16"])
 def test_a_gate_compiles_without_spills(dtype: str) -> None:
     plan = plan_of(*GATES["far"], dtype)
@@ -155,7 +166,7 @@ def test_a_gate_compiles_without_spills(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"vector": 8}, {"vector_k": 2}, {"vector_n": 4}, {"unroll": 0}, {"threads": 100}], ids=str
+    "wrong", [{"vector": 8}, {"vector_k": 2}, {"vector_n": 4}, {"unroll": 0}, {"threads": 100}, {"lanes_n": 3}], ids=str
 )
 def test_what_the_kernel_cannot_do_is_illegal(wrong: dict[str, int]) -> None:
     plan = plan_of(*GATES["far"], "complex64")

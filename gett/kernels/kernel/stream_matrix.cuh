@@ -3,7 +3,8 @@
 // memory. Each batch has matrices of its own.
 //
 // A thread has all of K and of N for kVec neighbours along M, or for one element of M where the unit-stride modes of A
-// and D are contracted and free ones of B: then its accesses are vectors along K and along N.
+// and D are contracted and free ones of B: then its accesses are vectors along K and along N. Where vectors along M are
+// parts of a sector that D continues along N, kLanesN neighbouring lanes share a vector: each stores other columns.
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
@@ -20,12 +21,14 @@ template <class Traits, class Index> struct StreamMatrix {
   typedef typename FactorOf<Acc, typename Traits::ElementB>::type FactorB;
   static constexpr int kV = Traits::kVec, kVK = Traits::kVecK, kVN = Traits::kVecN;
   static constexpr int kK = Traits::kK, kN = Traits::kN, kThreads = Traits::kThreads, kUnroll = Traits::kUnroll;
+  static constexpr int kLanesN = Traits::kLanesN, kStep = kLanesN * kVN;  // columns of one store of all lanes
   static constexpr int kHeld = kV * kVK, kOut = kV * kVN;  // elements of an access of A and of D
-  static constexpr int kTotal = Traits::kBox / kV;         // vectors of a tile
+  static constexpr int kTotal = Traits::kBox / kV * kLanesN;  // vectors of a tile, for each lane that shares one
   // Stores whose sums the compiler may interleave: few, of a larger matrix one, or registers run out.
-  static constexpr int kStores = kK * kN > 32 ? 1 : kN / kVN < 4 ? kN / kVN : 4;
+  static constexpr int kStores = kK * kN > 32 ? 1 : kN / kStep < 4 ? kN / kStep : 4;
   static_assert(kV == 1 || (kVK == 1 && kVN == 1), "vectors lie along one mode");
-  static_assert(kK % kVK == 0 && kN % kVN == 0 && Traits::kBox % kV == 0, "whole vectors");
+  static_assert(kK % kVK == 0 && kN % kStep == 0 && Traits::kBox % kV == 0, "whole vectors");
+  static_assert(kLanesN == 1 || kVN == 1, "lanes share vectors along M");
   static_assert(kK * kN * int(sizeof(FactorB)) <= Traits::kSmemBytes, "the small matrix");
 
   // A tile of M in a batch: what `Index` knows of it, and the origins of the tensors.
@@ -60,16 +63,17 @@ template <class Traits, class Index> struct StreamMatrix {
 #pragma unroll
     for (int i = 0; i < kK / kVK; ++i) a[i] = Vec<ElementA, kHeld>::load(from + Index::k_a(p, k, i * kVK));
   }
-  // Multiplies it, and stores all of N.
-  static GETT_DEVICE void multiply(const Params& p, const Place& at, int v, const Vec<ElementA, kHeld> (&a)[kK / kVK],
-                                   const FactorB* b) {
+  // Multiplies it, and stores every kLanesN-th column from `lane` on.
+  static GETT_DEVICE void multiply(const Params& p, const Place& at, int v, int lane,
+                                   const Vec<ElementA, kHeld> (&a)[kK / kVK], const FactorB* b) {
     const LinearCombination<Traits> op(p);
     const auto n = Index::n_tile(p, 0);
     const long long at_d = at.d + Index::m_d(p, at.m, v * kV);
     long long at_c = at.c;
     if constexpr (Traits::kSourceC == kSourceVector) at_c += Index::m_c(p, at.m, v * kV);
 #pragma unroll kStores
-    for (int i = 0; i < kN; i += kVN) {
+    for (int first = 0; first < kN; first += kStep) {
+      const int i = first + lane;
       Acc sum[kOut];
 #pragma unroll
       for (int j = 0; j < kOut; ++j) sum[j] = zero<Acc>();
@@ -99,17 +103,17 @@ template <class Traits, class Index> struct StreamMatrix {
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         const int v = first + u * kThreads;
-        if (is_in(p, at, v)) load_a(p, at, v, a[u]);
+        if (is_in(p, at, v)) load_a(p, at, v / kLanesN, a[u]);
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         const int v = first + u * kThreads;
-        if (is_in(p, at, v)) multiply(p, at, v, a[u], b);
+        if (is_in(p, at, v)) multiply(p, at, v / kLanesN, v % kLanesN, a[u], b);
       }
     }
   }
   static GETT_DEVICE bool is_in(const Params& p, const Place& at, int v) {
-    return (kTotal % (kUnroll * kThreads) == 0 || v < kTotal) && Index::m_ok(p, at.m, v * kV);
+    return (kTotal % (kUnroll * kThreads) == 0 || v < kTotal) && Index::m_ok(p, at.m, v / kLanesN * kV);
   }
 
   static GETT_DEVICE void run(const Params& p) {

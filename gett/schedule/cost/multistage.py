@@ -27,7 +27,7 @@ from layouts.rates import SECTOR
 REGISTER_SHARE = 0.81
 """Share of the registers that the limits reckon with, which kernels take."""
 
-FEW_WARPS = 0.4
+FEW_WARPS = 0.25
 """Share of the time of multiply-adds that a single warp of a scheduler waits; it falls with the square of warps."""
 
 
@@ -73,10 +73,13 @@ class MultistageCost:
         tiles = t.tiles(self.plan.extent_l)
         splits = [1]
         if t.l is None and tiles < 2 * facts.sm_count and t.k.tiles >= 4:
-            wishes = (f * facts.sm_count // 2 // tiles for f in (1, 2, 4, 8, 16))
+            factors = (1, 2, 4, 8, 16) if s.multistage.tensor_cores else (1, 2, 4, 6, 8, 16)
+            wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
-        per_sm = self._resident_blocks(s)
-        found = fastest(self._split(s, split, k_tile, per_sm, tiles, read, written) for split in splits)
+        # Slices that are meant to run at once take twice the time where one block fewer is resident.
+        some, sure = self._resident_blocks(s), self._resident_blocks(s, 1.0)
+        per_sm = {k: sure if k > 1 and not s.multistage.tensor_cores else some for k in splits}
+        found = fastest(self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits)
         return replace(found, us=found.us * SCATTERED) if self._scatters(t) else found
 
     def _scatters(self, t: Tiling) -> bool:
@@ -199,11 +202,11 @@ class MultistageCost:
             return 1.0
         return 1.0 + FEW_WARPS / max(1.0, blocks * s.threads / 128) ** 2
 
-    def _resident_blocks(self, s: Schedule) -> int:
-        """Blocks that a multiprocessor holds at a time."""
+    def _resident_blocks(self, s: Schedule, share: float = REGISTER_SHARE) -> int:
+        """Blocks that a multiprocessor holds at a time, where kernels take a share of the registers of the limits."""
         facts = self.facts
         registers = multistage_registers(s.tiling, s.multistage, self.size)
-        each = -(-min(255, int(REGISTER_SHARE * registers) + 1) // 8) * 8
+        each = -(-min(255, int(share * registers) + 1) // 8) * 8
         by_registers, by_smem = facts.regs_per_sm // (each * s.threads), facts.smem_per_sm // (s.smem.size + 1024)
         return max(1, min(by_smem, by_registers, facts.threads_per_sm // s.threads, facts.blocks_per_sm))
 

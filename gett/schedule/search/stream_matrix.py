@@ -29,9 +29,9 @@ from gett.schedule.spec.tiling import Tiling
 from layouts.access import run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.rates import run_cost
+from layouts.rates import SECTOR, run_cost
 
-IN_FLIGHT = 128
+IN_FLIGHT = 64
 """Bytes of A that a thread has in flight at most."""
 
 RUNS = (32, 64, 128, 256, 512)
@@ -45,6 +45,9 @@ SHARE = 0.92
 
 NARROW = {16: 1.0, 8: 1.1, 4: 1.35, 2: 1.9, 1: 3.0}
 """Factors on the time by the bytes of an access."""
+
+MOST_SHARED = 64
+"""Bytes from which on lanes share no more: each of them reads all of its vector."""
 
 LANES = 64
 """Multiply-adds of a multiprocessor in a clock that are counted on."""
@@ -103,9 +106,22 @@ class StreamMatrixSearch(Search[MatrixChoice]):
             along_k = _vector(self.box_k, view_of(self.plan, A, self.plan.k))
             stored = (x for t, x in matrix_views(self.plan, self.plan.n).items() if t != A)
             along_n = min(_vector(self.box_n, x) for x in stored)
-        held = self.plan.extent_k * vector * self.views[A].size
-        vectors = -(-box.size // (vector * THREADS))
-        return StreamMatrix(THREADS, vector, along_k, along_n, max(1, min(4, IN_FLIGHT // held, vectors)))
+        lanes_n = self._lanes_n(vector) if along_n == 1 else 1
+        held = self.plan.extent_k * vector * self.views[A].size // lanes_n
+        vectors = -(-box.size * lanes_n // (vector * THREADS))
+        return StreamMatrix(THREADS, vector, along_k, along_n, max(1, min(4, IN_FLIGHT // held, vectors)), lanes_n)
+
+    def _lanes_n(self, vector: int) -> int:
+        """Lanes that share a vector of part of a sector where D goes on along N, so that stores fill sectors."""
+        view = view_of(self.plan, D, self.plan.n)
+        run = first = vector * view.size
+        if run >= SECTOR:
+            return 1
+        for mode, cut in cut_modes(self.box_n):
+            if view.strides[mode] != run or cut & (cut - 1) or run >= MOST_SHARED:
+                break
+            run *= min(cut, MOST_SHARED // run)
+        return run // first
 
     def estimate(self, choice: MatrixChoice) -> Estimate:
         """The bytes at the rates of their runs, or the multiply-adds."""

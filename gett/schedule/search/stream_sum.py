@@ -126,7 +126,14 @@ def _boxes(p: SumProblem, vector: int, lanes_k: int, rows: int, unroll: int) -> 
     order_o, order_k = big_o.order(range(len(p.extents_o))), big_k.order(range(len(p.extents_k)))
     return (
         cut_box(p.extents_o, runs_o, (big_o, d), owned, order_o),
-        cut_box(p.extents_k, runs_k, (big_k, *(p.sums[t] for t in p.small)), step_k, order_k, idle=1.0),
+        cut_box(
+            p.extents_k,
+            runs_k,
+            (big_k, *(p.sums[t] for t in p.small)),
+            step_k,
+            order_k,
+            idle=0.25 if p.along_k else 1.0,
+        ),
     )
 
 

@@ -273,6 +273,7 @@ class StreamMatrix:
         vector: Elements of M at a time.
         vector_k, vector_n: Elements of K that are read, and of N that are stored at a time; 1 where `vector` is not.
         unroll: Vectors that a thread has in flight.
+        lanes_n: Neighbouring lanes that share a vector, each of which makes other columns.
     """
 
     threads: int
@@ -280,6 +281,7 @@ class StreamMatrix:
     vector_k: int
     vector_n: int
     unroll: int
+    lanes_n: int = 1
 
 
 Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma

@@ -57,6 +57,8 @@ def vectors(x: Lowered) -> Iterator[str]:
         return
     if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:
         yield f"{loop.vector} of M beside {loop.vector_k} of K and {loop.vector_n} of N, one of them is 1"
+    if loop.lanes_n < 1 or 32 % loop.lanes_n or t.n.size % loop.lanes_n or (loop.lanes_n > 1 and loop.vector_n > 1):
+        yield f"{loop.lanes_n} lanes share {t.n.size} columns, in vectors of {loop.vector_n}"
     along_m = matrix_views(x.plan, x.plan.m)
     for tensor, view in along_m.items():
         widest = vector_along(cut_modes(t.m), t.m.extents, view)
