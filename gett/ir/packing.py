@@ -1,7 +1,7 @@
-"""Contractions in pieces, with dense copies of tensors in which the batch modes come last: what is computed.
+"""Contractions in pieces, with dense copies of tensors: what is computed.
 
-Owns the layout of the copies and what copies them. Where the unit stride of a tensor lies in a batch mode, a row of its
-matrices is spread over memory; in the copy it is contiguous. Knows neither tiles nor devices.
+Owns the layout of the copies and what copies them. In a copy the batch modes come last, and rows are contiguous and
+begin at multiples of 16 bytes, wherever they lay before. Knows neither tiles nor devices.
 """
 
 from __future__ import annotations

@@ -39,11 +39,25 @@ def test_batches_within_rows_of_d(einsum: str, batches: int) -> None:
     assert side_by_side(plan_of(einsum)) == batches
 
 
-@pytest.mark.parametrize(("dtype", "precision", "size"), [("float16", "ieee", 2), ("float32", "tf32", 4)])
-def test_as_many_as_l2_keeps(dtype: str, precision: str, size: int) -> None:
-    made = raster(select_schedule(plan_of("ibj,kbj->ibk", dtype, precision), "sm_90a"))
-    assert 1 < made.group_l <= KEPT // (2 * 2048 * 128 * size)
-    assert raster(select_schedule(plan_of("ibj,kbj->bik", dtype, precision), "sm_90a")).group_l == 1
+@pytest.mark.parametrize(
+    ("dtype", "precision", "batches"), [("float16", "ieee", 16), ("bfloat16", "ieee", 16), ("float32", "tf32", 8)]
+)
+def test_as_many_as_fill_the_gpu_with_a_row_of_each(dtype: str, precision: str, batches: int) -> None:
+    s = select_schedule(plan_of("ibj,kbj->ibk", dtype, precision), "sm_90a")
+    made = raster(s)
+    assert (made.group_l, made.group_m) == (batches, 1)
+    assert made.blocks == batches * s.tiling.n.tiles == 128  # all blocks are in the same rows at the same time
+    plain = raster(select_schedule(plan_of("ibj,kbj->bik", dtype, precision), "sm_90a"))
+    assert (plain.group_l, plain.blocks) == (1, 132)
+
+
+def test_l2_keeps_what_rows_of_tiles_share() -> None:
+    """Twice the columns are half the batches; where no group fills the GPU and L2 keeps it, there is none."""
+    wide = raster(select_schedule(plan_of("ibj,kbj->ibk", k=8192, b=8), "sm_90a"))
+    assert wide.group_l * 8192 * 128 * 2 <= KEPT
+    assert wide.group_l == 4
+    deep = raster(select_schedule(plan_of("ibj,kbj->ibk", k=8192, b=8, j=512), "sm_90a"))
+    assert deep.group_l == 1
 
 
 def test_not_where_operands_are_most_of_the_bytes() -> None:

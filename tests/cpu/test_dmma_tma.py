@@ -48,7 +48,7 @@ typedef Mainloop::Storage Storage;
 struct Lane {
   static constexpr int kK = STEP;
   static void mma(double* c, const double (&a)[STEP / 2], const double (&b)[STEP / 4]) {
-    for (int i = 0; i < STEP / 2; ++i) c[i % 2] += a[i] * b[i / 2];
+    for (int i = 0; i < STEP / 2; ++i) c[i % 2 * 2] += a[i] * b[i / 2];
   }
 };
 typedef DmmaTma<MainloopTraits, Index, Lane, Store, Scheduler, Smem> Loop;
@@ -94,7 +94,7 @@ int main() {
     for (const auto& range : ranges)
       Loop::multiply({0}, range, stage, fragments, thread, sums);
     for (auto& of_block : sums)
-      for (int j = 0; j < Mainloop::kColumns; ++j) fwrite(of_block + j * 4, sizeof *of_block, 2, stdout);
+      for (int j = 0; j < 2 * Mainloop::kColumns; ++j) fwrite(of_block + j * 2, sizeof *of_block, 1, stdout);
   }
 }
 """
@@ -362,15 +362,18 @@ SIGNS = """
 struct Lane {
   static constexpr int kK = 16;
   static void mma(double* c, const double (&a)[8], const double (&b)[4]) {
-    for (int i = 0; i < 8; ++i) c[i % 2] += a[i] * b[i / 2];
+    for (int i = 0; i < 8; ++i) c[i % 2 * 2] += a[i] * b[i / 2];
   }
 };
 template <bool kConjA, bool kConjB> void signs() {
-  double a[2][8], b[4];
-  complex128 sums[2][8] = {};
-  for (int i = 0; i < 16; ++i) a[i / 8][i % 8] = 3 * i - 20;
+  typedef DmmaProducts<complex128, Lane, kConjA, kConjB> Products;
+  double a[8], b[4];
+  complex128 sums[8] = {};
+  for (int i = 0; i < 8; ++i) a[i] = 3 * i - 20;
   for (int i = 0; i < 4; ++i) b[i] = 5 * i - 7;
-  DmmaProducts<complex128, Lane, kConjA, kConjB>::add(sums, 1, a, b, 0);
+  typename Products::Rows rows;
+  Products::template prepare<true>(rows, a, 0);
+  Products::add(sums, 1, rows, b);
   fwrite(sums, 1, sizeof sums, stdout);
 }
 int main() { signs<false, false>(); signs<false, true>(); signs<true, false>(); signs<true, true>(); }
@@ -379,12 +382,12 @@ int main() { signs<false, false>(); signs<false, true>(); signs<true, false>(); 
 
 def test_products_have_the_signs_of_conjugates(tmp_path: Path) -> None:
     text = includes("mainloop/dmma_products") + "using namespace gett;\n" + SIGNS
-    found = np.frombuffer(run_host(tmp_path, text), complex).reshape(2, 2, 2, 8)
-    a, b = whole((3.0 * np.arange(16) - 20).reshape(2, 8), 2, 2), whole(5.0 * np.arange(4) - 7, 1, 2)
+    found = np.frombuffer(run_host(tmp_path, text), complex).reshape(2, 2, 8)
+    a, b = whole(3.0 * np.arange(8) - 20, 2, 2), whole(5.0 * np.arange(4) - 7, 1, 2)
     for conj_a, conj_b in np.ndindex(2, 2):
         left, right = a.conj() if conj_a else a, b.conj() if conj_b else b
-        wanted = np.zeros((2, 8), complex)
-        wanted[:, 4:6] = (left.reshape(2, 2, 2) * right[:, None]).sum(axis=1)
+        wanted = np.zeros(8, complex)
+        wanted[[4, 6]] = right @ left.reshape(2, 2)
         np.testing.assert_array_equal(found[conj_a, conj_b], wanted)
 
 

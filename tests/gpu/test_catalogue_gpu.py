@@ -54,6 +54,14 @@ def test_blocks_of_a_cluster_share_operands(cupy: Any, family: str) -> None:
         run_spec(cupy, spec)
 
 
+@pytest.mark.parametrize("family", ["tma", "wgmma_rs", "split", "split_copies", "tf32", "dmma", "gather"])
+def test_batches_are_visited_together(cupy: Any, family: str) -> None:
+    made = [spec for spec in by_hand(kernels(family)) if spec.family.endswith("-batches")]
+    assert made
+    for spec in good(made):
+        run_spec(cupy, spec)
+
+
 def planning(family: str) -> ArchFacts:
     """The GPU at hand, with the multiprocessors of the family's first search."""
     return few(device_facts().planning, FAMILIES[family].sm_counts[0])

@@ -113,7 +113,7 @@ MODEL = DeviceModel(
             two_stages=1.2,
             behind_stores_us=2.6,
             behind_stores_share=0.6,
-            half_lines=0.1,
+            half_lines=0.2,
         ),
         gather=GatherRates(
             piece_clocks=2.4,

@@ -96,7 +96,7 @@ MODEL = DeviceModel(
             two_stages=1.2,
             behind_stores_us=2.6,
             behind_stores_share=0.6,
-            half_lines=0.1,
+            half_lines=0.2,
         ),
         gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0),
         planes=PlaneClocks(step_clocks=330.0, copy_share=0.65),

@@ -1,65 +1,76 @@
-// The products of a warp's rows of A and eight columns of B, as mma.sync of float64 sums them. Of complex numbers,
-// whose parts are neighbours along k, it sums (re, im) of A times (re, -im) of B, and times (im, re): the parts of the
-// product, each as IEEE multiply-adds sum them.
+// The products of a warp's rows of A and eight columns of B, as mma.sync of float64 sums them.
+//
+// Parts of complex numbers are neighbours along k. Of 16 rows of the instruction eight are the real parts of rows of
+// A's product, and eight the imaginary ones: (re, -im) and (im, re) of A, times (re, im) of B, which is multiplied as
+// it is. Each part is summed as IEEE multiply-adds would be. All signs are A's, those of conjugates too.
 #pragma once
 #include "gett/core/numeric.cuh"
 
 namespace gett {
 
-// A number where a product takes it. Those that come two at a time the instruction wants apart, or beside others: to
-// ptxas they are results of an operation, since it would repeat plain copies before each product. `zero` is 0, which
-// the compiler does not know.
-GETT_DEVICE double settled(double x, uint32 zero) {
-  return __hiloint2double(__double2hiint(x) | zero, __double2loint(x) | zero);
+// A number where a product takes it, or that with the other sign. Those that come two at a time the instruction wants
+// apart, or beside others: to ptxas they are results of an operation, since it would repeat plain copies before each
+// product. `zero` is 0, which the compiler does not know.
+template <bool kMinus = false> GETT_DEVICE double settled(double x, uint32 zero) {
+  const int sign = kMinus ? int(0x80000000) : 0;  // an addition would take the unit that multiplies
+  return __hiloint2double((__double2hiint(x) ^ sign) | int(zero), __double2loint(x) | int(zero));
+}
+
+// A word that depends on numbers: what uses it comes after their loads.
+template <int kCount> GETT_DEVICE uint32 word_of(const double (&x)[kCount]) {
+  uint32 word = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) word |= uint32(__double2loint(x[i]));
+  return word;
 }
 
 template <class Acc, class Mma, bool kConjA, bool kConjB> struct DmmaProducts;
 
 template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<double, Mma, kConjA, kConjB> {
-  // Adds those of group `j` of eight columns to the sums; `a` has the blocks of rows.
-  template <int kMmaM, int kSums, int kA, int kB>
-  static GETT_DEVICE void add(double (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][kA], const double (&b)[kB],
-                              uint32) {
+  // A's numbers of a step, of a block of 64 rows, where products take them.
+  typedef double Rows[Mma::kK / 2];
+
+  // Makes them of numbers as they are loaded: of rows g and g + 8, k by k. kMoves: they come two at a time.
+  template <bool kMoves, int kA> static GETT_DEVICE void prepare(Rows& to, const double (&from)[kA], uint32 zero) {
 #pragma unroll
-    for (int i = 0; i < kMmaM; ++i) Mma::mma(&acc[i][j * 4], a[i], b);
+    for (int i = 0; i < kA; ++i) to[i] = kMoves ? settled(from[i], zero) : from[i];
   }
+  // Adds the products of group `j` of eight columns to the sums.
+  template <int kSums, int kB>
+  static GETT_DEVICE void add(double (&acc)[kSums], int j, const Rows& a, const double (&b)[kB]) {
+    Mma::mma(&acc[j * 4], a, b);
+  }
+  static GETT_DEVICE uint32 word_of(const Rows& a) { return gett::word_of(a); }
 };
 
 template <class Mma, bool kConjA, bool kConjB> struct DmmaProducts<complex128, Mma, kConjA, kConjB> {
-  // All signs are B's, of which there are fewer numbers than of A: of conjugates too.
-  template <int kMmaM, int kSums, int kA, int kB>
-  static GETT_DEVICE void add(complex128 (&acc)[kMmaM][kSums], int j, const double (&a)[kMmaM][kA],
-                              const double (&b)[kB], uint32 zero) {
-    double real[kB], imaginary[kB];
-#pragma unroll
-    for (int i = 0; i < kB; i += 2) {
-      real[i] = b[i];
-      real[i + 1] = signed_as<kConjA == kConjB>(b[i + 1], zero);
-      imaginary[i] = signed_as<kConjB>(b[i + 1], zero);
-      imaginary[i + 1] = signed_as<kConjA>(b[i], zero);
-    }
-#pragma unroll
-    for (int i = 0; i < kMmaM; ++i) {
-      multiply<0>(&acc[i][j * 4], a[i], real);
-      multiply<1>(&acc[i][j * 4], a[i], imaginary);
-    }
-  }
+  typedef double Rows[2][Mma::kK / 2];  // of row g and of row g + 8
 
- private:
-  // A number, or that with the other sign: by its bits, since an addition would take the unit that multiplies.
-  template <bool kMinus> static GETT_DEVICE double signed_as(double x, uint32 zero) {
-    if constexpr (!kMinus) return settled(x, zero);
-    return __hiloint2double(__double2hiint(x) ^ int(0x80000000 | zero), __double2loint(x));
-  }
-  template <int kPart, int kA, int kB>
-  static GETT_DEVICE void multiply(complex128* acc, const double (&a)[kA], const double (&b)[kB]) {
-    double sums[4];
+  template <bool kMoves, int kA> static GETT_DEVICE void prepare(Rows& to, const double (&from)[kA], uint32 zero) {
+    static_assert(kA == 8 && Mma::kK == 16, "two numbers of either row");
 #pragma unroll
-    for (int r = 0; r < 4; ++r) sums[r] = Parts<complex128>::at(acc[r], kPart);
-    Mma::mma(sums, a, b);
+    for (int r = 0; r < 2; ++r)
 #pragma unroll
-    for (int r = 0; r < 4; ++r) Parts<complex128>::at(acc[r], kPart) = sums[r];
+      for (int k = 0; k < 2; ++k) {
+        const double re = from[4 * k + r], im = from[4 * k + 2 + r];
+        to[r][4 * k] = settled(re, zero);
+        to[r][4 * k + 1] = settled<kConjA>(im, zero);
+        to[r][4 * k + 2] = settled<kConjA == kConjB>(im, zero);
+        to[r][4 * k + 3] = settled<kConjB>(re, zero);
+      }
   }
+  template <int kSums, int kB>
+  static GETT_DEVICE void add(complex128 (&acc)[kSums], int j, const Rows& a, const double (&b)[kB]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      complex128 &x = acc[j * 4 + r * 2], &y = acc[j * 4 + r * 2 + 1];
+      double sums[4] = {x.re, y.re, x.im, y.im};
+      Mma::mma(sums, a[r], b);
+      x = {sums[0], sums[2]};
+      y = {sums[1], sums[3]};
+    }
+  }
+  static GETT_DEVICE uint32 word_of(const Rows& a) { return gett::word_of(a[0]) | gett::word_of(a[1]); }
 };
 
 }  // namespace gett

@@ -44,8 +44,9 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr bool kAllBlocks = kBlocksA >= kMmaM * kConsumerWarpgroups;
   static_assert(Traits::kBlockK % FragmentA::kDeep == 0, "k that lanes share out");
 
-  // A thread's numbers of A for one step, and of eight columns of B.
+  // A thread's numbers of A for one step, as they are loaded and as they are multiplied, and of eight columns of B.
   typedef double StepA[kMmaM][4 * kNumbers];
+  typedef typename Products::Rows OperandA[kMmaM];
   typedef double StepB[2 * kNumbers];
 
   // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
@@ -113,18 +114,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     }
   };
 
-  // A word that depends on numbers: what uses it comes after their loads.
-  template <int kCount> static GETT_DEVICE uint32 word_of(const double (&x)[kCount]) {
-    uint32 word = 0;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) word |= uint32(__double2loint(x[i]));
-    return word;
-  }
-
   // The products of a tile.
   static GETT_DEVICE void multiply(const Storage& smem, const KTileRange& k_tiles, StageState& stage,
                                    const Fragments& fragments, int lane, Accumulators& acc) {
-    StepA a[kBuffersA], loaded;
+    OperandA a[kBuffersA];
+    StepA loaded;
     StepB b[kBuffers];
     if (k_tiles.first < k_tiles.last) {
       mbarrier_wait(stage.bar(smem.full()), stage.phase);
@@ -152,8 +146,10 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         }
         __syncwarp();  // ptxas moves no load past it
 #pragma unroll
-        for (int i = 0; i < (j == 0 && s + 1 == kSteps ? kMmaM : 0); ++i) read |= word_of(a[s % kBuffersA][i]);
-        Products::add(acc, j, a[s % kBuffersA], b[buffer(at)], zero);
+        for (int i = 0; i < kMmaM; ++i) {
+          Products::add(acc[i], j, a[s % kBuffersA][i], b[buffer(at)]);
+          if (j == 0 && s + 1 == kSteps) read |= Products::word_of(a[s % kBuffersA][i]);
+        }
         if (next >= 0) read |= word_of(b[buffer(at)]);
         if (j + 1 == kColumns) settle(a[(s + 1) % kSteps % kBuffersA], loaded, zero);
       }
@@ -166,12 +162,9 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     }
   }
   // A step's numbers of A where products take them.
-  static GETT_DEVICE void settle(StepA& to, const StepA& from, uint32 zero) {
+  static GETT_DEVICE void settle(OperandA& to, const StepA& from, uint32 zero) {
 #pragma unroll
-    for (int i = 0; i < kMmaM; ++i)
-#pragma unroll
-      for (int r = 0; r < 4 * kNumbers; ++r)
-        to[i][r] = FragmentA::kPairs ? settled(from[i][r], zero) : from[i][r];
+    for (int i = 0; i < kMmaM; ++i) Products::template prepare<FragmentA::kPairs>(to[i], from[i], zero);
   }
 
   static GETT_DEVICE void consume(const Params& p, const Storage& smem, char* base, int thread) {

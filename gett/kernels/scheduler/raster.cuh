@@ -18,8 +18,7 @@ template <class Params> GETT_DEVICE TileId locate_tile(const Params& p, int bloc
 }
 
 // The same for whole sums where kGroupL batches are visited together: `group_m` rows of tiles of each of them, then the
-// next rows. Tiles of neighbouring batches that lie side by side in D are so written at the same time, and device
-// memory gets long runs.
+// next rows. Tiles of neighbouring batches that lie side by side in D are so written at the same time, in long runs.
 template <int kGroupL, class Params> GETT_DEVICE TileId locate_tile_of_batches(const Params& p, int block) {
   const int tiles = p.tiles_m * p.tiles_n, batches = p.tiles / tiles;
   const int first_l = block / (tiles * kGroupL) * kGroupL, width = min(batches - first_l, kGroupL);

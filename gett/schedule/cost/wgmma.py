@@ -259,9 +259,12 @@ class WgmmaCost(StagingCost):
         tiles, at_once = self.grid(tile)
         loop = self.loop(tile, tiles)
         partial = rows * bn * data_type(self.plan.contraction.dtype).accumulator_bytes
-        stored_tiles = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
-        wishes = self.splits(tile, tiles)
-        splits = {bounded_split(x, partial, stored_tiles, k_tiles, facts.workspace_limit)[0] for x in wishes}
+        whole = tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+        limit = facts.workspace_limit
+        splits = {
+            wish if wish * whole * partial <= limit else bounded_split(wish, partial, whole, k_tiles, limit)[0]
+            for wish in self.splits(tile, tiles)
+        }
         for split in sorted(splits):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
@@ -279,7 +282,8 @@ class WgmmaCost(StagingCost):
                 launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
             )
             us += split_us(blocks, rows * bn * self.sum_words, device) if split > 1 else 0.0
-            if memory >= busy and split == 1 and 1 < waves <= self.few_waves:  # no loads beside the last stores
+            if self.batches == split == 1 < waves <= self.few_waves and memory >= busy:
+                # Nothing is loaded beside the stores of the last tiles.
                 us += self.bytes[D] / self.device.memory.copy_tbps * 1e-6 / waves
             us += traffic.late_us if waves == 1 and split == 1 and mma_tiles == 1 else 0.0
             us *= self.factor(tile, tiles, steps // mma_tiles)

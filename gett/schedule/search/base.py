@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -11,6 +12,8 @@ from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.schedule import Schedule
 
 Choice = TypeVar("Choice")
+
+MOST = 3  # times the schedules that are kept are lowered at most
 
 
 class Search(ABC, Generic[Choice]):
@@ -49,7 +52,9 @@ def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Sched
         queue += [(search.least_us(choice), (i, at, 0), choice, None) for i, choice in enumerate(search.choices())]
     heapify(queue)
     found: dict[Schedule, None] = {}
-    while queue and len(found) < limit:
+    best = math.inf
+    # Lowering may find what makes all of the first few slow; then more are lowered, as long as they may be better.
+    while queue and (len(found) < limit or (queue[0][0] < best and len(found) < MOST * limit)):
         _, key, choice, estimate = heappop(queue)
         search = searches[key[1]]
         if estimate is None:
@@ -58,5 +63,7 @@ def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Sched
             for i, variant in enumerate(search.variants(choice, estimate), 1):
                 heappush(queue, (search.least_us(variant), (*key[:2], i), variant, None))
         else:
-            found.update(dict.fromkeys(search.lower(choice, estimate)))
-    return sorted(found, key=lambda s: s.forecast.us)
+            made = list(search.lower(choice, estimate))
+            found.update(dict.fromkeys(made))
+            best = min([best, *(s.forecast.us for s in made)])
+    return sorted(found, key=lambda s: s.forecast.us)[:limit]

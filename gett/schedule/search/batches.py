@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gett.ir.gemm import A, B, D, GemmPlan
+from gett.ir.gemm import B, D, GemmPlan
 from gett.schedule.spec.scheduler import PersistentRaster
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
-KEPT = 16 << 20  # bytes of operands of a group, which L2 keeps beside what is written
+KEPT = 12 << 20  # bytes of what a group's rows of tiles share (B), which L2 keeps beside what is written
+AT_WORK = 0.95  # share of the multiprocessors that a group must keep at work
+MEMORY = 0.6  # share of the time that memory must be busy: the others are not there for what else takes time
 
 
 def side_by_side(plan: GemmPlan) -> int:
@@ -28,16 +30,20 @@ def side_by_side(plan: GemmPlan) -> int:
 
 
 def with_batches(made: PersistentRaster, tile: WgmmaTile, plan: GemmPlan, of: Mapping[int, int]) -> PersistentRaster:
-    """The raster over as many batches as L2 keeps the operands of, with fewer rows of tiles of each.
+    """The raster over as many batches as fill the GPU with few rows of tiles of each; as it was where none do.
 
-    `of` are distinct bytes by tensor. Rows of tiles must run along D, which must be most of what memory moves.
+    All blocks make the same rows at the same time, so their number is that of the tiles. Rows of tiles must run along
+    D, and D must be most of what memory moves (`of`: distinct bytes by tensor).
     """
     if made.cluster != (1, 1) or made.split_k > 1 or 2 * of[D] < sum(of.values()):
         return made
     along = min((abs(s.strides[D]), g) for g, modes in (("m", plan.m), ("n", plan.n)) for s in modes if s.extent > 1)
-    each = (of[A] + of[B]) / max(1, plan.extent_l)
-    group_l = max(1, min(side_by_side(plan), int(KEPT // each)))
-    if along[1] == "m" or group_l == 1:
+    if along[1] == "m":
         return made
-    rows = max(1, round(made.blocks / (group_l * tile.n.box.tiles)))
-    return replace(made, group_l=group_l, group_m=min(rows, made.group_m))
+    batches, row, shared = side_by_side(plan), tile.n.box.tiles, of[B] / max(1, plan.extent_l)
+    for group_l in range(min(batches, made.blocks // row), 1, -1):
+        rows = min(made.blocks // (group_l * row), tile.m.box.tiles)
+        blocks = group_l * rows * row
+        if batches % group_l == 0 and group_l * shared <= KEPT and AT_WORK * made.blocks <= blocks:
+            return replace(made, blocks=blocks, group_l=group_l, group_m=rows)
+    return made

@@ -28,8 +28,9 @@ DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
 WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
-NARROW = tuple(range(72, 0, -8))  # columns for whose sums of complex numbers there are registers
+NARROW = tuple(range(64, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
+PLACES = 12  # registers of a thread for more places of complex numbers, along two contracted modes
 TALL = 0.01  # share of the time for each further block of rows
 SHORT_ROWS = 0.012  # share of the time for each operand whose rows along M or N are a line of L2, or less
 TWO_STAGES = 1.02  # factor on tiles with two stages
@@ -69,13 +70,14 @@ class DmmaTmaSearch(WgmmaSSSearch):
         plan, boxes = self.plan, self.boxes
         if not self.has_units:
             return
+        places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
         for box_k in self.boxes_of_k():
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
                 for n in self.widths():
                     needed, there = dmma_registers(groups.mma_m, n, parts(plan))
-                    if needed > there:
+                    if needed + places > there:
                         continue
                     for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
                         for n_side in boxes.boxes(B, n, self.mn_unit[B]):

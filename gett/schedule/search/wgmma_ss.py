@@ -14,7 +14,7 @@ from gett.ir.gemm import A, B, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
-from gett.schedule.search.batches import with_batches
+from gett.schedule.search.batches import MEMORY, with_batches
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
 from gett.schedule.search.stationary import UNDER_WAY, one_panel_pace, shared_operands, with_stationary
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
@@ -33,6 +33,7 @@ from layouts.box import Box
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
+GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
 SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
 
 
@@ -260,6 +261,8 @@ class WgmmaSSSearch(WgmmaSearch):
         k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles
         under_way = (made.wgmma.stages - 1) * estimate.us / (k_tiles * rates.behind_stores_us)  # by what is needed
         half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and self.majors == ("k", "k")
+        if not isinstance(made.epilogue.store, TmaStore):  # threads store, the copy engine loads
+            return 0.0
         late = rates.behind_stores_share * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
         return late * max(0.0, 2.0 * of[D] / sum(of.values()) - 1.0)
 
@@ -269,12 +272,15 @@ class WgmmaSSSearch(WgmmaSearch):
         if tile.panel:
             group_m = 1 if tile.stationary == "a" else tile.m.box.tiles
             return PersistentPanel(blocks, tile.stationary, tile.panel == "one", group_m)
-        rows = RASTER
-        if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory"):
+        rows, memory = RASTER, self.cost.least_dram_us(tile) >= MEMORY * estimate.us
+        if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory:
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
+            if rows * tile.n.box.tiles <= blocks and self.plan.extent_k > SHORT_K:
+                # Any number of rows makes that square; so those of a GPC do.
+                rows = round(math.sqrt(GPC_BLOCKS * tile.shape[1] / tile.shape[0]))
         made = self.raster(tile, split, rows)
-        return with_batches(made, tile, self.plan, self.cost.bytes)
+        return with_batches(made, tile, self.plan, self.cost.bytes) if memory else made
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

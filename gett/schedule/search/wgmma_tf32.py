@@ -22,6 +22,7 @@ from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2, 4))
 STEPS = (4, 3, 2, 6, 8)  # of a k-tile, two at least
+TALL = 1.01  # factor on tiles of 256 rows and more where memory limits
 FEW_STAGES = 1.25  # factor on tiles with two stages, beside that of other main loops
 STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
 
@@ -78,8 +79,12 @@ class WgmmaTf32Search(WgmmaSSSearch):
         return self.fitted(tile, loops(), epilogue, split, order)
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Fragments are loaded out of a stage while its products run: of two stages, too few are under way."""
-        return super().depth(tile, estimate, made) * (FEW_STAGES if made.wgmma.stages < 3 else 1.0)
+        """Fragments are loaded out of a stage while its products run: of two stages, too few are under way.
+
+        Where memory limits, tiles of 256 rows and more have longer pauses between their loads.
+        """
+        tall = TALL if estimate.bound == "DRAM" and tile.warpgroups.mma_m > 1 and made.split_k == 1 else 1.0
+        return super().depth(tile, estimate, made) * (FEW_STAGES if made.wgmma.stages < 3 else 1.0) * tall
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -73,8 +73,9 @@ def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
 def _dmma_needs(mma_m: int, columns: int, step: int, parts: int) -> int:
     """Registers for instructions of `step` k.
 
-    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, of B four times one row of
-    eight columns; of complex ones two, and one with its parts exchanged.
+    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, one of which takes twice as
+    many where numbers are complex, since either part is multiplied by both of B's. Of B there are four times one row of
+    eight columns, or two where each is multiplied by four products.
     """
-    rows = 3 if parts > 1 else 4
-    return parts * mma_m * columns + step * 2 * mma_m + step // 2 * rows + DMMA_SPARE
+    steps, rows = (3, 2) if parts > 1 else (2, 4)
+    return parts * mma_m * columns + step * steps * mma_m + step // 2 * rows + DMMA_SPARE
