@@ -76,7 +76,7 @@ def einsum(
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
         workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes;
-            64 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
+            256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.

@@ -31,7 +31,6 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
-from layouts.modes import unit_mode
 
 CLEARLY, SHORT_CLEARLY, SHORT_US = 1.09, 1.5, 25.0
 """How many times faster than all else packed schedules must be expected to be, for copies ask for memory; and where all
@@ -147,17 +146,8 @@ def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
 
 
 def _by_tensor_map(plan: GemmPlan) -> bool:
-    """Whether tensor maps move both operands in rows that suit each other.
-
-    Rows have 16 bytes or more, are aligned, and run along no batch mode. Those of float64 do not run along two
-    contracted modes either: other types have main loops for that.
-    """
-    if not all(_has_rows(plan, t) for t in (A, B)):
-        return False
-    if plan.contraction.dtype != "float64":
-        return True
-    leads = [unit_mode(plan.k, t, plan.size(t)) for t in (A, B)]
-    return None in leads or leads[0] == leads[1]
+    """Whether tensor maps move both operands: rows have 16 bytes or more, are aligned, and run along no batch mode."""
+    return all(_has_rows(plan, t) for t in (A, B))
 
 
 def _has_rows(plan: GemmPlan, tensor: int) -> bool:
