@@ -124,7 +124,7 @@ def ways(on_gpu: bool, dtype: str) -> dict[str, tuple[str | None, Callable[[Sett
     own = {f"gett {name}": (name, Setting.gett) for name in BOUNDS if dtype in (PRECISIONS[name] or (dtype,))}
     if not on_gpu:
         return {"gett ieee": own["gett ieee"], "numpy": (None, Setting.numpy_einsum)}
-    rivals = {"cublas": Setting.cublas, "cutensor": lambda s: s.cutensor("default"), "torch": Setting.torch_einsum}
+    rivals = {"cublas": Setting.cublas, "cutensor": lambda s: s.cutensor("DEFAULT"), "torch": Setting.torch_einsum}
     rounded = (None, "tf32") if dtype in (PRECISIONS["tf32"] or ()) else (None,)
     others = {f"{name}{' tf32' if p else ''}": (p, call) for name, call in rivals.items() for p in rounded}
     return {**own, **others}

@@ -15,7 +15,7 @@ from benchmarks.cases import ELEMENT_TYPES, QUICK, Case, load_cases
 from benchmarks.records import Measurement, Row, Run, from_json, to_json
 from benchmarks.timing import measure_cpu
 from gett.baselines.cutensor import ALGORITHMS, load_cutensor
-from gett.baselines.rivals import ON_GPU
+from gett.baselines.rivals import ON_GPU, Libraries, Setting
 from gett.baselines.ttgt import Ttgt, choose_orders
 from gett.errors import MissingPackageError, OutputError, ShapeError, SubscriptsError
 from gett.ir.gemm import make_gemm_plan
@@ -488,3 +488,15 @@ def test_bad_options_are_named(options, message, capsys):
         main(["tccg", *options])
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_accuracy_asks_cutensor_for_an_algorithm_that_it_has(monkeypatch):
+    """On a GPU alone, so that a name that it lacks would be found there alone."""
+    asked = []
+    monkeypatch.setattr(Setting, "cutensor", lambda self, algorithm: asked.append(algorithm))
+    setting = Setting("mk,kn->mn", "float32", None, [], Libraries())
+    for way, (_, call) in accuracy.ways(True, "float32").items():
+        if way.startswith("cutensor"):
+            call(setting)
+    assert len(asked) == 2
+    assert set(asked) <= set(ALGORITHMS)
