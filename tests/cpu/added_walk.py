@@ -7,11 +7,16 @@ and matrices are put together at the end.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gett.codegen.records import Kernel
+from gett.codegen.render import render_kernel
+from gett.schedule.lower import lower_plan
+from gett.schedule.spec.epilogue import TmaSource
 from tests.cpu.host_cuda import generated, includes, run_host
+from tests.cpu.smem_places import coordinates
+from tests.specs import Spec
 
 PROGRAM = """
 INSIDE
@@ -109,3 +114,24 @@ def walked(
         else:
             found[-1][1 if line[0] == "c" else 2].append(values)
     return found, places
+
+
+def staged_kinds(tmp_path: Path, specs: Iterable[Spec]) -> set[str]:
+    """The kinds of copies by which kernels stage D and C, one of each kind and count of MMA atoms.
+
+    Each sum meets its element of C, and is written there.
+    """
+    ran = set()
+    for spec in specs:
+        source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
+        kind = store.stage.copy.kind if store.stage is not None else ""
+        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, spec.schedule.wgmma.mma_m) in ran:
+            continue
+        ran.add((kind, spec.schedule.wgmma.mma_m))
+        real = lower_plan(spec.plan, t)
+        _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
+        for row, column, byte in places:
+            local = [0] * len(real.l) + coordinates(t.m, row) + coordinates(t.n, column)
+            assert byte == source.map.smem_offset(local), (spec, row, column)
+        assert len({byte for *_, byte in places}) == len(places) == t.m.size * t.n.size
+    return {kind for kind, _ in ran}

@@ -16,11 +16,10 @@ from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.dmma_tma import fragment_replays
-from gett.schedule.lower import lower_plan
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma import both_roles
-from gett.schedule.spec.epilogue import TmaSource, TmaStore
+from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.rule import Lowered
@@ -31,9 +30,8 @@ from gett.schedule.spec.wgmma_needs import leads, parts, wgmma_smem
 from gett.schedule.spec.wgmma_registers import dmma_step
 from layouts.box import Box
 from tests.cases import Case, tccg
-from tests.cpu.added_walk import walked
+from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
-from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
@@ -317,20 +315,7 @@ def test_sums_and_fragments_fit_a_thread() -> None:
 
 def test_numbers_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each sum meets its element of C, and is written there, by pairs and one by one."""
-    ran = set()
-    for spec in (*specs("dmma_source"), *specs("dmma_complex_source")):
-        source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
-        kind = store.stage.copy.kind if store.stage is not None else ""
-        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
-            continue
-        ran.add((kind, loop_of(spec).mma_m))
-        real = lower_plan(spec.plan, t)
-        _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
-        for row, column, byte in places:
-            local = [0] * len(real.l) + coordinates(t.m, row) + coordinates(t.n, column)
-            assert byte == source.map.smem_offset(local), (spec, row, column)
-        assert len({byte for *_, byte in places}) == len(places) == t.m.size * t.n.size
-    assert {kind for kind, _ in ran} >= {"pair_n", "one"}
+    assert staged_kinds(tmp_path, [*specs("dmma_source"), *specs("dmma_complex_source")]) >= {"pair_n", "one"}
 
 
 VECTORS = """

@@ -16,9 +16,7 @@ from gett.hw.dtypes import TENSOR_TYPES, data_type
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.wgmma_tf32 import transposition_replays
-from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.epilogue import TmaSource
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
@@ -29,9 +27,8 @@ from gett.schedule.spec.smem_places import wgmma_places
 from gett.schedule.spec.wgmma_needs import swizzle_of, wgmma_smem
 from gett.schedule.spec.wgmma_registers import tf32_registers
 from tests.cases import Case, tccg
-from tests.cpu.added_walk import walked
+from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
-from tests.cpu.smem_places import coordinates
 from tests.specs import Spec, covering, specs
 
 PROGRAM = (
@@ -217,20 +214,7 @@ def test_tensor_maps_round_both_operands_and_nothing_else(subscripts: str) -> No
 
 def test_words_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each accumulator meets its element of C, and is written there, by pairs and one by one."""
-    ran = set()
-    for spec in specs("tf32_source"):
-        source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
-        kind = store.stage.copy.kind if store.stage is not None else ""
-        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, loop_of(spec).mma_m) in ran:
-            continue
-        ran.add((kind, loop_of(spec).mma_m))
-        real = lower_plan(spec.plan, t)
-        _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
-        for row, column, byte in places:
-            local = [0] * len(real.l) + coordinates(t.m, row) + coordinates(t.n, column)
-            assert byte == source.map.smem_offset(local), (spec, row, column)
-        assert len({byte for *_, byte in places}) == len(places) == t.m.size * t.n.size
-    assert {kind for kind, _ in ran} == {"pair_n", "one"}
+    assert staged_kinds(tmp_path, specs("tf32_source")) == {"pair_n", "one"}
 
 
 def first(transposes: bool, mma_m: int = 1) -> Spec:

@@ -28,6 +28,13 @@ def architecture(x: Lowered) -> Iterator[str]:
 
 
 @rule
+def product(x: Lowered) -> Iterator[str]:
+    """There are two operands and a contracted mode."""
+    if x.plan.b is None or not x.plan.k:
+        yield f"{1 if x.plan.b is None else 2} operands and {len(x.plan.k)} contracted modes"
+
+
+@rule
 def splits(x: Lowered) -> Iterator[str]:
     """A mode that is split exists, and its inner part divides it."""
     extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "lmnk"}

@@ -21,13 +21,6 @@ def _loop(x: Lowered) -> StreamMatrix:
 
 
 @rule
-def product(x: Lowered) -> Iterator[str]:
-    """There are two operands and a contracted mode."""
-    if x.plan.b is None or not x.plan.k:
-        yield f"{1 if x.plan.b is None else 2} operands, {len(x.plan.k)} contracted modes"
-
-
-@rule
 def small(x: Lowered) -> Iterator[str]:
     """A thread has all of K and of N, which are few."""
     t = x.s.tiling
@@ -76,7 +69,7 @@ def vectors(x: Lowered) -> Iterator[str]:
 
 
 RULES = (
-    *(common.architecture, product, common.groups, common.extents, small, modes, common.parts, common.source),
+    *(common.architecture, common.product, common.groups, common.extents, small, modes, common.parts, common.source),
     *(common.threads, common.boxes, common.shared_memory_plan, common.split, common.workspace, vectors),
     *(common.grid, common.shared_memory),
 )

@@ -81,13 +81,6 @@ def data_types(x: Lowered) -> Iterator[str]:
 
 
 @rule
-def product(x: Lowered) -> Iterator[str]:
-    """There are two operands and a contracted mode."""
-    if x.plan.b is None or not x.plan.k:
-        yield f"{1 if x.plan.b is None else 2} operands and {len(x.plan.k)} contracted modes"
-
-
-@rule
 def scheduler(x: Lowered) -> Iterator[str]:
     """Persistent blocks make tiles of one batch each; there are enough for a cluster."""
     made = x.s.scheduler
@@ -261,7 +254,7 @@ def k_of_doubles(x: Lowered) -> Iterator[str]:
 
 
 _TILE_RULES = (
-    *(common.architecture, wgmma, data_types, product, common.groups, common.extents, scheduler, ping_pong),
+    *(common.architecture, wgmma, data_types, common.product, common.groups, common.extents, scheduler, ping_pong),
     batches_together,
     *(common.threads, warpgroups, mma_tiles, block, common.boxes, accumulators, stages),
     *(common.split, common.workspace, common.grid),
