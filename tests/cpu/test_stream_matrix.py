@@ -149,13 +149,21 @@ def test_gates_stream_the_state_once_in_whole_vectors(name: str, dtype: str) -> 
     assert loop.vector * loop.vector_n * size == (8 if narrow else 16)
 
 
-@pytest.mark.parametrize(("dtype", "vector", "lanes"), [("complex64", 2, 4), ("float32", 2, 4), ("float64", 2, 4)])
+@pytest.mark.parametrize(("dtype", "vector", "lanes"), [("complex64", 2, 2), ("float32", 2, 2), ("float64", 2, 2)])
 def test_lanes_share_vectors_that_are_parts_of_a_sector(dtype: str, vector: int, lanes: int) -> None:
     """The unit-stride qubit is not the gate's, its neighbours are: stores of 16 bytes would cut every sector."""
     state = "abcdefghijklmnopqrstuvwxyz"
     loop = select_schedule(plan_of(*qubits("XYyx", state, "abcdefghijklmnopqrstuvwYXz"), dtype), "sm_90a").mainloop
     assert isinstance(loop, StreamMatrix)
     assert (loop.vector, loop.lanes_n) == (vector, lanes)
+
+
+def test_lanes_share_vectors_whose_rows_in_d_are_one_sector() -> None:
+    """Qubits 22 and 23: what is stored of M alone is 32 bytes of every 128."""
+    gate = qubits("XYwx", "abcdefghijklmnopqrstuvwxyz", "abcdefghijklmnopqrstuvXYyz")
+    loop = select_schedule(plan_of(*gate, "complex64"), "sm_90a").mainloop
+    assert isinstance(loop, StreamMatrix)
+    assert (loop.vector, loop.lanes_n) == (2, 2)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "float32", "float16"])

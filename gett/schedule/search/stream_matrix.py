@@ -46,8 +46,8 @@ SHARE = 0.92
 NARROW = {16: 1.0, 8: 1.1, 4: 1.35, 2: 1.9, 1: 3.0}
 """Factors on the time by the bytes of an access."""
 
-MOST_SHARED = 64
-"""Bytes from which on lanes share no more: each of them reads all of its vector."""
+SHARED_RUN = 2 * SECTOR
+"""Bytes of D together that stores along M are to reach; below, two lanes share a vector of A (four were slower)."""
 
 LANES = 64
 """Multiply-adds of a multiprocessor in a clock that are counted on."""
@@ -106,22 +106,18 @@ class StreamMatrixSearch(Search[MatrixChoice]):
             along_k = _vector(self.box_k, view_of(self.plan, A, self.plan.k))
             stored = (x for t, x in matrix_views(self.plan, self.plan.n).items() if t != A)
             along_n = min(_vector(self.box_n, x) for x in stored)
-        lanes_n = self._lanes_n(vector) if along_n == 1 else 1
+        lanes_n = self._lanes_n(box, vector) if along_n == 1 else 1
         held = self.plan.extent_k * vector * self.views[A].size // lanes_n
         vectors = -(-box.size * lanes_n // (vector * THREADS))
         return StreamMatrix(THREADS, vector, along_k, along_n, max(1, min(4, IN_FLIGHT // held, vectors)), lanes_n)
 
-    def _lanes_n(self, vector: int) -> int:
-        """Lanes that share a vector of part of a sector where D goes on along N, so that stores fill sectors."""
-        view = view_of(self.plan, D, self.plan.n)
-        run = first = vector * view.size
-        if run >= SECTOR:
+    def _lanes_n(self, box: Box, vector: int) -> int:
+        """Two lanes share a vector where D's rows along M are short and go on along N, so that stores fill sectors."""
+        along_m, along_n = self.views[D], view_of(self.plan, D, self.plan.n)
+        run = max(run_of_boxes([(box, along_m.strides)], along_m.size), vector * along_m.size)
+        if run >= SHARED_RUN:
             return 1
-        for mode, cut in cut_modes(self.box_n):
-            if view.strides[mode] != run or cut & (cut - 1) or run >= MOST_SHARED:
-                break
-            run *= min(cut, MOST_SHARED // run)
-        return run // first
+        return 2 if any(along_n.strides[mode] == run and cut % 2 == 0 for mode, cut in cut_modes(self.box_n)) else 1
 
     def estimate(self, choice: MatrixChoice) -> Estimate:
         """The bytes at the rates of their runs, or the multiply-adds."""
