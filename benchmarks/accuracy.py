@@ -124,7 +124,12 @@ def ways(on_gpu: bool, dtype: str) -> dict[str, tuple[str | None, Callable[[Sett
     own = {f"gett {name}": (name, Setting.gett) for name in BOUNDS if dtype in (PRECISIONS[name] or (dtype,))}
     if not on_gpu:
         return {"gett ieee": own["gett ieee"], "numpy": (None, Setting.numpy_einsum)}
-    rivals = {"cublas": Setting.cublas, "cutensor": lambda s: s.cutensor("DEFAULT"), "torch": Setting.torch_einsum}
+    rivals = {
+        "cublas": Setting.cublas,
+        "cutensor": lambda s: s.cutensor("DEFAULT"),  # of matrices cuBLAS's own product
+        "cutensor GETT": lambda s: s.cutensor("GETT"),
+        "torch": Setting.torch_einsum,
+    }
     rounded = (None, "tf32") if dtype in (PRECISIONS["tf32"] or ()) else (None,)
     others = {f"{name}{' tf32' if p else ''}": (p, call) for name, call in rivals.items() for p in rounded}
     return {**own, **others}
@@ -170,11 +175,11 @@ def table(rows: list[dict[str, Any]]) -> str:
         if told:
             lines += ["", f"{way}: {told[0]}"]
             continue
-        lines += ["", f"{way:<16}" + "".join(f"{k:>16}" for k in depths)]
+        lines += ["", f"{way:<20}" + "".join(f"{k:>16}" for k in depths)]
         for name in dict.fromkeys(row["data"] for row in rows):
             at = {row["k"]: row["errors"][way] for row in rows if row["data"] == name}
             cells = (f"{at[k][0]:.3g} ({at[k][1]:.2g})" if k in at else "" for k in depths)
-            lines.append(f"  {name:<14}" + "".join(f"{cell:>16}" for cell in cells))
+            lines.append(f"  {name:<18}" + "".join(f"{cell:>16}" for cell in cells))
     return "\n".join(lines)
 
 

@@ -498,5 +498,5 @@ def test_accuracy_asks_cutensor_for_an_algorithm_that_it_has(monkeypatch):
     for way, (_, call) in accuracy.ways(True, "float32").items():
         if way.startswith("cutensor"):
             call(setting)
-    assert len(asked) == 2
+    assert len(asked) == 4
     assert set(asked) <= set(ALGORITHMS)
