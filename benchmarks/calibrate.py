@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import environment, probes, schedule_rates
 from benchmarks.cases import Case, load_cases
-from benchmarks.device_record import Value, calibrated, field_at, write_record
+from benchmarks.device_record import Value, calibrated, field_at, taken, write_record
 from benchmarks.random_cases import random_cases
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
@@ -169,14 +169,14 @@ def schedule_figures(cupy: Any, dtype: str, facts: Any, base: DeviceModel, detai
     return figures
 
 
-def remarks(figures: Mapping[str, Value], described: Mapping[str, Any], base: DeviceModel, scaled: bool) -> list[str]:
+def remarks(paths: Sequence[str], described: Mapping[str, Any], base: DeviceModel, scaled: bool) -> list[str]:
     """Lines of the record's docstring."""
     clocks = described.get("clocks") or {}
     shown = ", ".join(f"{k} {v}" for k, v in clocks.items() if k != "name")
     lines = [f"By `python -m benchmarks calibrate` on {described['date'][:10]}, commit {described['commit']}."]
     lines += [f"{shown[0].upper()}{shown[1:]}."] if shown else []
     how = f"times the fitted values of {base.name}" if scaled else "as they are"
-    lines += [f"Measured ({how}):", *(f"  {path}" for path in figures), f"All else is {base.name}'s."]
+    lines += [f"Measured ({how}):", *(f"  {path}" for path in paths), f"All else is {base.name}'s."]
     return lines
 
 
@@ -214,12 +214,14 @@ def main(
         if json_path:
             write_text(json.dumps(found, indent=1) + "\n", json_path)
         if write:
-            record = calibrated(base, figures, reference["figures"] if reference is not None else None)
+            known = reference["figures"] if reference is not None else None
+            record = calibrated(base, figures, known)
             plain = facts.planning
             record = replace(
                 record, name=facts.name, arch=facts.arch, sm_count=facts.sm_count, clock_ghz=plain.clock_ghz
             )
-            path = write_record(record, remarks(figures, described, base, reference is not None), record_path)
+            told = remarks(taken(figures, known), described, base, known is not None)
+            path = write_record(record, told, record_path)
             print(f"\nwrote {path}", flush=True)
     found["cases"] = compare_cases(cupy, cases, dtype, candidates, facts) if cases else []
     if json_path:

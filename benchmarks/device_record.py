@@ -2,7 +2,7 @@
 
 Figures go by the path of a field, e.g. `"tma.row_clocks"`. With figures of a reference device, whose record was fitted,
 a field becomes the fitted value times the ratio of the two figures; without, it becomes the figure. Fields without a
-figure stay as they are. Owns the form of the file.
+figure stay as they are, and so do the reference's factors of main loops. Owns the form of the file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 
 from gett.hw import measured
 from gett.hw.device import DeviceModel
+from layouts.rates import RunRates
 
 Value = float | Sequence[float]
 
-DIRECT = ("mainloops.", "wgmma.loop.cluster_")
-"""Fields whose figures are factors of the model already, and never taken as ratios to a reference's."""
+FITTED = ("mainloops.", "wgmma.loop.cluster_")
+"""Factors of the model. A reference has them fitted by hand to many kernels, and its multiprocessors are the same: its
+own are better than what a few pairs of schedules give, which show how well memory was estimated as well."""
 
 
 def field_at(record: Any, path: str) -> Any:
@@ -37,6 +39,13 @@ def with_field(record: Any, path: str, value: Any) -> Any:
     return replace(record, **{name: with_field(getattr(record, name), rest, value) if rest else value})
 
 
+def taken(figures: Mapping[str, Value], reference: Mapping[str, Value] | None) -> list[str]:
+    """The fields that get a figure: with a reference those that it has as well, without the factors of the model."""
+    if reference is None:
+        return list(figures)
+    return [path for path in figures if path in reference and not path.startswith(FITTED)]
+
+
 def calibrated(base: DeviceModel, figures: Mapping[str, Value], reference: Mapping[str, Value] | None) -> DeviceModel:
     """The record of a device.
 
@@ -46,14 +55,24 @@ def calibrated(base: DeviceModel, figures: Mapping[str, Value], reference: Mappi
         reference: Measured by the same means on the device that `base` was fitted on, None where there is none.
     """
     made = base
-    for path, figure in figures.items():
-        if reference is not None and not path.startswith(DIRECT):
-            if path not in reference:
-                continue
-            old = field_at(base, path)
-            figure = _product(old, figure, reference[path])
+    for path in taken(figures, reference):
+        figure = figures[path]
+        if reference is not None:
+            figure = _product(field_at(base, path), figure, reference[path])
         made = with_field(made, path, _rounded(figure))
-    return made
+    return replace(made, memory=_bounded(made.memory))
+
+
+def _bounded(rates: RunRates) -> RunRates:
+    """No run is faster than longer ones, nor than a copy: short runs do not scale with memory as long ones do."""
+    found = {}
+    for name in ("load_tbps", "store_tbps", "bulk_load_tbps", "bulk_store_tbps"):
+        most, bounded = rates.copy_tbps, []
+        for rate in reversed(getattr(rates, name)):
+            most = min(most, rate)
+            bounded.append(most)
+        found[name] = tuple(reversed(bounded))
+    return replace(rates, **found)
 
 
 def _product(old: Any, figure: Value, reference: Value) -> Value:

@@ -18,14 +18,14 @@ import pytest
 
 from benchmarks import calibrate, schedule_rates
 from benchmarks.cases import load_cases
-from benchmarks.device_record import calibrated, field_at, file_name, source_text, with_field, write_record
+from benchmarks.device_record import calibrated, field_at, file_name, source_text, taken, with_field, write_record
 from benchmarks.random_cases import random_cases
 from benchmarks.schedule_rates import cluster_pairs, fit_mainloops, kind_of, wgmma_schedules
 from gett.codegen.render import render_kernel
 from gett.hw.archs import ARCHS, arch_facts
 from gett.hw.device import DeviceModel, measured, nearest
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.search.select import candidates
+from gett.schedule.search.select import candidates, select_schedule
 from gett.schedule.spec.scheduler import PersistentRaster
 from layouts.rates import RunRates, run_bandwidth, run_cost
 from tests.cases import Case
@@ -76,7 +76,7 @@ def test_the_nominal_hopper_is_as_fast_as_the_one_measured() -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_an_unknown_device_gets_rates_of_its_own(arch: str) -> None:
-    facts = arch_facts(arch).resized("some GPU", 140, 40 << 20, 1.7, 5.0)  # more like an H200 than like an H100
+    facts = arch_facts(arch).resized("some GPU", 140, 40 << 20, 1.7, 5.0)
     model = nearest(facts)
     assert (model.name, model.arch, model.sm_count, model.clock_ghz) == ("some GPU", arch, 140, 1.7)
     assert model.memory.copy_tbps == pytest.approx(5.0)
@@ -140,7 +140,7 @@ def test_full_clusters_follow_the_order_of_the_device() -> None:
     order, facts = H200.l2.cluster_order, arch_facts("sm_90a")
     assert sorted(order) == list(range(H200.sm_count // 2))
     assert nearest(facts).l2.cluster_order == order
-    smaller = facts.resized("some GPU", 130, 50 << 20, 1.8, 4.2)  # more like an H200 than like an H100
+    smaller = facts.resized("some GPU", 130, 50 << 20, 1.8, 4.2)
     assert nearest(smaller).l2.cluster_order == ()
     plan = make_gemm_plan(PRODUCT.contraction("float16"))
     for found, known in ((facts, order), (smaller, ())):
@@ -170,8 +170,23 @@ def test_figures_of_a_reference_scale_what_was_fitted() -> None:
     made = calibrated(H200, figures, reference)
     assert made.tma.row_clocks == pytest.approx(H200.tma.row_clocks * 1.25)
     assert made.memory.load_tbps == pytest.approx([x / 2 for x in H200.memory.load_tbps], rel=0.01)
-    assert made.wgmma.loop.cluster_m == 1.07  # a factor of the model already
+    assert made.wgmma == H200.wgmma  # factors of the model stay the reference's
+    assert taken(figures, reference) == ["tma.row_clocks", "memory.load_tbps"]
+    assert taken(figures, None) == list(figures)
     assert made.l2 == H200.l2  # the reference does not say what the figure was there
+
+
+def test_short_runs_are_bounded_by_longer_ones_and_copies_by_all() -> None:
+    made = calibrated(H200, {"memory.copy_tbps": 3.0, "memory.bulk_load_tbps": [2.0, 3.5, 2.9, 3.2, 3.1]}, None)
+    assert made.memory.bulk_load_tbps == (2.0, 2.9, 2.9, 3.0, 3.0)
+
+
+def test_an_h100_chooses_as_an_h200_does() -> None:
+    known = replace(arch_facts("sm_90a"), name=H200.name)
+    facts = replace(known, name="NVIDIA H100 80GB HBM3", dram_tbps=2.96)
+    assert nearest(facts) == replace(H200, name=facts.name)
+    plan = make_gemm_plan(PRODUCT.contraction("float16"))
+    assert select_schedule(plan, "sm_90a", facts) == select_schedule(plan, "sm_90a", known)
 
 
 def test_a_record_is_written_and_read_back(tmp_path: Path) -> None:
@@ -271,8 +286,10 @@ def test_a_calibration_writes_the_record_of_its_device(tmp_path: Path, monkeypat
         made = scope["MODEL"]
         assert (made.name, made.arch, made.sm_count) == (facts.name, facts.arch, facts.sm_count)
         assert made.tma.row_clocks == 2.5
-        assert made.mainloops.multistage == pytest.approx(1.5 * H200.mainloops.multistage, rel=0.01)
+        fitted = H200.mainloops.multistage * (1.0 if refers else 1.5)
+        assert made.mainloops.multistage == pytest.approx(fitted, rel=0.01)
         assert made.wgmma.loop.cluster_m == pytest.approx(H200.wgmma.loop.cluster_m, rel=0.01)
         assert made.memory.copy_tbps == pytest.approx(4.25 if refers else 2.96)
         assert "tma.row_clocks" in scope["__doc__"]
+        assert ("mainloops" in scope["__doc__"]) == (refers is None)
         assert set(json.loads(figures.read_text())["figures"]) >= {"tma.row_clocks", "wgmma.loop.cluster_m"}
