@@ -98,7 +98,7 @@ MODEL = DeviceModel(
             behind_stores_share=0.6,
             half_lines=0.2,
         ),
-        gather=GatherRates(piece_clocks=2.4, element_clocks=7.5 / 64, tile_clocks=1500.0),
+        gather=GatherRates(piece_clocks=1.5, element_clocks=10 / 64, tile_clocks=3600.0),
         planes=PlaneClocks(step_clocks=330.0, copy_share=0.65),
     ),
     multistage=MultistageModel(

@@ -79,6 +79,8 @@ class MultistageCost:
         # Slices that are meant to run at once take twice the time where one block fewer is resident.
         some, sure = self._resident_blocks(s), self._resident_blocks(s, 1.0)
         per_sm = {k: sure if k > 1 and not s.multistage.tensor_cores else some for k in splits}
+        if _fills_registers(s):
+            per_sm = dict.fromkeys(splits, sure)
         found = fastest(self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits)
         return replace(found, us=found.us * SCATTERED) if self._scatters(t) else found
 
@@ -209,6 +211,12 @@ class MultistageCost:
         each = -(-min(255, int(share * registers) + 1) // 8) * 8
         by_registers, by_smem = facts.regs_per_sm // (each * s.threads), facts.smem_per_sm // (s.smem.size + 1024)
         return max(1, min(by_smem, by_registers, facts.threads_per_sm // s.threads, facts.blocks_per_sm))
+
+
+def _fills_registers(s: Schedule) -> bool:
+    """Whether a kernel takes the registers of the limits: tensor cores on batches whose operands both pass through."""
+    loop = s.multistage
+    return loop.tensor_cores and s.tiling.l is not None and all(isinstance(x, RegisterStaged) for x in (loop.a, loop.b))
 
 
 def _volume(modes: tuple[Strided, ...], tensor: int) -> int:
