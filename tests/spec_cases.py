@@ -279,6 +279,14 @@ DMMA = (
     Case("short-k", "amk,kbn->abmn", {"a": 10, "m": 28, "k": 4, "b": 12, "n": 18}),
     Case("two-k", "amk,ank->mn", {"m": 200, "n": 136, "a": 24, "k": 4}),
 )
+# The same, staged where the stages were: fewer k-tiles than stages and more, ragged tiles, batches.
+DMMA_REUSE = (
+    Case("k-mn", "mk,kn->mn", {"m": 328, "n": 416, "k": 96}),
+    Case("mn-k", "km,nk->nm", {"m": 520, "n": 216, "k": 464}),
+    Case("ragged", "mk,kn->mn", {"m": 394, "n": 302, "k": 330}),
+    Case("batches", "bmk,bkn->bnm", {"b": 3, "m": 200, "n": 136, "k": 80}),
+    Case("two-leads", "lmk,nkl->mn", {"m": 328, "n": 136, "k": 40, "l": 24}),
+)
 # On complex128: the same in chunks, so that rows of as many bytes have half the elements.
 DMMA_COMPLEX = (
     *DMMA,

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.schedule.lower import lower_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
@@ -28,11 +29,12 @@ from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
-from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource
+from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+from gett.schedule.spec.wgmma_needs import wgmma_smem
 from tests import spec_cases as cases
 from tests.cases import Case, Layout
 from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of
@@ -105,6 +107,21 @@ def tf32_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Sc
 def dmma_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of float64 and complex128 by tensor map."""
     return best_schedules(both_roles(DmmaTmaSearch, plan, facts), limit)
+
+
+def within_stages(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
+    """Schedules of float64 and complex128 by tensor map whose tiles are staged where the stages were, many a block."""
+    return [_within_stages(s, plan) for s in dmma_schedules(plan, facts, limit) if _may_reuse(s)]
+
+
+def _may_reuse(s: Schedule) -> bool:
+    return isinstance(s.epilogue.store, TmaStore) and s.epilogue.source is None and s.cluster == (1, 1)
+
+
+def _within_stages(s: Schedule, plan: GemmPlan) -> Schedule:
+    assert isinstance(s.epilogue.store, TmaStore)
+    made = replace(s, epilogue=Epilogue(replace(s.epilogue.store, reuse_mainloop_smem=True)))
+    return replace(made, smem=wgmma_smem(made, lower_plan(plan, s.tiling)))
 
 
 def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
@@ -207,6 +224,7 @@ FAMILIES: dict[str, Family] = {
     "dmma": Family(_alone(cases.DMMA), lambda s: True, (0, 4), 24, dmma_schedules, ("float64",)),
     "dmma_source": Family(((cases.DMMA[0], Layout()), (cases.DMMA[3], Layout())), lambda s: True, (4,), 8,
                           dmma_schedules, ("float64",)),
+    "dmma_reuse": Family(_alone(cases.DMMA_REUSE), reuses_smem, (2,), 24, within_stages, ("float64", "complex128")),
     "dmma_complex": Family(_alone(cases.DMMA_COMPLEX), lambda s: True, (0, 4), 24, dmma_schedules, ("complex128",)),
     "dmma_complex_source": Family(((cases.DMMA[0], Layout()), (cases.DMMA[3], Layout())), lambda s: True, (4,), 8,
                                   dmma_schedules, ("complex128",)),

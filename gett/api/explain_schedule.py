@@ -206,7 +206,7 @@ def _epilogue(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
     if isinstance(store, TmaStore):
         facts.append(("store D", f"by tensor map, {_map(store.map, store.map.slabs)}"))
         if store.reuse_mainloop_smem:
-            facts.append(("", "a block makes one tile of D, staged where the stages were"))
+            facts.append(("", "D is staged where the stages were"))
         if store.exchange is not None:
             facts.append(("", "two blocks of a cluster exchange halves of their tiles"))
     elif isinstance(store, RowStore):

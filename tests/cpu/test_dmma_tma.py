@@ -32,7 +32,7 @@ from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
-from tests.specs import Spec, covering, specs
+from tests.specs import Spec, clustered, covering, reuses_smem, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
 # accesses of a warp; what each lane adds to sums of its row g or g + 8 and of column g of each group, over k-tiles with
@@ -172,7 +172,10 @@ def check(spec: Spec, tmp_path: Path) -> None:
         values[1] = values[1].reshape(-1, lead_a, lead_b).swapaxes(1, 2).reshape(-1, deep)
     count_parts = parts(spec.plan)
     headers, step = includes("core/index", "mainloop/dmma_tma"), dmma_step(loop.mma_m, columns, count_parts)
-    text = headers + PROGRAM.replace("STEP", str(step))
+    program = PROGRAM.replace("STEP", str(step))
+    if reuses_smem(spec.schedule):
+        program = program.replace("kReuseMainloopSmem = false", "kReuseMainloopSmem = true")
+    text = headers + program
     text = text.replace("INSIDE", generated(render_kernel(spec.plan, spec.schedule)))
     output = run_host(tmp_path, text, stage.tobytes())
     steps, per_a, per_b = deep * count_parts // step, step // 2, step // 4
@@ -289,6 +292,26 @@ def test_rules() -> None:
         refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
         assert refusal is not None
         assert refusal.reason.startswith(reason)
+
+
+def test_tiles_are_staged_in_the_stages_of_single_blocks() -> None:
+    """Those of other blocks of a cluster would fill the stages too early."""
+    for spec in specs("dmma_reuse"):
+        assert spec.schedule.tiling.tiles(spec.plan.extent_l) > spec.schedule.wgmma.warpgroups
+        assert can_implement(spec.schedule, spec.plan, FACTS) is None
+    spec = next(x for x in specs("dmma_reuse") if x.schedule.tiling.m.tiles > 2)
+    refusal = can_implement(clustered(spec.schedule, (2, 1)), spec.plan, FACTS)
+    assert refusal is not None
+    assert refusal.rule.name == "reuse"
+
+
+def test_wide_tiles_fill_whole_waves() -> None:
+    """Of 2000 x 2000 results: 320 tiles of 128 x 104, the widest below 128 of rows of 20, would be three waves."""
+    ring = Case("ring", "mbej,imae->ijab", {"m": 20, "b": 100, "e": 100, "j": 20, "i": 20, "a": 100})
+    plan = plan_of(ring)
+    (first, *_) = of_kind(plan)
+    assert first.tiling.shape[1] > 128
+    assert 1.8 * FACTS.sm_count < first.tiling.tiles(plan.extent_l) <= 2 * FACTS.sm_count
 
 
 def test_rows_along_two_modes_have_4_or_8_k_of_each() -> None:

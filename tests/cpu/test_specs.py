@@ -107,7 +107,7 @@ WORDS = {
     "one panel of a": "stationary: once for the block's one panel",
     "each panel of b": "stationary: once for each panel",
     "several MMA tiles, 6": "6 MMA tiles of",
-    "staged in the stages": "a block makes one tile of D, staged where the stages were",
+    "staged in the stages": "D is staged where the stages were",
     "DSMEM exchange": "two blocks of a cluster exchange halves of their tiles",
     "TmaSource": "load C    by tensor map to where D is staged, box",
     "a: transposing gather, 8 x 16": "8 of them side by side transposed",

@@ -1,5 +1,6 @@
 // The loader by TMA: one warp of the producer warpgroup fills the stages of a warp-specialised kernel, k-tile by
-// k-tile, for all work tiles of the block. The generated Index issues the copies of a stage.
+// k-tile, for all work tiles of the block. The generated Index issues the copies of a stage. Where D is staged in the
+// stages, those of a tile are filled once the store of the tile before has read them.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/ptx/mbarrier.cuh"
@@ -26,6 +27,10 @@ template <class Traits, class Index, class Scheduler, class Storage> struct TmaL
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::tile_coords(p, id.m, id.n, id.l); });
       if (!tiles.takes(count)) continue;
+      if constexpr (Storage::kReusedStages) {
+        if (count == 1) mbarrier_wait(smem.free(0), 0);  // parity tells neighbouring phases apart, and no others
+        if (count > 0) mbarrier_wait(smem.free(0), count & 1);
+      }
       auto at = from_lane(prefetch.found_, count % 32);
       stationary.template fetch<Index>(p, t, at, smem.stationary());
       const int slice = Scheduler::kSplit ? __shfl_sync(0xffffffffu, prefetch.id_.slice, count % 32) : 0;

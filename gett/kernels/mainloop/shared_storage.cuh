@@ -1,7 +1,7 @@
 // The shared memory of a warp-specialised kernel: stages, stationary operand, staging buffers of D, mbarriers, rings of
-// the gathering loader, in this order. A block that makes one tile may stage D where the stages were
-// (kReuseMainloopSmem), so more of them fit. The schedule says where the parts lie (the generated struct Smem); what
-// they need is computed here, and that they fit is asserted.
+// the gathering loader, in this order. D may be staged where the stages were (kReuseMainloopSmem), so more of them fit:
+// by a block of one tile, or where the loader waits between two tiles. The schedule says where the parts lie (the
+// generated struct Smem); what they need is computed here, and that they fit is asserted.
 #pragma once
 #include "gett/loader/gather.cuh"
 #include "gett/loader/stationary.cuh"
@@ -40,7 +40,8 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   static constexpr int kEnd = Smem::kSize - 1024;  // the first 1024 bytes align the start
   static constexpr bool kOneMmaTile = Traits::kMmaTilesPerStoreTile == 1;
   static_assert(!Store::kReuseMainloopSmem || (Store::kStoreWarp && kOneMmaTile && !Traits::kPingPong),
-                "D is staged in the stages by blocks that make one tile");
+                "D is staged in the stages of one MMA tile");
+  static constexpr bool kReusedStages = Store::kReuseMainloopSmem;
   static_assert(kOneMmaTile || (Store::kStoreWarp && !Traits::kPingPong && !Scheduler::kSplit),
                 "the MMA tiles of a store tile are staged together");
   static constexpr int kLoadedEnd = Store::kReuseMainloopSmem ? Smem::kBarriers : Smem::kStaging;

@@ -10,6 +10,8 @@ Complex numbers take four products of what is read twice, so the tensor cores li
 
 from __future__ import annotations
 
+import math
+
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan
 from gett.schedule.cost.copies import L2_LINE
@@ -96,27 +98,51 @@ class DmmaTmaCost(WgmmaCost):
         return Loop(CLOCKS * clocks * self.in_step(tile), max(units, key=lambda name: units[name]), engine, 0.0)
 
     def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float, stored: float = 0.0) -> float:
-        """Clocks from one tile to the next.
+        """Clocks from one tile to the next."""
+        return min(self.ways(tile, loop, looped, tail))
+
+    def ways(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> tuple[float, float]:
+        """Clocks from one tile to the next where D is staged beside the stages, and where it is staged in them.
 
         D has one staging buffer: a tile is staged when the tile before has left, which takes its share of memory's
         time; those who multiply wait for it where they store. Where loads are issued later than they take, each round
-        of the stages waits for them.
+        of the stages waits for them. In the stages D leaves before the next tile's loads begin.
         """
-        memory, by_map = self.memory_clocks(tile), self.staging(tile).bulk
-        left = memory * self.share_of_d if self.whole(tile, loop, looped) else 0.0
-        clocks = (max(looped, left) if by_map else looped + WAITED * left) + tail + TILE_CLOCKS
-        return clocks + self.late(tile, loop, looped, clocks, min(1.0, memory / clocks))
+        memory, by_map, whole = self.memory_clocks(tile), self.staging(tile).bulk, self.whole(tile, loop, looped)
+        left = memory * self.share_of_d if whole else 0.0
+        beside = (max(looped, left) if by_map else looped + WAITED * left) + tail + TILE_CLOCKS
+        beside += self.late(tile, loop, looped, beside, min(1.0, memory / beside), self.staged(tile) if whole else 0)
+        if not (whole and by_map and tile.blocks == 1 and self.plan.contraction.c is None):
+            return beside, math.inf
+        within = looped + left + tail + TILE_CLOCKS + LOAD_CLOCKS
+        return beside, within + self.late(tile, loop, looped, within, min(1.0, memory / within), 0)
+
+    def stages_are_reused(self, tile: WgmmaTile) -> bool:
+        """Whether a tile whose sums take all of K is staged where the stages are."""
+        loop = self.loop(tile, self.grid(tile)[0])
+        beside, within = self.ways(tile, loop, tile.k.tiles * loop.clocks, self.staging(tile).clocks)
+        return within < beside
 
     def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
         """The same as if memory took no time."""
         clocks = looped + tail + TILE_CLOCKS
-        return clocks + self.late(tile, loop, looped, clocks, 0.0)
+        staged, within = self.staged(tile) if self.whole(tile, loop, looped) else 0, clocks + LOAD_CLOCKS
+        beside = clocks + self.late(tile, loop, looped, clocks, 0.0, staged)
+        return min(beside, within + self.late(tile, loop, looped, within, 0.0, 0)) if staged else beside
 
-    def late(self, tile: WgmmaTile, loop: Loop, looped: float, clocks: float, memory: float) -> float:
-        """Clocks of a tile of `clocks` that products wait for loads; `memory` is the share of time that it takes."""
+    def staged(self, tile: WgmmaTile) -> int:
+        """Bytes of a staged tile of D."""
+        return tile.m.box.size * tile.n.box.size * self.size_d
+
+    def late(self, tile: WgmmaTile, loop: Loop, looped: float, clocks: float, memory: float, staged: int) -> float:
+        """Clocks of a tile of `clocks` that products wait for loads; infinite where fewer than two stages fit.
+
+        `memory` is the share of time that it takes, `staged` the bytes beside the stages.
+        """
         rows, bn, bk = tile.shape
-        room = self.facts.smem_per_block - (rows * bn * self.size_d if self.whole(tile, loop, looped) else 0)
-        stages = max(2, min(DEEP, room // ((rows + bn) * bk * self.size)))
+        stages = min(DEEP, (self.facts.smem_per_block - staged) // ((rows + bn) * bk * self.size))
+        if stages < 2:
+            return math.inf
         steps = looped / loop.clocks
         late = LOAD_CLOCKS + MEMORY_CLOCKS * memory - (stages - 1) * clocks / steps
         return max(0.0, late) * steps / stages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type
@@ -12,7 +13,7 @@ from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.spec.epilogue import Epilogue, VectorStore
+from gett.schedule.spec.epilogue import Epilogue, TmaStore, VectorStore
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
@@ -26,7 +27,7 @@ from layouts.tma import TmaMap
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
 DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
 WHOLE = 48  # K up to which a k-tile has all of it
-WIDTHS = (128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
+WIDTHS = (160, 152, 144, 136, 128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
 NARROW = tuple(range(64, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
@@ -112,6 +113,9 @@ class DmmaTmaSearch(WgmmaSSSearch):
         self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
     ) -> Schedule | None:
         """The schedule with as many stages as fit; None where fewer than two do."""
+        store = epilogue.store
+        if isinstance(store, TmaStore) and self.cost.stages_are_reused(tile):
+            epilogue = replace(epilogue, store=replace(store, reuse_mainloop_smem=True))
         loops = (DmmaTma(*loads, tile.warpgroups.mma_m, stages) for stages in range(DEEP, 1, -1))
         return self.fitted(tile, loops, epilogue, split, order)
 

@@ -107,7 +107,8 @@ class TmaStore:
         map: The tensor map (modes l, m, n); with an exchange, that of what one of the two blocks stores.
         stage: How the tile is staged.
         vector: Elements per store that D's alignment would allow.
-        reuse_mainloop_smem: Whether the tile is staged where the stages were, which is possible in a block of one tile.
+        reuse_mainloop_smem: Whether the tile is staged where the stages were: in a block of one tile, or, of float64,
+            where the stages of the next tile are filled once the tile has left.
         exchange: Set where the blocks of a cluster exchange halves of their tiles.
     """
 

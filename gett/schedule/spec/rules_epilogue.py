@@ -11,7 +11,7 @@ from gett.ir.gemm import C, D
 from gett.schedule.spec.epilogue import DsmemExchange, RowStore, TmaSource, TmaStore
 from gett.schedule.spec.exchange import exchanged
 from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.mainloop import WgmmaRS, WgmmaSS
+from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSS
 from gett.schedule.spec.map_check import wrong_map
 from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.rules_common import source, vector
@@ -122,15 +122,16 @@ def tma_source(x: Lowered) -> Iterator[str]:
 
 @rule
 def reuse(x: Lowered) -> Iterator[str]:
-    """D is staged where the stages were if a block makes one tile and nothing else needs them."""
+    """D is staged where the stages were if a block makes one tile, of float64 any, and nothing else needs them."""
     store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.wgmma, x.s.cluster
     if not isinstance(store, TmaStore) or not store.reuse_mainloop_smem:
         return
     assert not isinstance(x.s.scheduler, OneTile)
     clusters = -(-t.m.tiles // side_m) * -(-t.n.tiles // side_n) * x.plan.extent_l
-    if clusters > x.s.scheduler.blocks // x.blocks:
+    waits = isinstance(loop, DmmaTma) and x.blocks == 1  # no zeros stay in its stages, no other block fills them
+    if clusters > x.s.scheduler.blocks // x.blocks and not waits:
         yield f"{clusters * x.blocks} tiles for {x.s.scheduler.blocks} blocks, whose next stages are under way"
-    if not isinstance(loop, WgmmaSS) or not isinstance(loop.a, Tma) or not isinstance(loop.b, Tma):
+    if not isinstance(loop, WgmmaSS | DmmaTma) or not isinstance(loop.a, Tma) or not isinstance(loop.b, Tma):
         loaders = f"{type(loop.a).__name__} and {type(loop.b).__name__}"
         yield f"{loop.stages} stages of a {type(loop).__name__} by {loaders} are not free when D is staged"
     if loop.ping_pong or t.mma_tiles > 1 or x.s.epilogue.source is not None:

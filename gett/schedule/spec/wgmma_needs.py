@@ -307,6 +307,9 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         held_a, held_b = loop.a.rows(t.m.size), loop.b.rows(t.n.size)
         stage = _tile_bytes(held_a, GRAIN["a"], row_a) + _tile_bytes(held_b, GRAIN["b"], row_b)
         first, transposed = loop.stages * stage, loop.transposed_stages if isinstance(loop, WgmmaTf32) else 0
+        if isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.reuse_mainloop_smem:
+            end = max(first, staging)
+            return SmemPlan(ALIGN + barrier_bytes(DEEP) + end, stage, barriers=end)
         staged = first + transposed * _tile_bytes(held_b, GRAIN["b"], deep * size)
         fixed = ALIGN + barrier_bytes(DEEP) + 16 * transposed
         planes_at = first if transposed else 0
