@@ -5,6 +5,7 @@ Emits declarations only. Every index function can be evaluated in Python, where 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.tiles import GroupIndex, Strides, group_index, local_coordinates
 from gett.codegen.types import cpp_type
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.stream_views import image_is_whole, image_places, image_size, output_modes, output_views
@@ -24,6 +25,7 @@ from layouts.box import Box
 from layouts.modes import Strided
 
 REDUCE_COLUMNS = 32  # outputs of a block of the second kernel of a split, as in stream_sum.cuh
+LINE = 128  # bytes of a line of L2
 MIN_BLOCKS = 2  # blocks of an SM that the compiler leaves registers for
 
 
@@ -37,6 +39,7 @@ class StreamIndex:
         walks: From the position in a tensor's own order to the tile's index, by tensor name.
         images: From the tile's index to that of a tensor's image in shared memory, by tensor name.
         steps: Distance in elements of neighbours along the vector, by tensor name; only of those read in pieces.
+        advances: Distance in elements of a thread's vectors in two steps, by tensor name; empty where it varies.
     """
 
     o: GroupIndex
@@ -44,11 +47,13 @@ class StreamIndex:
     walks: Mapping[str, Function]
     images: Mapping[str, Function]
     steps: Mapping[str, Function]
+    advances: Mapping[str, Function]
 
     def to_cpp(self) -> str:
         """The body of `struct Index`."""
         groups = [g.to_cpp() for g in (self.o, self.k) if g is not None]
-        return "\n".join([*groups, *(f.to_cpp() for x in (self.walks, self.images, self.steps) for f in x.values())])
+        functions = (self.walks, self.images, self.steps, self.advances)
+        return "\n".join([*groups, *(f.to_cpp() for x in functions for f in x.values())])
 
 
 def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Kernel:
@@ -134,7 +139,29 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
         if _in_pieces(load, s.vector) and not (sums and name == "c"):
             value = table.stride(_step(plan, schedule, modes, t))
             steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
-    return StreamIndex(o, k, walks, images, steps)
+    advances = {}
+    if isinstance(s, StreamMap) and (rows := vectors_of_step(plan, tiling.m, s)[1]):
+        last, direct = tiling.m.tiled[-1][1].modes[0], {n: t for n, (t, load) in loads.items() if not load.staged}
+        for name, t in {**direct, "d": D}.items():
+            value = table.stride(element_strides(plan, modes, t)[last] * rows)
+            advances[name] = Function(f"advance_{name}", (), (), (("", value),), "long long")
+    return StreamIndex(o, k, walks, images, steps, advances)
+
+
+def vectors_of_step(plan: GemmPlan, box: Box, s: StreamMap) -> tuple[int, int]:
+    """Vectors of a step of all threads, and the rows of the tile's last dimension that they are, 0 for none.
+
+    A thread's places in two steps differ by a constant distance where steps are whole rows. They are whole lines of L2
+    as well, and a tenth of the threads may be idle for that.
+    """
+    if len(box.tiled) < 2 or len(box.tiled[-1][1].modes) != 1:
+        return s.threads, 0
+    row = box.size // box.tiled[-1][1].box
+    period = math.lcm(row, s.vector, LINE // itemsize(plan.contraction.d.dtype)) // s.vector
+    step = s.threads // period * period
+    if 10 * step < 9 * s.threads or box.size <= step * s.vector:
+        return s.threads, 0
+    return step, step * s.vector // row
 
 
 def _loop(schedule: Schedule) -> Stream:
@@ -190,22 +217,24 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: 
     c, box = plan.contraction, schedule.tiling.m
     along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
     views = output_views(plan)
+    step, advance = vectors_of_step(plan, box, s) if isinstance(s, StreamMap) else (s.threads, 0)
 
     def loader(name: str, tensor: int, w: StreamLoad | None, element: str) -> str:
         w = w or StreamLoad()
         places = image_places(box, views[tensor]) if w.staged else ()
         lead = w.walk[0] if w.walk else Digit(0, 1, 0)
         # Elements of a vector are one step apart in the tile where the vector stays inside its first dimension.
-        step = places[lead.dim] if w.staged and lead.size % w.width == 0 else 0
+        apart = places[lead.dim] if w.staged and lead.size % w.width == 0 else 0
         held = image_size(box, places) if w.staged else 0
         whole = not w.staged or image_is_whole(box, places, s.vector)
+        further = advance * places[box.tiled[-1][0]] if w.staged and advance else 0
         return (
             f"  struct LoaderTraits{name} {{\n    typedef {element} Element;\n"
             f"    static constexpr bool kViaSmem = {cpp_bool(w.staged)}, "
             f"kBroadcast = {cpp_bool(w.splat)}, kSharedByRows = {cpp_bool(w.shared)}, "
             f"kImageWhole = {cpp_bool(whole)};\n"
-            f"    static constexpr int kWidth = {w.width}, kStep = {step}, kImage = {held}, "
-            f"kMask = {w.mask}, kShift = {w.shift};\n  }};\n"
+            f"    static constexpr int kWidth = {w.width}, kStep = {apart}, kImage = {held}, "
+            f"kMask = {w.mask}, kShift = {w.shift}, kImageAdvance = {further};\n  }};\n"
         )
 
     a, b = factor_types(plan)
@@ -219,6 +248,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: 
         f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
         f"  static constexpr bool kStoreOnce = {cpp_bool(isinstance(s, StreamMap) and s.store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
+        f"  static constexpr int kStep = {step};\n  static constexpr bool kAdvance = {cpp_bool(advance > 0)};\n"
         f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
         f"{loader('A', A, s.a, a)}{loader('B', B, s.b, b)}{loader('C', C, s.c, cpp_type(dtype_c))}}};\n"
     )

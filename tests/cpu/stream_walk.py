@@ -15,7 +15,7 @@ import numpy as np
 
 from gett.codegen.common import element_strides
 from gett.codegen.index import Function, ParamTable
-from gett.codegen.stream import stream_index
+from gett.codegen.stream import stream_index, vectors_of_step
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.search.stream_boxes import swizzled
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamSum
@@ -78,11 +78,29 @@ class StreamWalk:
                         for n, w in self.loads.items()}  # fmt: skip
                 d = [t["d"] + self._o("d", t)(first + j) for j in range(v)]
                 self._check_vector("d", d)
+                self._check_step(t, first)
                 for j in range(v):
                     assert self._ok("o", t, first + j)
                     assert d[j] not in stored
                     stored[d[j]] = Counter([tuple(read[n][j] for n in read)])
         return stored
+
+    def _check_step(self, t: dict[str, int], first: int) -> None:
+        """That a vector lies where a thread finds it from its vector of the step before."""
+        box, v = self.schedule.tiling.m, self.loop.vector
+        assert isinstance(self.loop, StreamMap)
+        step, rows = vectors_of_step(self.plan, box, self.loop)
+        before = first - step * v
+        if not rows or before < 0:
+            return
+        for name, function in self.index.advances.items():
+            offset = self._o(name, t)
+            assert offset(first) - offset(before) == function.evaluate()[""]
+        for name in self.index.images:
+            view = output_views(self.plan)[TENSOR[name]]
+            further = rows * image_places(box, view)[box.tiled[-1][0]]
+            for j in range(v):
+                assert self._image(name, first + j) - self._image(name, before + j) == further
 
     def _stage(self, name: str, load: StreamLoad, t: dict[str, int]) -> list[int]:
         """The tile's image in shared memory: the tensor's offset at each place, -1 where nothing was written."""

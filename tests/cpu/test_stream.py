@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gett.codegen.render import render_kernel
+from gett.codegen.stream import vectors_of_step
 from gett.errors import ScheduleError
 from gett.hw.archs import arch_facts
 from gett.ir.contraction import Contraction, Operand
@@ -23,6 +24,7 @@ from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_plans import array, large, plan_for
 from tests.cpu.stream_walk import StreamWalk
+from tests.specs import few
 
 FACTS = arch_facts("sm_90a")
 
@@ -104,6 +106,34 @@ def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     d = np.full_like(wanted, np.nan)
     arrays = dict(zip("ba" if plan.swapped else "ab", (first, second), strict=True))
     run_kernel(tmp_path, plan, schedule, arrays, d)
+    np.testing.assert_array_equal(d, wanted)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "step"),
+    [
+        ("zui,zvj->zuvij", [(3, 16, 3), (3, 16, 5)], (240, 4)),
+        ("abc->bca", [(30, 24, 16)], (240, 16)),
+        ("ij,ji->ij", [(64, 72), (72, 64)], (240, 20)),
+        ("ab->ba", [(128, 96)], (256, 8)),
+        ("ab,c->cba", [(64, 3), (50,)], (256, 0)),  # rows of 192 elements, of which 256 vectors have no whole number
+    ],
+)
+def test_places_of_further_steps_are_constant_distances_on(
+    subscripts: str, shapes: list[tuple[int, ...]], step: tuple[int, int], tmp_path: Path
+) -> None:
+    """Those of threads that have whole rows of a tile's last dimension; a tenth of the threads may have none."""
+    plan, addresses = plan_for(subscripts, shapes, "float64")
+    schedule = select_schedule(plan, "sm_90a", few(FACTS, 1))
+    assert isinstance(schedule.mainloop, StreamMap)
+    assert vectors_of_step(plan, schedule.tiling.m, schedule.mainloop) == step, schedule.tiling.m
+    walk = StreamWalk(plan, schedule, addresses)
+    assert walk.walk() == walk.definition()
+    rng = np.random.default_rng(3)
+    arrays = [rng.integers(-9, 10, shape).astype(float) for shape in shapes]
+    wanted = np.einsum(subscripts, *arrays)
+    d = np.full_like(wanted, np.nan, order="C")
+    run_kernel(tmp_path, plan, schedule, dict(zip("ba" if plan.swapped else "ab", arrays, strict=False)), d)
     np.testing.assert_array_equal(d, wanted)
 
 

@@ -2,7 +2,9 @@
 // product.
 //
 // A block makes one tile and writes it in D's order. An operand whose own order is another one is first read in that
-// order, in whole L2 lines, and transposed through shared memory.
+// order, in whole L2 lines, and transposed through shared memory. Where the vectors of a step are whole rows of the
+// tile's last dimension (kAdvance), a thread works out its places for one step, and those of the others are constant
+// distances further on.
 #pragma once
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
@@ -18,6 +20,8 @@ template <class Traits, class Index> struct StreamMap {
   typedef RoleB<Traits, Index> B;
   typedef RoleC<Traits, Index> C;
   static constexpr int kV = Traits::kVec, kThreads = Traits::kThreads, kUnroll = Traits::kUnroll;
+  static constexpr int kStep = Traits::kStep;  // vectors of all threads, of which a few may have none
+  static constexpr bool kAdvance = Traits::kAdvance;
 
   template <class Role> struct Image {
     static constexpr int kBytes =
@@ -68,24 +72,33 @@ template <class Traits, class Index> struct StreamMap {
     }
   }
 
-  // kV elements in D's order, from shared memory or from the operand itself.
+  // kV elements in D's order, `u` steps behind vector `first`, from shared memory or from the operand itself.
   template <class Role, class Tile>
-  static GETT_DEVICE void fetch(const Params& p, const Tile& t, const char* image, int local,
+  static GETT_DEVICE void fetch(const Params& p, const Tile& t, const char* image, int first, int u,
                                 Vec<typename Role::Element, kV>& x) {
+    const int local = (kAdvance ? first : first + u * kStep) * kV;
     typedef typename Role::Element Element;
     if constexpr (Role::LoaderTraits::kViaSmem) {
       typedef typename Role::LoaderTraits LoaderTraits;
       constexpr int kN = LoaderTraits::kImageWhole ? kV : 1;
 #pragma unroll
       for (int j = 0; j < kV; j += kN) {
-        const int at = Role::image(p, local + j) * int(sizeof(Element));
+        const int further = kAdvance ? u * LoaderTraits::kImageAdvance : 0;
+        const int at = (Role::image(p, local + j) + further) * int(sizeof(Element));
         const auto part = Vec<Element, kN>::load(image + swizzled_at<LoaderTraits>(at));
 #pragma unroll
         for (int i = 0; i < kN; ++i) x.x[j + i] = part.x[i];
       }
     } else {
-      read<Role, kV>(p, Role::base(p) + Role::origin(t) + Role::at_o(p, t, local), x);
+      const Element* from = Role::base(p) + Role::origin(t) + Role::at_o(p, t, local);
+      if constexpr (kAdvance) from += u * Role::advance(p);
+      read<Role, kV>(p, from, x);
     }
+  }
+  // Where D's vector lies, from its tile on.
+  template <class Tile> static GETT_DEVICE long long at_d(const Params& p, const Tile& t, int first, int u) {
+    if constexpr (kAdvance) return Index::o_d(p, t, first * kV) + u * Index::advance_d(p);
+    return Index::o_d(p, t, (first + u * kStep) * kV);
   }
 
   static GETT_DEVICE void run(const Params& p) { run(p, int(blockIdx.x)); }
@@ -109,21 +122,22 @@ template <class Traits, class Index> struct StreamMap {
     if constexpr (Image<A>::kBytes + Image<B>::kBytes + Image<C>::kBytes > 0) __syncthreads();
 
     constexpr int kTotal = Traits::kBox / kV;
+    if (kStep < kThreads && thread >= kStep) return;
 #pragma unroll 1
-    for (int first = thread; first < kTotal; first += kUnroll * kThreads) {
+    for (int first = thread; first < kTotal; first += kUnroll * kStep) {
       Vec<typename A::Element, kV> a[kUnroll];
       Vec<typename B::Element, kV> b[Traits::kHasB ? kUnroll : 1];
       Vec<ElementC, kV> c[Traits::kSourceC == kSourceVector ? kUnroll : 1];
       bool ok[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        const int v = first + u * kThreads, local = v * kV;
-        ok[u] = (kTotal % (kUnroll * kThreads) == 0 || v < kTotal) && Index::o_ok(p, t, local);
+        const int v = first + u * kStep;
+        ok[u] = (kTotal % (kUnroll * kStep) == 0 || v < kTotal) && Index::o_ok(p, t, v * kV);
         if (!ok[u]) continue;
-        fetch<A>(p, t, image_a, local, a[u]);
-        if constexpr (Traits::kHasB) fetch<B>(p, t, image_b, local, b[u]);
+        fetch<A>(p, t, image_a, first, u, a[u]);
+        if constexpr (Traits::kHasB) fetch<B>(p, t, image_b, first, u, b[u]);
         if constexpr (Traits::kSourceC == kSourceVector) {
-          if (with_c) fetch<C>(p, t, image_c, local, c[u]);
+          if (with_c) fetch<C>(p, t, image_c, first, u, c[u]);
         }
       }
 #pragma unroll
@@ -142,10 +156,10 @@ template <class Traits, class Index> struct StreamMap {
           } else {
             x = convert<Acc>(a[u].x[j]);
           }
-          const int o = (first + u * kThreads) * kV + j;
+          const int o = (first + u * kStep) * kV + j;
           out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }
-        auto* const to = p.d + t.d + Index::o_d(p, t, (first + u * kThreads) * kV);
+        auto* const to = p.d + t.d + at_d(p, t, first, u);
         if constexpr (Traits::kStoreOnce) out.store_once(to);
         else out.store(to);
       }

@@ -23,6 +23,7 @@ template <class Traits, class Index> struct RoleA {
     return Index::k_a(p, t, i);
   }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_a(p); }
+  static GETT_DEVICE long long advance(const Params& p) { return Index::advance_a(p); }
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_a(p, i); }
   static GETT_DEVICE int image(const Params& p, int i) { return Index::image_a(p, i); }
 };
@@ -39,6 +40,7 @@ template <class Traits, class Index> struct RoleB {
     return Index::k_b(p, t, i);
   }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_b(p); }
+  static GETT_DEVICE long long advance(const Params& p) { return Index::advance_b(p); }
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_b(p, i); }
   static GETT_DEVICE int image(const Params& p, int i) { return Index::image_b(p, i); }
 };
@@ -52,6 +54,7 @@ template <class Traits, class Index> struct RoleC {
     return Index::o_c(p, t, i);
   }
   static GETT_DEVICE long long step(const Params& p) { return Index::step_c(p); }
+  static GETT_DEVICE long long advance(const Params& p) { return Index::advance_c(p); }
   static GETT_DEVICE int tile_index(const Params& p, int i) { return Index::tile_index_c(p, i); }
   static GETT_DEVICE int image(const Params& p, int i) { return Index::image_c(p, i); }
 };
