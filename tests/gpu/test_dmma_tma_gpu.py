@@ -15,7 +15,8 @@ from gett.runtime.executable import load_executable
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case, to_host
-from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules
+from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, schedules
+from tests.specs import within_stages
 
 MAJORS = ("mk,nk->mn", "mk,kn->mn", "km,nk->nm", "km,kn->mn")
 DTYPES = ("float64", "complex128")
@@ -92,6 +93,21 @@ def test_every_run_gives_the_same_bits(cupy: Any, case: Case, dtype: str) -> Non
     for s in dmma_schedules(case, dtype):
         for found in run(cupy, case, s, a, b, 20):
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", LONG, ids=repr)
+def test_tiles_staged_in_the_stages_are_the_same_in_each_run(cupy: Any, case: Case, dtype: str) -> None:
+    """A stage that is filled before the store has read it would show here."""
+    needs_hopper()
+    rng = np.random.default_rng(3)
+    a, b = (np.rint(8 * random(rng, case.shape(x), dtype)) for x in case.labels[:2])
+    wanted = np.einsum(case.subscripts, a, b, optimize=True)
+    found = within_stages(gemm_plan(Problem(case, dtype)), device_facts().planning)
+    assert found
+    for s in {s.tiling.shape: s for s in found}.values():
+        for d in run(cupy, case, s, a, b, 20):
+            np.testing.assert_array_equal(d, wanted)
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
