@@ -21,6 +21,8 @@ from layouts.tma import TmaMap
 Outputs = Sequence[tuple[str, Expr]]
 INPUTS = ("tile_m", "tile_n", "l")
 
+MOST_WRITTEN = 24  # copies of a staged tile that are written out
+
 
 @dataclass(frozen=True, slots=True)
 class TileCoords:
@@ -59,7 +61,7 @@ class TileCoords:
             # The row begins where that of the first block's tile does; each block has a half of another dimension.
             fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
         head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{rank})"
-        functions = [_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
+        functions = [tile_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
         if isinstance(source, TmaSource):
             c = source.map
             known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once
@@ -68,17 +70,43 @@ class TileCoords:
             outputs += [(name, x) for name, x in zip(fields, coords, strict=True) if x not in known]
             inputs = "const Params& p, const StoreCoords& t, gett::uint32 to, gett::uint32 bar"
             head = f"static GETT_DEVICE void load_c({inputs})"
-            functions.append(_copies(head, "gett::tma_load(to + {start}, &p.map_c, bar, ", c, fields))
+            functions.append(tile_copies(head, "gett::tma_load(to + {start}, &p.map_c, bar, ", c, fields))
         return [*self.fixed("store_coords", outputs, "StoreCoords"), *functions]
 
 
-def _copies(head: str, call: str, made: TmaMap, fields: Sequence[str]) -> str:
-    """The function that issues the copies of a staged tile, whose coordinates are those members of `t`."""
-    calls = []
-    for start, first in store_pieces(made)[1]:
-        names = ", ".join(f"t.{field}{f' + {x}' if x else ''}" for field, x in zip(fields, first, strict=True))
-        calls.append(f"    {call.format(start=start)}{names});")
-    return f"  {head} {{\n" + "\n".join(calls) + "\n  }"
+def tile_copies(head: str, call: str, made: TmaMap, fields: Sequence[str]) -> str:
+    """The function that issues the copies of a staged tile, whose coordinates are those members of `t`.
+
+    Many copies are issued in loops: written out, their coordinates would take more registers than a store warp has.
+    """
+    pieces = [(start, *first) for start, first in store_pieces(made)[1]]
+    lines = []
+    for run in _runs(pieces) if len(pieces) > MOST_WRITTEN else [[x] for x in pieces]:
+        terms = [str(x) if x or not step else "" for x, step in zip(run[0], _step(*run[:2]), strict=True)]
+        if len(run) > 1:
+            lines.append(f"#pragma unroll 1\n    for (int i = 0; i < {len(run)}; ++i)")
+            steps = [f"i * {step}" if step else "" for step in _step(*run[:2])]
+            terms = [" + ".join(filter(None, pair)) for pair in zip(terms, steps, strict=True)]
+        coords = (f"t.{field}" + (f" + {x}" if x != "0" else "") for field, x in zip(fields, terms[1:], strict=True))
+        lines.append(f"    {call.format(start=terms[0])}{', '.join(coords)});")
+    return f"  {head} {{\n" + "\n".join(lines) + "\n  }"
+
+
+def _runs(pieces: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+    """Longest runs of copies, from the first on, whose starts and coordinates grow by the same steps."""
+    runs: list[list[tuple[int, ...]]] = []
+    for piece in pieces:
+        run = runs[-1] if runs else []
+        if run and (len(run) == 1 or _step(run[-1], piece) == _step(run[-2], run[-1])):
+            run.append(piece)
+        else:
+            runs.append([piece])
+    return runs
+
+
+def _step(x: tuple[int, ...], y: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """From one copy to the next; none from a copy that stands alone."""
+    return tuple(b - a for a, b in zip(x, y or x, strict=True))
 
 
 def tile_coords(plan: GemmPlan, tiling: Tiling, table: ParamTable) -> TileCoords:

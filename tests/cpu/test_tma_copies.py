@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
+import pytest
+
+from gett.codegen import tma_coords
 from gett.codegen.tma_copies import LOOPED, copies, stage_copies, store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
@@ -153,3 +156,31 @@ def test_pieces_of_a_staged_tile_are_the_tile() -> None:
             firsts = [p[1:] for _, p in pieces[: len(pieces) // made.slabs]]
             assert firsts == sorted(firsts, key=lambda p: tuple(reversed(p)))
     assert counts == {False, True}
+
+
+@pytest.mark.parametrize(("most", "loops"), [(1, True), (4, True), (tma_coords.MOST_WRITTEN, False)])
+def test_the_generated_statements_store_the_pieces(most: int, loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where many of them are issued in loops."""
+    monkeypatch.setattr(tma_coords, "MOST_WRITTEN", most)
+    looped = 0
+    for schedule in found():
+        store = schedule.epilogue.store
+        if not isinstance(store, TmaStore):
+            continue
+        pieces = store_pieces(store.map)[1]
+        names = [f"d{i}" for i in range(store.map.rank)]
+        text = tma_coords.tile_copies("f()", "store(from + {start}, ", store.map, names)
+        issued: list[tuple[int, ...]] = []
+        lines = []
+        for line in text.split("\n")[1:-1]:
+            head = re.fullmatch(r" *for \(int i = 0; i < (\d+); \+\+i\)", line)
+            if head:
+                looped += 1
+                lines.append(f"for i in range({head[1]}):")
+            elif not line.startswith("#pragma"):
+                inside = bool(lines) and lines[-1].endswith(":")
+                call = re.sub(r"\b(from|t\.d\d)\b", "0", line.strip().rstrip(";"))
+                lines.append("    " * inside + call)
+        exec("\n".join(lines), {"store": lambda *x, to=issued: to.append(x)})
+        assert issued == [(start, *first) for start, first in pieces]
+    assert bool(looped) == loops
