@@ -19,9 +19,25 @@ import gett.tune.store
 import gett.tune.tuner
 from benchmarks import run_cpu
 from gett.api.plan_cache import plan_cache
+from gett.jit import diskcache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
 from tests.cpu.tuning import FACTS, FakeBench
+
+
+@pytest.fixture
+def fresh_cache(monkeypatch):
+    """A kernel cache that has warned of nothing and that no test before has opened."""
+    monkeypatch.setattr(diskcache, "_warned", False)
+    monkeypatch.setattr(diskcache, "_current", None)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A kernel cache of the test's own, empty and on disk."""
+    monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)
+    monkeypatch.setattr(diskcache, "_current", None)
 
 
 @pytest.fixture
