@@ -1,4 +1,4 @@
-"""Fixtures that several files share: a GPU that runs nothing, a clock and a machine of known figures, a PyTorch."""
+"""Fixtures that several files share: caches, stand-ins for a GPU, a clock and PyTorch, machines of known figures."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import gett.tune.store
 import gett.tune.tuner
 from benchmarks import run_cpu
 from gett.api.plan_cache import plan_cache
+from gett.cpu import arithmetic, boxes, elementwise, executable, moving, packed, tiles
 from gett.jit import diskcache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
@@ -104,3 +105,28 @@ def quick_machine(monkeypatch):
     for kind in ("CPU", "WORKLOAD"):
         monkeypatch.setattr(f"benchmarks.__main__.{kind}_ELEMENTS", 1 << 12)
         monkeypatch.setattr(f"benchmarks.__main__.{kind}_VOLUME", 1 << 14)
+
+
+@pytest.fixture
+def tiny_tiles():
+    """Cuts and threads as tensors of gigabytes would have them, and no element-wise loop where BLAS can do it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boxes, "SCRATCH_BYTES", 2000)
+        patch.setattr(boxes, "GROWN_BYTES", 500)
+        patch.setattr(boxes, "RUN", 4)
+        patch.setattr(boxes, "CALL_TIME", 200.0)
+        patch.setattr(tiles, "CALL", 60)
+        patch.setattr(tiles, "_TERMS", 2)
+        patch.setattr(boxes, "EXACT_K", 8)
+        patch.setattr(arithmetic, "EXACT_K", 8)
+        patch.setattr(elementwise, "PIECE", 50)
+        patch.setattr(elementwise, "RUN", 4)
+        patch.setattr(elementwise, "_WORTH_THREADS", 0)
+        patch.setattr(moving, "PIECE", 40)
+        patch.setattr(moving, "RUN", 4)
+        patch.setattr(moving, "_PARALLEL", 0)
+        patch.setattr(moving, "_LINES", 0)
+        patch.setattr(packed, "_WORTH_THREADS", 0.0)
+        patch.setattr(executable, "available_threads", lambda: 2)
+        patch.setattr(executable, "element_wise_cost", lambda groups: float("inf"))
+        yield

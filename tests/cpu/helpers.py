@@ -1,4 +1,4 @@
-"""Build `Contraction` records from subscripts and arrays without the parser, for tests of the later stages."""
+"""`Contraction` records from subscripts and arrays without the parser, and arrays of small integers."""
 
 from __future__ import annotations
 
@@ -63,3 +63,12 @@ def at(array: Any, operand: Operand | None, extents: Sequence[int], offset: int)
         "version": 3,
     }
     return np.asarray(types.SimpleNamespace(__array_interface__=place, keep=array))
+
+
+def seeded(*shape: int, dtype: Any = np.float64, seed: int = 0, low: int = -3) -> Any:
+    """Integers from `low` to 3 in any dtype, of a generator of their own."""
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "u":
+        low = 0
+    real = rng.integers(low, 4, shape)
+    return (real + 1j * rng.integers(-3, 4, shape)).astype(dtype) if np.dtype(dtype).kind == "c" else real.astype(dtype)

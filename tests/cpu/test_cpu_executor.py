@@ -1,88 +1,24 @@
-"""The NumPy executor: exact on small integers against `numpy.einsum`, every route, any strides, bounded scratch."""
+"""The NumPy executor: exact on small integers against `numpy.einsum`, every route and type, bounded scratch."""
 
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-import threadpoolctl
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.lib.stride_tricks import as_strided
 
-from gett.cpu import NumpyExecutable, arithmetic, blas, boxes, elementwise, executable, moving, packed, tiles
+from gett.cpu import NumpyExecutable, arithmetic, boxes
 from gett.cpu.arithmetic import make_arithmetic, multiply
 from gett.errors import DTypeError, OptionError
 from gett.ir.gemm import make_gemm_plan
+from tests.cpu.executing import RNG, check, integers, make
 from tests.cpu.helpers import Array, contraction_of
 from tests.cpu.strategies import DTYPES, contractions, outputs, values
 from tests.tolerances import allowed_error
-
-RNG = np.random.default_rng(20)
-
-
-def integers(shape: tuple[int, ...], dtype: Any = "float32") -> Array:
-    return values(RNG, shape, np.dtype(dtype))
-
-
-def make(subscripts: str, a: Array, b: Array | None, c: Array | None, d: Array, **options: Any) -> NumpyExecutable:
-    return NumpyExecutable(make_gemm_plan(contraction_of(subscripts, a, b, c, d)), **options)
-
-
-def check(
-    subscripts: str,
-    a: Array,
-    b: Array | None = None,
-    c: Array | None = None,
-    d: Array | None = None,
-    alpha: Any = 1,
-    beta: Any = 0,
-) -> NumpyExecutable:
-    """Run and compare bit for bit with einsum in the widest type; returns the executable for its route."""
-    operands = [x for x in (a, b) if x is not None]
-    dtype = np.result_type(*operands)
-    added = dtype if c is None else np.result_type(dtype, c)
-    wide = {"b": bool, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}[added.kind]
-    expected = np.asarray(np.einsum(subscripts, *(x.astype(wide) for x in operands)))
-    if d is None:
-        d = np.full(expected.shape, 1 if dtype.kind == "b" else 77, dtype)
-    expected = np.multiply(expected, np.asarray(alpha).astype(wide))
-    if c is not None:
-        expected = expected + np.asarray(beta).astype(wide) * c.astype(wide)
-    expected = expected.astype(d.dtype)
-    run = make(subscripts, a, b, c, d)
-    run(a, b, c, d, alpha, beta)
-    np.testing.assert_array_equal(d, expected, err_msg=f"{subscripts}: {run.explain}")
-    return run
-
-
-@pytest.fixture
-def tiny_tiles() -> Iterator[None]:
-    """Cuts and threads as tensors of gigabytes would have them, and no element-wise loop where BLAS can do it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boxes, "SCRATCH_BYTES", 2000)
-        patch.setattr(boxes, "GROWN_BYTES", 500)
-        patch.setattr(boxes, "RUN", 4)
-        patch.setattr(boxes, "CALL_TIME", 200.0)
-        patch.setattr(tiles, "CALL", 60)
-        patch.setattr(tiles, "_TERMS", 2)
-        patch.setattr(boxes, "EXACT_K", 8)
-        patch.setattr(arithmetic, "EXACT_K", 8)
-        patch.setattr(elementwise, "PIECE", 50)
-        patch.setattr(elementwise, "RUN", 4)
-        patch.setattr(elementwise, "_WORTH_THREADS", 0)
-        patch.setattr(moving, "PIECE", 40)
-        patch.setattr(moving, "RUN", 4)
-        patch.setattr(moving, "_PARALLEL", 0)
-        patch.setattr(moving, "_LINES", 0)
-        patch.setattr(packed, "_WORTH_THREADS", 0.0)
-        patch.setattr(executable, "available_threads", lambda: 2)
-        patch.setattr(executable, "element_wise_cost", lambda groups: float("inf"))
-        yield
 
 
 @pytest.mark.parametrize("operands", [1, 2])
@@ -190,65 +126,6 @@ def test_float16_accumulates_in_float32() -> None:
     d = np.empty((1, 1), "float16")
     make("ij,jk->ik", a, b, None, d)(a, b, None, d)
     assert d[0, 0] == np.float16(3000 + 4999)
-
-
-def odd_address(array: Array) -> Array:
-    """The same values one byte off any alignment."""
-    memory = np.empty(array.nbytes + 1, np.uint8)
-    moved = memory[1:].view(array.dtype).reshape(array.shape)
-    moved[...] = array
-    return moved
-
-
-def uneven(array: Array) -> Array:
-    """The same values with strides that are no multiple of the item size."""
-    record = np.zeros(array.shape, np.dtype([("byte", "u1"), ("value", array.dtype)]))
-    record["value"] = array
-    view: Array = record["value"]
-    return view
-
-
-VIEWS = {
-    "reversed": lambda x: x[::-1, ::-1],
-    "one axis reversed": lambda x: x[:, ::-1],
-    "fortran": np.asfortranarray,
-    "zero stride": lambda x: np.broadcast_to(x[:1], x.shape),
-    "all one element": lambda x: np.broadcast_to(x[0, 0], x.shape),
-    "overlapping": lambda x: as_strided(x, x.shape, (x.itemsize, x.itemsize)),
-    "every other": lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1)[::2, ::3],
-    "odd address": odd_address,
-    "uneven": uneven,
-}
-
-
-def test_one_plan_serves_aligned_and_misaligned_arrays() -> None:
-    a, b, d = integers((90, 80)), integers((80, 70)), np.empty((90, 70), "float32")
-    run = make("ij,jk->ik", a, b, None, d)
-    for x, y, z in ((a, b, d), (odd_address(a), b, d), (a, odd_address(b), d), (a, b, odd_address(d))):
-        z[...] = 77
-        run(x, y, None, z)
-        np.testing.assert_array_equal(z, a @ b)
-
-
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,kj->ki", "ij,ij->ji", "ij,jk->", "ij,jk->jki"])
-def test_views_of_operands_and_result(subscripts: str, view: str) -> None:
-    a, b = integers((24, 24)), integers((24, 24))
-    check(subscripts, VIEWS[view](a), b)
-    check(subscripts, a, VIEWS[view](b))
-    check(subscripts, VIEWS[view](a), VIEWS[view](b))
-    if view in ("reversed", "one axis reversed", "every other", "odd address", "uneven") and subscripts[-3] == ">":
-        d = VIEWS[view](np.zeros((24, 24), "float32"))
-        check(subscripts, a, b, d=d)
-        check(subscripts, a, b, c=d, d=d, alpha=2, beta=-1)
-
-
-def test_elements_between_those_of_a_strided_result_stay() -> None:
-    a, b, d = integers((30, 40)), integers((40, 50)), np.full((60, 150), 99, "float32")
-    check("ij,jk->ik", a, b, d=d[::2, 1::3])
-    rest = np.ones(d.shape, bool)
-    rest[::2, 1::3] = False
-    assert (d[rest] == 99).all()
 
 
 def test_modes_that_one_tensor_alone_has() -> None:
@@ -361,44 +238,3 @@ def test_dtypes_that_numpy_cannot_compute_in_are_named() -> None:
         make("ij,jk->ik", a, a, None, np.empty((4, 4), "float32"))
     with pytest.raises(DTypeError, match="bfloat16"):
         make_arithmetic("bfloat16")
-
-
-def blas_threads() -> list[int]:
-    return [x["num_threads"] for x in threadpoolctl.threadpool_info() if x["user_api"] == "blas"]
-
-
-def test_middling_products_run_on_own_threads_with_blas_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_WORTH_THREADS", 0.0)
-    monkeypatch.setattr(executable, "available_threads", lambda: 2)
-    before, seen = blas_threads(), []
-
-    def spy(*args: Any) -> None:
-        seen.append(blas_threads())
-        multiply(*args)
-
-    monkeypatch.setattr(packed, "multiply", spy)
-    run = check("zij,zjk->zik", integers((20, 70, 72)), integers((20, 72, 74)))
-    assert run.route == "batched BLAS"
-    assert seen == [[1] * len(before)] * len(seen)
-    assert len(seen) >= 4
-    assert blas_threads() == before
-
-
-def test_overlapping_limits_end_with_the_last() -> None:
-    before = blas_threads()
-    first, second = blas.one_thread(), blas.one_thread()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert blas_threads() == [1] * len(before)
-    second.__exit__(None, None, None)
-    assert blas_threads() == before
-
-
-@pytest.mark.usefixtures("tiny_tiles")
-def test_an_error_in_a_thread_reaches_the_caller() -> None:
-    a, b = np.full((16, 16), 1e30, "float32"), np.full((16, 16), 1e30, "float32")
-    d = np.empty((16, 16), "float32")
-    run = make("ij,ij->ji", a, b, None, d)
-    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="overflow"):
-        run(a, b, None, d)
