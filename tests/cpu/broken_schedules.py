@@ -7,62 +7,27 @@ from dataclasses import replace
 from typing import Any
 
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
+from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap, tma_map
 from tests.cases import Case
 from tests.cpu import hopper_schedules as hopper
+from tests.cpu.changed_schedules import changed, longer, loop, raster, staged, tiling, with_mode
 from tests.cpu.hopper_schedules import Found, store_of, with_store
 
 GROUPED = Case("two-k", "ilk,ljk->ij", {"i": 1024, "j": 1024, "l": 8, "k": 64})
 SQUARE_K = Box.of_cuts((64, 64), {0: 32, 1: 32})
 OTHER = {"k": "mn", "mn": "k"}
 CROWDED = Case("folded", "acbmlk,abcnkl->abcmn", {"a": 2, "b": 3, "c": 2, "m": 256, "n": 512, "k": 64, "l": 64})
-
-
-def loop(s: Schedule, **changes: Any) -> Schedule:
-    return replace(s, mainloop=replace(s.mainloop, **changes))
-
-
-def tiling(s: Schedule, **changes: Any) -> Schedule:
-    return replace(s, tiling=replace(s.tiling, **changes))
-
-
-def raster(s: Schedule, **changes: Any) -> Schedule:
-    assert isinstance(s.scheduler, PersistentRaster)
-    return replace(s, scheduler=replace(s.scheduler, **changes))
-
-
-def longer(made: TmaMap) -> TmaMap:
-    return replace(made, extents=(*made.extents[:-1], made.extents[-1] + 1))
-
-
-def staged(s: Schedule, **changes: Any) -> Schedule:
-    store = s.epilogue.store
-    return replace(s, epilogue=replace(s.epilogue, store=replace(store, stage=replace(store.stage, **changes))))
-
-
-def changed(base: Callable[[], Found], change: Callable[[Schedule], Schedule]) -> Callable[[], Found]:
-    def make() -> Found:
-        s, plan, facts = base()
-        return change(s), plan, facts
-
-    return make
-
-
-def with_mode(plan: GemmPlan, group: str, **changes: Any) -> GemmPlan:
-    """The plan with its first mode of a group changed."""
-    modes = getattr(plan, group)
-    return replace(plan, **{group: (replace(modes[0], **changes), *modes[1:])})
 
 
 def blackwell() -> Found:

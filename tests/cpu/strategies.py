@@ -5,7 +5,7 @@ Values are small integers, so that results are exact in every dtype and index er
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,15 @@ def values(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any])
         return rng.integers(0, 3, shape).astype(dtype)
     real = rng.integers(-2, 3, shape)
     return (real + 1j * rng.integers(-2, 3, shape)).astype(dtype) if dtype.kind == "c" else real.astype(dtype)
+
+
+def integers_of(rng: np.random.Generator) -> Callable[..., np.ndarray[Any, Any]]:
+    """A function of extents and `dtype=`, float64 by default, that draws `values`."""
+
+    def integers(*shape: int, dtype: str = "float64") -> np.ndarray[Any, Any]:
+        return values(rng, shape, np.dtype(dtype))
+
+    return integers
 
 
 @st.composite

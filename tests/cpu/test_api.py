@@ -16,14 +16,10 @@ from hypothesis import given, settings
 
 import gett
 from gett.api.plan_cache import PlanCache
-from tests.cpu.strategies import Case, contractions, values
+from tests.cpu.strategies import Case, contractions, integers_of
 
-RNG = np.random.default_rng(23)
 EXAMPLES = settings(max_examples=40, deadline=None)
-
-
-def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
-    return values(RNG, shape, np.dtype(dtype))
+integers = integers_of(np.random.default_rng(23))
 
 
 # --- plan

@@ -16,9 +16,9 @@ from gett.api import executables
 from gett.arrays import kinds
 from gett.cpu import NumpyExecutable
 from tests.cpu.fake_cupy import GpuArray, State, use_device
-from tests.cpu.strategies import values
+from tests.cpu.strategies import integers_of
 
-RNG = np.random.default_rng(3)
+integers = integers_of(np.random.default_rng(3))
 
 
 @pytest.fixture
@@ -58,10 +58,6 @@ def cupy(monkeypatch):
 
 def gpu(host: Any, device: int = 0) -> GpuArray:
     return GpuArray.of(np.asarray(host), device)
-
-
-def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
-    return values(RNG, shape, np.dtype(dtype))
 
 
 @pytest.mark.parametrize("device", [0, 1])

@@ -8,14 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from tests.cpu.strategies import Case, contractions, outputs, strided_arrays, values
+from tests.cpu.strategies import Case, contractions, integers_of, outputs, strided_arrays
 
-RNG = np.random.default_rng(23)
 EXAMPLES = settings(max_examples=40, deadline=None)
-
-
-def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
-    return values(RNG, shape, np.dtype(dtype))
+integers = integers_of(np.random.default_rng(23))
 
 
 @EXAMPLES

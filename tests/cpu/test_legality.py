@@ -32,7 +32,8 @@ from gett.schedule.spec.wgmma_needs import wgmma_smem
 from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu import hopper_schedules as hopper
-from tests.cpu.broken_schedules import CASES, loop, panel_of_none
+from tests.cpu.broken_schedules import CASES, panel_of_none
+from tests.cpu.changed_schedules import loop
 from tests.cpu.hopper_schedules import FACTS, Found, schedules, store_of
 from tests.specs import few
 

@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 
 import gett
 from gett.network.path import NEVER, find_steps, freeze_optimize
-from tests.cpu.strategies import Case, contractions, values
+from tests.cpu.strategies import Case, contractions, integers_of
 
-RNG = np.random.default_rng(11)
 EXAMPLES = settings(max_examples=40, deadline=None)
 DTYPES = ("bool", "int64", "float64", "complex128")
-
-
-def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
-    return values(RNG, shape, np.dtype(dtype))
+integers = integers_of(np.random.default_rng(11))
 
 
 @EXAMPLES

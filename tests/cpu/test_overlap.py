@@ -11,14 +11,11 @@ import gett
 from gett.api import contraction_plan
 from gett.arrays.kinds import allocate, overlap, overlaps_itself
 from gett.ir.tensors import TensorSpec
-from tests.cpu.strategies import contractions, values
+from tests.cpu.strategies import contractions, integers_of, values
 
 RNG = np.random.default_rng(23)
 EXAMPLES = settings(max_examples=40, deadline=None)
-
-
-def integers(*shape: int, dtype: str = "float64") -> np.ndarray:
-    return values(RNG, shape, np.dtype(dtype))
+integers = integers_of(RNG)
 
 
 # --- an out that overlaps what is read
