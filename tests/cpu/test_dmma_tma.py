@@ -26,8 +26,9 @@ from gett.schedule.spec.rule import Lowered
 from gett.schedule.spec.rules_wgmma import doubles, k_of_doubles
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import leads, parts, wgmma_smem
+from gett.schedule.spec.wgmma_needs import leads, parts
 from gett.schedule.spec.wgmma_registers import dmma_step
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds

@@ -18,7 +18,8 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.search.k_boxes import residue_boxes
 from gett.schedule.spec.loader import Tma, tma_of
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import row_bytes, valid_k
+from gett.schedule.spec.wgmma_needs import valid_k
+from gett.schedule.spec.wgmma_smem import row_bytes
 from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case

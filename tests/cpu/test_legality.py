@@ -28,7 +28,7 @@ from gett.schedule.spec.rules_common import splits
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.wgmma_needs import wgmma_smem
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu import hopper_schedules as hopper

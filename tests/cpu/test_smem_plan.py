@@ -19,7 +19,8 @@ from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.loader import tma_of
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamMatrix, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST, wgmma_smem
+from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.cpu.hopper_schedules import with_store
 from tests.specs import FAMILIES, few, few_kernels, kernel_specs, reuses_smem, specs, ss_schedules

@@ -22,8 +22,9 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import SPLIT_LEADS, leads, wgmma_smem
+from gett.schedule.spec.wgmma_needs import SPLIT_LEADS, leads
 from gett.schedule.spec.wgmma_needs import planes as spec_planes
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case, tccg

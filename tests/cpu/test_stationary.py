@@ -16,7 +16,7 @@ from gett.schedule.search.stationary import MOST
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.wgmma_needs import row_bytes, stationary_bytes
+from gett.schedule.spec.wgmma_smem import row_bytes, stationary_bytes
 from layouts.box import Box
 from tests.cases import Case
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at

@@ -24,8 +24,9 @@ from gett.schedule.spec.rule import Lowered
 from gett.schedule.spec.rules_wgmma import in_registers
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import swizzle_of, wgmma_smem
+from gett.schedule.spec.wgmma_needs import swizzle_of
 from gett.schedule.spec.wgmma_registers import tf32_registers
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host

@@ -25,7 +25,8 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, planes, wgmma_smem
+from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, planes
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
 from layouts.tma import TmaMap

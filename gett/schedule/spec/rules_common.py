@@ -14,7 +14,7 @@ from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.stream_needs import stream_bytes
 from gett.schedule.spec.vectors import store_vector, tiled_dims
-from gett.schedule.spec.wgmma_needs import wgmma_smem
+from gett.schedule.spec.wgmma_smem import wgmma_smem
 
 MOST = 2**31 - 1
 """Indices, and blocks of a grid."""

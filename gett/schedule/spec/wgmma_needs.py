@@ -1,6 +1,6 @@
-"""What a Hopper kernel needs of a multiprocessor: bytes of the parts of its shared memory, sums that its threads hold.
+"""What a Hopper kernel needs and what limits it: widths of tiles, sums that its threads hold, pieces that warps bring.
 
-Searches choose by these numbers, rules check them, and the shared-memory plan is printed into the kernel. Registers are
+Searches choose by these numbers and rules check them. Shared memory is `wgmma_smem`'s, registers are
 `wgmma_registers`'s.
 """
 
@@ -10,12 +10,9 @@ import math
 
 from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.spec.epilogue import Store, TmaStore, VectorSource
-from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit, WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.epilogue import Store
+from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, WgmmaLoader, tma_of
+from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.swizzle import CHUNK
@@ -23,9 +20,6 @@ from layouts.tma import TmaMap
 
 ARCHS = ("sm_90a",)
 """Architectures that have wgmma."""
-
-ALIGN = 1024
-"""Tiles start at multiples of the widest swizzle's period."""
 
 DEEP, DEEPEST = 8, 16
 """Most stages where both operands come with every k-tile, and where one stays."""
@@ -64,10 +58,6 @@ DMMA_LEADS = 4, 8
 DMMA_LEADS_COMPLEX = 4, 4
 """The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
 
-
-GUARD_BYTES = 96
-"""Barrier and words by which a kernel that multiplies planes knows the tiles that it makes again."""
-
 GATHERING = 2
 """Warpgroups that gather."""
 
@@ -79,11 +69,6 @@ REACH = 1 << 30
 
 GRAIN = {"a": 64, "b": 8}
 """Rows that one instruction reads; a tile has room for whole ones."""
-
-PANEL_BARRIERS = 32
-"""Bytes of the barriers of an operand that stays."""
-
-_DUMP = 128  # bytes behind a staged tile where matrices' rows of padding go
 
 
 def up(value: int, step: int) -> int:
@@ -143,11 +128,6 @@ def chunk_columns(plan: GemmPlan, loop: WgmmaSplit, columns: int) -> tuple[int, 
     return (first, columns - first) if first < columns else (columns,)
 
 
-def barrier_bytes(stages: int) -> int:
-    """Bytes of the barriers of stages and of two staging buffers."""
-    return 16 * stages + 16
-
-
 def swizzle_of(loader: WgmmaLoader) -> int:
     """Bytes of a row that the swizzle of an operand's tile permutes."""
     load = tma_of(loader)
@@ -155,24 +135,6 @@ def swizzle_of(loader: WgmmaLoader) -> int:
         return load.map.swizzle_bytes
     assert isinstance(loader, Gather | CpAsyncTile)
     return loader.swizzle_bytes
-
-
-def row_table_bytes(loader: WgmmaLoader, size: int, deep: int) -> int:
-    """Shared memory for offsets in a tile that `cp.async` brings, `size` of its free group by `deep` k.
-
-    It has one for each row, and one for each vector of a row.
-    """
-    if not isinstance(loader, CpAsyncTile):
-        return 0
-    rows, row = (up(size, 8), deep) if loader.major == "k" else (deep, up(size, 8))
-    lanes = max(8, 1 << (row // loader.vector - 1).bit_length())
-    at_once = COPYING // lanes
-    return 4 * (at_once * up(-(-rows // at_once), 4) + up(lanes, 4))
-
-
-def row_bytes(loader: WgmmaLoader, deep: int, size: int) -> int:
-    """Shared memory that `deep` k of one row of an operand take: K-major rows are whole atoms of the swizzle."""
-    return up(deep * size, swizzle_of(loader)) if loader.major == "k" else deep * size
 
 
 def valid_k(load: Tma, modes_k: int) -> int:
@@ -198,18 +160,6 @@ def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
     return split == 1 and kind in ("scalar", "stsm", "vec_n", "pair_n", "one") and rows % WgmmaRS.warpgroups == 0
 
 
-def _tile_bytes(rows: int, grain: int, deep: int) -> int:
-    return up(up(rows, grain) * deep, ALIGN)
-
-
-def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
-    """Shared memory for `tiles` k-tiles of operand `name`, whose rows take `deep` bytes of each.
-
-    They follow each other without the room that instructions want behind a tile: what lies there is the next one.
-    """
-    return (tiles - 1) * _tile_bytes(rows, 8, deep) + _tile_bytes(rows, GRAIN[name], deep)
-
-
 def pieces_of(side: int, block_k: int, run: int) -> int:
     """Pieces of a gathered operand's k-tile."""
     return side * block_k // run
@@ -224,11 +174,6 @@ def warp_pieces(side: int, block_k: int, loader: Gather, warps: int) -> int:
     """Pieces of a k-tile that each of the warps brings in."""
     step = 8 if loader.transform else 1
     return -(-pieces_of(side, block_k, loader.run) // (step * warps)) * step
-
-
-def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
-    """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that separate their banks."""
-    return (8 * (pieces // 8 | 1) if loader.transform else pieces) * chunk_bytes(loader.run, size)
 
 
 def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
@@ -258,84 +203,3 @@ def least_row(load: Tma | CpAsyncTile, name: str, size: int) -> int:
         whole = load.map.extents[0] * size <= CHUNK or (len(order) > 1 and load.map.modes[order[1]].dim == 0)
         return CHUNK if name == "b" or whole else 2 * CHUNK
     return CHUNK // 2 * size
-
-
-def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
-    """Bytes of the staged tiles of D and of what their stores need beside them; none where slices are added.
-
-    In ping-pong each warpgroup has a tile. With C from vectors float32 is staged, and C has offsets too; where a tensor
-    map brings C to where D is staged, it takes no room of its own.
-    """
-    store, loop, (rows, columns, _) = s.epilogue.store, s.wgmma, s.tiling.shape
-    if s.split_k > 1 or store.stage is None:
-        return 0
-    added, tile = isinstance(s.epilogue.source, VectorSource), store.stage
-    offsets = 0 if isinstance(store, TmaStore) else (rows + columns) * 8 * (2 if added else 1)
-    sums = data_type(plan.contraction.dtype).accumulator_bytes
-    staged = tile.elements * (sums if added else itemsize(plan.contraction.d.dtype))
-    staged += 0 if tile.copy.kind in ("scalar", "pair_n", "one") else _DUMP
-    one = up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
-    return one * (loop.warpgroups if loop.ping_pong else 1)
-
-
-def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
-    """Where the parts of a schedule's shared memory lie, worked out from its other parts."""
-    t, loop, size, staging = s.tiling, s.wgmma, itemsize(plan.contraction.dtype), _staging_bytes(s, plan)
-    rows, columns, deep = t.shape
-    if isinstance(loop, WgmmaRS):  # D is staged where a k-tile of A was, slabs of B lie behind
-        stages, slab = up(max(rows * deep * size, staging), ALIGN), up(columns * depth_width(loop, t)[1] * size, ALIGN)
-        barriers = stages + loop.stages * slab
-        shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
-        return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
-    if isinstance(loop, WgmmaSplit):
-        made = planes(plan)
-        assert made is not None
-        row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
-        stage = _tile_bytes(t.m.size, GRAIN["a"], row_a) + _tile_bytes(t.n.size, GRAIN["b"], row_b)
-        plane = parts(plan) * _tile_bytes(t.n.size, GRAIN["b"], deep * made.tensor.bytes)
-        first = loop.stages * stage
-        staged = first + loop.plane_stages * made.count * plane
-        fixed = ALIGN + barrier_bytes(DEEP) + 16 * loop.plane_stages + GUARD_BYTES
-        fixed += 16 + 16 * loop.plane_stages if made.scaled else 0
-        tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
-        end = staged + staging
-        gather = up(end + fixed - ALIGN, 16) if tables else 0
-        total = ALIGN + gather + tables if tables else fixed + end
-        return SmemPlan(total, stage, planes=first, staging=staged, barriers=end, gather=gather)
-    if isinstance(loop, WgmmaTf32 | DmmaTma):
-        row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
-        held_a, held_b = loop.a.rows(t.m.size), loop.b.rows(t.n.size)
-        stage = _tile_bytes(held_a, GRAIN["a"], row_a) + _tile_bytes(held_b, GRAIN["b"], row_b)
-        first, transposed = loop.stages * stage, loop.transposed_stages if isinstance(loop, WgmmaTf32) else 0
-        if isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.reuse_mainloop_smem:
-            end = max(first, staging)
-            return SmemPlan(ALIGN + barrier_bytes(DEEP) + end, stage, barriers=end)
-        staged = first + transposed * _tile_bytes(held_b, GRAIN["b"], deep * size)
-        fixed = ALIGN + barrier_bytes(DEEP) + 16 * transposed
-        planes_at = first if transposed else 0
-        return SmemPlan(fixed + staged + staging, stage, planes=planes_at, staging=staged, barriers=staged + staging)
-    stage = kept = ring = tables = 0
-    for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
-        load, row = tma_of(loader), row_bytes(loader, deep, size)
-        held = load.rows(side) if load is not None else side
-        if isinstance(loader, Stationary):
-            # The rows of the next panel come while those of this one are read.
-            buffers = 2 if isinstance(s.scheduler, PersistentPanel) and not s.scheduler.one_panel else 1
-            kept += stationary_bytes(name, held, row, buffers * loader.k_tiles)
-        else:
-            stage += _tile_bytes(held, GRAIN[name], row)
-        if isinstance(loader, Gather):
-            pieces = warp_pieces(side, deep, loader, 4 * loop.producers)
-            ring += 4 * loop.producers * loop.cp_async_stages * ring_bytes(pieces, loader, size)
-            tables += 8 * pieces
-    buffers = ring + 4 * loop.producers * up(tables, 16)
-    store, end = s.epilogue.store, loop.stages * stage
-    fixed = ALIGN + barrier_bytes(DEEPEST if kept else DEEP) + (PANEL_BARRIERS if kept else 0)
-    if isinstance(store, TmaStore) and store.exchange is not None:  # a second tile behind the staged one
-        staging, fixed = staging + up(staging, ALIGN), fixed + 16
-    if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
-        return SmemPlan(fixed + max(end, staging), stage, barriers=max(end, staging))
-    barriers = end + kept + staging
-    gather = barriers + barrier_bytes(loop.stages) if buffers else 0
-    stationary = end if kept else 0
-    return SmemPlan(fixed + barriers + buffers, stage, 0, stationary, end + kept, barriers, gather)
