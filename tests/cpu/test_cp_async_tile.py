@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,15 +78,25 @@ def test_scaled_planes_are_not_made_of_copies() -> None:
     assert not copy_schedules(plan, FACTS)
 
 
-@pytest.mark.parametrize("wrong", [{"vector": 3}, {"vector": 4}, {"swizzle_bytes": 256}], ids=str)
-def test_copies_that_the_hardware_lacks_are_illegal(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"vector": 3}, "vectors: 3 elements of operand . are 12 bytes"),
+        ({"vector": 4}, "vectors: rows of operand . do not start and end at multiples of 16 bytes"),
+        ({"swizzle_bytes": 256}, "rows: 256 bytes do not divide"),
+    ],
+    ids=str,
+)
+def test_copies_that_the_hardware_lacks_are_illegal(wrong: dict[str, int], reason: str) -> None:
     plan, (s, *_) = of(LARGE[0])
     (first, *_) = copied(s)
     name = "a" if s.wgmma.a is first else "b"
     assert isinstance(s.mainloop, WgmmaSplit)
     bent = replace(s, mainloop=replace(s.mainloop, **{name: replace(first, **wrong)}))
     assert can_implement(s, plan, FACTS) is None
-    assert can_implement(bent, plan, FACTS) is not None
+    refusal = can_implement(bent, plan, FACTS)
+    assert refusal is not None
+    assert re.match(reason, refusal.reason)
 
 
 @pytest.mark.parametrize(("sign", "far"), [(-1, 1), (1, 1 << 20)], ids=["backwards", "too far"])

@@ -14,19 +14,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
-from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.gather import GatherCost
 from gett.schedule.cost.staging import row_length
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
+from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore, VectorStore
 from gett.schedule.spec.loader import Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.wgmma_needs import GATHERING, REACH, up
+from gett.schedule.spec.wgmma_needs import GATHERING, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -36,15 +37,6 @@ WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
 LEADS = (256, 128, 64, 32, 16, 8)  # cuts of an operand's unit-stride mode
 TRANSPOSED = ((16, 8), (8, 16), (8, 8))  # of B's unit-stride mode and of A's in a tile, where they differ
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
-
-
-def addressable(plan: GemmPlan) -> bool:
-    """Whether 32-bit offsets from an operand's first element reach all others."""
-    size = itemsize(plan.contraction.dtype)
-    modes = [s for g in (plan.l, plan.m, plan.n, plan.k) for s in g]
-    if any(s.strides[t] < 0 or s.strides[t] % size for s in modes for t in (A, B)):
-        return False
-    return all(sum(s.strides[t] * (s.extent - 1) for s in modes) // size < REACH for t in (A, B))
 
 
 class GatherSearch(WgmmaSearch):
@@ -78,16 +70,8 @@ class GatherSearch(WgmmaSearch):
                 if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
                     continue
                 for n in (w for w in widths if groups.takes(w)):
-                    for box_m in self.side_boxes(A, groups.rows):
-                        for box_n in self.side_boxes(B, n):
-                            a, b = self.loader(A, box_m, box_k), self.loader(B, box_n, box_k)
-                            if a is None or b is None or (isinstance(a, Tma) and isinstance(b, Tma)):
-                                continue
-                            runs = tuple(x.run if isinstance(x, Gather) else 0 for x in (a, b))
-                            yield WgmmaTile(
-                                self.atom, groups, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
-                                runs=(runs[0], runs[1]),
-                            )  # fmt: skip
+                    sides = self.side_boxes(A, groups.rows), self.side_boxes(B, n)
+                    yield from (tile for tile, _, _ in mixed_tiles(self, groups, *sides, box_k, self.loader))
 
     def side_boxes(self, tensor: int, block: int) -> list[Box]:
         """Boxes of M or N; where the operand's unit stride is here, that mode leads in whole chunks."""

@@ -14,16 +14,16 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split_copies import WgmmaSplitCopyCost
 from gett.schedule.search.boxing import Weight, cut_group
-from gett.schedule.search.gather import addressable
 from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma_split import DEPTHS, GROUPS, WgmmaSplitSearch
 from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.vectors import whole_vectors
 from gett.schedule.spec.wgmma_needs import WIDEST_SPLIT, least_row, parts, planes, swizzle_of, up, widest_split
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
-from layouts.modes import Strided
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 WIDTHS = (128, 96, 64, 48, 40, 32, 16, 8)
@@ -52,18 +52,10 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
         widths = dict.fromkeys(n for n in (*WIDTHS, columns) if n <= min(WIDEST_SPLIT // parts(plan), columns))
         for box_k in self.boxes_of_k():
             for n in widths:
-                for box_m in self.side_boxes(A, GROUPS.rows):
-                    for box_n in self.side_boxes(B, n):
-                        a, b = self.loader(A, box_m, box_k), self.loader(B, box_n, box_k)
-                        if isinstance(a, Tma) and isinstance(b, Tma):
-                            continue
-                        if n > widest_split(plan, a, b, box_k.size):
-                            continue
-                        vectors = tuple(x.vector if isinstance(x, CpAsyncTile) else 0 for x in (a, b))
-                        yield WgmmaTile(
-                            self.atom, GROUPS, OperandTiling(box_m, plan.m), OperandTiling(box_n, plan.n), box_k,
-                            runs=(vectors[0], vectors[1]),
-                        )  # fmt: skip
+                sides = self.side_boxes(A, GROUPS.rows), self.side_boxes(B, n)
+                for tile, a, b in mixed_tiles(self, GROUPS, *sides, box_k, self.loader):
+                    if n <= widest_split(plan, a, b, box_k.size):
+                        yield tile
 
     def side_boxes(self, tensor: int, block: int) -> list[Box]:
         """Boxes of M or N; of an operand whose unit stride is there, that mode leads."""
@@ -124,21 +116,12 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
         group, inner = (plan.k, box_k) if along_k else (self.boxes.side(tensor), box)
         unit = unit if along_k else self.mn_unit[tensor]
         row = box_k.size if along_k else up(box.size, 8)
+        operand, modes = (plan.a, plan.b)[tensor], (*plan.l, *self.boxes.side(tensor), *plan.k)
+        assert operand is not None
         vector = CHUNK // self.size
-        while vector > 1 and not self.fits(tensor, group, inner, unit, vector):
+        while vector > 1 and not whole_vectors(operand, tensor, modes, group, inner, unit, vector):
             vector //= 2
         return CpAsyncTile("k" if along_k else "mn", vector, swizzle_dividing(row * self.size))
-
-    def fits(self, tensor: int, group: tuple[Strided, ...], inner: Box, unit: int | None, vector: int) -> bool:
-        """Whether all runs of the unit-stride mode are whole vectors, aligned."""
-        operand, lead, size = (self.plan.a, self.plan.b)[tensor], inner.dims[0], vector * self.size
-        if unit is None or lead.modes != (unit,) or lead.box % vector or group[unit].extent % vector:
-            return False
-        sides = (*self.plan.l, *self.boxes.side(tensor), *self.plan.k)
-        others = (s for s in sides if s is not group[unit] and s.extent > 1)
-        return (
-            operand is not None and not operand.alignment % size and not any(s.strides[tensor] % size for s in others)
-        )
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule of a tile; none where shared memory does not hold it."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gett.schedule.spec.loader import CpAsyncTile
 from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.rules_gather import offsets
+from gett.schedule.spec.vectors import whole_vectors
 from gett.schedule.spec.wgmma_needs import COPYING, planes, up
 from layouts.swizzle import SWIZZLES
 
@@ -25,15 +26,9 @@ def vectors(x: Lowered) -> Iterator[str]:
         size, vector = loader.vector * x.size, loader.vector
         if vector < 1 or size not in (4, 8, 16):
             yield f"{vector} elements of operand {o.name} are {size} bytes"
-        elif vector > 1:
-            lead = next(iter((o.box_k if loader.major == "k" else o.box).dims), None)
-            if o.unit is None or lead is None or lead.modes != (o.unit,) or lead.box % vector:
-                yield f"{vector} elements of operand {o.name} along {lead}, its unit stride is that of mode {o.unit}"
-                return
-            group = o.k if loader.major == "k" else o.free
-            aligned = all(m.strides[o.tensor] % size == 0 for m in o.modes if m is not group[o.unit] and m.extent > 1)
-            if not aligned or o.operand.alignment % size or group[o.unit].extent % vector:
-                yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
+        group, inner = (o.k, o.box_k) if loader.major == "k" else (o.free, o.box)
+        if vector > 1 and not whole_vectors(o.operand, o.tensor, o.modes, group, inner, o.unit, vector):
+            yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
 
 
 @rule

@@ -6,9 +6,10 @@ Knows plans and boxes; which width is taken is decided by the searches, whether 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gett.ir.contraction import Operand
 from gett.ir.gemm import A, D, GemmPlan, itemsize
 from layouts.access import max_vector
 from layouts.box import Box
@@ -103,6 +104,34 @@ def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int,
         return 0
     vector = widest_vector(plan, tensor, dims, depth if dims[0].group == "k" else rows)
     return vector if vector * size in (4, 8, 16) and (size < 16 or operand.alignment % 16 == 0) else 0
+
+
+def whole_vectors(
+    operand: Operand,
+    tensor: int,
+    modes: Iterable[Strided],
+    group: Sequence[Strided],
+    inner: Box,
+    unit: int | None,
+    vector: int,
+) -> bool:
+    """Whether rows of a tile are vectors of one mode, aligned in memory wherever a tile starts.
+
+    Args:
+        operand: The tensor.
+        tensor: Position of its strides.
+        modes: All of its modes.
+        group: The modes along which rows run.
+        inner: What a tile takes of them.
+        unit: Position of the unit-stride mode among them.
+        vector: Elements.
+    """
+    lead = next(iter(inner.dims), None)
+    if unit is None or lead is None or lead.modes != (unit,) or lead.box % vector or group[unit].extent % vector:
+        return False
+    step = vector * group[unit].strides[tensor]
+    others = (s for s in modes if s is not group[unit] and s.extent > 1)
+    return operand.alignment % step == 0 and all(s.strides[tensor] % step == 0 for s in others)
 
 
 def store_vector(plan: GemmPlan, box_m: Box, box_n: Box, box_l: Box | None = None) -> int:

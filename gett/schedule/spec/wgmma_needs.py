@@ -101,7 +101,7 @@ def parts(plan: GemmPlan) -> int:
     return 2 if is_complex(plan.contraction.dtype) else 1
 
 
-def widest_split(plan: GemmPlan, a: Tma | CpAsyncTile, b: Tma | CpAsyncTile, deep: int) -> int:
+def widest_split(plan: GemmPlan, a: WgmmaLoader, b: WgmmaLoader, deep: int) -> int:
     """Most columns of a tile whose planes are multiplied, `deep` k at a time."""
     columns = WIDEST_SPLIT // parts(plan)
     # Those who multiply store D too, where those who would do it copy: sums of complex numbers leave no registers.
