@@ -7,7 +7,6 @@ figure stay as they are, and so do the reference's factors of main loops. Owns t
 
 from __future__ import annotations
 
-import os
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records import write_text
 from gett.hw import measured
 from gett.hw.device import DeviceModel
 from layouts.rates import RunRates
@@ -150,10 +150,5 @@ def write_record(record: DeviceModel, remarks: Sequence[str], path: str | Path |
     scope: dict[str, Any] = {}
     exec(compile(text, str(target), "exec"), scope)
     assert scope["MODEL"] == record
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(text, target)
     return target

@@ -57,7 +57,7 @@ def table(run: Run) -> str:
     """The run as text, at most 110 columns wide: cases, distributions, kinds, lowest cases, checks."""
     rival, title = _rival(run)
     lines = [*report.heading(run), ""]
-    columns = _gpu_columns() if run.kind == "gpu" else _cpu_columns()
+    columns = _columns(run.kind == "gpu")
     lines.append(" ".join(report.cell(c, c.title) for c in columns))
     lines.append(" ".join("-" * c.width for c in columns))
     lines += [" ".join(report.cell(c, c.text(row)) for c in columns) for row in run.rows]
@@ -88,29 +88,25 @@ def _einsum(row: Row, width: int) -> str:
     return row.einsum if len(row.einsum) <= width else row.einsum[: width - 2] + ".."
 
 
-def _gpu_columns() -> list[Column]:
-    return [
-        Column("case", 12, lambda r: r.case, left=True),
-        Column("(b)mnk", 18, report.shape, left=True),
-        Column("gett us", 8, report.mine),
-        Column("roof%", 5, report.percent),
+def _columns(on_gpu: bool) -> list[Column]:
+    rivals = [
         Column("cuT us", 8, report.best_us),
         Column("algo", 7, report.best_name, left=True),
         Column("/best", 5, lambda r: report.number(ratio(r, "cutensor:"), 2)),
         Column("torch", 8, lambda r: report.number(r.us("torch.einsum"))),
-        Column("einsum", 30, lambda r: _einsum(r, 30), left=True),
     ]
-
-
-def _cpu_columns() -> list[Column]:
+    if not on_gpu:
+        rivals = [
+            Column("numpy us", 8, lambda r: report.number(r.us("numpy.einsum"))),
+            Column("/numpy", 6, lambda r: report.number(ratio(r, "numpy.einsum"), 2)),
+            Column("opt_e us", 8, lambda r: report.number(r.us("opt_einsum"))),
+        ]
     return [
         Column("case", 12, lambda r: r.case, left=True),
         Column("(b)mnk", 18, report.shape, left=True),
         Column("gett us", 8, report.mine),
         Column("roof%", 5, report.percent),
-        Column("numpy us", 8, lambda r: report.number(r.us("numpy.einsum"))),
-        Column("/numpy", 6, lambda r: report.number(ratio(r, "numpy.einsum"), 2)),
-        Column("opt_e us", 8, lambda r: report.number(r.us("opt_einsum"))),
+        *rivals,
         Column("einsum", 30, lambda r: _einsum(r, 30), left=True),
     ]
 

@@ -20,6 +20,7 @@ import gett.tune.tuner
 from benchmarks import run_cpu
 from gett.api.plan_cache import plan_cache
 from gett.cpu import arithmetic, boxes, elementwise, executable, moving, packed, tiles
+from gett.errors import PoorKernelError
 from gett.jit import diskcache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
@@ -66,6 +67,21 @@ def fake_gpu(monkeypatch, tmp_path):
     plan_cache.clear()
     yield types.SimpleNamespace(driver=driver, compiled=compiled, folder=tmp_path)
     plan_cache.clear()
+
+
+@pytest.fixture
+def first_is_poor(fake_gpu, monkeypatch):
+    """A compiler that takes the first kernel of each contraction for a poor one."""
+    real, refused = gett.jit.compile.compile_kernel, []
+
+    def compile_kernel(source, arch, **options):
+        if not refused or source in refused:
+            refused.append(source)
+            raise PoorKernelError("it spills")
+        return real(source, arch, **options)
+
+    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+    return refused
 
 
 @pytest.fixture

@@ -15,13 +15,10 @@ from gett.arrays import kinds
 from gett.cpu import NumpyExecutable
 from tests.cpu.fake_cupy import GpuArray, State, use_device
 from tests.cpu.fake_torch import Region
+from tests.cpu.strategies import integers_of
 
 RNG = np.random.default_rng(5)
-
-
-def integers(*shape: int, dtype: str = "float32") -> np.ndarray:
-    values = RNG.integers(-3, 4, shape)
-    return (values + 1j * RNG.integers(-3, 4, shape)).astype(dtype) if dtype.startswith("c") else values.astype(dtype)
+integers = integers_of(RNG, 3, "float32")
 
 
 class Exporter:

@@ -21,7 +21,8 @@ KERNELS = Path(gett.__file__ or "").parent / "kernels"
 REPLACED = Path(__file__).parent / "host"
 FLAGS = ("-std=c++17", "-O1", "-w", "-fpermissive", "-fsanitize=address,undefined", "-fno-sanitize=alignment,shift")
 
-STORE = """
+STORE = """INSIDE
+using namespace gett;
 typedef PersistentRaster<SchedulerTraits> Scheduler;
 struct Store {
   struct Exchange {
@@ -33,6 +34,16 @@ struct Store {
 };
 """
 """C++: a tile scheduler and an epilogue, as far as the shared memory of a kernel asks for them."""
+
+SPLIT_PARTS = (
+    STORE
+    + """
+typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
+typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
+typedef SplitFragment<Storage::TileA, MainloopTraits> FragmentA;
+"""
+)
+"""C++: the same and the parts of a main loop that makes planes."""
 
 
 def includes(*names: str) -> str:

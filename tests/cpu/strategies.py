@@ -52,21 +52,21 @@ class Case:
         return f"Case({self.subscripts!r}: {shown})"
 
 
-def values(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Integers from -2 to 2 (0 to 2, 0 to 1) in any dtype."""
+def values(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any], most: int = 2) -> np.ndarray[Any, Any]:
+    """Integers from `-most` to `most` (0 to `most`, 0 to 1) in any dtype."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype.kind == "u":
-        return rng.integers(0, 3, shape).astype(dtype)
-    real = rng.integers(-2, 3, shape)
-    return (real + 1j * rng.integers(-2, 3, shape)).astype(dtype) if dtype.kind == "c" else real.astype(dtype)
+        return rng.integers(0, most + 1, shape).astype(dtype)
+    real = rng.integers(-most, most + 1, shape)
+    return (real + 1j * rng.integers(-most, most + 1, shape)).astype(dtype) if dtype.kind == "c" else real.astype(dtype)
 
 
-def integers_of(rng: np.random.Generator) -> Callable[..., np.ndarray[Any, Any]]:
-    """A function of extents and `dtype=`, float64 by default, that draws `values`."""
+def integers_of(rng: np.random.Generator, most: int = 2, usual: str = "float64") -> Callable[..., np.ndarray[Any, Any]]:
+    """A function of extents and `dtype=` that draws `values`."""
 
-    def integers(*shape: int, dtype: str = "float64") -> np.ndarray[Any, Any]:
-        return values(rng, shape, np.dtype(dtype))
+    def integers(*shape: int, dtype: str = usual) -> np.ndarray[Any, Any]:
+        return values(rng, shape, np.dtype(dtype), most)
 
     return integers
 

@@ -22,21 +22,6 @@ from tests.cpu.tuning import FACTS, GEMM, request
 PAIR = ((512, 512), "float16")
 
 
-@pytest.fixture
-def first_is_poor(fake_gpu, monkeypatch):
-    """A compiler that takes the first kernel of each contraction for a poor one."""
-    real, refused = gett.jit.compile.compile_kernel, []
-
-    def compile_kernel(source, arch, **options):
-        if not refused or source in refused:
-            refused.append(source)
-            raise PoorKernelError("it spills")
-        return real(source, arch, **options)
-
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
-    return refused
-
-
 def test_a_plan_for_an_architecture_shows_the_schedule_that_runs(first_is_poor):
     plan = gett.plan(GEMM, PAIR, PAIR, arch="sm_90a")
     listed = candidates(plan.steps[0].gemm, "sm_90a")

@@ -14,14 +14,11 @@ import gett
 from gett.api.explain_json import plan_record
 from gett.arrays import torch as torch_arrays
 from tests.cpu.fake_torch import Device, State, Tensor, tensor
+from tests.cpu.strategies import integers_of
 
 RNG = np.random.default_rng(31)
 FLAGS = tuple(itertools.product((False, True), repeat=2))
-
-
-def integers(*shape: int, dtype: str = "complex64") -> NDArray[Any]:
-    values = RNG.integers(-4, 5, shape)
-    return (values + 1j * RNG.integers(-4, 5, shape) if dtype.startswith("c") else values).astype(dtype)
+integers = integers_of(RNG, 4, "complex64")
 
 
 def taken(arrays: Any, conj: Any) -> list[Any]:

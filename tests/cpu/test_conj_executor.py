@@ -19,6 +19,7 @@ from gett.cpu.conjugation import conjugate
 from gett.cpu.pairs import real_pairs
 from gett.ir.gemm import make_gemm_plan
 from tests.cpu.helpers import contraction_of
+from tests.cpu.strategies import values
 
 RNG = np.random.default_rng(21)
 CASES = {
@@ -45,8 +46,7 @@ TYPES = (
 
 
 def integers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    values = RNG.integers(-4, 5, shape)
-    return (values + 1j * RNG.integers(-4, 5, shape) if dtype.startswith("c") else values).astype(dtype)
+    return values(RNG, shape, np.dtype(dtype), 4)
 
 
 def executable(subscripts: str, arrays: list[NDArray[Any]], conj: tuple[bool, ...], d: NDArray[Any],

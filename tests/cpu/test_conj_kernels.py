@@ -22,6 +22,7 @@ from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
+from tests.cpu.strategies import values
 from tests.schedules import spread
 
 RNG = np.random.default_rng(11)
@@ -58,8 +59,7 @@ ALONE = {"permutation": ("ij->ji", (24, 40)), "sum": ("ij->j", (30, 20)), "rows"
 
 
 def integers(shape: tuple[int, ...], dtype: str) -> NDArray[np.generic]:
-    values = RNG.integers(-4, 5, shape)
-    return (values + 1j * RNG.integers(-4, 5, shape) if dtype.startswith("c") else values).astype(dtype)
+    return values(RNG, shape, np.dtype(dtype), 4)
 
 
 def plan_of(subscripts: str, arrays: list[NDArray[np.generic]], conj: tuple[bool, ...]) -> GemmPlan:

@@ -39,8 +39,7 @@ from tests.specs import Spec, clustered, covering, reuses_smem, specs
 # accesses of a warp; what each lane adds to sums of its row g or g + 8 and of column g of each group, over k-tiles with
 # A times the number of their stage.
 PROGRAM = (
-    "INSIDE\nusing namespace gett;\n"
-    + STORE
+    STORE
     + """
 typedef DmmaTma<MainloopTraits, Index, Dmma<STEP>, Store, Scheduler, Smem> Mainloop;
 typedef Mainloop::Storage Storage;

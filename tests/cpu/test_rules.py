@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from gett.codegen import render
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
@@ -19,8 +20,9 @@ from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec import rules_multistage, rules_stream
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
+from gett.schedule.spec.legality import RULES
 from gett.schedule.spec.loader import RegisterStaged
-from gett.schedule.spec.mainloop import Multistage, StreamLoad, StreamMap
+from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap
 from gett.schedule.spec.multistage_needs import multistage_smem
 from gett.schedule.spec.rule import Lowered, Rule, first_broken
 from gett.schedule.spec.schedule import Schedule
@@ -266,3 +268,9 @@ def test_shared_memory_of_a_multistage_block_is_laid_out_once() -> None:
     few = replace(parts, stage=1024)  # the staged tile of D is larger than the stages ...
     assert few.plan(3) == SmemPlan(9216 + 2048 + 1024, 1024, k_table=9216, offsets=11264)
     assert few.plan(3, sliced=True).k_table == 3072  # ... but a slice of K stages none
+
+
+def test_every_main_loop_has_rules_and_a_function_that_renders_it() -> None:
+    loops = set(get_args(Mainloop))
+    assert set(RULES) == set(render._RENDER) == loops
+    assert len({x.kind for x in loops - {Multistage}}) == len(loops) - 1

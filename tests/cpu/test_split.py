@@ -29,18 +29,14 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.fake_torch import encode
-from tests.cpu.host_cuda import STORE, generated, includes, run_host
+from tests.cpu.host_cuda import SPLIT_PARTS, generated, includes, run_host
 from tests.cpu.planes import MANY, low_counts, planes, scale
 from tests.spec_cases import SPLIT
 from tests.specs import Spec, covering, few, specs, split_schedules
 
 PROGRAM = (
-    "INSIDE\nusing namespace gett;\n"
-    + STORE
+    SPLIT_PARTS
     + """
-typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
-typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
-typedef SplitFragment<Storage::TileA, MainloopTraits> FragmentA;
 typedef MainloopTraits::Element Element;
 const int b = Storage::kStageA, planes = 1 << 19;
 template <class T> void write(const T& x) { fwrite(&x, sizeof x, 1, stdout); }

@@ -11,16 +11,12 @@ import pytest
 from gett.codegen.render import render_kernel
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
-from tests.cpu.host_cuda import STORE, generated, includes, run_host
+from tests.cpu.host_cuda import SPLIT_PARTS, generated, includes, run_host
 from tests.specs import Spec, covering, specs
 
 PROGRAM = (
-    "INSIDE\nusing namespace gett;\n"
-    + STORE
+    SPLIT_PARTS
     + """
-typedef SplitStorage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
-typedef SplitTransform<MainloopTraits, Scheduler, Storage> Transform;
-typedef SplitFragment<Storage::TileA, MainloopTraits> FragmentA;
 void put(int what, int number, int bytes, int lane, uint32 at) {
   const int x[] = {what, number, bytes, lane, int(at)};
   fwrite(x, sizeof x, 1, stdout);

@@ -14,14 +14,11 @@ from gett.api import executables
 from gett.ir.tensors import BFLOAT16, TensorSpec, parse_dtype, promote, result_type
 from tests.cpu.fake_cupy import GpuArray
 from tests.cpu.fake_torch import AddressExecutable, Dtype, Parameter, State, Tensor, decode, encode, tensor
+from tests.cpu.strategies import integers_of
 
 RNG = np.random.default_rng(5)
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "int32", "bool")
-
-
-def integers(*shape: int, dtype: str = "float32") -> np.ndarray:
-    values = RNG.integers(-3, 4, shape)
-    return (values + 1j * RNG.integers(-3, 4, shape)).astype(dtype) if dtype.startswith("c") else values.astype(dtype)
+integers = integers_of(RNG, 3, "float32")
 
 
 def spec(dtype: Any) -> TensorSpec:

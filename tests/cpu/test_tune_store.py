@@ -214,23 +214,14 @@ def test_swapped_and_split_plans_come_back_as_they_were(fake_gpu, monkeypatch, d
     assert two._swapped is one._swapped
 
 
-def test_a_spilling_candidate_is_met_once(fake_gpu, monkeypatch):
-    real, poor = gett.jit.compile_kernel, []
-
-    def compile_kernel(source, arch, **options):
-        if not poor or source in poor:
-            poor.append(source)
-            raise PoorKernelError("spills")
-        return real(source, arch, **options)
-
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+def test_a_spilling_candidate_is_met_once(first_is_poor, monkeypatch):
     plan = gemm_plan(512, 512, 512, "float16")
     first = build_remembered(plan, "sm_90a")
     assert first.schedule == candidates(plan, "sm_90a", FACTS.planning)[1]
     new_process(monkeypatch)
     again = build_remembered(plan, "sm_90a")
     assert again.schedule == first.schedule
-    assert len(poor) == 1
+    assert len(first_is_poor) == 1
 
 
 def test_where_every_candidate_spills_that_is_remembered_too(fake_gpu, monkeypatch):

@@ -33,8 +33,7 @@ from tests.cpu.host_cuda import STORE, generated, includes, run_host
 from tests.specs import Spec, covering, specs
 
 PROGRAM = (
-    "INSIDE\nusing namespace gett;\n"
-    + STORE
+    STORE
     + """
 typedef Tf32Storage<MainloopTraits, Index, Store, Scheduler, Smem> Storage;
 typedef Tf32Fragment<Storage::TileA, MainloopTraits::kMmaM, 2> FragmentA;

@@ -1,9 +1,9 @@
-"""Main loops: how tiles in shared memory are multiplied, with the loaders that bring them."""
+"""Main loops, each of a `kind`: how tiles in shared memory are multiplied, with the loaders that bring them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, RegisterStaged, Tma, WgmmaLoader
 
@@ -30,13 +30,36 @@ class Multistage:
     k_table: bool = False
 
     @property
+    def kind(self) -> str:
+        """What multiplies."""
+        return "mma.sync" if self.tensor_cores else "simt"
+
+    @property
     def threads(self) -> int:
         """Threads of a block."""
         return 32 * self.warps[0] * self.warps[1] * self.batch_warps
 
 
+class _HasWarpgroups(Protocol):
+    @property
+    def warpgroups(self) -> int: ...
+    @property
+    def producers(self) -> int: ...
+
+
+class WarpSpecialised:
+    """A main loop in which some warpgroups fetch and others multiply."""
+
+    __slots__ = ()
+
+    @property
+    def threads(self: _HasWarpgroups) -> int:
+        """Threads of a block."""
+        return 128 * (self.warpgroups + self.producers)
+
+
 @dataclass(frozen=True, slots=True)
-class WgmmaSS:
+class WgmmaSS(WarpSpecialised):
     """Warp-specialised wgmma with both operands in shared memory.
 
     Attributes:
@@ -58,14 +81,11 @@ class WgmmaSS:
     producers: int = 1
     cp_async_stages: int = 0
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * (self.warpgroups + self.producers)
+    kind: ClassVar[str] = "wgmma ss"
 
 
 @dataclass(frozen=True, slots=True)
-class WgmmaRS:
+class WgmmaRS(WarpSpecialised):
     """Warp-specialised wgmma with A in registers, where the rows of A and B run along two contracted modes.
 
     Pairs of B's mode are joined in registers; nothing is transposed in memory. B comes in slabs of one element of A's
@@ -86,19 +106,15 @@ class WgmmaRS:
     per_warpgroup_a: bool
     stages: int
 
+    kind: ClassVar[str] = "wgmma rs"
     warpgroups: ClassVar[int] = 2
     mma_m: ClassVar[int] = 1
     producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * (self.warpgroups + self.producers)
-
 
 @dataclass(frozen=True, slots=True)
-class WgmmaSplit:
+class WgmmaSplit(WarpSpecialised):
     """Warp-specialised wgmma of planes: B's are made in shared memory by a warpgroup, A's on the way to registers.
 
     Attributes:
@@ -112,19 +128,15 @@ class WgmmaSplit:
     stages: int
     plane_stages: int
 
+    kind: ClassVar[str] = "wgmma split"
     warpgroups: ClassVar[int] = 2
     mma_m: ClassVar[int] = 1
     producers: ClassVar[int] = 2
     ping_pong: ClassVar[bool] = False
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * (self.warpgroups + self.producers)
-
 
 @dataclass(frozen=True, slots=True)
-class WgmmaTf32:
+class WgmmaTf32(WarpSpecialised):
     """Warp-specialised wgmma on TF32 with A in registers; B is transposed in shared memory if its rows run along N.
 
     Attributes:
@@ -140,6 +152,7 @@ class WgmmaTf32:
     stages: int
     transposed_stages: int
 
+    kind: ClassVar[str] = "wgmma tf32"
     warpgroups: ClassVar[int] = 2
     ping_pong: ClassVar[bool] = False
 
@@ -148,14 +161,9 @@ class WgmmaTf32:
         """Warpgroups that do not multiply: one loads, another one transposes."""
         return 2 if self.transposed_stages else 1
 
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * (self.warpgroups + self.producers)
-
 
 @dataclass(frozen=True, slots=True)
-class DmmaTma:
+class DmmaTma(WarpSpecialised):
     """Warp-specialised `mma.sync` of float64 and complex128 on Hopper: tensor maps fill stages, fragments come of them.
 
     Attributes:
@@ -169,14 +177,10 @@ class DmmaTma:
     mma_m: int
     stages: int
 
+    kind: ClassVar[str] = "dmma tma"
     warpgroups: ClassVar[int] = 2
     producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * (self.warpgroups + self.producers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +237,8 @@ class StreamMap:
     walk_d: tuple[Digit, ...]
     store_once: bool = False
 
+    kind: ClassVar[str] = "stream map"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSum:
@@ -260,6 +266,8 @@ class StreamSum:
     unroll: int
     walk_d: tuple[Digit, ...]
 
+    kind: ClassVar[str] = "stream sum"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamMatrix:
@@ -282,6 +290,8 @@ class StreamMatrix:
     vector_n: int
     unroll: int
     lanes_n: int = 1
+
+    kind: ClassVar[str] = "stream matrix"
 
 
 Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma

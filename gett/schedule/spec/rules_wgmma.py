@@ -205,15 +205,23 @@ def k_order(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {deep}, A's are {a} and B's are {b}"
 
 
+def _one_full_tile(x: Lowered) -> Iterator[str]:
+    """A part of some rules: k-tiles are full, and a tile of D is one MMA tile."""
+    (*_, deep), t = x.s.tiling.shape, x.s.tiling
+    if t.k.size != deep:
+        yield f"k-tiles of {t.k.size} in blocks of {deep}"
+    if t.mma_tiles > 1:
+        yield f"{t.mma_tiles} MMA tiles in a tile of D"
+
+
 @rule
 def in_registers(x: Lowered) -> Iterator[str]:
     """TF32 with A in registers takes full k-tiles of two steps or more, and B transposed where its rows run along N."""
     loop, (_, _, deep) = x.s.mainloop, x.s.tiling.shape
     assert isinstance(loop, WgmmaTf32)
-    if x.s.tiling.k.size != deep or deep < 2 * x.atom.k:
-        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
-    if x.s.tiling.mma_tiles > 1:
-        yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
+    yield from _one_full_tile(x)
+    if deep < 2 * x.atom.k:
+        yield f"k-tiles of {deep}, two steps are {2 * x.atom.k}"
     made, columns = loop.transposed_stages, x.s.tiling.shape[1]
     needed, there = tf32_registers(loop.mma_m, columns, deep // x.atom.k, made > 0)
     if needed > there:
@@ -227,12 +235,9 @@ def in_registers(x: Lowered) -> Iterator[str]:
 @rule
 def doubles(x: Lowered) -> Iterator[str]:
     """Float64 and complex128 take full k-tiles, fragments of which a thread has registers for."""
-    loop, (_, columns, deep) = x.s.mainloop, x.s.tiling.shape
+    loop, columns = x.s.mainloop, x.s.tiling.shape[1]
     assert isinstance(loop, DmmaTma)
-    if x.s.tiling.k.size != deep:
-        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {deep}"
-    if x.s.tiling.mma_tiles > 1:
-        yield f"{x.s.tiling.mma_tiles} MMA tiles in a tile of D"
+    yield from _one_full_tile(x)
     needed, there = dmma_registers(loop.mma_m, columns, parts(x.plan))
     if needed > there:
         yield f"{needed} registers for sums and fragments, a thread has {there}"

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import (
-    DmmaTma,
-    Mainloop,
-    Multistage,
-    Stream,
-    StreamMap,
-    StreamMatrix,
-    Wgmma,
-    WgmmaRS,
-    WgmmaSplit,
-    WgmmaSS,
-    WgmmaTf32,
-)
+from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMatrix, Wgmma
 from gett.schedule.spec.packing import Packing
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
@@ -70,15 +58,8 @@ class Schedule:
     @property
     def kind(self) -> str:
         """What multiplies, in two words at most, behind `packed` where it multiplies copies."""
-        loop = self.mainloop
-        if self.packing is not None:
-            return f"packed {replace(self, packing=None).kind}"
-        if isinstance(loop, Multistage):
-            return "mma.sync" if loop.tensor_cores else "simt"
-        kinds: dict[type, str] = {WgmmaSS: "wgmma ss", WgmmaRS: "wgmma rs", WgmmaSplit: "wgmma split"}
-        kinds |= {WgmmaTf32: "wgmma tf32", DmmaTma: "dmma tma"}
-        kinds |= {StreamMap: "stream map", StreamMatrix: "stream matrix"}
-        return kinds.get(type(loop), "stream sum")
+        kind = self.mainloop.kind
+        return kind if self.packing is None else f"packed {kind}"
 
     @property
     def split_k(self) -> int:
