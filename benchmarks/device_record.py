@@ -97,17 +97,18 @@ def source_text(record: DeviceModel, remarks: Sequence[str]) -> str:
         record: The device.
         remarks: Lines of the docstring: date, commit, clocks, what was measured.
     """
-    names = {type(record).__name__}
-    rates: set[str] = set()
-    lines = _lines(record, names, rates)
-    listed = "".join(f"    {name},\n" for name in sorted(names, key=str.casefold))
-    imports = f"from gett.hw.device import (\n{listed})\n"
-    imports += f"from layouts.rates import {', '.join(sorted(rates))}\n" if rates else ""
+    names: dict[str, set[str]] = {}
+    lines = _lines(record, names)
+    imports = ""
+    for module in sorted(names):
+        listed = "".join(f"    {name},\n" for name in sorted(names[module], key=str.casefold))
+        imports += f"from {module} import (\n{listed})\n"
     doc = "\n".join([f'"""{record.name} as it was measured.', "", *remarks, '"""'])
     return f"{doc}\n\n{imports}\nMODEL = {lines}\n"
 
 
-def _lines(value: Any, names: set[str], rates: set[str], indent: int = 0) -> str:
+def _lines(value: Any, names: dict[str, set[str]], indent: int = 0) -> str:
+    """The value in Python; the names of its records by their modules go to `names`."""
     if not is_dataclass(value):
         text = _spelled(value)
         if len(text) > 80:  # a long tuple, in lines of its own
@@ -116,11 +117,9 @@ def _lines(value: Any, names: set[str], rates: set[str], indent: int = 0) -> str
             return f"(\n{inner}{wrapped},\n{' ' * indent})"
         return text
     kind = type(value)
-    (rates if kind.__module__.startswith("layouts") else names).add(kind.__name__)
+    names.setdefault(kind.__module__, set()).add(kind.__name__)
     inner = " " * (indent + 4)
-    body = "".join(
-        f"{inner}{f.name}={_lines(getattr(value, f.name), names, rates, indent + 4)},\n" for f in fields(value)
-    )
+    body = "".join(f"{inner}{f.name}={_lines(getattr(value, f.name), names, indent + 4)},\n" for f in fields(value))
     return f"{kind.__name__}(\n{body}{' ' * indent})"
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gett.console.formatting import format_bytes
-from gett.hw.dtypes import TensorType, data_type
+from gett.hw.dtypes import data_type
+from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.ir.packing import count_pieces
 from gett.schedule.lower import lower_plan

@@ -19,7 +19,7 @@ import numpy as np
 
 from gett.baselines.ttgt import split_subscripts
 from gett.errors import DTypeError, MissingPackageError, OptionError, PrecisionError
-from gett.hw.dtypes import PLANES
+from gett.hw.tensor_types import PLANES
 
 # cutensorAlgo_t
 ALGORITHMS = {"DEFAULT": -1, "PATIENT": -6, "GETT": -4, "TGETT": -3, "TTGT": -2}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gett.hw.dtypes import TensorType, tensor_type, wgmma_atom
+from gett.hw.dtypes import tensor_type, wgmma_atom
+from gett.hw.tensor_types import TensorType
 
 
 def _instruction(dtype: str, n: int) -> str:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from gett.hw.archs import ArchFacts
+from gett.hw.multistage_rates import MultistageModel
+from gett.hw.wgmma_rates import WgmmaModel
 from layouts.rates import RunRates
 
 
@@ -79,127 +81,6 @@ class TmaClocks:
 
 
 @dataclass(frozen=True, slots=True)
-class WgmmaRates:
-    """Main loops of wgmma, and what tiles take besides.
-
-    Attributes:
-        peak_share: Share of the nominal tensor rate that long loops reach.
-        smem_bytes_per_clock: What shared memory serves.
-        latency_clocks: From a warpgroup's tile to its next one where nothing else takes longer (ping-pong).
-        cooperative_clocks: Of a tile where all warpgroups share it.
-        cluster_m, cluster_n: Factor on the loop where two blocks along M (along N) keep step.
-        short_sum: Factor on products too short to overlap: in ping-pong up to 32 k, gathered up to 64.
-        shallow_share: Share of the time that each k-tile of only 16 costs.
-        padded_share: Share in which padded outputs show in the time though waves are whole.
-        dim_share: Share of the time that one more tiled dimension costs.
-        late_share: Share in which slow stores show where every block has one tile.
-        per_warpgroup_a: Factor with A in registers where warpgroups wait for their own rows of A.
-    """
-
-    peak_share: float
-    smem_bytes_per_clock: float
-    latency_clocks: float
-    cooperative_clocks: float
-    cluster_m: float
-    cluster_n: float
-    short_sum: float
-    shallow_share: float
-    padded_share: float
-    dim_share: float
-    late_share: float
-    per_warpgroup_a: float
-
-
-@dataclass(frozen=True, slots=True)
-class StationaryFactors:
-    """Factors on the time where an operand stays in shared memory, beyond the copies that this saves.
-
-    Attributes:
-        whole: All of a small operand stays.
-        whole_beside_lines: The same where the other operand's rows are whole lines of L2.
-        each_panel: Rows of a panel stay while a block makes one panel after the other.
-        one_panel: Each block keeps to one panel.
-    """
-
-    whole: float
-    whole_beside_lines: float
-    each_panel: float
-    one_panel: float
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """How the depth of the pipeline shows.
-
-    Attributes:
-        dram_bytes: Bytes of loads under way that keep device memory busy.
-        l2_bytes: Bytes beyond which more gain nothing where L2 or the tensor cores limit.
-        none_share: Share of the time that none at all would cost.
-        start_share: Share of the time that a first k-tile of 64 costs.
-        two_stages: Factor on loops of two stages.
-        behind_stores_us: Time that a load from L2 takes beside stores that keep device memory busy.
-        behind_stores_share: Share of the time that none under way beside them would cost.
-        half_lines: Share that rows of half a line cost there.
-    """
-
-    dram_bytes: int
-    l2_bytes: int
-    none_share: float
-    start_share: float
-    two_stages: float
-    behind_stores_us: float
-    behind_stores_share: float
-    half_lines: float
-
-
-@dataclass(frozen=True, slots=True)
-class GatherRates:
-    """Operands gathered by warps where no tensor map can move them.
-
-    Attributes:
-        piece_clocks: Of a piece of a row on its way from L2 to its place.
-        element_clocks: Of each of its elements besides.
-        tile_clocks: Of the offsets of a tile's pieces.
-    """
-
-    piece_clocks: float
-    element_clocks: float
-    tile_clocks: float
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneClocks:
-    """Where planes are multiplied.
-
-    Attributes:
-        step_clocks: Of 16 k, beside the products: fragments are made and sums added.
-        copy_share: Share of the clocks that copies of short rows take beside products of 16-bit operands.
-    """
-
-    step_clocks: float
-    copy_share: float
-
-
-@dataclass(frozen=True, slots=True)
-class WgmmaModel:
-    """All that concerns kernels that multiply by wgmma.
-
-    Attributes:
-        loop: Main loops with both operands in shared memory, and what tiles take besides.
-        stationary: Operands that stay in shared memory.
-        in_flight: Depth of the pipeline.
-        gather: Gathered operands.
-        planes: Operands that are multiplied in planes.
-    """
-
-    loop: WgmmaRates
-    stationary: StationaryFactors
-    in_flight: InFlight
-    gather: GatherRates
-    planes: PlaneClocks
-
-
-@dataclass(frozen=True, slots=True)
 class StoreClocks:
     """Stores of D from shared memory.
 
@@ -212,73 +93,6 @@ class StoreClocks:
     tile_clocks: float
     access_slots: float
     row_pass_clocks: float
-
-
-@dataclass(frozen=True, slots=True)
-class MmaSyncRates:
-    """Multistage main loops (mma.sync and ordinary arithmetic).
-
-    Attributes:
-        tensor_share: Share of the rate of mma.sync that long loops reach.
-        float64_share: The same for float64.
-        simt_shares: Shares of the rate of ordinary arithmetic, (outputs of a warp at least, share), descending.
-        smem_bytes_per_clock: Rate at which fragments are read.
-        copy_bytes_per_clock: Rates of `cp.async` by its width, (bytes, rate).
-        register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
-        issue_per_clock: Instructions.
-        overlap: Exponent of the norm in which the clocks of the units add up.
-    """
-
-    tensor_share: float
-    float64_share: float
-    simt_shares: tuple[tuple[int, float], ...]
-    smem_bytes_per_clock: float
-    copy_bytes_per_clock: tuple[tuple[int, float], ...]
-    register_stage_clocks: float
-    issue_per_clock: float
-    overlap: float
-
-
-@dataclass(frozen=True, slots=True)
-class MmaSyncTile:
-    """What k-tiles and tiles of the multistage main loops take besides.
-
-    Attributes:
-        sync_clocks: Of a k-tile, whatever it holds.
-        copy_latency_clocks: Of an asynchronous copy, spread over the stages in flight.
-        load_latency_clocks: Of a load through registers.
-        access_clocks: Of each of a thread's accesses, one after the other.
-        product_clocks: Of each of a warp's products, one after the other.
-        short_loop_warps: Warps of a multiprocessor that hide nothing in loops of one or two k-tiles.
-        k_table_factor: On a k-tile whose K is flattened through a table.
-        block_clocks: Fill and drain of a block's pipeline.
-        read_share: Share of the time of A and B at copy speed; what is read again comes from L2.
-        staged_clocks: Of a warp's outputs on their way through shared memory.
-    """
-
-    sync_clocks: float
-    copy_latency_clocks: float
-    load_latency_clocks: float
-    access_clocks: float
-    product_clocks: float
-    short_loop_warps: float
-    k_table_factor: float
-    block_clocks: float
-    read_share: float
-    staged_clocks: float
-
-
-@dataclass(frozen=True, slots=True)
-class MultistageModel:
-    """All that concerns kernels that multiply by mma.sync or ordinary arithmetic.
-
-    Attributes:
-        rates: Of the units of a multiprocessor.
-        tile: What k-tiles and tiles take besides.
-    """
-
-    rates: MmaSyncRates
-    tile: MmaSyncTile
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Contraction:
         dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it, and where
             it is complex, A and B may be real.
         precision: How products are formed at least: `"ieee"` (FMA or the type's own tensor-core product), `"tf32"`, or
-            in planes (`gett.hw.dtypes.PLANES`).
+            in planes (`gett.hw.tensor_types.PLANES`).
         epilogue: The function f, computed in the accumulator's type before the one store of D; None is the identity.
         extras: The tensors that it reads, one for each of its `extras`; their modes are a subset of D's.
     """

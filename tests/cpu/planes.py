@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.hw.dtypes import Planes
+from gett.hw.tensor_types import Planes
 from tests.cpu.fake_torch import decode, encode
 
 LOW, GONE = 2.0**-5, 2.0**-22

@@ -11,7 +11,8 @@ import pytest
 
 from gett.errors import CompileError, DTypeError
 from gett.hw.archs import ARCHS
-from gett.hw.dtypes import DTYPES, TENSOR_TYPES, MmaAtom, TensorType, data_type, wgmma_atom
+from gett.hw.dtypes import DTYPES, data_type, wgmma_atom
+from gett.hw.tensor_types import TENSOR_TYPES, MmaAtom, TensorType
 from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import compile_uncached
 from gett.schedule.search.wgmma import wgmma_takes

@@ -11,7 +11,7 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
-from gett.hw.dtypes import PLANES, Planes
+from gett.hw.tensor_types import PLANES, Planes
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan

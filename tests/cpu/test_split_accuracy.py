@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import BOUNDS, DATA, UNIT, errors
-from gett.hw.dtypes import PLANES, Planes
+from gett.hw.tensor_types import PLANES, Planes
 from tests.cpu.planes import MANY, low_counts, planes, scale
 
 BF16X6, BF16X3, FP16X3 = (PLANES[name] for name in ("bf16x6", "bf16x3", "fp16x3"))

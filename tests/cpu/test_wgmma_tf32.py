@@ -12,7 +12,8 @@ import pytest
 from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
-from gett.hw.dtypes import TENSOR_TYPES, data_type
+from gett.hw.dtypes import data_type
+from gett.hw.tensor_types import TENSOR_TYPES
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.wgmma_tf32 import transposition_replays

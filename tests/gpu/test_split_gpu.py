@@ -12,7 +12,7 @@ import pytest
 
 import gett
 from benchmarks.accuracy import BOUNDS, DATA, UNIT
-from gett.hw.dtypes import PLANES
+from gett.hw.tensor_types import PLANES
 from gett.runtime.compiled import compile_schedule
 from gett.runtime.executable import load_executable
 from gett.schedule.spec.mainloop import WgmmaSplit

@@ -4,23 +4,9 @@ Memory over 1 GiB in boxes of 16 KB or 256 rows, copied by 264 blocks. Clocks an
 of TCCG, random and odd-sized contractions in float16; those of mma.sync to some 1900 schedules of 19 of them.
 """
 
-from gett.hw.device import (
-    DeviceModel,
-    GatherRates,
-    InFlight,
-    L2Rates,
-    LaunchTimes,
-    MainloopFactors,
-    MmaSyncRates,
-    MmaSyncTile,
-    MultistageModel,
-    PlaneClocks,
-    StationaryFactors,
-    StoreClocks,
-    TmaClocks,
-    WgmmaModel,
-    WgmmaRates,
-)
+from gett.hw.device import DeviceModel, L2Rates, LaunchTimes, MainloopFactors, StoreClocks, TmaClocks
+from gett.hw.multistage_rates import MmaSyncRates, MmaSyncTile, MultistageModel
+from gett.hw.wgmma_rates import GatherRates, InFlight, PlaneClocks, StationaryFactors, WgmmaModel, WgmmaRates
 from layouts.rates import RunRates
 
 MODEL = DeviceModel(

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from gett.hw.dtypes import TensorType, data_type
+from gett.hw.dtypes import data_type
+from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import A, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.tiling import Tiling

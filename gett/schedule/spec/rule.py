@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gett.hw.archs import ArchFacts
-from gett.hw.dtypes import MmaAtom, warpgroup_atom
+from gett.hw.dtypes import warpgroup_atom
+from gett.hw.tensor_types import MmaAtom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import Planes, TensorType, data_type, is_complex, planes_of
+from gett.hw.dtypes import data_type, is_complex, planes_of
+from gett.hw.tensor_types import Planes, TensorType
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, WgmmaLoader, tma_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gett.hw.dtypes import MmaAtom
+from gett.hw.tensor_types import MmaAtom
 from gett.schedule.spec.tiling import Split, Tiling
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, up
 from layouts.box import Box

@@ -1,0 +1,75 @@
+"""What was measured of kernels that multiply by mma.sync or ordinary arithmetic: a part of a device's record.
+
+Clocks are those of a multiprocessor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MmaSyncRates:
+    """Multistage main loops (mma.sync and ordinary arithmetic).
+
+    Attributes:
+        tensor_share: Share of the rate of mma.sync that long loops reach.
+        float64_share: The same for float64.
+        simt_shares: Shares of the rate of ordinary arithmetic, (outputs of a warp at least, share), descending.
+        smem_bytes_per_clock: Rate at which fragments are read.
+        copy_bytes_per_clock: Rates of `cp.async` by its width, (bytes, rate).
+        register_stage_clocks: A warp's load to registers, and its store of one element to shared memory.
+        issue_per_clock: Instructions.
+        overlap: Exponent of the norm in which the clocks of the units add up.
+    """
+
+    tensor_share: float
+    float64_share: float
+    simt_shares: tuple[tuple[int, float], ...]
+    smem_bytes_per_clock: float
+    copy_bytes_per_clock: tuple[tuple[int, float], ...]
+    register_stage_clocks: float
+    issue_per_clock: float
+    overlap: float
+
+
+@dataclass(frozen=True, slots=True)
+class MmaSyncTile:
+    """What k-tiles and tiles of the multistage main loops take besides.
+
+    Attributes:
+        sync_clocks: Of a k-tile, whatever it holds.
+        copy_latency_clocks: Of an asynchronous copy, spread over the stages in flight.
+        load_latency_clocks: Of a load through registers.
+        access_clocks: Of each of a thread's accesses, one after the other.
+        product_clocks: Of each of a warp's products, one after the other.
+        short_loop_warps: Warps of a multiprocessor that hide nothing in loops of one or two k-tiles.
+        k_table_factor: On a k-tile whose K is flattened through a table.
+        block_clocks: Fill and drain of a block's pipeline.
+        read_share: Share of the time of A and B at copy speed; what is read again comes from L2.
+        staged_clocks: Of a warp's outputs on their way through shared memory.
+    """
+
+    sync_clocks: float
+    copy_latency_clocks: float
+    load_latency_clocks: float
+    access_clocks: float
+    product_clocks: float
+    short_loop_warps: float
+    k_table_factor: float
+    block_clocks: float
+    read_share: float
+    staged_clocks: float
+
+
+@dataclass(frozen=True, slots=True)
+class MultistageModel:
+    """All that concerns kernels that multiply by mma.sync or ordinary arithmetic.
+
+    Attributes:
+        rates: Of the units of a multiprocessor.
+        tile: What k-tiles and tiles take besides.
+    """
+
+    rates: MmaSyncRates
+    tile: MmaSyncTile
