@@ -20,7 +20,7 @@ from gett.console.progress import progress as bar
 from gett.errors import OptionError
 from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import Casting
-from gett.network.path import AUTOTUNE
+from gett.network.optimize import AUTOTUNE
 from gett.network.steps import Step
 from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, StreamMatrix, WgmmaSS

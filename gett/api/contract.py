@@ -23,7 +23,7 @@ from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.build import address_c
 from gett.ir.subscripts import Spec, operand_count, split_arguments
-from gett.network.path import freeze_optimize
+from gett.network.optimize import freeze_optimize
 from gett.network.steps import PlanRequest
 
 

@@ -23,7 +23,7 @@ from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, factor_dtype, packed_axes
-from gett.network.path import AUTOTUNE
+from gett.network.optimize import AUTOTUNE
 from gett.network.running import run_steps
 from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
 

@@ -25,7 +25,7 @@ from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
-from gett.network.path import freeze_optimize
+from gett.network.optimize import freeze_optimize
 from gett.network.steps import PlanRequest
 
 

@@ -27,7 +27,8 @@ from gett.ir.tensors import (
     promote,
     resolve_precision,
 )
-from gett.network.path import NEVER, PathStep, check_optimize, find_steps
+from gett.network.optimize import check_optimize
+from gett.network.path import NEVER, PathStep, find_steps
 
 _MAX_MODES = 52  # letters that NumPy's einsum has
 

@@ -24,7 +24,7 @@ from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, ShapeError
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
-from gett.network.path import AUTOTUNE, freeze_optimize
+from gett.network.optimize import AUTOTUNE, freeze_optimize
 from gett.network.steps import PlanRequest
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")

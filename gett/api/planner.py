@@ -35,7 +35,8 @@ from gett.ir.tensors import (
     sum_dtype,
 )
 from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
-from gett.network.path import AUTOTUNE, PathStep, SumFirst, check_optimize, find_steps
+from gett.network.optimize import AUTOTUNE, check_optimize
+from gett.network.path import PathStep, SumFirst, find_steps
 from gett.network.steps import PlanRequest, Step
 
 _log = logging.getLogger("gett")

@@ -36,7 +36,7 @@ INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm", "packing"],
     "gett.arrays": ["kinds jax", "torch", "interop"],
-    "gett.network": ["path cutting steps", "running"],
+    "gett.network": ["optimize", "path cutting steps", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.api": [
         "checks conjugation epilogue plan_cache precision",

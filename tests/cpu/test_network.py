@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.network.path import NEVER, find_steps, freeze_optimize
+from gett.network.optimize import freeze_optimize
+from gett.network.path import NEVER, find_steps
 from tests.cpu.strategies import Case, contractions, integers_of
 
 EXAMPLES = settings(max_examples=40, deadline=None)
