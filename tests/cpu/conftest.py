@@ -21,7 +21,7 @@ from benchmarks import run_cpu
 from gett.api.plan_cache import plan_cache
 from gett.cpu import arithmetic, boxes, elementwise, executable, moving, packed, tiles
 from gett.errors import PoorKernelError
-from gett.jit import diskcache
+from gett.jit import directory, diskcache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
 from tests.cpu.tuning import FACTS, FakeBench
@@ -30,7 +30,7 @@ from tests.cpu.tuning import FACTS, FakeBench
 @pytest.fixture
 def fresh_cache(monkeypatch):
     """A kernel cache that has warned of nothing and that no test before has opened."""
-    monkeypatch.setattr(diskcache, "_warned", False)
+    monkeypatch.setattr(directory, "_warned", False)
     monkeypatch.setattr(diskcache, "_current", None)
 
 

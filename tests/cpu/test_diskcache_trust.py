@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gett.errors import KernelCacheWarning
-from gett.jit import cache_cli, diskcache
+from gett.jit import cache_cli, directory, diskcache
 from gett.jit.diskcache import KernelCache
 from gett.jit.entries import pack_entry
 from gett.jit.private import strangers
@@ -56,7 +56,7 @@ def test_a_directory_and_an_entry_of_another_user_are_not_read(tmp_path: Path) -
     for given in (tmp_path, stored(tmp_path)):
         KernelCache(tmp_path, LIMIT).put(KEY, PAYLOAD)
         os.chown(given, 4242, -1)
-        diskcache._warned = False
+        directory._warned = False
         with pytest.warns(KernelCacheWarning, match=r"another user .4242"):
             assert from_disk(tmp_path) is None
         os.chown(given, 0, -1)
