@@ -58,7 +58,7 @@ def wgmma_schedules(plan: Any, facts: Any) -> list[Any]:
 
 def times(cupy: Any, plan: Any, schedules: Sequence[Any], l2_bytes: int) -> list[tuple[Any, float]]:
     """Median microseconds of those schedules that compile well."""
-    from gett.runtime.executable import load_executable
+    from gett.runtime.build import load_executable
     from gett.tune.measure import Bench
     from gett.tune.tuner import compile_all
 

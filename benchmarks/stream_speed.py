@@ -14,8 +14,8 @@ from benchmarks.timing import GpuTimer
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.measure.timer import sets_to_rotate
+from gett.runtime.build import build_executable
 from gett.runtime.device import device_facts, require_cupy
-from gett.runtime.executable import build_executable
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.stream import StreamSearch
 

@@ -16,9 +16,10 @@ from gett.errors import GettError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
+from gett.runtime.build import check_arch, load_executable
 from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
 from gett.runtime.device import device_facts
-from gett.runtime.executable import GpuExecutable, check_arch, load_executable
+from gett.runtime.executable import GpuExecutable
 from gett.schedule.spec.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store, signature
 

@@ -15,9 +15,10 @@ from gett.console.progress import Step, on_terminal, progress
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts
 from gett.ir.gemm import GemmPlan
+from gett.runtime.build import load_executable
 from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
 from gett.runtime.device import DeviceFacts, device_facts, require_cupy
-from gett.runtime.executable import GpuExecutable, load_executable
+from gett.runtime.executable import GpuExecutable
 from gett.schedule.spec.schedule import Schedule
 from gett.tune.measure import Bench, Run
 from gett.tune.recall import remember

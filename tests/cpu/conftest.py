@@ -12,7 +12,7 @@ import gett.api.executables
 import gett.api.planner
 import gett.arrays.torch
 import gett.jit.compile
-import gett.runtime.executable
+import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
@@ -54,7 +54,7 @@ def fake_gpu(monkeypatch, tmp_path):
             gett.jit.compile.kernel_key(source, arch, **options), lambda: f"cubin of {hash(source)}".encode()
         )
 
-    places = (gett.runtime.executable, gett.tune.recall, gett.tune.tuner, gett.api.autotune)
+    places = (gett.runtime.build, gett.tune.recall, gett.tune.tuner, gett.api.autotune)
     stands = {"CupyHost": FakeHost, "device_facts": lambda: FACTS, "load_driver": lambda: driver}
     for module in places:
         for name, stand in stands.items():

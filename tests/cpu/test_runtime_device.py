@@ -10,8 +10,8 @@ import pytest
 from gett.errors import DeviceError, MissingPackageError, OutOfMemoryError, ScheduleError
 from gett.hw.archs import ARCHS, arch_facts, arch_of
 from gett.runtime import device as device_module
+from gett.runtime.build import runs_on
 from gett.runtime.device import CupyHost, read_facts, require_cupy
-from gett.runtime.executable import runs_on
 from tests.cpu.fake_driver import KILO
 
 

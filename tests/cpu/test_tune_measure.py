@@ -16,7 +16,7 @@ import gett
 import gett.api.autotune
 import gett.api.planner
 import gett.jit.compile
-import gett.runtime.executable
+import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store

@@ -14,7 +14,7 @@ import gett
 import gett.api.autotune
 import gett.api.planner
 import gett.jit.compile
-import gett.runtime.executable
+import gett.runtime.build
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
@@ -282,8 +282,8 @@ gone = [m for m in sys.modules if m.startswith(("gett.tune", "gett.runtime", "ge
 for name in gone:
     if not name.startswith(("gett.schedule.spec", "gett.schedule.lower")) and name != "gett.schedule":
         del sys.modules[name]
-import gett.tune.recall, gett.runtime.executable
-for module in (gett.tune.recall, gett.runtime.executable):
+import gett.tune.recall, gett.runtime.build
+for module in (gett.tune.recall, gett.runtime.build):
     module.CupyHost, module.device_facts, module.load_driver = FakeHost, lambda: FACTS, lambda: driver
 driver = FakeDriver(16)
 request = gett.network.steps.PlanRequest(

@@ -16,8 +16,8 @@ from gett.codegen.render import render_kernel
 from gett.errors import PoorKernelError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
+from gett.runtime.build import build_executable
 from gett.runtime.device import device_facts
-from gett.runtime.executable import build_executable
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix
 from gett.schedule.spec.schedule import Schedule

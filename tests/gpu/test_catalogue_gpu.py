@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gett.hw.archs import ArchFacts
-from gett.runtime.executable import build_executable
+from gett.runtime.build import build_executable
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
 from tests.cases import DENSE, Case, Layout, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec

@@ -10,7 +10,7 @@ import pytest
 
 import gett
 from gett.hw.archs import WORKSPACE_LIMIT
-from gett.runtime.executable import build_executable
+from gett.runtime.build import build_executable
 from gett.schedule.search.select import candidates
 from tests.cases import AWKWARD, DENSE, Case, Layout, by_name, small_tccg, to_host
 from tests.gpu.support import (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gett.runtime.build import load_executable
 from gett.runtime.compiled import compile_schedule
-from gett.runtime.executable import load_executable
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case, to_host

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gett.ir.gemm import make_gemm_plan
-from gett.runtime.executable import build_executable
+from gett.runtime.build import build_executable
 from tests.cases import ALIGNED, Case, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec
 from tests.gpu.support import describe, device_facts, gemm_plan

@@ -11,8 +11,9 @@ import pytest
 from gett.errors import PoorKernelError
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.runtime.build import build_executable
 from gett.runtime.device import device_facts
-from gett.runtime.executable import GpuExecutable, build_executable
+from gett.runtime.executable import GpuExecutable
 from gett.schedule.cost import stream as stream_cost
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.mainloop import Stream

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.runtime.executable import build_executable
+from gett.runtime.build import build_executable
 from gett.schedule.spec.epilogue import TmaSource
 from tests.cases import DENSE, Case, Layout, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec

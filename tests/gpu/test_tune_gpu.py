@@ -14,9 +14,9 @@ import pytest
 
 import gett
 from gett.api.plan_cache import plan_cache
+from gett.runtime.build import load_executable
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts, require_cupy
-from gett.runtime.executable import load_executable
 from gett.schedule.search.select import candidates
 from gett.tune import tuner
 from gett.tune.measure import Bench
