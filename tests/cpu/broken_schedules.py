@@ -18,7 +18,8 @@ from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
-from layouts.tma import TmaMap, tma_map
+from layouts.tma import TmaMap
+from layouts.tma_map import tma_map
 from tests.cases import Case
 from tests.cpu import hopper_schedules as hopper
 from tests.cpu.changed_schedules import changed, longer, loop, raster, staged, tiling, with_mode

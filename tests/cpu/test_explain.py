@@ -22,7 +22,8 @@ from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Split, Tiling
 from layouts.box import Box, TileDim
 from layouts.swizzle import SmemLayout
-from layouts.tma import TmaMap, tma_map
+from layouts.tma import TmaMap
+from layouts.tma_map import tma_map
 
 
 def c_order(extents: dict[str, int], labels: str, dtype: str) -> Operand:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from layouts.tma import Refusal, TmaMap, tma_map
+from layouts.tma import TmaMap
+from layouts.tma_map import Refusal, tma_map
 
 Tensor = tuple[tuple[int, ...], tuple[int, ...], int]
 

@@ -17,7 +17,8 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
-from layouts.tma import Refusal, TmaMap, tma_map
+from layouts.tma import TmaMap
+from layouts.tma_map import Refusal, tma_map
 
 
 def tensor_map(
@@ -32,7 +33,7 @@ def tensor_map(
     unit: int | None = None,
     row: int = 0,
 ) -> TmaMap | None:
-    """The map of one tensor of a plan, None where there is none; arguments as `layouts.tma.tma_map` takes them."""
+    """The map of one tensor of a plan, None where there is none; arguments as `layouts.tma_map.tma_map` takes them."""
     operand = (plan.a, plan.b, plan.contraction.d, plan.contraction.c)[tensor]
     assert operand is not None
     made = tma_map(

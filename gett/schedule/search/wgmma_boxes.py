@@ -1,7 +1,7 @@
 """Boxes of M and N for the Hopper main loops: one unit-stride run of 16 to 128 bytes a row, sizes up to 256.
 
-A box is bound by the rules of tensor maps (`layouts.tma`), not by vectors. Knows the plan; what a choice costs is the
-cost model's.
+A box is bound by the rules of tensor maps (`layouts.tma_map`), not by vectors. Knows the plan; what a choice costs is
+the cost model's.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK, SWIZZLES
-from layouts.tma import Refusal, TmaMap, tma_map
+from layouts.tma import TmaMap
+from layouts.tma_map import Refusal, tma_map
 
 
 def wrong_map(
