@@ -13,22 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Number
 from typing import Any
 
 import numpy as np
 
-from gett.arrays.jax import check_jax, is_jax, to_jax
-from gett.arrays.kinds import CPU, NUMPY, ArrayKind, CupyKind, cupy_kind
+from gett.arrays.exported import as_numpy, from_array, order_streams, spell, way_in
+from gett.arrays.jax import is_jax, to_jax
+from gett.arrays.kinds import CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import TorchLibrary, torch_library
-from gett.errors import DTypeError, MixedArraysError, OperandError, OutOfMemoryError, OutputError
-from gett.ir.tensors import BFLOAT16, Casting, TensorSpec, dense_strides, parse_dtype, promote
+from gett.errors import DTypeError, MixedArraysError, OutputError
+from gett.ir.tensors import BFLOAT16, Casting, parse_dtype, promote
 
 SCALARS = (bool, int, float, complex, np.generic)
-_ON_CUDA = (2, 13)  # DLDeviceType of device and of managed memory (dlpack.h)
-# From an object, its name and the streams to wait for, which it adds to, to an array on the object's memory.
-_Way = Callable[[Any, str, list[tuple[int, int]]], Any]
-_LEGACY_STREAM = 1  # the default stream's handle in the CUDA array interface, where 0 is forbidden
 
 
 def gather(operands: Sequence[Any], names: Sequence[str], factors: int = 0) -> tuple[ArrayKind, int, list[Any]]:
@@ -56,7 +52,7 @@ def gather(operands: Sequence[Any], names: Sequence[str], factors: int = 0) -> t
     cupy = cupy_kind()
     on_gpu = [i for i, x in enumerate(operands) if cupy is not None and isinstance(x, cupy.type)]
     if cupy is None or not on_gpu:
-        return NUMPY, CPU, [_as_numpy(x, n) for x, n in zip(operands, names, strict=True)]
+        return NUMPY, CPU, [as_numpy(x, n) for x, n in zip(operands, names, strict=True)]
     first = on_gpu[0]
     device = cupy.device(operands[first])
     arrays: list[Any] = []
@@ -70,7 +66,7 @@ def gather(operands: Sequence[Any], names: Sequence[str], factors: int = 0) -> t
             arrays.append(cupy.asarray(x, device))
         else:
             raise MixedArraysError(
-                f"{names[first]} is a CuPy array, {name} is a {_spell(x)}; "
+                f"{names[first]} is a CuPy array, {name} is a {spell(x)}; "
                 "move one of them with cupy.asarray or cupy.asnumpy"
             )
     return cupy, device, arrays
@@ -99,33 +95,13 @@ def _tensors(torch: TorchLibrary, things: Sequence[Any], names: Sequence[str], f
             found.append(torch.scalar(x, model))
         else:
             raise MixedArraysError(
-                f"{names[first]} is a PyTorch tensor, {name} is a {_spell(x)}; make one with torch.as_tensor"
+                f"{names[first]} is a PyTorch tensor, {name} is a {spell(x)}; make one with torch.as_tensor"
             )
     return found
 
 
 def _place(tensor: Any) -> str:
     return f"GPU {tensor.get_device()}" if tensor.is_cuda else f"the {str(tensor.device).upper()}"
-
-
-def _spell(x: Any) -> str:
-    return f"{type(x).__module__}.{type(x).__name__}"
-
-
-def _as_numpy(x: Any, name: str) -> Any:
-    if type(x) is np.ndarray:
-        return x
-    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
-        raise OperandError(f"{name} is a {_spell(x)}; sparse arrays are not supported: pass its .toarray()")
-    try:
-        array = np.from_dlpack(x) if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") else np.asarray(x)
-    except MemoryError as error:
-        raise OutOfMemoryError(f"there is no memory to make an array of {name}: {error}") from error
-    except Exception as error:  # whatever an object's own conversion raises
-        raise OperandError(f"{name} of type {type(x).__name__} cannot become an array: {error}") from error
-    if array.dtype == object and not array.ndim and not isinstance(x, (np.ndarray, Number)):
-        raise OperandError(f"{name} of type {type(x).__name__} is no array")
-    return array
 
 
 @dataclass(slots=True)
@@ -181,9 +157,9 @@ def borrow(
         return _borrow_tensors(torch, things, names, count, dtype, casting)
     cupy = cupy_kind()
     known: tuple[type, ...] = (np.ndarray, list, tuple, *SCALARS, *(() if cupy is None else (cupy.type,)))
-    found = [None if x is None or isinstance(x, known) else _way_in(x, n) for x, n in zip(things, names, strict=True)]
+    found = [None if x is None or isinstance(x, known) else way_in(x, n) for x, n in zip(things, names, strict=True)]
     if isinstance(out, np.ndarray) and type(out) is not np.ndarray:
-        found[-1] = _from_array
+        found[-1] = from_array
     if all(f is None for f in found):
         return None
     back = to_jax() if out is None and any(map(is_jax, things)) else None
@@ -192,7 +168,7 @@ def borrow(
 
     def finish(result: Any) -> Any:
         for device, stream in streams:
-            _order(device, stream, first_is_current=True)
+            order_streams(device, stream, first_is_current=True)
         if out is not None:
             return out
         return result if back is None else back(result)
@@ -247,94 +223,3 @@ def _borrow_tensors(
 def _memory(tensor: Any) -> Any:
     """The NumPy array on a CPU tensor's memory; bfloat16 stays unread, since only an `out` still has it here."""
     return None if str(tensor.dtype) == "torch.bfloat16" else tensor.detach().numpy()
-
-
-def _way_in(x: Any, name: str) -> _Way | None:
-    """How an object of another library is reached; None where `gather` does it."""
-    if not is_jax(x):
-        return _on_gpu(x, name)
-    check_jax(x, name)
-    return _on_gpu(x, name) or _from_array
-
-
-def _from_array(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
-    return _as_numpy(x, name)
-
-
-def _on_gpu(x: Any, name: str) -> _Way | None:
-    """How an object's GPU memory is reached, None if it has none. DLPack comes first: it orders streams by itself."""
-    interface = _interface(x)
-    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__") and name != "out":
-        try:
-            device = x.__dlpack_device__()[0]
-        except Exception as error:
-            raise DTypeError(f"{name} of type {_spell(x)} exports no memory through DLPack: {error}") from error
-        if device in _ON_CUDA:
-            return _from_dlpack
-    return None if interface is None else _from_interface
-
-
-def _interface(x: Any) -> Any:
-    try:
-        return getattr(x, "__cuda_array_interface__", None)
-    except Exception:  # e.g. a dtype that the interface cannot spell: DLPack may
-        return None
-
-
-def _from_dlpack(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
-    cupy = _cupy()
-    try:
-        return cupy.module.from_dlpack(x)
-    except Exception as error:
-        raise DTypeError(
-            f"{name} of type {_spell(x)} cannot become a CuPy array ({error}); for bfloat16, pass it through "
-            "torch.from_dlpack"
-        ) from error
-
-
-def _from_interface(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
-    """A CuPy array by the CUDA array interface, version 3."""
-    module = _cupy().module
-    facts = _interface(x)
-    address, read_only = facts["data"]
-    if name == "out" and read_only:
-        raise OutputError(f"{name} is read-only")
-    if facts.get("mask") is not None:
-        raise DTypeError(f"{name} of type {_spell(x)} is masked")
-    dtype, shape = np.dtype(facts["typestr"]), tuple(facts["shape"])
-    strides = facts.get("strides")
-    spec = TensorSpec(shape, tuple(strides) if strides is not None else dense_strides(shape, dtype.itemsize), dtype)
-    if 0 in shape or not address:
-        return module.empty(shape, dtype)
-    memory = module.cuda.UnownedMemory(address, spec.nbytes, x)
-    with module.cuda.Device(memory.device_id):
-        array = module.ndarray(shape, dtype, module.cuda.MemoryPointer(memory, 0), spec.strides)
-    stream = facts.get("stream")
-    if stream:
-        streams.append((memory.device_id, stream))
-        _order(memory.device_id, stream, first_is_current=False)
-    return array
-
-
-def _order(device: int, stream: int, first_is_current: bool) -> None:
-    """Let one of two streams, CuPy's current one and another, wait for what the other one holds now."""
-    cuda = _cupy().module.cuda
-    with cuda.Device(device):
-        current = cuda.get_current_stream()
-        if current.ptr == stream or (stream == _LEGACY_STREAM and not current.ptr):
-            return
-        other = cuda.ExternalStream(stream)
-        first, second = (current, other) if first_is_current else (other, current)
-        event = cuda.Event(disable_timing=True)
-        event.record(first)
-        second.wait_event(event)
-
-
-def _cupy() -> CupyKind:
-    from gett.runtime.device import require_cupy
-
-    if cupy_kind() is None:
-        require_cupy()
-    kind = cupy_kind()
-    assert kind is not None
-    return kind
