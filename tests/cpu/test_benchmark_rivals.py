@@ -67,9 +67,18 @@ def test_accuracy_asks_cutensor_for_an_algorithm_that_it_has(monkeypatch):
     """On a GPU alone, so that a name that it lacks would be found there alone."""
     asked = []
     monkeypatch.setattr(Setting, "cutensor", lambda self, algorithm: asked.append(algorithm))
-    setting = Setting("mk,kn->mn", "float32", None, [], Libraries())
+    shapes = (accuracy.SIDE, 64), (64, accuracy.SIDE), (accuracy.SIDE, accuracy.SIDE)
+    setting = Setting("mk,kn->mn", "float32", None, [tuple(np.ones(x, "float32") for x in shapes)], Libraries())
     for way, (_, call) in accuracy.ways(True, "float32").items():
         if way.startswith("cutensor"):
             call(setting)
     assert len(asked) == 4
     assert set(asked) <= set(ALGORITHMS)
+
+
+def test_a_product_with_two_contracted_modes_is_the_same_product():
+    rng = np.random.default_rng(6)
+    a, b = rng.integers(-3, 4, (accuracy.SIDE, 32)), rng.integers(-3, 4, (32, accuracy.SIDE))
+    made = accuracy.two_modes(Setting("mk,kn->mn", "int64", None, [(a, b, a @ b)], Libraries()))
+    ((left, right, _),) = made.sets
+    np.testing.assert_array_equal(np.einsum(made.einsum, left, right), a @ b)
