@@ -4,7 +4,8 @@
 // of .f64). Which k those are is free as long as A and B agree: of 16 k lane t takes 4t to 4t + 3, two at a time, and
 // lanes of the upper half begin with the last two. So rows along K are read by whole chunks, and accesses are free of
 // bank conflicts in both majors, but for rows along K of 32 bytes or 16. Where rows along M or N are short, some lanes
-// read the second k first.
+// read the second k first. B's are multiplied in the order in which they are read, if t alone decides it: A, which is
+// loaded less often, follows. Else they are exchanged once they are there.
 //
 // Where rows of A run along one contracted mode and those of B along another, of which a k-tile has kLeadA and kLeadB,
 // 16 k are two of A's mode times two of B's for each lane. Bit 0 of t chooses between the halves of A's rows, bit 1
@@ -17,31 +18,45 @@
 
 namespace gett {
 
-template <class Element, class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment;
+// kOrderBit: the bit of t by which lanes take the second of two k first, in both operands; 0 for none.
+template <class Element, class Tile, int kLeadA, int kLeadB, bool kOfB, int kOrderBit> struct DmmaFragment;
 
-template <class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment<double, Tile, kLeadA, kLeadB, kOfB> {
+// The bit of the lane, of t or of g, that decides which k is read first.
+template <class Element, class Tile> struct DmmaTurn;
+template <class Tile> struct DmmaTurn<double, Tile> {
+  static constexpr int kS = Tile::kSwizzleBytes;
+  static constexpr int kBit = Tile::kMajorK || kS == 128 ? 0 : kS == 64 ? 2 : kS == 32 ? 1 : 8;
+};
+
+// The order that B's tile asks for: bits 0 and 1 of a lane are t's.
+template <class Element, class TileB, int kLeadA>
+constexpr int kDmmaOrderBit = kLeadA > 1 ? 0 : DmmaTurn<Element, TileB>::kBit & 3;
+
+template <class Tile, int kLeadA, int kLeadB, bool kOfB, int kOrderBit>
+struct DmmaFragment<double, Tile, kLeadA, kLeadB, kOfB, kOrderBit> {
   static constexpr int kDeep = 16;  // k that lanes share out
   static constexpr bool kMajorK = Tile::kMajorK, kTwoLeads = kLeadA > 1;
   static constexpr bool kPairs = kMajorK && !kTwoLeads;  // an access brings two numbers
   static constexpr int kLead = kOfB ? kLeadB : kLeadA, kOther = kOfB ? kLeadA : kLeadB;
   static constexpr int kS = Tile::kSwizzleBytes, kSlab = Tile::kSlab;
-  // The bit of the lane, of t or of g, that decides which k comes first.
-  static_assert(!kTwoLeads || (kMajorK && kLead * 8 == kS), "rows of one mode");
-  static constexpr int kTurnBit = kMajorK || kS == 128 ? 0 : kS == 64 ? 2 : kS == 32 ? 1 : 8;
+  static_assert(!kTwoLeads || (kMajorK && kLead * 8 == kS && kOrderBit == 0), "rows of one mode");
+  // Where any order is free of conflicts, numbers are read in that of the products.
+  static constexpr int kOwnBit = DmmaTurn<double, Tile>::kBit, kTurnBit = kOwnBit || kPairs ? kOwnBit : kOrderBit;
   static constexpr int kCount = kPairs ? 1 : 2;  // accesses of eight k
   uint32 place_[2][kCount];  // of a lane's numbers in row g of the first 16 k, by halves
-  bool turned_;
+  bool exchanged_;  // numbers are multiplied in the other order than read
 
   // Row `first` is the first one of the warp, a multiple of 16.
   GETT_DEVICE DmmaFragment(int first, int lane) {
     const int row = first + (lane >> 2), t = lane & 3;
-    turned_ = (lane & kTurnBit) != 0;
+    const bool turned = (lane & kTurnBit) != 0;
+    exchanged_ = kTurnBit != kOrderBit && turned != ((lane & kOrderBit) != 0);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int q = 0; q < kCount; ++q) {
         const int k = kTwoLeads ? along_own(t, half, q) + along_other(t, half, q) * kLead
-                                : 4 * t + 2 * (half ^ (t >> 1)) + (kMajorK ? 0 : q ^ int(turned_));
+                                : 4 * t + 2 * (half ^ (t >> 1)) + (kMajorK ? 0 : q ^ int(turned));
         const uint32 place = kMajorK ? k * 8 / kS * kSlab + swizzled(row * kS + k * 8 % kS)
                                      : row * 8 / kS * kSlab + swizzled(k * kS + row * 8 % kS);
         place_[half][q] = uint32(opaque(int(place)));  // kept, not computed in each step
@@ -69,13 +84,15 @@ template <class Tile, int kLeadA, int kLeadB, bool kOfB> struct DmmaFragment<dou
   }
   // The numbers of that row out of the tile at `tile`.
   GETT_DEVICE void load(uint32 tile, int rows, int s, double (&x)[2]) const {
+    double read[2];
     if constexpr (kPairs) {
-      ld_shared_f64x2(tile + at(rows, s, 0), x);
+      ld_shared_f64x2(tile + at(rows, s, 0), read);
     } else {
-      const double first = ld_shared_f64(tile + at(rows, s, 0)), second = ld_shared_f64(tile + at(rows, s, 1));
-      x[0] = kTurnBit && turned_ ? second : first;
-      x[1] = kTurnBit && turned_ ? first : second;
+      read[0] = ld_shared_f64(tile + at(rows, s, 0));
+      read[1] = ld_shared_f64(tile + at(rows, s, 1));
     }
+#pragma unroll
+    for (int q = 0; q < 2; ++q) x[q] = exchanged_ ? read[1 - q] : read[q];
   }
 };
 

@@ -24,8 +24,9 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef typename Sums::Accumulators Accumulators;
   typedef DmmaStorage<Traits, Index, Store, Scheduler, Smem> Storage;
   typedef typename Traits::Element Element;
-  typedef DmmaFragment<Element, typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false> FragmentA;
-  typedef DmmaFragment<Element, typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true> FragmentB;
+  static constexpr int kOrderBit = kDmmaOrderBit<Element, typename Storage::TileB, Traits::kLeadA>;
+  typedef DmmaFragment<Element, typename Storage::TileA, Traits::kLeadA, Traits::kLeadB, false, kOrderBit> FragmentA;
+  typedef DmmaFragment<Element, typename Storage::TileB, Traits::kLeadA, Traits::kLeadB, true, kOrderBit> FragmentB;
   typedef DmmaProducts<typename Traits::Acc, Mma, Traits::kConjA, Traits::kConjB> Products;
   typedef PipelineState<Traits::kStages> StageState;
   static constexpr int kParts = Parts<Element>::kCount;  // numbers of an element
