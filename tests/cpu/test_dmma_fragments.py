@@ -125,12 +125,22 @@ def replays(addresses: Any, size: int) -> int:
 def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
     found = covering([*specs("dmma"), *specs("dmma_complex")], pairs=False)
     swizzles = {(x.major, x.map.swizzle_bytes) for spec in found for x in (loop_of(spec).a, loop_of(spec).b)}
+    orders = {ordered(spec): spec for spec in (*specs("dmma_complex"), *specs("dmma")) if ordered(spec)[-1] < 128}
+    wanted = (("k", 128, "mn", 64), ("mn", 128, "mn", 32), ("mn", 32, "mn", 64))
+    assert {("float64", *x) for x in wanted} <= {*orders}
+    found += [spec for spec in orders.values() if spec not in found]
     found += next([spec] for spec in specs("dmma_complex") if spec.case.name == "two-leads")
     assert {spec.dtype for spec in found} == {"float64", "complex128"}
     assert swizzles >= {("k", 128), ("k", 64), ("k", 32), ("mn", 128), ("mn", 64), ("mn", 32), ("mn", 16)}
     assert {loop_of(spec).mma_m for spec in found} == {1, 2, 4}
     for spec in found[at::3]:
         check(spec, tmp_path / repr(spec))
+
+
+def ordered(spec: Spec) -> tuple[str, str, int, str, int]:
+    """What decides in which order a lane's numbers are read, and in which they are multiplied."""
+    a, b = (x.map for x in (loop_of(spec).a, loop_of(spec).b))
+    return spec.dtype, loop_of(spec).a.major, a.swizzle_bytes, loop_of(spec).b.major, b.swizzle_bytes
 
 
 def check(spec: Spec, tmp_path: Path) -> None:

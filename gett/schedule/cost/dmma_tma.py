@@ -3,7 +3,7 @@
 A tile of 128 x 128 takes 128 clocks a k of the tensor cores, of 128 multiply-adds each. The port of shared memory moves
 128 bytes a clock: what the copies bring takes 16 clocks a k, the rows of A that each warp reads once take 8, the
 columns of B that each of eight warps reads take 64. So the tensor cores limit; in tiles of 256 x 64 the port takes 68
-clocks. Factors were fitted to some 80 times of an H200, tiles of 42 contractions.
+clocks. Factors were fitted to some 240 times of an H200, tiles of 48 contractions.
 
 Complex numbers take four products of what is read twice, so the tensor cores limit in smaller tiles already.
 """
@@ -23,14 +23,18 @@ from gett.schedule.spec.wgmma_registers import dmma_step
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.swizzle import swizzle_dividing
+from layouts.swizzle import CHUNK, swizzle_dividing
 
 WARPS = 4 * DmmaTma.warpgroups
 OVERLAP = 4  # exponent of the norm in which the clocks of the units add up
 CLOCKS = 0.95  # of a k-tile by the device's clock: these kernels run at 1.98 GHz for a while, at 1.7 in the long run
 TILE_CLOCKS = 250.0  # from the last product of a tile to its staging, and on to the next tile's first product
-LOAD_CLOCKS, MEMORY_CLOCKS = 1800.0, 4700.0  # from a load's issue to its end, and more of them where memory limits
+LOAD_CLOCKS, MEMORY_CLOCKS = 1250.0, 3450.0  # from a load's issue to its end, and more of them where memory limits
 WAITED = 0.6  # share of memory's time for D that those who multiply wait where they store it
+REUSED_CLOCKS = 5400.0  # of a tile staged in the stages: its store reads them, then the next tile's first loads come
+REUSED_LEAST = 8 * REUSED_CLOCKS  # of the products of such a tile
+EXCHANGED = 1.07  # factor on products of float64 where B's numbers are exchanged once they are loaded
+TWO_STAGES = 1.045  # factor on a tile's time with two stages
 PART_OF_LINE = 1.5  # factor on D's bytes in rows below a line of L2, which leaves in parts
 SHORT_STEPS = 1.05  # factor on products of 8 k, which read and write the sums twice as often as those of 16
 
@@ -73,6 +77,8 @@ class DmmaTmaCost(WgmmaCost):
         math_clocks = rows * bn * bk * self.plan.contraction.real_products / self.lanes
         if dmma_step(tile.warpgroups.mma_m, bn, parts(self.plan)) == 8:
             math_clocks *= SHORT_STEPS
+        if self.k_unit[B] is None and parts(self.plan) == 1 and self.row_of(tile) == CHUNK:
+            math_clocks *= EXCHANGED
         port = float(rows + bn)  # elements a k
         drawn = engine = 0.0
         two_leads = self.k_unit[A] is not None and self.k_unit[B] not in (None, self.k_unit[A])
@@ -106,16 +112,18 @@ class DmmaTmaCost(WgmmaCost):
 
         D has one staging buffer: a tile is staged when the tile before has left, which takes its share of memory's
         time; those who multiply wait for it where they store. Where loads are issued later than they take, each round
-        of the stages waits for them. In the stages D leaves before the next tile's loads begin.
+        of the stages waits for them. In the stages D is read before the next tile's loads begin.
         """
         memory, by_map, whole = self.memory_clocks(tile), self.staging(tile).bulk, self.whole(tile, loop, looped)
         left = memory * self.share_of_d if whole else 0.0
         beside = (max(looped, left) if by_map else looped + WAITED * left) + tail + TILE_CLOCKS
-        beside += self.late(tile, loop, looped, beside, min(1.0, memory / beside), self.staged(tile) if whole else 0)
-        if not (whole and by_map and tile.blocks == 1 and self.plan.contraction.c is None):
+        staged = self.staged(tile) if whole else 0
+        beside = self.waiting(tile, loop, looped, beside, min(1.0, memory / beside), staged)
+        alone = whole and by_map and tile.blocks == 1 and self.plan.contraction.c is None
+        if not alone or looped < REUSED_LEAST:
             return beside, math.inf
-        within = looped + left + tail + TILE_CLOCKS + LOAD_CLOCKS
-        return beside, within + self.late(tile, loop, looped, within, min(1.0, memory / within), 0)
+        within = looped + tail + TILE_CLOCKS + REUSED_CLOCKS
+        return beside, self.waiting(tile, loop, looped, within, min(1.0, memory / within), 0)
 
     def stages_are_reused(self, tile: WgmmaTile) -> bool:
         """Whether a tile whose sums take all of K is staged where the stages are."""
@@ -126,16 +134,22 @@ class DmmaTmaCost(WgmmaCost):
     def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
         """The same as if memory took no time."""
         clocks = looped + tail + TILE_CLOCKS
-        staged, within = self.staged(tile) if self.whole(tile, loop, looped) else 0, clocks + LOAD_CLOCKS
-        beside = clocks + self.late(tile, loop, looped, clocks, 0.0, staged)
-        return min(beside, within + self.late(tile, loop, looped, within, 0.0, 0)) if staged else beside
+        staged, within = self.staged(tile) if self.whole(tile, loop, looped) else 0, clocks + REUSED_CLOCKS
+        beside = self.waiting(tile, loop, looped, clocks, 0.0, staged)
+        return min(beside, self.waiting(tile, loop, looped, within, 0.0, 0)) if staged else beside
+
+    def row_of(self, tile: WgmmaTile) -> int:
+        """Bytes of the rows in which B's numbers lie along N."""
+        unit = tile.n.unit(B, self.size) or 0
+        cut = tile.n.run or next((d.box for d in tile.n.box.dims if d.modes[0] == unit), 1)
+        return swizzle_dividing(cut * self.size)
 
     def staged(self, tile: WgmmaTile) -> int:
         """Bytes of a staged tile of D."""
         return tile.m.box.size * tile.n.box.size * self.size_d
 
-    def late(self, tile: WgmmaTile, loop: Loop, looped: float, clocks: float, memory: float, staged: int) -> float:
-        """Clocks of a tile of `clocks` that products wait for loads; infinite where fewer than two stages fit.
+    def waiting(self, tile: WgmmaTile, loop: Loop, looped: float, clocks: float, memory: float, staged: int) -> float:
+        """A tile's `clocks` and those that products wait for loads; infinite where fewer than two stages fit.
 
         `memory` is the share of time that it takes, `staged` the bytes beside the stages.
         """
@@ -145,7 +159,7 @@ class DmmaTmaCost(WgmmaCost):
             return math.inf
         steps = looped / loop.clocks
         late = LOAD_CLOCKS + MEMORY_CLOCKS * memory - (stages - 1) * clocks / steps
-        return max(0.0, late) * steps / stages
+        return (clocks + max(0.0, late) * steps / stages) * (TWO_STAGES if stages == 2 else 1.0)
 
     def whole(self, tile: WgmmaTile, loop: Loop, looped: float) -> bool:
         """Whether a tile's sums take all of K: those of slices are not staged."""

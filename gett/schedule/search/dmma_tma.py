@@ -34,7 +34,7 @@ TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where t
 PLACES = 12  # registers of a thread for more places of complex numbers, along two contracted modes
 TALL = 0.01  # share of the time for each further block of rows
 SHORT_ROWS = 0.012  # share of the time for each operand whose rows along M or N are a line of L2, or less
-TWO_STAGES = 1.02  # factor on tiles with two stages
+FEW_LOADS = 1.01  # factor on tiles with three stages or two, and on those staged in the stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
@@ -124,7 +124,9 @@ class DmmaTmaSearch(WgmmaSSSearch):
         staging = self.cost.staging(tile)
         refused = staging.bulk and made.split_k == 1 and isinstance(made.epilogue.store, VectorStore)
         slower = self.cost.by_vectors(tile) if refused else 1.0
-        return slower * (TWO_STAGES if made.wgmma.stages < 3 else 1.0)
+        store = made.epilogue.store
+        waits = isinstance(store, TmaStore) and store.reuse_mainloop_smem
+        return slower * (FEW_LOADS if waits or made.wgmma.stages <= 3 else 1.0)
 
     def preference(self, tile: WgmmaTile, maps: tuple[TmaMap | None, ...]) -> float:
         """Of equals also: one block of rows a warp; rows along M or N longer than a line.
