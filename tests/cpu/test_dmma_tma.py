@@ -128,6 +128,18 @@ def test_wide_tiles_fill_whole_waves() -> None:
     assert 1.8 * FACTS.sm_count < first.tiling.tiles(plan.extent_l) <= 2 * FACTS.sm_count
 
 
+def test_tiles_are_staged_in_the_stages_where_sums_are_long() -> None:
+    """Beside a wide tile there is room for two stages. Short sums do not hide the wait between tiles."""
+
+    def staged_in_stages(case: Case) -> list[bool]:
+        stores = [s.epilogue.store for s in of_kind(plan_of(case))]
+        return [isinstance(x, TmaStore) and x.reuse_mainloop_smem for x in stores]
+
+    ring = Case("ring", "mbej,imae->ijab", {"m": 20, "b": 100, "e": 100, "j": 20, "i": 20, "a": 100})
+    assert staged_in_stages(ring)[0]
+    assert not any(staged_in_stages(next(c for c in tccg() if c.name == "abjc-cbka-kj")))
+
+
 def test_rows_along_two_modes_have_4_or_8_k_of_each() -> None:
     plan = plan_of(Case("two leads", "lmk,nkl->mn", {"m": 400, "n": 300, "k": 96, "l": 80}))
     found = {leads(s.wgmma, s.tiling.k): s for s in of_kind(plan) if isinstance(s.mainloop, DmmaTma)}

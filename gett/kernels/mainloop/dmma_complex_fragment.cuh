@@ -5,8 +5,8 @@
 // Lane 4g + t has row g of eight rows of A or columns of B, and of eight k 2t and 2t + 1, as A and B agree. Eight
 // lanes, two rows, are served at a time. In rows of 128 bytes their chunks differ in both majors, since the swizzle of
 // neighbouring rows differs in the last bit alone, which their k have in common. Where rows are shorter, some lanes
-// read the second k first; in which order they are multiplied is B's choice, as of float64. So accesses are free of bank
-// conflicts, but for rows along K of 32 bytes or 16.
+// read the second k first; in which order they are multiplied is B's choice, as of float64. So accesses are free of
+// bank conflicts, but for rows along K of 32 bytes or 16.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/mainloop/dmma_fragment.cuh"
