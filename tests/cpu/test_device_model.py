@@ -142,7 +142,8 @@ def test_full_clusters_follow_the_order_of_the_device() -> None:
     assert nearest(facts).l2.cluster_order == order
     smaller = facts.resized("some GPU", 130, 50 << 20, 1.8, 4.2)
     assert nearest(smaller).l2.cluster_order == ()
-    plan = make_gemm_plan(PRODUCT.contraction("float16"))
+    # Rows of K begin within sectors, so that L2 limits tiles that no cluster shares.
+    plan = make_gemm_plan(Case("", "mk,nk->mn", {"m": 8192, "n": 8192, "k": 4104}).contraction("float16"))
     for found, known in ((facts, order), (smaller, ())):
         schedules = [s for s in candidates(plan, "sm_90a", found) if isinstance(s.scheduler, PersistentRaster)]
         pairs = [s for s in schedules if math.prod(s.cluster) == 2]

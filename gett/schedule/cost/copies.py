@@ -14,6 +14,7 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
+from layouts.rates import SECTOR
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 L2_LINE = 128
@@ -21,7 +22,15 @@ L2_LINE = 128
 
 
 class CopyCost:
-    """Clocks and lines of one plan's copies; worked out once for what tiles have in common."""
+    """Clocks and lines of one plan's copies; worked out once for what tiles have in common.
+
+    Attributes:
+        past_end_bytes: Bytes of the rows that `TmaClocks.past_end_rows` counts.
+        starts_cut: Whether rows that begin within sectors take longer.
+    """
+
+    past_end_bytes = 64
+    starts_cut = True
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         self.plan, self.device = plan, device
@@ -80,6 +89,8 @@ class CopyCost:
             tma = self.device.tma
             if row >= 64:
                 drawn = rows * row / self.device.l2.tma_bytes_per_clock / shared
+                if self.starts_cut and self.run(tensor, side, box_k, self.plan.k)[1] % SECTOR:
+                    drawn *= tma.cut_row_factor
             else:  # short rows cost as much as longer ones, and those that others send cost as well
                 drawn = rows * tma.row_clocks / (1 + (shared - 1) * tma.multicast_gain)
             # Rows out of memory take longer; so do the rows of padding, which bring nothing.
@@ -101,7 +112,8 @@ class CopyCost:
                 return side.box.size * (
                     self.device.tma.cut_row_factor if cut * self.size > CHUNK else 1.0
                 ), cut * self.size
-            late += self.device.tma.past_end_rows / -(-extent // cut) if extent % cut else 0.0
+            if extent % cut:
+                late += self.device.tma.past_end_rows * self.past_end_bytes / (cut * self.size) / -(-extent // cut)
         elif side.run:
             return side.box.size // side.run * box_k.size, side.run * self.size
         else:
