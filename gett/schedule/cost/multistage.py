@@ -31,6 +31,9 @@ FEW_WARPS = 0.25
 """Share of the time of multiply-adds that a single warp of a scheduler waits; it falls with the square of warps."""
 
 
+SHORT_PRODUCTS = 0.6
+"""Factor on short loops of tensor cores on single 16-bit elements: 0.41 to 0.73 were seen of what fits longer loops."""
+
 SCATTERED = 2.3
 """Factor on kernels whose batches share lines that L2 does not hold from one batch to the next: seen, 1.7 to 3.0."""
 
@@ -82,7 +85,10 @@ class MultistageCost:
         if _fills_registers(s):
             per_sm = dict.fromkeys(splits, sure)
         found = fastest(self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits)
-        return replace(found, us=found.us * SCATTERED) if self._scatters(t) else found
+        factor = SCATTERED if self._scatters(t) else 1.0
+        if s.multistage.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
+            factor *= SHORT_PRODUCTS
+        return replace(found, us=found.us * factor)
 
     def _scatters(self, t: Tiling) -> bool:
         """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
@@ -119,7 +125,7 @@ class MultistageCost:
 
         `read` and `written` are bytes of A and B, and of D and C, as many as at copy speed would take as long.
         """
-        t, loop, facts, device = s.tiling, s.multistage, self.facts, self.device
+        t, facts, device = s.tiling, self.facts, self.device
         us = facts.clock_ghz * 1e3
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
@@ -135,8 +141,7 @@ class MultistageCost:
             clocks += (
                 steps * max(last * k_tile.busy * self._waits(s, last), k_tile.latency) + k_tile.start + last * tail
             )
-        loaders = (loop.a, loop.b)
-        if steps <= 2 and not any(isinstance(x, CpAsync) for x in loaders) and any(x.vector == 1 for x in loaders):
+        if steps <= 2 and _single_elements(s):
             clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
         memory = (read * self.tile.read_share + (written if split == 1 else 0)) / device.memory.copy_tbps * 1e-6
         memory /= min(1.0, blocks / facts.sm_count)
@@ -217,6 +222,12 @@ def _fills_registers(s: Schedule) -> bool:
     """Whether a kernel takes the registers of the limits: tensor cores on batches whose operands both pass through."""
     loop = s.multistage
     return loop.tensor_cores and s.tiling.l is not None and all(isinstance(x, RegisterStaged) for x in (loop.a, loop.b))
+
+
+def _single_elements(s: Schedule) -> bool:
+    """Whether both operands pass through registers, one of them element by element."""
+    loaders = s.multistage.a, s.multistage.b
+    return not any(isinstance(x, CpAsync) for x in loaders) and any(x.vector == 1 for x in loaders)
 
 
 def _volume(modes: tuple[Strided, ...], tensor: int) -> int:
