@@ -1,7 +1,7 @@
 """Contractions in pieces, with dense copies of tensors: what is computed.
 
 Owns the layout of the copies and what copies them. In a copy the batch modes come last, and rows are contiguous and
-begin at multiples of 16 bytes, wherever they lay before. Knows neither tiles nor devices.
+begin at multiples of 16 bytes, long ones of 32, wherever they lay before. Knows neither tiles nor devices.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import itemsize
 from gett.ir.tensors import ALIGNMENT_LIMIT
+from layouts.rates import SECTOR
 
 Cuts = tuple[tuple[int, int], ...]
 """Modes of the result, slowest piece first, and the length of a piece along each.
@@ -24,6 +25,7 @@ Where lengths do not divide an extent, the last piece overlaps the one before: t
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
 """What elements are copied as, by their bytes: no value is converted, whatever its bits say."""
 
+LONG_ROW = 256  # bytes from which rows of a copy begin at sectors, within which they would be moved more slowly
 PADDED_ROW = 64  # bytes from which a row of a copy is long enough for tensor maps to move it at their rate
 
 
@@ -80,8 +82,8 @@ def packed_operands(c: Contraction, names: Sequence[str]) -> dict[str, Operand]:
     """The dense copies of the tensors of these names, of `a`, `b` and `d`.
 
     Batch modes are slowest, in an order that all share; then those of one group, then those of another, whose rows
-    begin at multiples of 16 bytes, so that tensor maps move them. Groups are in an order in which they fuse with those
-    of the tensors that are not copied.
+    begin at multiples of 16 bytes, long ones of 32, so that tensor maps move them. Groups are in an order in which they
+    fuse with those of the tensors that are not copied.
     """
     assert c.b is not None
     tensors = {"a": c.a, "b": c.b, "d": c.d}
@@ -138,7 +140,8 @@ def _dense(c: Contraction, x: Operand, pair: tuple[_Group, _Group], batch: Seque
         strides[m] = step
         step *= c.extents[m] if m in x.modes else 1
     if step > ALIGNMENT_LIMIT:
-        step = -(-step // ALIGNMENT_LIMIT) * ALIGNMENT_LIMIT
+        whole = SECTOR if step >= LONG_ROW else ALIGNMENT_LIMIT
+        step = -(-step // whole) * whole
     for m in (*outer.modes, *reversed(batch)):
         strides[m] = step
         step *= c.extents[m] if m in x.modes else 1

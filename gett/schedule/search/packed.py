@@ -31,6 +31,7 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
+from layouts.rates import SECTOR
 
 CLEARLY, SHORT_CLEARLY, SHORT_US = 1.09, 1.5, 25.0
 """How many times faster than all else packed schedules must be expected to be, for copies ask for memory; and where all
@@ -41,9 +42,10 @@ CUT_ROWS, CUT_BYTES = 1.2, 128
 
 KEPT = 3  # products whose schedules are tried
 
-READ_PS, WRITE_PS, ELEMENT_PS = 1.7, 4.3, 0.3
-"""Picoseconds of a whole H200 for each access of a copy's threads that reads through shared memory, for each that
-writes, and for each element: 100 to 530 elements a nanosecond were seen in accesses of 1 to 8 elements.
+READ_PS, STAGED_PS, WRITE_PS, ELEMENT_PS = 1.3, 3.3, 1.8, 0.2
+"""Picoseconds of a whole H200 for each access of a copy's threads that reads through shared memory, for each that then
+writes, for each that writes what was read directly, and for each element: 190 to 530 elements a nanosecond were seen in
+accesses of 1 to 8 elements.
 """
 
 Products = Callable[[GemmPlan, ArchFacts], list[Schedule]]
@@ -118,14 +120,17 @@ def _element_ps(copy: Schedule) -> float:
     """Picoseconds of an element as far as instructions limit a copy."""
     loop = copy.mainloop
     assert isinstance(loop, StreamMap)
-    return (READ_PS / loop.a.width if loop.a.staged else 0.0) + WRITE_PS / loop.vector + ELEMENT_PS
+    if not loop.a.staged:
+        return WRITE_PS / loop.vector + ELEMENT_PS
+    return READ_PS / loop.a.width + STAGED_PS / loop.vector + ELEMENT_PS
 
 
 def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
     """The sets of tensors, of `a`, `b` and `d`, whose copies may be worth their bytes: fewest bytes first.
 
     With them tensor maps move both operands, in rows that do not run along two contracted modes; D is copied where its
-    unit stride lies in a batch mode. None where the operands are so as they are, or a tensor cannot be copied.
+    unit stride lies in a batch mode. Where the operands are so as they are, those are copied whose rows begin within
+    sectors; none where rows do not, or a tensor cannot be copied.
     """
     c = plan.contraction
     if c.b is None or c.c is not None or c.extras:
@@ -136,7 +141,7 @@ def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
     if always:
         sets.insert(0, ("d",))
     elif _by_tensor_map(plan):
-        return []
+        sets = [s for s in sets if all(_cuts_sectors(c, tensors[n]) for n in s)]
     found = [
         names
         for names in sets
@@ -162,6 +167,12 @@ def _has_rows(plan: GemmPlan, tensor: int) -> bool:
         and operand.alignment % ALIGNMENT_LIMIT == 0
         and all(s.strides[tensor] % ALIGNMENT_LIMIT == 0 for s in others)
     )
+
+
+def _cuts_sectors(c: Contraction, x: Operand) -> bool:
+    """Whether rows of a tensor begin within sectors."""
+    size = itemsize(x.dtype)
+    return any(s % SECTOR for m, s in zip(x.modes, x.strides, strict=True) if c.extents[m] > 1 and abs(s) != size)
 
 
 def _may_copy(c: Contraction, x: Operand) -> bool:
