@@ -69,7 +69,7 @@ class TmaClocks:
         stored_row_clocks: A row of a store.
         cut_row_factor: Time of a row that cuts sectors, since it has 48, 80 or 112 bytes or begins within one, against
             a whole one.
-        past_end_rows: Rows of 64 bytes that take as long as what a row takes more that ends beyond the tensor's end.
+        past_end_rows: Rows of 32 elements that take as long as what a row takes more that ends beyond the tensor's end.
         multicast_gain: What sharing gains for rows below 64 bytes, against longer ones.
     """
 

@@ -37,6 +37,9 @@ CLEARLY, SHORT_CLEARLY, SHORT_US = 1.09, 1.5, 25.0
 """How many times faster than all else packed schedules must be expected to be, for copies ask for memory; and where all
 else takes less than so many microseconds, of which forecasts are as uncertain as that."""
 
+MOVED_CLEARLY = 1.1
+"""Factor on that where tensor maps move all operands already, in rows that cut sectors."""
+
 CUT_ROWS, CUT_BYTES = 1.2, 128
 """Factor on copies of rows that pieces cut to fewer bytes: memory opens a page for a part of what it holds."""
 
@@ -62,6 +65,8 @@ def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least
     """
     c = plan.contraction
     most_us = least_us / (SHORT_CLEARLY if least_us < SHORT_US else CLEARLY)
+    if _by_tensor_map(plan) and not batch_nearest(c, c.d):
+        most_us /= MOVED_CLEARLY
     found: list[Schedule] = []
     for names in packed_names(plan):
         if _floor_us(plan, names, facts) <= most_us:
