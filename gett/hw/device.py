@@ -67,9 +67,8 @@ class TmaClocks:
         row_clocks: A row of 16 or 32 bytes.
         memory_row_clocks: Any row that comes from device memory, for as many as can be under way.
         stored_row_clocks: A row of a store.
-        cut_row_factor: Time of a row that cuts sectors, since it has 48, 80 or 112 bytes or begins within one, against
-            a whole one.
-        past_end_rows: Rows of 32 elements that take as long as what a row takes more that ends beyond the tensor's end.
+        cut_row_factor: Time of a row of 48, 80 or 112 bytes, which cuts a sector, against a whole one.
+        past_end_rows: Rows of 64 bytes that take as long as what a row takes more that ends beyond the tensor's end.
         multicast_gain: What sharing gains for rows below 64 bytes, against longer ones.
     """
 

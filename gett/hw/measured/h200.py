@@ -50,7 +50,7 @@ MODEL = DeviceModel(
         memory_row_clocks=2.4,
         stored_row_clocks=2.0,
         cut_row_factor=1.6,
-        past_end_rows=3.0,
+        past_end_rows=6.0,
         multicast_gain=0.7,
     ),
     stores=StoreClocks(

@@ -21,18 +21,15 @@ L2_LINE = 128
 """Bytes of a line of L2."""
 
 
-PAST_END = 32
-"""Elements of the rows that `TmaClocks.past_end_rows` counts."""
-
-
 class CopyCost:
     """Clocks and lines of one plan's copies; worked out once for what tiles have in common.
 
     Attributes:
-        starts_cut: Whether rows that begin within sectors take longer. `TmaClocks.cut_row_factor` is that of rows of a
-            line; shorter ones touch more lines for their bytes.
+        past_end_bytes: Bytes of the rows that `TmaClocks.past_end_rows` counts.
+        starts_cut: Whether rows that begin within sectors take longer.
     """
 
+    past_end_bytes = 64
     starts_cut = True
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
@@ -93,7 +90,7 @@ class CopyCost:
             if row >= 64:
                 drawn = rows * row / self.device.l2.tma_bytes_per_clock / shared
                 if self.starts_cut and self._start(tensor, side, box_k) % SECTOR:
-                    drawn *= tma.cut_row_factor * (_lines(row) / row) / (_lines(L2_LINE) / L2_LINE)
+                    drawn *= 1.0 + SECTOR / row  # one more is read
             else:  # short rows cost as much as longer ones, and those that others send cost as well
                 drawn = rows * tma.row_clocks / (1 + (shared - 1) * tma.multicast_gain)
             # Rows out of memory take longer; so do the rows of padding, which bring nothing.
@@ -121,7 +118,7 @@ class CopyCost:
                     self.device.tma.cut_row_factor if cut * self.size > CHUNK else 1.0
                 ), cut * self.size
             if extent % cut:
-                late += self.device.tma.past_end_rows * PAST_END / cut / -(-extent // cut)
+                late += self.device.tma.past_end_rows * self.past_end_bytes / (cut * self.size) / -(-extent // cut)
         elif side.run:
             return side.box.size // side.run * box_k.size, side.run * self.size
         else:
@@ -129,8 +126,3 @@ class CopyCost:
             cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
         row = swizzle_dividing(cut * self.size) or CHUNK
         return late * side.box.size * box_k.size * self.size / row, row
-
-
-def _lines(row: int) -> float:
-    """Lines of L2 that a row of so many bytes touches on average, wherever its first chunk lies in one."""
-    return 1 + (row - CHUNK) / L2_LINE

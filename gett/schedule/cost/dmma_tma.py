@@ -49,8 +49,8 @@ class DmmaTmaCost(WgmmaCost):
 
     beside = 0.0
     few_waves = 0  # `work` has the wait for D of every tile
-    # The clocks of float64 were fitted without: its products leave time for rows that cut sectors.
-    starts_cut = False
+    # The clocks of float64 were fitted so: its products leave time for rows that cut sectors.
+    past_end_bytes, starts_cut = 128, False
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, facts)
