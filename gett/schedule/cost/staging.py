@@ -15,15 +15,8 @@ from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.spec.wgmma_needs import multiplied, planes
-from gett.schedule.tile.staged_tile import (
-    MATRIX_SLOTS,
-    Accumulators,
-    DimD,
-    boxed_tile,
-    extents_of,
-    gapped_tile,
-    pairs,
-)
+from gett.schedule.tile.gapped_tile import extents_of, gapped_tile, pairs
+from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing

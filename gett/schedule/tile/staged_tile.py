@@ -1,9 +1,9 @@
-"""A tile of D in shared memory between wgmma's fragments and D's own order: places of the rows, gaps, swizzle, copies.
+"""A tile of D in shared memory between wgmma's fragments and D's own order: places of the rows, swizzle, copies.
 
-Where D leaves as vectors, gaps between runs separate what falls into one bank. Where it leaves by tensor map, rows lie
-in any order but for the first dimension, and the hardware's swizzle is free to choose; fragments are written in vectors
-of D's order where registers or `stmatrix` hold such vectors. Owns the choice by bank conflicts and instructions; knows
-boxes and D's strides, no tensor map and no text.
+Where D leaves by tensor map, rows lie in any order but for the first dimension, and the hardware's swizzle is free
+to choose; fragments are written in vectors of D's order where registers or `stmatrix` hold such vectors. Where it
+leaves as vectors, its dimensions follow each other (`gapped_tile`). Owns the choice by bank conflicts and instructions;
+knows boxes and D's strides, no tensor map and no text.
 
 Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each atom of 64
 rows, columns 8j + 2t and 8j + 2t + 1.
@@ -19,11 +19,9 @@ from functools import lru_cache
 
 from gett.hw.dtypes import WORD
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
-from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
 from layouts.tma import MAX_BOX, halves
 
-GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
 MAX_COPIES = 4  # copies of a tile; of chunks, whose tiles are large, more
 MAX_CHUNK_COPIES = 16
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
@@ -32,67 +30,6 @@ MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors
 TURN, TURN_SLOTS = 64, 1.5  # bytes by which lanes of odd rows write apart from even ones; selections for 32 elements
 
 Cut = tuple[str, int, int, int]
-
-
-@lru_cache(maxsize=4096)
-def gapped_tile(
-    m: tuple[int, ...], n: tuple[int, ...], order: tuple[tuple[str, int], ...], itemsize: int, vector: int, padded: bool
-) -> StagedTile:
-    """A staged tile whose dimensions follow each other in D's order.
-
-    `order` has the dimensions (group, position) with a box above 1. Gaps keep vectors of D aligned; a tensor map needs
-    the box dense.
-    """
-    boxes = [(m if g == "m" else n)[i] for g, i in order]
-    best: StagedTile | None = None
-    # A gap must keep vectors aligned, so it can only follow a run of whole vectors.
-    run = 1
-    allowed: list[int] = []
-    for i, b in enumerate(boxes[:-1]):
-        run *= b
-        if padded and run % max(vector, CHUNK // itemsize) == 0 and len(allowed) < 2:
-            allowed.append(i)
-    for gaps in itertools.product(GAPS, repeat=len(allowed)):
-        chosen = dict(zip(allowed, gaps, strict=True))
-        steps, step = [], 1
-        for i, b in enumerate(boxes):
-            steps.append(step)
-            step = step * b + chosen.get(i, 0)
-        by = dict(zip(order, steps, strict=True))
-        steps_m = tuple(by.get(("m", i), 0) for i in range(len(m)))
-        steps_n = tuple(by.get(("n", i), 0) for i in range(len(n)))
-        conflicts = _gapped_conflicts(m, n, steps_m, steps_n, itemsize)
-        elements = step if padded else math.prod(boxes)
-        found = StagedTile(steps_m, steps_n, elements, conflicts=conflicts)
-        if best is None or (conflicts, elements) < (best.conflicts, best.elements):
-            best = found
-        if conflicts == 1:
-            break
-    assert best is not None
-    return best
-
-
-def _gapped_conflicts(
-    m: tuple[int, ...], n: tuple[int, ...], steps_m: tuple[int, ...], steps_n: tuple[int, ...], size: int
-) -> int:
-    """How often the first fragment's store is served; neighbouring columns are written in pairs, up to 16 bytes."""
-    columns = [_place(2 * t, n, steps_n) for t in range(4)]
-    at = [(row + column) * size for row in (_place(g, m, steps_m) for g in range(8)) for column in columns]
-    return max(replays(at, size * (2 if pairs(n, steps_n) and 2 * size <= CHUNK else 1)))
-
-
-def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
-    """Whether two neighbouring columns are neighbours in the staged tile, so that they are written at once."""
-    lead = next((i for i, b in enumerate(n) if b > 1), None)
-    return lead is not None and steps_n[lead] == 1 and n[lead] % 8 == 0 and math.prod(n) % 8 == 0
-
-
-def _place(local: int, boxes: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    total = 0
-    for b, s in zip(boxes, steps, strict=True):
-        total += local % b * s
-        local //= b
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +275,3 @@ def _clocks(served: float, held: Accumulators, copy: R2SCopy, turned: bool) -> f
     slot = MATRIX_SLOTS if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector + TURN_SLOTS * turned
     slots = elements / 32 * slot / 4
     return max(stores, slots) + 0.3 * min(stores, slots)
-
-
-def extents_of(box: Box) -> tuple[int, ...]:
-    """Box extents of the dimensions."""
-    return tuple(d.box for d in box.dims)
