@@ -13,6 +13,9 @@ from functools import lru_cache
 SECTOR = 32
 """Bytes that memory moves at least."""
 
+L2_LINE = 128
+"""Bytes of a line of L2."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunRates:

@@ -23,9 +23,9 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.stream_views import image_is_whole, image_places, image_size, output_modes, output_views
 from layouts.box import Box
 from layouts.modes import Strided
+from layouts.rates import L2_LINE
 
 REDUCE_COLUMNS = 32  # outputs of a block of the second kernel of a split, as in stream_sum.cuh
-LINE = 128  # bytes of a line of L2
 MIN_BLOCKS = 2  # blocks of an SM that the compiler leaves registers for
 
 
@@ -157,7 +157,7 @@ def vectors_of_step(plan: GemmPlan, box: Box, s: StreamMap) -> tuple[int, int]:
     if len(box.tiled) < 2 or len(box.tiled[-1][1].modes) != 1:
         return s.threads, 0
     row = box.size // box.tiled[-1][1].box
-    period = math.lcm(row, s.vector, LINE // itemsize(plan.contraction.d.dtype)) // s.vector
+    period = math.lcm(row, s.vector, L2_LINE // itemsize(plan.contraction.d.dtype)) // s.vector
     step = s.threads // period * period
     if 10 * step < 9 * s.threads or box.size <= step * s.vector:
         return s.threads, 0

@@ -14,11 +14,8 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
-from layouts.rates import SECTOR
+from layouts.rates import L2_LINE, SECTOR
 from layouts.swizzle import CHUNK, swizzle_dividing
-
-L2_LINE = 128
-"""Bytes of a line of L2."""
 
 
 class CopyCost:
@@ -111,7 +108,7 @@ class CopyCost:
         late = 1.0
         k_unit = self.k_unit[tensor]
         if k_unit is not None:
-            cut = next((d.box for d in box_k.dims if d.modes[0] == k_unit), 1)
+            cut = box_k.cut[k_unit]
             extent = self.plan.k[k_unit].extent
             if box_k.size % self.step_k:  # one row holds a tile's k, and only they are moved
                 return side.box.size * (
@@ -122,7 +119,6 @@ class CopyCost:
         elif side.run:
             return side.box.size // side.run * box_k.size, side.run * self.size
         else:
-            unit = side.unit(tensor, self.size) or 0
-            cut = next((d.box for d in side.box.dims if d.modes[0] == unit), 1)
+            cut = side.box.cut[side.unit(tensor, self.size) or 0]
         row = swizzle_dividing(cut * self.size) or CHUNK
         return late * side.box.size * box_k.size * self.size / row, row

@@ -14,7 +14,6 @@ import math
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan
-from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import even_splits
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.mainloop import DmmaTma
@@ -23,6 +22,7 @@ from gett.schedule.spec.wgmma_registers import dmma_step
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.modes import Strided
+from layouts.rates import L2_LINE
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 WARPS = 4 * DmmaTma.warpgroups
@@ -142,8 +142,7 @@ class DmmaTmaCost(WgmmaCost):
 
     def row_of(self, tile: WgmmaTile) -> int:
         """Bytes of the rows in which B's numbers lie along N."""
-        unit = tile.n.unit(B, self.size) or 0
-        cut = tile.n.run or next((d.box for d in tile.n.box.dims if d.modes[0] == unit), 1)
+        cut = tile.n.run or tile.n.box.cut[tile.n.unit(B, self.size) or 0]
         return swizzle_dividing(cut * self.size)
 
     def staged(self, tile: WgmmaTile) -> int:

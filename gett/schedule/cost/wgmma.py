@@ -14,13 +14,12 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import WORD, data_type, products_of
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.rates import run_cost
+from layouts.rates import L2_LINE, run_cost
 
 ROUNDED = 1.0 - 1e-9
 """A bound is not above what it bounds, however the sums are rounded."""

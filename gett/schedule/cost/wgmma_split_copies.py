@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gett.ir.gemm import A, B, D
-from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.wgmma import Loop, Traffic
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
 from gett.schedule.spec.wgmma_needs import parts, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
+from layouts.rates import L2_LINE
 
 COPY_CLOCKS, LINE_CLOCKS = 8.0, 4.0
 """Clocks of a multiprocessor that a warp's copies take, and for each line of L2 that they touch."""

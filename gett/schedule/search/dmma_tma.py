@@ -8,7 +8,6 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.k_boxes import k_boxes
@@ -22,6 +21,7 @@ from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS_COMPLEX, part
 from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
+from layouts.rates import L2_LINE
 from layouts.tma import TmaMap
 
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))

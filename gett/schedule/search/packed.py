@@ -65,8 +65,7 @@ def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least
     """
     c = plan.contraction
     most_us = least_us / (SHORT_CLEARLY if least_us < SHORT_US else CLEARLY)
-    if _by_tensor_map(plan) and not batch_nearest(c, c.d):
-        most_us /= MOVED_CLEARLY
+    most_us /= MOVED_CLEARLY if _is_moved(plan) else 1.0
     found: list[Schedule] = []
     for names in packed_names(plan):
         if _floor_us(plan, names, facts) <= most_us:
@@ -145,7 +144,7 @@ def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
     sets = [tuple(s + always) for s in (["a"], ["b"], ["a", "b"])]
     if always:
         sets.insert(0, ("d",))
-    elif _by_tensor_map(plan):
+    if _is_moved(plan):
         sets = [s for s in sets if all(_cuts_sectors(c, tensors[n]) for n in s)]
     found = [
         names
@@ -153,6 +152,11 @@ def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
         if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
     ]
     return sorted(found, key=lambda names: sum(packed_bytes(c, x) for x in packed_operands(c, names).values()))[:2]
+
+
+def _is_moved(plan: GemmPlan) -> bool:
+    """Whether tensor maps move the operands as they are, and D's rows run along no batch mode."""
+    return not batch_nearest(plan.contraction, plan.contraction.d) and _by_tensor_map(plan)
 
 
 def _by_tensor_map(plan: GemmPlan) -> bool:

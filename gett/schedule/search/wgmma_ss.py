@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, D, GemmPlan
-from gett.schedule.cost.copies import L2_LINE
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
 from gett.schedule.search.batches import MEMORY, with_batches
@@ -30,6 +29,7 @@ from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST, up
 from gett.schedule.tile.store_tile import store_tiles
 from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
+from layouts.rates import L2_LINE
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
