@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES, load_cases
 from benchmarks.records import Measurement, Row, Run
 from gett.baselines.rivals import ON_GPU
 
 FP16, FP32 = ELEMENT_TYPES["float16"], ELEMENT_TYPES["float32"]
 CASES = load_cases()
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command line says of options that it refuses, with 2 for its exit status."""
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    assert caught.value.code == 2
+    return capsys.readouterr().err
 
 
 def standin(subscripts, a, b, *, out=None, order="K"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gett
+from tests.cpu.public_calls import calls_with
 
 
 @pytest.mark.parametrize(
@@ -91,13 +92,7 @@ class Refusing:
 )
 def test_what_is_no_array_is_named(operand, text):
     a = np.ones((2, 2))
-    for call in (
-        lambda: gett.einsum("ij,jk->ik", a, operand),
-        lambda: gett.contract("ij,jk->ik", a, operand),
-        lambda: gett.plan("ij,jk->ik", a, operand),
-        lambda: gett.plan("ij,jk->ik", a, a)(a, operand),
-        lambda: gett.tensordot(a, operand, 1),
-    ):
+    for call in calls_with(a, operand):
         with pytest.raises(gett.OperandError, match=f"operand 1 .*{text}") as caught:
             call()
         assert isinstance(caught.value, ValueError)  # NumPy's for a list

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,9 @@ def count_compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     archs: list[str] = []
     real = compile_module.compile_uncached
 
-    def counting(text: str, arch: str, **rest: object) -> object:
+    def counting(text: str, arch: str, **rest: Any) -> Any:
         archs.append(arch)
-        return real(text, arch, **rest)  # type: ignore[arg-type]
+        return real(text, arch, **rest)
 
     monkeypatch.setattr(compile_module, "compile_uncached", counting)
     return archs
