@@ -157,6 +157,14 @@ ROW_STORE = (
     Case("rows-short", "lki,kjl->ji", {"i": 25, "j": 16335, "k": 51, "l": 11}),
     Case("rows-transposed", "lnim,kmjn->lkji", {"i": 71, "j": 41, "k": 29, "l": 27, "m": 41, "n": 55}),
 )
+# The same beside tensor maps: rows along N and along M, of several dimensions, shared by clusters, in many batches.
+ROW_STORE_MAPS = (
+    Case("map-rows-batched", "bqhd,bkhd->bhqk", {"b": 2, "q": 141, "h": 3, "k": 333, "d": 80}),
+    Case("map-rows-m", "jk,ik->ij", {"i": 77, "j": 1023, "k": 64}),
+    Case("map-rows-boxes", "ik,jlk->ijl", {"i": 200, "j": 9, "l": 35, "k": 48}),
+    Case("map-rows-shared", "ik,jk->ij", {"i": 1030, "j": 1023, "k": 512}),
+)
+ROW_STORE_RS = (Case("rs-rows", "kml,lnk->mn", {"m": 136, "n": 331, "k": 8, "l": 16}),)
 # Both loaders of the multistage main loops and all of what they do: vectors along either group, offsets along K from a
 # table, several batches a block, slices of K; bandwidth-bound kernels of both kinds.
 MULTISTAGE = (

@@ -196,15 +196,8 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
     if isinstance(source, TmaSource):
         constants["kTransactionBytesC"] = source.map.transaction_bytes * source.map.slabs
     if isinstance(store, RowStore):
-        constants |= {"kRowLengthD": store.run, "kRowsContiguousD": _rows_join(schedule, order)}
+        constants["kRowLengthD"] = store.run
     return constants
-
-
-def _rows_join(schedule: Schedule, order: list[tuple[str, int]]) -> bool:
-    """Whether a row of the tile may end where the next begins: tiles take D's fastest dimension whole."""
-    group, i = order[0] if order else ("m", 0)
-    box = schedule.tiling.m if group == "m" else schedule.tiling.n
-    return len(order) > 1 and box.tiles_per_dim[i] == 1
 
 
 def _rows_of_groups(loop: Wgmma, a: Tma | None, rows: int) -> tuple[int, int]:

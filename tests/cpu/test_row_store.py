@@ -12,7 +12,7 @@ from gett.codegen.common import store_order
 from gett.codegen.render import render_kernel
 from gett.codegen.tiles import d_unpack
 from gett.hw.archs import arch_facts
-from gett.ir.gemm import D, make_gemm_plan
+from gett.ir.gemm import D, GemmPlan, make_gemm_plan
 from gett.schedule.cost.staging import SHORTEST_ROW, row_length
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorStore
@@ -23,12 +23,14 @@ from tests.cpu.host_cuda import generated, includes, run_host
 from tests.cpu.walk import element_offsets
 from tests.specs import FAMILIES, Spec, gather_schedules, specs
 
-CASES = [case for case, _ in FAMILIES["row_store"].cases]
+NAMES = ("row_store", "row_store_maps", "row_store_rs")
+CASES = [case for name in NAMES for case, _ in FAMILIES[name].cases]
 PROGRAM = """
+#include <vector>
 using namespace gett;
 int main() {
   Params p;
-  int head[6];  // tile of m, n, l; threads; elements of D; half-words that D starts after an aligned address
+  int head[5];  // tile of m, n, l; elements of D; half-words that D starts after an aligned address
   if (fread(&p, sizeof p, 1, stdin) != 1 || fread(head, sizeof head, 1, stdin) != 1) return 2;
   fread(shared_memory, 2, STAGED, stdin);
   const auto m = Index::m_tile(p, head[0]);
@@ -36,12 +38,23 @@ int main() {
   static long long table[EpilogueOffsets<EpilogueTraits>::kBytes / 8];
   const EpilogueOffsets<EpilogueTraits> at = {table};
   at.fill<Index>(p, m, n, 0, 1);
-  uint16* const buffer = (uint16*)aligned_alloc(16, (head[4] + head[5] + 7) / 8 * 16);
-  memset(buffer, 0, (head[4] + head[5]) * 2);
-  half_t* const d = (half_t*)(buffer + head[5]) + Index::l_tile(p, head[2]).d;
+  uint16* const buffer = (uint16*)aligned_alloc(16, (head[3] + head[4] + 7) / 8 * 16);
+  memset(buffer, 0, (head[3] + head[4]) * 2);
+  half_t* const d = (half_t*)(buffer + head[4]) + Index::l_tile(p, head[2]).d;
   const int length = min(EpilogueTraits::kRowLengthD, Index::d_remaining(p, head[0], head[1]));
-  for (int t = 0; t < head[3]; ++t) store_rows<EpilogueTraits, Index>(p, d, at, 0, length, t, head[3]);
-  fwrite(buffer + head[5], 2, head[4], stdout);
+  typedef RowShares<EpilogueTraits, THREADS> Shares;
+  for (int first = 0; first < Shares::kRows; first += Shares::kPerWarp) {  // a warp after the other
+    std::vector<RowPlace> rows;
+    for (int lane = 0; lane < 32; ++lane) {
+      const bool inside = lane < Shares::kPerWarp && first + lane < Shares::kRows;
+      rows.push_back(row_place<EpilogueTraits, Index>(p, d, at, first + lane, length, inside));
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      store_chunks<Shares>(0, [&](int i) { return rows.at(i); }, lane);
+      store_ends<Shares>(0, [&](int i) { return rows.at(i); }, lane);
+    }
+  }
+  fwrite(buffer + head[4], 2, head[3], stdout);
   free(buffer);
 }
 """
@@ -61,7 +74,7 @@ def kinds(found: Iterable[Spec]) -> list[Spec]:
 
 
 def of(case: Case) -> list[Spec]:
-    return kinds(spec for spec in specs("row_store") if spec.case is case)
+    return kinds(spec for name in NAMES for spec in specs(name) if spec.case is case)
 
 
 @pytest.mark.parametrize(
@@ -79,15 +92,15 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, most: in
         s, store, t = spec.schedule, store_of(spec.schedule), spec.schedule.tiling
         real = lower_plan(spec.plan, t)
         kernel = render_kernel(spec.plan, s)
-        program = PROGRAM.replace("STAGED", str(store.stage.elements))
+        threads = 128 * (1 if s.wgmma.ping_pong else s.wgmma.warpgroups)
+        program = PROGRAM.replace("STAGED", str(store.stage.elements)).replace("THREADS", str(threads))
         body = includes("epilogue/row_store", "ptx/tma", "scheduler/persistent") + generated(kernel) + program
         size = 1 + sum(x.strides[D] * (x.extent - 1) for g in (real.l, real.m, real.n) for x in g) // 2
         staged = rng.integers(1, 1 << 16, store.stage.elements, dtype=np.uint16)
-        threads = 128 * (1 if s.wgmma.ping_pong else s.wgmma.warpgroups)
         last = (t.m.tiles - 1, t.n.tiles - 1, real.extent_l - 1)
         unpack = d_unpack(t.m, t.n, store_order(real, s), {"m": store.stage.m, "n": store.stage.n})
         for tile, start in ((last, 0), ((0, 0, 0), 3), (last, 6)):
-            head = np.array([*tile, threads, size, start], np.int32)
+            head = np.array([*tile, size, start], np.int32)
             sent = kernel.launches[0].params + head.tobytes() + staged.tobytes()
             got = np.frombuffer(run_host(tmp_path, body, sent), np.uint16)
             wanted = np.zeros(size, np.uint16)
@@ -109,37 +122,31 @@ def test_rows_of_all_lengths_are_tried() -> None:
         assert any(low <= x <= high for x in lengths), sorted(lengths)
 
 
-def test_rows_join_where_tiles_take_them_whole() -> None:
-    joined = {
-        case.name: {"kRowsContiguousD = true" in render_kernel(x.plan, x.schedule).source.text for x in of(case)}
-        for case in CASES
-    }
-    assert joined["rows-whole"] >= {True}
-    assert joined["rows-short"] >= {True}
-    assert joined["rows-n"] == {False}
-
-
 def test_a_row_is_what_lies_together_in_d() -> None:
     plan = make_gemm_plan(Case("x", "ak,kcb->abc", {"a": 33, "b": 35, "c": 37, "k": 11}).contraction("float16"))
     strides = [x.strides[D] for x in plan.n]
     c = strides.index(2)
-    m = Box((33,), (TileDim((0,), 33),))
-    assert row_length(plan, m, Box((35, 37), (TileDim((c,), 36), TileDim((1 - c,), 4)))) == 36
-    assert row_length(plan, m, Box((35, 37), (TileDim((c, 1 - c), 64),))) == 64
-    assert row_length(plan, m, Box((35, 37), (TileDim((1 - c, c), 64),))) == 0
-    assert row_length(plan, m, Box((35, 37), (TileDim((c,), 8), TileDim((1 - c,), 8)))) == 0
+
+    def row(of: GemmPlan, box_n: Box) -> int:
+        return row_length(of.contraction, ((of.m, Box((33,), (TileDim((0,), 33),))), (of.n, box_n)))
+
+    assert row(plan, Box((35, 37), (TileDim((c,), 36), TileDim((1 - c,), 4)))) == 36
+    assert row(plan, Box((35, 37), (TileDim((c, 1 - c), 64),))) == 64
+    assert row(plan, Box((35, 37), (TileDim((1 - c, c), 64),))) == 0
+    assert row(plan, Box((35, 37), (TileDim((c,), 8), TileDim((1 - c,), 8)))) == 0
     added = make_gemm_plan(Case("x", "ik,kj->ij", {"i": 33, "j": 35, "k": 11}).contraction("float16", with_c=DENSE))
-    assert row_length(added, m, Box((35,), (TileDim((0,), 32),))) == 0
+    assert row(added, Box((35,), (TileDim((0,), 32),))) == 0
 
 
 def test_rows_are_stored_wherever_a_tile_has_them() -> None:
     """Where neither a tensor map nor wide vectors can, and no slices of K are summed."""
     stores = set()
-    for case in CASES:
+    for case, _ in FAMILIES["row_store"].cases:
         plan = make_gemm_plan(case.contraction("float16"))
         for s in gather_schedules(plan, arch_facts("sm_90a"), 40):
             store = s.epilogue.store
-            row = row_length(lower_plan(plan, s.tiling), s.tiling.m, s.tiling.n)
+            real = lower_plan(plan, s.tiling)
+            row = row_length(real.contraction, ((real.m, s.tiling.m), (real.n, s.tiling.n)))
             by_rows = bool(row) and s.split_k == 1 and not isinstance(store, TmaStore) and store.vector == 1
             assert isinstance(store, RowStore) == by_rows
             assert not by_rows or store_of(s).run == row

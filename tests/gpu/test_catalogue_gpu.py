@@ -126,7 +126,8 @@ def test_the_same_bits_again(cupy: Any, family: str) -> None:
 @pytest.mark.parametrize(("rows", "columns"), NANS, ids=["one", "every-other"])
 @pytest.mark.parametrize(
     ("family", "case"),
-    [(name, case) for name in ("gather", "gather_transpose", "row_store") for case, _ in FAMILIES[name].cases
+    [(name, case) for name in ("gather", "gather_transpose", "row_store", "row_store_maps")
+     for case, _ in FAMILIES[name].cases
      if {"i", "j"} <= set(case.labels[2]) and "i" in case.labels[0] and "j" in case.labels[1]],
     ids=str,
 )  # fmt: skip

@@ -1,94 +1,121 @@
-// The epilogue for rows of D that start anywhere. The staged tile is stored row by row: whole sectors (32 bytes) of a
-// row go in aligned chunks, which are shifted on their way; the up to fifteen elements before and behind them go one by
-// one. A store that covers part of a sector is slow, so where a row continues the one before in D, the sector that both
-// share is stored once. The start of a row is looked up once for all its elements.
+// The epilogue for rows of D that start anywhere. The staged tile is stored row by row: what lies between a row's first
+// and its last multiple of 16 bytes in D leaves in chunks of that size, which are shifted on their way. The up to seven
+// elements before and behind them leave one by one.
+//
+// A lane looks up a row for its warp, so that what all lanes do for a row is little.
 //
 // Knows rows of the staged tile (`Index::idx2crd_d`) and the offset tables. D's elements have two bytes, and C is not
 // added.
 #pragma once
+#include "gett/core/shuffle.cuh"
 #include "gett/epilogue/staged.cuh"
 #include "gett/ptx/shared.cuh"
 
 namespace gett {
 
-// A row of the tile: its offset in D (kInvalid where D has no such row) and its address in shared memory.
-struct RowPlace { long long to; uint32 from; };
+// A row of the tile as its chunks see it: where the first one goes, and where it lies in the staged tile; how many
+// there are, and how many elements before them and behind.
+struct RowPlace {
+  uint32 low, high;  // address of the first chunk in D
+  uint32 packed;     // place in the staged tile (17 bits), elements before (4) and behind (4), chunks (7)
+
+  GETT_DEVICE RowPlace(uint64 to, int at, int chunks, int before, int behind)
+      : low(uint32(to)), high(uint32(to >> 32)), packed(at << 15 | before << 11 | behind << 7 | chunks) {}
+  GETT_DEVICE char* to() const { return reinterpret_cast<char*>(uint64(high) << 32 | low); }
+  GETT_DEVICE uint32 from(uint32 staged) const { return staged + (packed >> 15) * 2; }
+  GETT_DEVICE int before() const { return packed >> 11 & 15; }
+  GETT_DEVICE int behind() const { return packed >> 7 & 15; }
+  GETT_DEVICE int chunks() const { return packed & 127; }
+};
+
+// Row `row` of the tile, of which D has the first `length` elements; nothing of it where `inside` is false.
 template <class Traits, class Index, class Table>
-GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, const Table& at, uint32 staged, int row) {
-  constexpr int kRows = Traits::kBoxMN / Traits::kRowLengthD;
-  if (row < 0 || row >= kRows) return {kInvalid, staged};
-  const auto mn = Index::idx2crd_d(p, row * Traits::kRowLengthD);
-  const long long m = at.rows_d()[mn.m], n = at.columns_d()[mn.n];
-  return {m != kInvalid && n != kInvalid ? m + n : kInvalid, staged + mn.at * 2};
+GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, typename Traits::ElementD* d, const Table& offsets,
+                               int row, int length, bool inside) {
+  const auto mn = Index::idx2crd_d(p, (inside ? row : 0) * Traits::kRowLengthD);
+  const long long m = offsets.rows_d()[mn.m], n = offsets.columns_d()[mn.n];
+  const uint64 to = uint64(d + (m + n));
+  const int before = min(length, int(-(uint32(to) >> 1) & 7)), chunks = (length - before) / 8;
+  const bool exists = inside && m != kInvalid && n != kInvalid;
+  if (!exists) return {0, 0, 0, 0, 0};
+  return {to + before * 2, mn.at + before, chunks, before, length - before - chunks * 8};
+}
+
+// Who stores what of a tile: a warp takes kPerWarp rows at a time, kLanes of its lanes the chunks of one row.
+template <class Traits, int kThreads> struct RowShares {
+  static constexpr int kLength = Traits::kRowLengthD, kRows = Traits::kBoxMN / kLength, kChunks = kLength / 8;
+  static constexpr int kLanes = kChunks <= 8 ? 8 : kChunks <= 16 ? 16 : 32, kWarps = kThreads / 32;
+  static constexpr int kShare = (kRows + kWarps - 1) / kWarps, kPerWarp = kShare < 32 ? kShare : 32;
+  static constexpr int kStep = kWarps * kPerWarp;
+  static_assert(sizeof(typename Traits::ElementD) == 2, "elements are half-words");
+  static_assert(Traits::kStagingElements < 1 << 17, "places in 17 bits");
+  static_assert(kLength * kRows == Traits::kBoxMN && kChunks <= kLanes, "whole rows, a chunk a lane");
+};
+
+// Stores the chunks of a warp's rows; `place(i)` is row i of them, `staged` the tile's address.
+template <class Shares, class Place> GETT_DEVICE void store_chunks(uint32 staged, const Place& place, int lane) {
+  constexpr int kLanes = Shares::kLanes, kAtOnce = 32 / kLanes, kBatch = Shares::kPerWarp >= 4 * kAtOnce ? 4 : 1;
+  const int chunk = lane % kLanes;
+#pragma unroll 1
+  for (int first = 0; first < Shares::kPerWarp; first += kAtOnce * kBatch) {
+    Chunk x[kBatch], y[kBatch];
+    char* to[kBatch];
+    uint32 skip[kBatch];
+    bool ok[kBatch];
+#pragma unroll
+    for (int q = 0; q < kBatch; ++q) {
+      const RowPlace row = place(first + q * kAtOnce + lane / kLanes);
+      ok[q] = chunk < row.chunks();
+      to[q] = row.to() + chunk * 16;
+      // Where there is nothing to store something is read all the same: a branch would part the rows.
+      const uint32 from = row.from(staged) + (ok[q] ? chunk * 16 : 0);
+      skip[q] = from >> 1 & 7;
+      x[q] = ld_shared_chunk(from & ~15u);
+      y[q] = ld_shared_chunk((from & ~15u) + 16);
+    }
+#pragma unroll
+    for (int q = 0; q < kBatch; ++q) st_global_chunk_if(to[q], shift_half_words(x[q], y[q], skip[q]), ok[q]);
+  }
+}
+
+// Stores the elements before and behind the chunks: of sixteen lanes eight have those before, eight those behind.
+template <class Shares, class Place> GETT_DEVICE void store_ends(uint32 staged, const Place& place, int lane) {
+  constexpr int kBatch = Shares::kPerWarp >= 8 ? 4 : 1;
+  const bool behind = lane & 8;
+  const int i = lane & 7;
+#pragma unroll 1
+  for (int first = 0; first < Shares::kPerWarp; first += 2 * kBatch) {
+    char* to[kBatch];
+    uint32 x[kBatch];
+    bool ok[kBatch];
+#pragma unroll
+    for (int q = 0; q < kBatch; ++q) {
+      const RowPlace row = place(first + q * 2 + lane / 16);
+      const int at = (behind ? row.chunks() * 8 + i : i - 8) * 2;
+      ok[q] = behind ? i < row.behind() : 8 - i <= row.before();
+      to[q] = row.to() + at;
+      x[q] = ld_shared_u16(row.from(staged) + (ok[q] ? at : 0));
+    }
+#pragma unroll
+    for (int q = 0; q < kBatch; ++q) st_global_u16_if(to[q], x[q], ok[q]);
+  }
 }
 
 // Stores the tile's rows of Traits::kRowLengthD elements, of which D has the first `length`; `staged` is the tile's
-// address.
-template <class Traits, class Index, class Table>
-GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::ElementD* d, const Table& at,
-                            uint32 staged, int length, int thread, int threads) {
-  constexpr int kLength = Traits::kRowLengthD, kRows = Traits::kBoxMN / kLength, kChunks = kLength / 16 * 2;
-  constexpr int kLanes = kChunks <= 8 ? 8 : kChunks <= 16 ? 16 : 32;  // that share a row
-  constexpr int kPasses = (kChunks + kLanes - 1) / kLanes, kItems = kRows * kPasses;
-  constexpr int kEnds = 32 / kLanes;  // single elements of a lane
-  // Rows in a lane's registers at a time, most of which the accumulators still occupy.
-  constexpr int kBatch = Traits::kMmaM * Traits::kBlockN / 2 > 96 || kEnds > 2 ? 1 : 2;
-  static_assert(sizeof(typename Traits::ElementD) == 2, "elements are half-words");
-  static_assert(kLength * kRows == Traits::kBoxMN, "whole rows");
-  thread = opaque(thread);  // nothing of this is kept through the main loop
-  const int lane = thread % kLanes, step = threads / kLanes;
+// address. All lanes of a warp call it together.
+template <class Traits, class Index, int kThreads, class Table>
+GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::ElementD* d, const Table& offsets,
+                            uint32 staged, int length, int thread) {
+  typedef RowShares<Traits, kThreads> Shares;
+  const int lane = thread % 32;
 #pragma unroll 1
-  for (int first = thread / kLanes; first < kItems; first += kBatch * step) {
-    long long to[kBatch];
-    uint32 from[kBatch], single[kBatch][kEnds];
-    Chunk x[kBatch], y[kBatch];
-    int chunk[kBatch], end[kBatch][kEnds];  // elements from the row's first; negative where there is nothing to store
-#pragma unroll
-    for (int q = 0; q < kBatch; ++q) {
-      const int item = first + q * step, row = item / kPasses, pass = item % kPasses;
-      const RowPlace here = row_place<Traits, Index>(p, at, staged, row);
-      to[q] = here.to;
-      from[q] = here.from;
-      bool before = false, behind = false;  // whether D has the neighbouring row end to end with this one
-      uint32 next = staged;
-      if constexpr (Traits::kRowsContiguousD) {
-        const RowPlace low = row_place<Traits, Index>(p, at, staged, row - 1);
-        const RowPlace high = row_place<Traits, Index>(p, at, staged, row + 1);
-        before = low.to != kInvalid && low.to + length == here.to;
-        behind = high.to != kInvalid && here.to + length == high.to;
-        next = high.from;
-      }
-      const bool exists = here.to != kInvalid;
-      const int head = min(length, int(-(uint32(uint64(d + here.to)) >> 1) & 15)), whole = (length - head) / 16 * 2;
-      const int i = pass * kLanes + lane, tail = head + whole * 8;
-      chunk[q] = exists && i < whole ? head + i * 8 : -1;
-      if (chunk[q] >= 0) {
-        const uint32 in = (from[q] + chunk[q] * 2) & ~15u;
-        x[q] = ld_shared_chunk(in);
-        y[q] = ld_shared_chunk(in + 16);
-      }
-      // Sixteen lanes take the sector before the whole ones; the row before stores it if it is a neighbour. Sixteen
-      // take the sector behind them, with the elements that the next row has of it.
-#pragma unroll
-      for (int e = 0; e < kEnds; ++e) {
-        const int slot = lane + e * kLanes, at_tail = tail + slot - 16;
-        const bool low = slot < head && !before;
-        const bool high = at_tail < length || (behind && tail < length);
-        end[q][e] = exists && pass == 0 && (slot < 16 ? low : high) ? (slot < 16 ? slot : at_tail) : -1;
-        if (end[q][e] >= 0) {
-          const bool beyond = end[q][e] >= length;
-          single[q][e] = ld_shared_u16((beyond ? next - length * 2 : from[q]) + end[q][e] * 2);
-        }
-      }
-    }
-#pragma unroll
-    for (int q = 0; q < kBatch; ++q) {
-      const uint32 skip = ((from[q] >> 1) + chunk[q]) & 7;
-      if (chunk[q] >= 0) st_global_chunk(d + to[q] + chunk[q], shift_half_words(x[q], y[q], skip));
-#pragma unroll
-      for (int e = 0; e < kEnds; ++e)
-        if (end[q][e] >= 0) st_global_u16(d + to[q] + end[q][e], single[q][e]);
-    }
+  for (int first = thread / 32 * Shares::kPerWarp; first < Shares::kRows; first += Shares::kStep) {
+    const bool inside = lane < Shares::kPerWarp && first + lane < Shares::kRows;
+    const RowPlace mine = row_place<Traits, Index>(p, d, offsets, first + lane, length, inside);
+    // Numbers from kPerWarp on, which a last batch may have, are below 32 and those of lanes without a row.
+    const auto place = [&](int i) { return from_lane(mine, i); };
+    store_chunks<Shares>(staged, place, lane);
+    store_ends<Shares>(staged, place, lane);
   }
 }
 
@@ -105,8 +132,8 @@ template <class Traits, class Index, class Scheduler> struct RowStore : TableEpi
     const auto lt = Index::l_tile(p, id.l);
     const int m = opaque(id.m), n = opaque(id.n);  // not kept through the main loop
     const int length = min(Traits::kRowLengthD, Index::d_remaining(p, m, n));
-    store_rows<Traits, Index>(p, p.d + lt.d, this->offsets_, smem_address(this->base_), length, this->thread_,
-                              Base::kThreads);
+    store_rows<Traits, Index, Base::kThreads>(p, p.d + lt.d, this->offsets_, smem_address(this->base_), length,
+                                              opaque(this->thread_));
   }
 };
 

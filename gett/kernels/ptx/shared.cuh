@@ -22,13 +22,11 @@ GETT_DEVICE double ld_shared_f64(uint32 at) {
 GETT_DEVICE void ld_shared_f64x2(uint32 at, double (&x)[2]) {
   asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(x[0]), "=d"(x[1]) : "r"(at));
 }
+
 GETT_DEVICE uint32 ld_shared_u16(uint32 at) {
   uint16 x;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at) : "memory");
   return x;
-}
-GETT_DEVICE void st_global_u16(void* to, uint32 x) {
-  asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(uint16(x)) : "memory");
 }
 
 // Sets bits, whoever else does so at the same time.
@@ -79,9 +77,22 @@ GETT_DEVICE void st_shared_chunk(uint32 at, const Chunk& c) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                ::"r"(at), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
 }
-GETT_DEVICE void st_global_chunk(void* to, const Chunk& c) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
-               ::"l"(to), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]) : "memory");
+// Stores nothing where `ok` is false; without a branch, which would part the stores of a batch.
+GETT_DEVICE void st_global_u16_if(void* to, uint32 x, bool ok) {
+  asm volatile(
+      "{\n"
+      ".reg .pred ok;\n"
+      "setp.ne.u32 ok, %2, 0;\n"
+      "@ok st.global.u16 [%0], %1;\n"
+      "}\n" ::"l"(to), "h"(uint16(x)), "r"(uint32(ok)) : "memory");
+}
+GETT_DEVICE void st_global_chunk_if(void* to, const Chunk& c, bool ok) {
+  asm volatile(
+      "{\n"
+      ".reg .pred ok;\n"
+      "setp.ne.u32 ok, %5, 0;\n"
+      "@ok st.global.v4.u32 [%0], {%1, %2, %3, %4};\n"
+      "}\n" ::"l"(to), "r"(c.w[0]), "r"(c.w[1]), "r"(c.w[2]), "r"(c.w[3]), "r"(uint32(ok)) : "memory");
 }
 GETT_DEVICE void st_shared_zeros(uint32 at) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");

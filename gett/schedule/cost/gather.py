@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gett.ir.gemm import A, B, D
-from gett.schedule.cost.staging import Staging, row_length
+from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaCost
 from gett.schedule.spec.wgmma_needs import pieces_of
 from gett.schedule.tile.wgmma_tile import WgmmaTile
@@ -50,11 +50,6 @@ class GatherCost(WgmmaCost):
     def least_tail(self, tile: WgmmaTile) -> float:
         """Rows that leave one by one hide what writing them takes."""
         return self.device.stores.tile_clocks
-
-    def tail(self, tile: WgmmaTile, staging: Staging) -> float:
-        """Clocks of staging and storing a tile, row by row where single elements would leave."""
-        row = 0 if staging.bulk else row_length(self.plan, tile.m.box, tile.n.box)
-        return self.row_staging(tile, row) if row else staging.clocks
 
     def factor(self, tile: WgmmaTile, tiles: int, k_tiles: int = 0) -> float:
         """Factor on the time of sums that hide nothing."""

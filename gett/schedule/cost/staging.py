@@ -6,10 +6,12 @@ Knows a tile's boxes and D's strides; what the whole tile takes is estimated in 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gett.hw.device import DeviceModel, StoreClocks
 from gett.hw.dtypes import WORD, data_type
+from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
@@ -19,6 +21,7 @@ from gett.schedule.tile.gapped_tile import extents_of, gapped_tile, pairs
 from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
+from layouts.modes import Strided
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 SHORTEST_ROW = 32
@@ -35,12 +38,14 @@ class Staging:
     Attributes:
         dense: The tile as a tensor map takes it; of no meaning where none may.
         bulk: Whether the tensor map is cheaper.
-        clocks: What the cheaper way takes.
+        clocks: What the cheapest way takes.
+        row: Elements of the rows that leave one by one, where that is cheaper than vectors; else 0.
     """
 
     dense: StagedTile
     bulk: bool
     clocks: float
+    row: int = 0
 
 
 class StagingCost(CopyCost):
@@ -76,6 +81,10 @@ class StagingCost(CopyCost):
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""
         return self._gapped(tile, False)
+
+    def row_of_d(self, tile: WgmmaTile) -> int:
+        """Elements of the rows in which a tile of D may leave one by one, 0 where they are too short."""
+        return row_length(self.plan.contraction, ((tile.m.modes, tile.m.box), (tile.n.modes, tile.n.box)))
 
     def _gapped(self, tile: WgmmaTile, dense: bool) -> StagedTile:
         """The tile whose dimensions follow each other in D's order; `dense` for a tensor map."""
@@ -115,7 +124,12 @@ class StagingCost(CopyCost):
             halved = pairs(boxes_n, stage.n) and self.size_d < WORD
             return written(stage.conflicts / (2 if halved else 1))
 
-        vectors = self._vectors(elements, self._vector(run))
+        vectors, row = self._vectors(elements, self._vector(run)), self.row_of_d(tile)
+        by_row = _row_clocks(self.device.stores, elements, row) if row else math.inf
+        if row and (self._vector(run) == 1 or by_row < vectors):
+            vectors = by_row
+        else:
+            row = 0
         least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper
         dense: StagedTile | None = None
         bulk_clocks = math.inf
@@ -134,18 +148,12 @@ class StagingCost(CopyCost):
         plain_clocks = gapped(padded) + vectors
         if dense is not None and bulk_clocks <= plain_clocks:
             return Staging(dense, True, bulk_clocks)
-        return Staging(padded, False, plain_clocks)
+        return Staging(padded, False, plain_clocks, row)
 
     def _vectors(self, elements: int, vector: int) -> float:
         """Clocks of storing a tile in vectors of D."""
         stores = self.device.stores
         return elements / vector / 32 * (stores.access_slots / 4 + 4 * vector * self.size_d / 16)
-
-    def row_staging(self, tile: WgmmaTile, row: int) -> float:
-        """Clocks of a tile whose rows of `row` elements leave one by one, instead of element by element."""
-        elements = tile.m.box.size * tile.n.box.size
-        clocks = self.staging(tile).clocks - self._vectors(elements, 1)
-        return max(clocks + _row_clocks(self.device.stores, elements, row), self.device.stores.tile_clocks)
 
     def exchanged(self, tile: WgmmaTile) -> Exchanged | None:
         """How two blocks may exchange halves of the tile."""
@@ -220,14 +228,18 @@ def _order(m: OperandTiling, n: OperandTiling) -> list[tuple[str, int]]:
     return [(g, i) for _, g, i in sorted(dims)]
 
 
-def row_length(plan: GemmPlan, box_m: Box, box_n: Box) -> int:
-    """Elements of a tile that lie together in D, along its unit stride; 0 where rows are too short to be worth it."""
-    c = plan.contraction
+def row_length(c: Contraction, sides: Sequence[tuple[Sequence[Strided], Box]]) -> int:
+    """Elements of a tile that lie together in D, along its unit stride; 0 where rows are too short to be worth it.
+
+    Args:
+        c: What the tile is a part of.
+        sides: The modes of M and of N, and what the tile takes of them.
+    """
     dtype = data_type(c.d.dtype)
     size = dtype.bytes
     if not dtype.stmatrix or c.c is not None:
         return 0
-    for modes, box in ((plan.m, box_m), (plan.n, box_n)):
+    for modes, box in sides:
         for d in box.dims:
             strides = [modes[m].strides[D] for m in d.modes]
             if d.box < SHORTEST_ROW or strides[0] != size:

@@ -17,13 +17,11 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.gather import GatherCost
-from gett.schedule.cost.staging import row_length
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
 from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
-from gett.schedule.spec.epilogue import Epilogue, RowStore, VectorStore
 from gett.schedule.spec.loader import Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
@@ -136,14 +134,6 @@ class GatherSearch(WgmmaSearch):
         length = inner.size if major == "k" else lead.box
         swizzle_bytes = swizzle_dividing(length * self.size)
         return Gather(major, run, swizzle_bytes, Transpose(box_k.dims[0].box) if transposed else None)
-
-    def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
-        """How D is stored: where it would leave element by element, in rows if they are long enough."""
-        made, row = super().epilogue(plan, tile, split), row_length(plan, tile.m.box, tile.n.box)
-        assert made is not None
-        if isinstance(made.store, VectorStore) and split == 1 and made.store.vector == 1 and row:
-            return Epilogue(RowStore(row, self.cost.padded(tile)), made.source)
-        return made
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule of a tile; none where shared memory does not hold it."""

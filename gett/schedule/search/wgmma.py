@@ -19,7 +19,7 @@ from gett.schedule.cost.wgmma import WgmmaCost
 from gett.schedule.search.base import Search
 from gett.schedule.search.tma import d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
-from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Wgmma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
@@ -102,10 +102,14 @@ class WgmmaSearch(Search[WgmmaTile]):
         partial, limit = rows * columns * self.size_sums, self.facts.workspace_limit
         return bounded_split(estimate.split_k, partial, self.tiles(tile), tile.k.tiles, limit)
 
-    def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None) -> VectorStore | TmaStore:
-        """How D leaves: by the tensor map `d`, else as vectors."""
+    def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None, split: int) -> Store:
+        """How D leaves: by the tensor map `d`, else row by row or as vectors."""
         vector = store_vector(plan, tile.m.box, tile.n.box)
-        return TmaStore(d, staging.dense, vector) if d is not None else VectorStore(vector, self.cost.padded(tile))
+        if d is not None:
+            return TmaStore(d, staging.dense, vector)
+        # Single elements also leave where strides or addresses forbid the vectors that the tile itself would allow.
+        row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
+        return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
 
     def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
         """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
@@ -129,7 +133,7 @@ class WgmmaSearch(Search[WgmmaTile]):
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored, and C read."""
         staging = self.cost.staging(tile)
-        return Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split)), self.source())
+        return Epilogue(self.stores(plan, tile, staging, self.d_map(plan, tile, staging, split), split), self.source())
 
     def fitted(
         self,

@@ -189,7 +189,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if (added and c is None) or (d is None and (tile.exchange or tile.mma_m is not None)):
             return None
         if d is None or not tile.exchange:
-            return Epilogue(self.stores(plan, tile, staging, d), self.source(c))
+            return Epilogue(self.stores(plan, tile, staging, d, split), self.source(c))
         found = self.cost.exchanged(tile)
         assert found is not None
         whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))

@@ -22,7 +22,8 @@ inline void copy_last_chunk(uint32 to, const char* end) {
   memset(shared_memory + to, 0, 16);
   memcpy(shared_memory + to, from, end - from);
 }
-inline void st_global_chunk(void* to, const Chunk& c) {
+inline void st_global_chunk_if(void* to, const Chunk& c, bool ok) {
+  if (!ok) return;
   if (uint64(to) % 16) { printf("a chunk goes to %p\n", to); exit(1); }
   for (int i = 0; i < 8; ++i) once((char*)to + 2 * i);
   memcpy(to, &c, 16);
@@ -38,7 +39,8 @@ inline double ld_shared_f64(uint32 at) { double x; memcpy(&x, shared_memory + at
 inline void ld_shared_f64x2(uint32 at, double (&x)[2]) { memcpy(x, shared_memory + at, 16); }
 inline void or_shared(uint32 at, uint32 bits) { *(uint32*)(shared_memory + at) |= bits; }
 inline uint32 ld_shared_u16(uint32 at) { uint16 x; memcpy(&x, shared_memory + at, 2); return x; }
-inline void st_global_u16(void* to, uint32 x) {
+inline void st_global_u16_if(void* to, uint32 x, bool ok) {
+  if (!ok) return;
   once(to);
   memcpy(to, &x, 2);
 }
