@@ -144,7 +144,7 @@ def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, 
 
 
 def widths(extent: int) -> list[int]:
-    """Widths of a tile worth trying."""
+    """Widths of a tile worth trying: usual ones, and the one whose tiles, as few as there can be, waste least."""
     usual = [n for n in WIDTHS if n <= max(8, extent)]
-    fit = up(extent, 8)
-    return sorted({*usual[:6], *([fit] if fit <= WIDTHS[0] else [])}, reverse=True)
+    even = up(-(-extent // -(-extent // WIDTHS[0])), 8)
+    return sorted({*usual[:6], even}, reverse=True)
