@@ -64,6 +64,7 @@ class InFlight:
         none_share: Share of the time that none at all would cost.
         start_share: Share of the time that a first k-tile of 64 costs.
         two_stages: Factor on loops of two stages.
+        alternating_three: Factor on long loops of three where warpgroups alternate.
         behind_stores_us: Time that a load from L2 takes beside stores that keep device memory busy.
         behind_stores_share: Share of the time that none under way beside them would cost.
         half_lines: Share that rows of half a line cost there.
@@ -74,6 +75,7 @@ class InFlight:
     none_share: float
     start_share: float
     two_stages: float
+    alternating_three: float
     behind_stores_us: float
     behind_stores_share: float
     half_lines: float

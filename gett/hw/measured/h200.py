@@ -80,6 +80,7 @@ MODEL = DeviceModel(
             none_share=0.2,
             start_share=0.02,
             two_stages=1.2,
+            alternating_three=1.15,
             behind_stores_us=2.6,
             behind_stores_share=0.6,
             half_lines=0.2,

@@ -49,6 +49,7 @@ class DmmaTmaCost(WgmmaCost):
 
     beside = 0.0
     few_waves = 0  # `work` has the wait for D of every tile
+    idle_share = 0.2  # the chip is at its power limit
     # The clocks of float64 were fitted so: its products leave time for rows that cut sectors.
     past_end_bytes, starts_cut = 128, False
 

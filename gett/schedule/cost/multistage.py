@@ -27,6 +27,9 @@ from layouts.rates import SECTOR
 REGISTER_SHARE = 0.81
 """Share of the registers that the limits reckon with, which kernels take."""
 
+COPIED = 0.9
+"""Share of the way to the time of a copy that a time below it is moved."""
+
 FEW_WARPS = 0.25
 """Share of the time of multiply-adds that a single warp of a scheduler waits; it falls with the square of warps."""
 
@@ -62,6 +65,7 @@ class MultistageCost:
         outputs = plan.l + plan.m + plan.n
         self.stored_d = _volume(outputs, D) * plan.size(D)
         self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
+        self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
@@ -143,9 +147,13 @@ class MultistageCost:
             )
         if steps <= 2 and _single_elements(s):
             clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
-        memory = (read * self.tile.read_share + (written if split == 1 else 0)) / device.memory.copy_tbps * 1e-6
+        stored = written if split == 1 else 0
+        memory = (read * self.tile.read_share + stored) / device.memory.copy_tbps * 1e-6
         memory /= min(1.0, blocks / facts.sm_count)
         main = ((clocks / us) ** 4 + memory**4) ** 0.25
+        least = self.distinct / device.memory.copy_tbps * 1e-6
+        if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
+            main += COPIED * (least - main)
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps

@@ -21,6 +21,9 @@ from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import L2_LINE, run_cost
 
+SMALL_D = 0.1
+"""Share of all bytes up to which D's hide beside those of A and B."""
+
 ROUNDED = 1.0 - 1e-9
 """A bound is not above what it bounds, however the sums are rounded."""
 
@@ -67,12 +70,16 @@ class WgmmaCost(StagingCost):
         sum_words: Words of a partial sum that slices of K leave.
         beside: Share that shows of what takes less, memory's time or that of the multiprocessors.
         few_waves: Tiles of a block up to which the stores of its last one show.
+        streams: Whether a loop that loads limit waits for nothing else.
+        idle_share: Share of the last wave's time that blocks without a tile save the others, who have their power.
     """
 
     fills = 1
     sum_words = 1
     beside = 0.2
     few_waves = 3
+    idle_share = 0.0
+    streams = True
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
@@ -184,9 +191,9 @@ class WgmmaCost(StagingCost):
         whole = self.splits(tile, tiles) == [1]
         if whole:
             clocks = max(engine, self.least_work(tile, loop, looped, self.least_tail(tile)))
-            waves, memory = math.ceil(waves), memory / min(1.0, tiles / facts.sm_count)
+            waves, memory = self.waves(waves), memory / min(1.0, tiles / facts.sm_count)
         busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
-        us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
+        us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside_loads * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
     def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
@@ -223,6 +230,21 @@ class WgmmaCost(StagingCost):
             us += of[D] * stored + of.get(C, 0)
             self.least_traffics[key] = us / self.device.memory.copy_tbps * 1e-6
         return self.least_traffics[key]
+
+    @cached_property
+    def beside_loads(self) -> float:
+        """`beside` where memory limits and the loop's loads take less: without much of D both are one stream."""
+        return self.beside * min(1.0, self.bytes[D] / sum(self.bytes.values()) / SMALL_D)
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether D has a small share of all bytes."""
+        return self.bytes[D] < SMALL_D * sum(self.bytes.values())
+
+    def waves(self, tiles: float) -> float:
+        """Times of a tile that pass until the last is made, for so many tiles a block."""
+        whole = math.ceil(tiles)
+        return whole - self.idle_share * (whole - tiles) if whole > 1 else whole
 
     def grid(self, tile: WgmmaTile) -> tuple[int, int]:
         """Tiles of D, those included that a cluster's blocks run along for, and how many are made at a time."""
@@ -275,11 +297,12 @@ class WgmmaCost(StagingCost):
             if tile.warpgroups.ping_pong and split == 1:  # shared memory serves two tiles at once
                 work = max(work, steps * loop.smem_clocks + self.staged_clocks(tile, staging))
             # One engine moves the rows of loads and of stores.
-            busy = waves * max(work, steps * loop.engine_clocks + traffic.store_clocks) / (facts.clock_ghz * 1e3)
+            clocks = max(work, steps * loop.engine_clocks + traffic.store_clocks)
+            busy = (self.waves(blocks / at_once) if split == 1 else waves) * clocks / (facts.clock_ghz * 1e3)
             memory = traffic.dram_us / min(1.0, blocks / facts.sm_count)
-            us = (
-                launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + self.beside * min(memory, busy)
-            )
+            streams = self.streams and loop.slowest == "L2" and memory >= busy
+            beside = self.beside_loads if streams else self.beside
+            us = launches.launch_us + self.fills * launches.fill_us + max(memory, busy) + beside * min(memory, busy)
             us += split_us(blocks, rows * bn * self.sum_words, device) if split > 1 else 0.0
             if self.batches == split == 1 < waves <= self.few_waves and memory >= busy:
                 # Nothing is loaded beside the stores of the last tiles.

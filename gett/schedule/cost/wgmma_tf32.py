@@ -20,6 +20,8 @@ def transposition_replays(swizzle: int, deep: int) -> tuple[int, int]:
 class WgmmaTf32Cost(WgmmaCost):
     """Estimates for one plan."""
 
+    streams = False  # what is loaded goes through registers
+
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes, by the unit that takes longest."""
         rates = self.device.wgmma.loop

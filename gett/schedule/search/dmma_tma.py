@@ -31,10 +31,17 @@ WIDTHS = (160, 152, 144, 136, 128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16
 LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
 NARROW = tuple(range(64, 0, -8))  # columns for whose sums of complex numbers there are registers
 TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
+CROWDED = 1.015  # factor on the widest of them, for which there are just enough
 PLACES = 12  # registers of a thread for more places of complex numbers, along two contracted modes
 TALL = 0.01  # share of the time for each further block of rows
 SHORT_ROWS = 0.012  # share of the time for each operand whose rows along M or N are a line of L2, or less
-FEW_LOADS = 1.01  # factor on tiles with three stages or two, and on those staged in the stages
+FEW_LOADS = 1.02  # factor on tiles with two stages, and on those staged in them
+THREE_STAGES, THREE_STAGES_SPLIT, MANY = 1.03, 1.01, 8  # with three, of 16 k in sums of many k-tiles; of a slice
+DEEP_BYTES, DEEP_SHARE, DEEP_SHARE_COMPLEX = (
+    256,
+    0.99,
+    0.98,
+)  # k-tiles of so many bytes a row: factors with enough stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
@@ -120,13 +127,25 @@ class DmmaTmaSearch(WgmmaSSSearch):
         return self.fitted(tile, loops, epilogue, split, order)
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """A k-tile takes thousands of clocks: three are under way long before they are needed."""
+        """What few stages cost, and what deep k-tiles spare of the waits at their barriers.
+
+        A k-tile of complex numbers takes so long that two are under way long before they are needed.
+        """
         staging = self.cost.staging(tile)
         refused = staging.bulk and made.split_k == 1 and isinstance(made.epilogue.store, VectorStore)
         slower = self.cost.by_vectors(tile) if refused else 1.0
-        store = made.epilogue.store
-        waits = isinstance(store, TmaStore) and store.reuse_mainloop_smem
-        return slower * (FEW_LOADS if waits or made.wgmma.stages <= 3 else 1.0)
+        store, stages, doubles = made.epilogue.store, made.wgmma.stages, parts(self.plan) == 1
+        deep = stages >= 3 and tile.shape[2] * self.size >= DEEP_BYTES
+        share = (DEEP_SHARE if doubles else DEEP_SHARE_COMPLEX) if deep else 1.0
+        share *= 1.0 if doubles or tile.shape[1] < NARROW[0] else CROWDED
+        if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
+            return slower * share * (FEW_LOADS if doubles else 1.0)
+        few = FEW_LOADS if stages == 2 else 1.0
+        if stages == 3 and doubles and not deep and tile.k.tiles >= MANY:
+            few = THREE_STAGES
+        elif stages == 3 and made.split_k > 1:
+            few = THREE_STAGES_SPLIT
+        return slower * share * few
 
     def preference(self, tile: WgmmaTile, maps: tuple[TmaMap | None, ...]) -> float:
         """Of equals also: one block of rows a warp; rows along M or N longer than a line.

@@ -34,6 +34,8 @@ from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
+LONG_LOOP = 16  # k-tiles from which warpgroups that alternate wait for each other's stages
+LONG_STREAM = 4096  # sums from which deep k-tiles gain where memory does little but read
 SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
 
 
@@ -241,7 +243,13 @@ class WgmmaSSSearch(WgmmaSearch):
         few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
         if by_dram:
             late = self.behind_stores(tile, estimate, made)
-            return few * ((1.01 if deep >= 8 * self.atom.k else 1.0) + missing / 2 + late)
+            long_rows = 1.0
+            if deep >= 8 * self.atom.k:  # two lines of L2 a row of what is read once, or k-tiles that come late
+                stream = self.plan.extent_k >= LONG_STREAM and self.cost.only_reads and tile.shape[0] > 64
+                long_rows = 0.99 if stream else 1.01
+            return few * (long_rows + missing / 2 + late)
+        if stages == 3 and tile.warpgroups.ping_pong and tile.k.tiles >= LONG_LOOP:
+            few = rates.alternating_three
         long = {1: 1.05, 2: 1.025, 8: 1.01}.get(deep // self.atom.k, 1.0)
         if self.hurried(self.tiles(tile)):
             return (
