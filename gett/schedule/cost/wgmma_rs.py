@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.wgmma import Loop, Traffic, WgmmaCost
+from gett.schedule.cost.traffic import Traffic
+from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 

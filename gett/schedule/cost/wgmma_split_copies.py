@@ -7,7 +7,8 @@ from dataclasses import replace
 from gett.ir.gemm import A, B, D
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.wgmma import Loop, Traffic
+from gett.schedule.cost.traffic import Traffic
+from gett.schedule.cost.wgmma import Loop
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
 from gett.schedule.spec.wgmma_needs import parts, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
