@@ -1,10 +1,15 @@
 """A small set of contractions that takes every path of the kernels, to be run under NVIDIA's sanitizer.
 
     compute-sanitizer --tool memcheck --error-exitcode 1 python tests/gpu/sanitize.py
-    compute-sanitizer --tool racecheck --error-exitcode 1 python tests/gpu/sanitize.py
+    compute-sanitizer --tool racecheck --error-exitcode 1 python tests/gpu/sanitize.py racecheck
 
 Extents are tiny because the tools slow kernels down a hundredfold. Operands fill their allocations to the last byte, so
 that an access beyond a tensor is one beyond its allocation. Prints what it ran; exits with 1 if a result is wrong.
+
+Of a block that stages several tiles where the stages are, racecheck reports that a tile's staged numbers are written
+and the next tile's operands read at one place without a barrier in between. Between them are the store of the tile by
+the copy engine, for which the loader waits, and the copy that brings the operands, for which the readers wait. No order
+through the copy engine is followed by racecheck; with its name as an argument those kernels are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from gett.runtime.device import require_cupy
 from gett.schedule.search.select import candidates
+from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import OneTile
 from tests.cases import DENSE, Case
 from tests.gpu.catalogue import problem_of
 from tests.gpu.support import Problem, compile_all, compiles_well, describe, device_facts, gemm_plan, run_case
@@ -73,11 +80,22 @@ def runs() -> list[tuple[Problem, Schedule]]:
     return out + [(problem_of(s), s.schedule) for s in kept]
 
 
+def by_copy_engine(problem: Problem, schedule: Schedule) -> bool:
+    """Whether nothing but copies orders the accesses of two tiles of a block to one place."""
+    store, tiles = schedule.epilogue.store, schedule.tiling.tiles(gemm_plan(problem).extent_l)
+    if not isinstance(store, TmaStore) or not store.reuse_mainloop_smem:
+        return False
+    assert not isinstance(schedule.scheduler, OneTile)
+    return tiles > schedule.scheduler.blocks
+
+
 def main() -> int:
     """Run all; the number of wrong results, at most 1, is the exit status."""
     cp: Any = require_cupy()
     cp.cuda.set_allocator(None)  # no pool: what lies behind an array is not another array's memory
     every = runs()
+    if "racecheck" in sys.argv[1:]:
+        every = [x for x in every if not by_copy_engine(*x)]
     failed = compile_all(every)
     wrong = 0
     for problem, schedule in every:

@@ -13,8 +13,8 @@ import pytest
 SCRIPT = Path(__file__).with_name("sanitize.py")
 
 
-def run(*prefix: str) -> subprocess.CompletedProcess[str]:
-    command = [*prefix, sys.executable, str(SCRIPT)]
+def run(*prefix: str, tool: str = "") -> subprocess.CompletedProcess[str]:
+    command = [*prefix, sys.executable, str(SCRIPT), tool]
     return subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -30,6 +30,6 @@ if shutil.which("compute-sanitizer"):  # part of the CUDA toolkit, which running
 
     @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
     def test_no_finding(tool: str) -> None:
-        done = run("compute-sanitizer", "--tool", tool, "--error-exitcode", "9")
+        done = run("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", tool=tool)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
         assert "0 errors" in done.stdout or "0 hazards" in done.stdout

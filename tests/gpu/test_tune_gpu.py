@@ -154,8 +154,9 @@ def test_a_second_process_starts_at_once(
     assert all(r[2] for r in runs)
     assert runs[0][1]  # the first process searched
     assert runs[1][1] == runs[2][1] == []
-    # Of the processor, since other processes may hold it meanwhile; the goal is half of it.
-    assert min(r[3] for r in runs[1:]) < 0.1
+    # Of the processor, since other processes may hold it meanwhile. The first process is the measure, since hosts
+    # differ: on one that took 938 and 501 ms for it, 146 to 195 followed.
+    assert min(r[3] for r in runs[1:]) < runs[0][3] / 2
 
 
 def test_the_store_knows_the_device(cupy: Any) -> None:
