@@ -13,6 +13,7 @@ from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS
+from gett.schedule.spec.rules_epilogue import LONGEST_ROW
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Split
@@ -180,6 +181,13 @@ def wide_row_store() -> Found:
     return replace(s, epilogue=Epilogue(replace(store, run=2 * store.run))), plan, facts
 
 
+def long_row_store() -> Found:
+    s, plan, facts = wide_row_store()
+    store = s.epilogue.store
+    assert isinstance(store, RowStore)
+    return replace(s, epilogue=Epilogue(replace(store, run=2 * LONGEST_ROW))), plan, facts
+
+
 def exchanged(s: Schedule) -> Schedule:
     exchange = store_of(s).exchange
     assert exchange is not None
@@ -316,7 +324,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.added, lambda s: replace(s, epilogue=replace(s.epilogue, source=None))),
         changed(hopper.added, lambda s: replace(s, epilogue=replace(s.epilogue, source=VectorSource()))),
     ],
-    "row store": [wide_row_store],
+    "row store": [wide_row_store, long_row_store],
     "tma store": [
         changed(hopper.plain, lambda s: with_store(s, map=longer(store_of(s).map))),
         changed(hopper.plain, lambda s: with_store(s, map=replace(store_of(s).map, base_offset=16))),

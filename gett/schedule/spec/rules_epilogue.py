@@ -24,6 +24,9 @@ from layouts.box import TileDim
 from layouts.swizzle import CHUNK, SWIZZLES
 from layouts.tma import TmaMap
 
+LONGEST_ROW = 256
+"""Elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane."""
+
 
 def _tiled(x: Lowered) -> list[tuple[int, TileDim, int]]:
     """Mode of D, dimension, and elements between neighbours as staged, of the tiled dimensions of M, then of N."""
@@ -68,6 +71,8 @@ def row_store(x: Lowered) -> Iterator[str]:
         return
     if not data_type(d.dtype).stmatrix or x.s.split_k > 1:
         yield f"{d.dtype} has {x.size_d} bytes, rows are shifted by half-words; K is in {x.s.split_k} slices"
+    if store.run > LONGEST_ROW:
+        yield f"rows of {store.run} elements, a warp stores at most {LONGEST_ROW}"
     first = next(iter(tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)), None)
     if first is None or first.stride != x.size_d or first.box != store.run:
         yield f"rows of {store.run} elements, D's first tiled dimension is {first}"
