@@ -13,16 +13,13 @@ from __future__ import annotations
 import math
 
 from gett.hw.archs import ArchFacts
-from gett.ir.gemm import A, B, D, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import even_splits
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.wgmma_needs import DEEP, parts
 from gett.schedule.spec.wgmma_registers import dmma_step
-from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
-from layouts.box import Box
-from layouts.modes import Strided
-from layouts.rates import L2_LINE
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 WARPS = 4 * DmmaTma.warpgroups
@@ -35,7 +32,6 @@ REUSED_CLOCKS = 5400.0  # of a tile staged in the stages: its store reads them, 
 REUSED_LEAST = 8 * REUSED_CLOCKS  # of the products of such a tile
 EXCHANGED = 1.07  # factor on products of float64 where B's numbers are exchanged once they are loaded
 TWO_STAGES = 1.045  # factor on a tile's time with two stages
-PART_OF_LINE = 1.5  # factor on D's bytes in rows below a line of L2, which leaves in parts
 SHORT_STEPS = 1.05  # factor on products of 8 k, which read and write the sums twice as often as those of 16
 
 
@@ -50,6 +46,7 @@ class DmmaTmaCost(WgmmaCost):
     beside = 0.0
     few_waves = 0  # `work` has the wait for D of every tile
     idle_share = 0.2  # the chip is at its power limit
+    part_of_line = 1.5
     # The clocks of float64 were fitted so: its products leave time for rows that cut sectors.
     past_end_bytes, starts_cut = 128, False
 
@@ -57,21 +54,6 @@ class DmmaTmaCost(WgmmaCost):
         super().__init__(plan, facts)
         self.sum_words = 2 * parts(plan)
         self.shallow_share = 0.0  # 16 k take as long as 256 of 16-bit types
-
-    def cost(
-        self,
-        tensor: int,
-        first: OperandTiling,
-        second: Box,
-        modes: tuple[Strided, ...],
-        bulk: bool = True,
-        row: int = 0,
-    ) -> float:
-        """Relative cost of a tensor's bytes; more for stored rows that are parts of lines."""
-        found = super().cost(tensor, first, second, modes, bulk, row)
-        if tensor == D and self.run(tensor, first, second, modes)[0] < L2_LINE:
-            found *= PART_OF_LINE
-        return found
 
     def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
         """What a k-tile takes, by the unit that takes longest."""
@@ -187,8 +169,3 @@ class DmmaTmaCost(WgmmaCost):
         tiles, at_once = self.grid(tile)
         traffic = self.traffic(tile, self.staging(tile))
         return traffic.dram_us * self.facts.clock_ghz * 1e3 / max(1.0, tiles / at_once)
-
-    @property
-    def share_of_d(self) -> float:
-        """D's share of all bytes."""
-        return self.bytes[D] / sum(self.bytes.values())

@@ -124,12 +124,11 @@ class StagingCost(CopyCost):
             halved = pairs(boxes_n, stage.n) and self.size_d < WORD
             return written(stage.conflicts / (2 if halved else 1))
 
-        vectors, row = self._vectors(elements, self._vector(run)), self.row_of_d(tile)
+        vector, row = self._vector(run), self.row_of_d(tile)
+        vectors = self._vectors(elements, vector)
         by_row = _row_clocks(self.device.stores, elements, row) if row else math.inf
-        if row and (self._vector(run) == 1 or by_row < vectors):
-            vectors = by_row
-        else:
-            row = 0
+        row = row if vector == 1 or by_row < vectors else 0
+        vectors = by_row if row else vectors
         least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper
         dense: StagedTile | None = None
         bulk_clocks = math.inf

@@ -12,7 +12,7 @@ from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.rates import run_cost
+from layouts.rates import L2_LINE, run_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,13 @@ class Traffic:
 
 
 class TrafficCost(StagingCost):
-    """Traffic of one plan's tiles, worked out once for what they have in common."""
+    """Traffic of one plan's tiles, worked out once for what they have in common.
+
+    Attributes:
+        part_of_line: Factor on D's bytes in rows below a line of L2, which leaves in parts.
+    """
+
+    part_of_line = 1.0
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         super().__init__(plan, device)
@@ -50,6 +56,11 @@ class TrafficCost(StagingCost):
             t: math.prod(s.extent for g in gs for s in g if s.strides[t]) * self.item(t) for t, gs in groups.items()
         }
 
+    @property
+    def share_of_d(self) -> float:
+        """D's share of all bytes."""
+        return self.bytes[D] / sum(self.bytes.values())
+
     def cost(
         self,
         tensor: int,
@@ -63,10 +74,12 @@ class TrafficCost(StagingCost):
         key = (tensor, first.box, second, bulk, row)
         if key not in self.costs:
             run, start = self.run(tensor, first, second, modes)
+            parts = self.part_of_line if tensor == D and run < L2_LINE else 1.0
             if row and row < run and (row % 32 or row < 64):
                 # Sectors that rows cut are made whole in L2 by the next row, at a price.
                 run = row // 32 * 32 if row >= 32 else row
-            self.costs[key] = run_cost(self.device.memory, run, store=tensor == D, bulk=bulk, start_alignment=start)
+            moved = run_cost(self.device.memory, run, store=tensor == D, bulk=bulk, start_alignment=start)
+            self.costs[key] = moved * parts
         return self.costs[key]
 
     def traffic(self, tile: WgmmaTile, staging: Staging) -> Traffic:

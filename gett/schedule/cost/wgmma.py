@@ -137,12 +137,12 @@ class WgmmaCost(TrafficCost):
     @cached_property
     def beside_loads(self) -> float:
         """`beside` where memory limits and the loop's loads take less: without much of D both are one stream."""
-        return self.beside * min(1.0, self.bytes[D] / sum(self.bytes.values()) / SMALL_D)
+        return self.beside * min(1.0, self.share_of_d / SMALL_D)
 
     @property
     def only_reads(self) -> bool:
         """Whether D has a small share of all bytes."""
-        return self.bytes[D] < SMALL_D * sum(self.bytes.values())
+        return self.share_of_d < SMALL_D
 
     def waves(self, tiles: float) -> float:
         """Times of a tile that pass until the last is made, for so many tiles a block."""
@@ -193,7 +193,7 @@ class WgmmaCost(TrafficCost):
             blocks = tiles * split
             waves = math.ceil(blocks / at_once)
             steps = -(-k_tiles // split) * mma_tiles
-            tail = self.tail(tile, staging) if split == 1 else rows * bn / 32.0
+            tail = staging.clocks if split == 1 else rows * bn / 32.0
             looped = steps * loop.clocks
             stored = traffic.store_clocks if split == 1 else 0.0
             work = self.work(tile, loop, looped, tail, stored)
@@ -214,10 +214,6 @@ class WgmmaCost(TrafficCost):
             us *= self.factor(tile, tiles, steps // mma_tiles)
             bound = "DRAM" if memory >= busy else "stores" if tail > looped else loop.slowest
             yield Estimate(us, bound, split)
-
-    def tail(self, tile: WgmmaTile, staging: Staging) -> float:
-        """Clocks of staging and storing a tile."""
-        return staging.clocks
 
     def staged_clocks(self, tile: WgmmaTile, staging: Staging) -> float:
         """Clocks of shared memory for a tile of D: it is written, conflicts and all, and read once."""

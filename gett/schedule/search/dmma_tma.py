@@ -37,11 +37,8 @@ TALL = 0.01  # share of the time for each further block of rows
 SHORT_ROWS = 0.012  # share of the time for each operand whose rows along M or N are a line of L2, or less
 FEW_LOADS = 1.02  # factor on tiles with two stages, and on those staged in them
 THREE_STAGES, THREE_STAGES_SPLIT, MANY = 1.03, 1.01, 8  # with three, of 16 k in sums of many k-tiles; of a slice
-DEEP_BYTES, DEEP_SHARE, DEEP_SHARE_COMPLEX = (
-    256,
-    0.99,
-    0.98,
-)  # k-tiles of so many bytes a row: factors with enough stages
+DEEP_BYTES = 256  # of a row of k-tiles that are deep
+DEEP_SHARE, DEEP_SHARE_COMPLEX = 0.99, 0.98  # factors on those, where there are enough stages
 
 
 def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
@@ -138,10 +135,12 @@ class DmmaTmaSearch(WgmmaSSSearch):
         deep = stages >= 3 and tile.shape[2] * self.size >= DEEP_BYTES
         share = (DEEP_SHARE if doubles else DEEP_SHARE_COMPLEX) if deep else 1.0
         share *= 1.0 if doubles or tile.shape[1] < NARROW[0] else CROWDED
+        few = 1.0
         if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
-            return slower * share * (FEW_LOADS if doubles else 1.0)
-        few = FEW_LOADS if stages == 2 else 1.0
-        if stages == 3 and doubles and not deep and tile.k.tiles >= MANY:
+            few = FEW_LOADS if doubles else 1.0
+        elif stages == 2:
+            few = FEW_LOADS
+        elif stages == 3 and doubles and not deep and tile.k.tiles >= MANY:
             few = THREE_STAGES
         elif stages == 3 and made.split_k > 1:
             few = THREE_STAGES_SPLIT

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
-from gett.ir.gemm import A, B, D, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
 from gett.schedule.search.batches import MEMORY, with_batches
@@ -264,7 +264,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
         Too few are under way for the pace of the tiles, or their rows are half a line.
         """
-        rates, of = self.device.wgmma.in_flight, self.cost.bytes
+        rates = self.device.wgmma.in_flight
         tiles, at_once = self.cost.grid(tile)
         k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles
         under_way = (made.wgmma.stages - 1) * estimate.us / (k_tiles * rates.behind_stores_us)  # by what is needed
@@ -272,7 +272,7 @@ class WgmmaSSSearch(WgmmaSearch):
         if not isinstance(made.epilogue.store, TmaStore):  # threads store, the copy engine loads
             return 0.0
         late = rates.behind_stores_share * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
-        return late * max(0.0, 2.0 * of[D] / sum(of.values()) - 1.0)
+        return late * max(0.0, 2.0 * self.cost.share_of_d - 1.0)
 
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes."""
