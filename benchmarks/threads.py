@@ -459,7 +459,7 @@ def conjugated(m: Machine) -> Case:
         calls["cupy: einsum(a.conj(), b)"] = lambda: m.cupy.einsum("ki,kj->ij", ca.conj(), cb)
     wide = m.torch.complex128
     expected = equal_to(lambda: m.torch.einsum("ki,kj->ij", a.to(wide).conj().resolve_conj(), b.to(wide)))
-    return Case("conjugate", ("pyscf/pyscf#3067", "springer13/Einsums#127"), f"ki,kj->ij of conj(a), {n}, complex64",
+    return Case("conjugate", ("Einsums/Einsums#127", "google/TensorNetwork#195"), f"ki,kj->ij of conj(a), {n}, complex64",
                 calls, expected, 8.0 * n**3, 24.0 * n * n, memory=True)  # fmt: skip
 
 

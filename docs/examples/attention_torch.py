@@ -1,0 +1,58 @@
+"""Attention and AlphaFold's triangle update in PyTorch, and a gradient through gett."""
+
+import torch
+
+import gett
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def attention(q, k, v):
+    """Heads stay where they are, between sequence and depth: nothing is transposed."""
+    scores = gett.einsum("bqhd,bkhd->bhqk", q, k)
+    weights = torch.softmax(scores * q.shape[-1] ** -0.5, dim=-1)
+    return gett.einsum("bhqk,bkhd->bqhd", weights, v)
+
+
+def triangle_update(left, right, gate):
+    """The outgoing triangle update, its gate applied as the result is stored."""
+    return gett.contract(
+        "bikc,bjkc->bijc", left, right, epilogue=lambda d, g: d * gett.ops.sigmoid(g), epilogue_args=(gate,)
+    )
+
+
+class MatMul(torch.autograd.Function):
+    """A contraction with gradients: gett records none, six lines do."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return gett.einsum("bij,bjk->bik", a.detach(), b.detach())
+
+    @staticmethod
+    def backward(ctx, d):
+        a, b = (x.detach() for x in ctx.saved_tensors)
+        return gett.einsum("bik,bjk->bij", d, b), gett.einsum("bij,bik->bjk", a, d)
+
+
+def main():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 48, 4, 16, device=DEVICE) for _ in range(3))
+    heads = (x.transpose(1, 2) for x in (q, k, v))
+    reference = torch.nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2)
+    close = torch.allclose(attention(q, k, v), reference, atol=1e-5)
+    print("attention as scaled_dot_product_attention:", close)
+
+    left, right, gate = (torch.randn(1, 24, 24, 16, device=DEVICE) for _ in range(3))
+    wanted = torch.einsum("bikc,bjkc->bijc", left, right) * torch.sigmoid(gate)
+    triangle = torch.allclose(triangle_update(left, right, gate), wanted, atol=1e-4)
+    print("triangle update as torch.einsum and a gate:", triangle)
+
+    a, b = (torch.randn(2, 3, 3, device=DEVICE, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    gradient = torch.autograd.gradcheck(MatMul.apply, (a, b))
+    print("gradients are right:", gradient)
+    return close, triangle, gradient
+
+
+if __name__ == "__main__":
+    main()

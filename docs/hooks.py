@@ -1,0 +1,80 @@
+"""What mkdocs does to a page before it becomes HTML: run its code, put in what the code printed, lead links right.
+
+A page's fences of `python` share one namespace and run in their order, from the repository's root. `<!-- output -->`
+behind one becomes what it printed. A comment that begins with `<!-- python` is run as well, and what it prints is
+Markdown in its place: tables come from the records, never from a hand. Fences of `py` are shown and do not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+_PIECE = re.compile(
+    r"^```python[^\n]*\n(?P<fence>.*?)^```$|^<!-- python\n(?P<hidden>.*?)^-->$|^<!-- output -->$", re.M | re.S
+)
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """The page with its outputs."""
+    return links(filled(markdown, page.file.src_uri), page.file.src_uri)
+
+
+def filled(markdown: str, name: str) -> str:
+    """The page's text, its code run, with what the code printed.
+
+    Raises:
+        RuntimeError: A block raised; the text names page and block.
+    """
+    scope: dict[str, Any] = {"__name__": "__page__"}
+    printed = ""
+
+    def replace(found: re.Match[str]) -> str:
+        nonlocal printed
+        if found["fence"] is not None:
+            printed = run(found["fence"], scope, name)
+            return found[0]
+        if found["hidden"] is not None:
+            return run(found["hidden"], scope, name).rstrip("\n")
+        return f"```text\n{printed.rstrip()}\n```"
+
+    with at_root():
+        return _PIECE.sub(replace, markdown)
+
+
+def run(code: str, scope: dict[str, Any], name: str) -> str:
+    """What code prints."""
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, name, "exec"), scope)
+    except Exception as error:
+        raise RuntimeError(f"{name}: {type(error).__name__}: {error}, in\n{code}") from error
+    return out.getvalue()
+
+
+def links(markdown: str, name: str) -> str:
+    """Links that lead from the root's documents into docs/, and to folders, which are no pages."""
+    if name in ("contributing.md", "changelog.md"):
+        markdown = markdown.replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
+    return markdown.replace("](notes)", "](notes.md)")
+
+
+@contextlib.contextmanager
+def at_root() -> Iterator[None]:
+    """Code finds the repository's modules and files."""
+    before = os.getcwd()
+    sys.path.insert(0, str(ROOT))
+    os.chdir(ROOT)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.path.remove(str(ROOT))
