@@ -35,6 +35,9 @@ RIVALS = (
 )
 
 
+SHORT = {RIVALS[0][0]: "cuTENSOR", RIVALS[1][0]: "torch.einsum", RIVALS[2][0]: "torch.compile"}
+
+
 def load(name: str) -> list[Run]:
     """The runs of a record."""
     return from_json((RESULTS / name).read_text(encoding="utf-8"))
@@ -96,7 +99,7 @@ def readme(path: Path) -> None:
     rows = famous_rows()
     record = latest("*-pyscf.json")
     widths = [4.6, 1.0] if record else [1.0]
-    with picture(path, 1, len(widths), figsize=(13, 5), width_ratios=widths) as axes:
+    with picture(path, 1, len(widths), figsize=(12, 4.8), width_ratios=widths) as axes:
         ax = axes[0][0]
         series = [("gett", ("gett",), GETT), *((t, n, c) for t, n, c, _ in RIVALS[:2])]
         for i, (title, names, colour) in enumerate(series):
@@ -116,27 +119,33 @@ def readme(path: Path) -> None:
 
 
 def _ccsd(ax: Any, record: Any) -> None:
-    titles = {"gett": ("gett", GETT), "PySCF, TBLIS": ("TBLIS", TBLIS), "PySCF, NumPy": ("PySCF", NUMPY)}
+    titles = {
+        "gett": ("gett", GETT),
+        "PySCF, TBLIS": ("PySCF,\nTBLIS", TBLIS),
+        "PySCF, NumPy": ("PySCF,\nNumPy", NUMPY),
+    }
     rows = {row["einsum"]: row["cpu_s"] for row in record["rows"]}
     shown = [(*titles[name], rows[name]) for name in titles if name in rows]
     for i, (title, colour, seconds) in enumerate(shown):
         ax.bar(i, seconds, 0.62, color=colour, zorder=2)
         ax.annotate(f"{seconds:.2f}", (i, seconds), xytext=(0, 2), textcoords="offset points", ha="center", fontsize=9,
                     color=INK, weight="bold" if title == "gett" else "normal")  # fmt: skip
-    ax.set_xticks(range(len(shown)), [f"{title}\n\n" for title, _, _ in shown])
+    ax.set_xticks(range(len(shown)), [title for title, *_ in shown])
     dress(ax, grid="y")
     ax.set_ylabel("seconds of one CPU thread, less is better", color=INK)
     ax.set_title("RCCSD in PySCF", loc="left", color=INK, fontsize=13, weight="bold")
-    ax.set_xlabel(f"einsum by; H2O, {record['basis']}", fontsize=9, color=INK, labelpad=-14)
+    ax.set_xlabel(f"whose einsum; H2O, {record['basis']}", fontsize=9, color=INK)
 
 
 # --- times of many cases: a point for gett, one for its best rival
 
 
-def times(path: Path, runs: Sequence[tuple[Run, Sequence[Row]]], title: str, *, note: str = "") -> None:
+def times(path: Path, runs: Sequence[tuple[Run, Sequence[Row]]], title: str) -> None:
     """Cases below each other: milliseconds of gett and of its fastest rival, whose mark says which it is."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     cases = [(run, row) for run, rows in runs for row in rows if us_of(row, ("gett",))]
-    with picture(path, 1, 1, figsize=(11, 0.27 * len(cases) + 1.7)) as axes:
+    with picture(path, 1, 1, figsize=(9.2, 0.26 * len(cases) + 1.7)) as axes:
         ax = axes[0][0]
         seen: dict[str, Any] = {}
         for place, (_, row) in enumerate(reversed(cases)):
@@ -156,17 +165,19 @@ def times(path: Path, runs: Sequence[tuple[Run, Sequence[Row]]], title: str, *, 
         ax.set_yticks(range(len(cases)), [f"{row.case}  {run.dtype}" if several else row.case
                                           for run, row in reversed(cases)])  # fmt: skip
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
         ax.set_ylim(-0.8, len(cases) - 0.2)
         dress(ax, grid="both")
         ax.grid(axis="y", color="#f1f3f4")
         ax.set_xlabel("milliseconds on an H200 (logarithmic), less is better", color=INK)
-        ax.set_title(title, loc="left", color=INK, fontsize=12.5, weight="bold", pad=24)
+        ax.set_title(f"{title}: gett and its fastest rival", loc="left", color=INK, fontsize=12, weight="bold", pad=24)
         ax.annotate("rival / gett", (1.005, 1.0), xycoords="axes fraction", va="bottom", fontsize=8.5, color=INK)
         bar = ax.plot([], [], color="#b0bec5", linewidth=2, marker="|", linestyle="none", markersize=11,
                       markeredgewidth=2)[0]  # fmt: skip
         order = ["gett", *(t for t, *_ in RIVALS if t in seen)]
-        labels = ["gett", *(f"fastest rival: {t}" for t in order[1:]), "roofline" + note]
+        labels = ["gett", *(SHORT[t] for t in order[1:]), "roofline"]
         ax.legend([seen[t] for t in order] + [bar], labels, frameon=False, ncols=len(labels), fontsize=8.5,
                   loc="lower left", bbox_to_anchor=(-0.01, 1.0), columnspacing=1.2, handletextpad=0.3)  # fmt: skip
 
@@ -175,9 +186,7 @@ def workload_charts() -> None:
     """A chart for each field of public programs."""
     by = {run.dtype: run for run in load(WORKLOADS)}
     group = {
-        (d, f): [r for r in run.rows if r.group == f]
-        for d, run in by.items()
-        for f in {r.group for r in run.rows}
+        (d, f): [r for r in run.rows if r.group == f] for d, run in by.items() for f in {r.group for r in run.rows}
     }
     times(IMAGES / "workloads-ml-h200.png", [(by["float16"], group["float16", "ml"])],
           "Machine learning, float16")  # fmt: skip
@@ -197,7 +206,7 @@ def workload_charts() -> None:
 def rates(path: Path, rows: Sequence[tuple[str, dict[str, float]]], series: dict[str, tuple[str, str]], title: str,
           xlabel: str = "TFLOP/s on an H200, more is better") -> None:  # fmt: skip
     """Cases below each other: a mark for each library at its rate."""
-    with picture(path, 1, 1, figsize=(11, 0.27 * len(rows) + 1.5)) as axes:
+    with picture(path, 1, 1, figsize=(9.2, 0.26 * len(rows) + 1.5)) as axes:
         ax = axes[0][0]
         for place, (_, found) in enumerate(reversed(rows)):
             shown = [found[name] for name in series if name in found]

@@ -128,7 +128,9 @@ def first_calls() -> None:
         print(f"| gett, cupy.einsum, cuTENSOR, torch.einsum | {MISSING} | {MISSING} | {MISSING} |")
         return
     for name, entry in found.items():
-        cells = [f"{entry[x]:.3g} s" if x in entry else entry.get("error", "") for x in ("first_s", "second_s", "third_s")]
+        cells = [
+            f"{entry[x]:.3g} s" if x in entry else entry.get("error", "") for x in ("first_s", "second_s", "third_s")
+        ]
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 

@@ -2,7 +2,7 @@
 
 A page's fences of `python` share one namespace and run in their order, from the repository's root. `<!-- output -->`
 behind one becomes what it printed. A comment that begins with `<!-- python` is run as well, and what it prints is
-Markdown in its place: tables come from the records, never from a hand. Fences of `py` are shown and do not run.
+Markdown in its place: tables come from the records, never from a hand. The reference lists the names of `gett.__all__`. Fences of `py` are shown and do not run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,26 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+REFERENCE: dict[str, tuple[str, ...]] = {
+    "contractions": ("einsum", "contract", "tensordot", "transpose", "einsum_path", "contract_path",
+                     "contract_expression"),
+    "plans": ("plan", "ContractionPlan", "plan_cache"),
+    "precision": ("precision", "set_default_precision"),
+    "epilogues": ("ops",),
+    "tuning": ("autotune", "TuneResult", "TuneWarning"),
+    "errors": ("GettError", "SubscriptsError", "LabelError", "ShapeError", "OperandError", "DTypeError", "OptionError",
+               "OutputError", "PathError", "PrecisionError", "EpilogueError", "GradientError", "MixedArraysError",
+               "MissingPackageError", "DeviceError", "OutOfMemoryError", "ScheduleError", "CompileError",
+               "KernelCacheWarning"),
+}  # fmt: skip
+"""The public names by page, in their order; names that are not there yet are left out."""
+
+_OPTIONS = {
+    "ContractionPlan": """    options:
+      members: null
+      filters: ["!^_[^_]", "!^__(?!call__)", "!^(run|run_into|settle|is_near)$"]
+"""
+}
 _PIECE = re.compile(
     r"^```python[^\n]*\n(?P<fence>.*?)^```$|^<!-- python\n(?P<hidden>.*?)^-->$|^<!-- output -->$", re.M | re.S
 )
@@ -33,7 +53,7 @@ def filled(markdown: str, name: str) -> str:
     Raises:
         RuntimeError: A block raised; the text names page and block.
     """
-    scope: dict[str, Any] = {"__name__": "__page__"}
+    scope: dict[str, Any] = {"__name__": "__page__", "reference": reference, "public_names": public_names}
     printed = ""
 
     def replace(found: re.Match[str]) -> str:
@@ -65,6 +85,25 @@ def links(markdown: str, name: str) -> str:
     if name in ("contributing.md", "changelog.md"):
         markdown = markdown.replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
     return markdown.replace("](notes)", "](notes.md)")
+
+
+def public_names(page: str) -> list[str]:
+    """The names of a page: those of the table, and new ones, errors to errors and all others to contractions."""
+    import gett
+
+    public = [name for name in gett.__all__ if not name.startswith("__")]
+    listed = {name for names in REFERENCE.values() for name in names}
+    found = [name for name in REFERENCE[page] if name in public]
+    for name in sorted(set(public) - listed):
+        value = getattr(gett, name)
+        kind = "errors" if isinstance(value, type) and issubclass(value, Exception) else "contractions"
+        found += [name] if kind == page else []
+    return found
+
+
+def reference(page: str) -> str:
+    """The directives of a page of the reference."""
+    return "\n".join(f"::: gett.{name}\n{_OPTIONS.get(name, '')}" for name in public_names(page))
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def optimise(left, w, right, theta):
     return values[0], vectors[:, 0].reshape(shape)
 
 
-def dmrg(sites=10, bond=24, sweeps=3):
+def dmrg(sites=8, bond=16, sweeps=2):
     """The ground state's energy."""
     w, rng = heisenberg(), np.random.default_rng(0)
     first, last = np.zeros((1, 5, 1)), np.zeros((1, 5, 1))
@@ -64,7 +64,7 @@ def dmrg(sites=10, bond=24, sweeps=3):
     return energy
 
 
-def exact(sites=10):
+def exact(sites=8):
     """The same by diagonalising the whole Hamiltonian."""
     plus, z = np.array([[0.0, 1.0], [0.0, 0.0]]), np.diag([0.5, -0.5])
     full = np.zeros((2**sites, 2**sites))
