@@ -171,7 +171,7 @@ def stride_zero(m: Machine) -> Case:
 
 
 def thin_products(m: Machine) -> Case:
-    """cuTENSOR's first call took 3.3 s where cupy.einsum took 67 ms."""
+    """The first call of cuTENSOR took 3.3 s where cupy.einsum took 67 ms."""
     import gett
 
     u, p, q = m.size(1234, 50), m.size(98, 12), m.size(23, 5)
@@ -443,7 +443,7 @@ def conjugated(m: Machine) -> Case:
         calls["cupy: einsum(a.conj(), b)"] = lambda: m.cupy.einsum("ki,kj->ij", ca.conj(), cb)
     wide = m.torch.complex128
     expected = equal_to(lambda: m.torch.einsum("ki,kj->ij", a.to(wide).conj().resolve_conj(), b.to(wide)))
-    return Case("conjugate", ("Einsums/Einsums#127", "google/TensorNetwork#195"), f"ki,kj->ij of conj(a), {n}, complex64",
+    return Case("conjugate", ("Einsums/Einsums#127", "google/TensorNetwork#195"), f"ki,kj->ij of conj(a), {n}",
                 calls, expected, 8.0 * n**3, 24.0 * n * n, memory=True)  # fmt: skip
 
 
@@ -521,7 +521,7 @@ def float32_out(m: Machine) -> Case:
     if m.on_gpu:
         calls["torch.mm(out_dtype=float32)"] = lambda: torch.mm(a, b, out_dtype=torch.float32)
     expected = equal_to(lambda: a.double() @ b.double())
-    return Case("float32-out", ("pytorch/pytorch#146241", "pytorch/pytorch#128283"), f"{text}, {n}, bfloat16 to float32",
+    return Case("float32-out", ("pytorch/pytorch#146241", "pytorch/pytorch#128283"), f"{text}, {n}, from bfloat16",
                 calls, expected, 2.0 * n**3, 8.0 * n * n, memory=True)  # fmt: skip
 
 

@@ -187,8 +187,11 @@ print(json.dumps({"us": 1e3 * cupy.cuda.get_elapsed_time(start, end), "version":
 def child(code: str, argument: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
     """What a process of its own printed, or how it died."""
     try:
-        done = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True,
-                              timeout=CHILD_TIMEOUT_S, env={**os.environ, **(environment or {})}, check=False)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code, argument],
+            capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, env={**os.environ, **(environment or {})},
+            check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"no answer in {CHILD_TIMEOUT_S:.0f} s"}
     if done.returncode:

@@ -2,7 +2,8 @@
 
 A page's fences of `python` share one namespace and run in their order, from the repository's root. `<!-- output -->`
 behind one becomes what it printed. A comment that begins with `<!-- python` is run as well, and what it prints is
-Markdown in its place: tables come from the records, never from a hand. The reference lists the names of `gett.__all__`. Fences of `py` are shown and do not run.
+Markdown in its place: tables come from the records, never from a hand, and the reference lists `gett.__all__`. Fences
+of `py` are shown and do not run.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def filled(markdown: str, name: str) -> str:
     Raises:
         RuntimeError: A block raised; the text names page and block.
     """
-    scope: dict[str, Any] = {"__name__": "__page__", "reference": reference, "public_names": public_names}
+    scope: dict[str, Any] = {"__name__": "__page__", "reference": reference, "public_names": public_names,
+                             "example": example}  # fmt: skip
     printed = ""
 
     def replace(found: re.Match[str]) -> str:
@@ -104,6 +106,13 @@ def public_names(page: str) -> list[str]:
 def reference(page: str) -> str:
     """The directives of a page of the reference."""
     return "\n".join(f"::: gett.{name}\n{_OPTIONS.get(name, '')}" for name in public_names(page))
+
+
+def example(name: str) -> str:
+    """The code of an example, and what it prints."""
+    folder = ROOT / "docs" / "examples"
+    code, shown = (folder / f"{name}.py").read_text("utf-8"), (folder / "output" / f"{name}.txt").read_text("utf-8")
+    return f'```py title="docs/examples/{name}.py"\n{code}```\n\nIt prints:\n\n```text\n{shown}```\n'
 
 
 @contextlib.contextmanager

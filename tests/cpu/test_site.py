@@ -177,8 +177,11 @@ def test_a_record_of_the_threads_fills_its_tables(
     from benchmarks import charts, site_tables
 
     call = {"gett.einsum": {"us": 12.34, "exact": True, "peak_bytes": 1 << 30}, "torch.einsum": {"error": "no memory"}}
-    record = {"cases": [{"name": "conjugate", "calls": call}], "cutensor": {"strided-view": {"error": "exit status -8"}},
-              "first_calls": {"gett": {"first_s": 0.5, "second_s": 0.001, "third_s": 0.001}}}  # fmt: skip
+    record = {
+        "cases": [{"name": "conjugate", "calls": call}],
+        "cutensor": {"strided-view": {"error": "exit status -8"}},
+        "first_calls": {"gett": {"first_s": 0.5, "second_s": 0.001, "third_s": 0.001}},
+    }
     monkeypatch.setattr(charts, "RESULTS", tmp_path)
     site_tables.thread("conjugate")
     assert site_tables.MISSING in capsys.readouterr().out
