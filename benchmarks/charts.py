@@ -194,10 +194,10 @@ def workload_charts() -> None:
           "Quantum chemistry, float64")  # fmt: skip
     times(IMAGES / "workloads-tn-h200.png",
           [(by["complex64"], group["complex64", "tn"]), (by["float64"], group["float64", "tn"])],
-          "Circuits and tensor networks, complex64 and float64")  # fmt: skip
+          "Circuits and tensor networks")  # fmt: skip
     times(IMAGES / "workloads-eq-h200.png",
           [(by["float64"], group["float64", "ml"]), (by["complex64"], group["complex64", "ml"])],
-          "Equivariant networks in float64, a Fourier neural operator in complex64")  # fmt: skip
+          "Equivariant networks, a Fourier operator")  # fmt: skip
 
 
 # --- TCCG: rates

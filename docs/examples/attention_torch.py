@@ -16,9 +16,11 @@ def attention(q, k, v):
 
 def triangle_update(left, right, gate):
     """The outgoing triangle update, its gate applied as the result is stored."""
-    return gett.contract(
-        "bikc,bjkc->bijc", left, right, epilogue=lambda d, g: d * gett.ops.sigmoid(g), epilogue_args=(gate,)
-    )
+
+    def gated(d, g):
+        return d * gett.ops.sigmoid(g)
+
+    return gett.contract("bikc,bjkc->bijc", left, right, epilogue=gated, epilogue_args=(gate,))
 
 
 class MatMul(torch.autograd.Function):
@@ -48,7 +50,8 @@ def main():
     triangle = torch.allclose(triangle_update(left, right, gate), wanted, atol=1e-4)
     print("triangle update as torch.einsum and a gate:", triangle)
 
-    a, b = (torch.randn(2, 3, 3, device=DEVICE, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    a, b = (torch.randn(2, 3, 3, device=DEVICE, dtype=torch.float64) for _ in range(2))
+    a, b = a.requires_grad_(), b.requires_grad_()
     gradient = torch.autograd.gradcheck(MatMul.apply, (a, b))
     print("gradients are right:", gradient)
     return close, triangle, gradient
