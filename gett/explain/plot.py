@@ -59,6 +59,7 @@ def plot_roofline(plan: Plan, facts: ArchFacts | None, ax: Any = None) -> Any:
         ylabel=f"TFLOP/s; {facts.dram_tbps:.3g} TB/s along the slope",
     )  # fmt: skip
     ax.set_title(f"{plan.subscripts if len(plan.subscripts) < 60 else 'network'} on {facts.name}", fontsize=10)
+    ax.margins(y=0.12)
     ax.grid(True, which="major", alpha=0.3)
     ax.legend(fontsize=8, loc="lower right")
     return ax

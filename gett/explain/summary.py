@@ -189,7 +189,7 @@ def _time(plan: Plan, roof: Roofline | None) -> list[Fact]:
     rates = [f"{format_quantity(roof.flops / roof.seconds)}FLOP/s"] if roof.flops else []
     rates.append(f"{format_quantity(roof.bytes / roof.seconds)}B/s")
     how = "measured" if roof.measured else "expected"
-    facts = [("time", f"{format_seconds(roof.seconds)} {how}: {', '.join(rates)}; {_share(roof)}")]
+    facts = [("time", f"{format_seconds(roof.seconds)} {how}: {', '.join(rates)}; {_share(roof, len(plan.steps))}")]
     bounds = {s.schedule.forecast.bound for s in plan.steps if s.schedule is not None} - {""}
     if len(plan.steps) == 1 and bounds:
         intensity = f", {roof.flops / roof.bytes:.3g} FLOP/B" if roof.flops and roof.bytes else ""
@@ -197,9 +197,11 @@ def _time(plan: Plan, roof: Roofline | None) -> list[Fact]:
     return facts
 
 
-def _share(roof: Roofline) -> str:
-    """The share of the roofline, and the rate that is its roof."""
+def _share(roof: Roofline, steps: int) -> str:
+    """The share of the roofline, and the rate that is the roof of a single step."""
     share = "under 1 %" if roof.share < 0.01 else f"{100 * roof.share:.0f} %"
+    if steps > 1:
+        return f"{share} of the roofline"
     rate = f"{format_quantity(roof.flops / roof.least)}FLOP/s" if roof.arithmetic else ""
     return f"{share} of the roofline ({rate or format_quantity(roof.bytes / roof.least) + 'B/s'})"
 
