@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gett import errors
-from gett.errors import GettError
+from gett.errors import CompileError
 from gett.jit.compile import CompileResult, compile_uncached
 from gett.jit.toolkit import Toolkit
 
@@ -55,18 +55,18 @@ def setting(toolkit: Toolkit, headers: Mapping[str, str]) -> dict[str, Any]:
     return {"toolkit": [*paths, toolkit.fingerprint], "headers": dict(headers)}
 
 
-def unpack_answer(frame: Frame) -> CompileResult | GettError:
+def unpack_answer(frame: Frame) -> CompileResult | CompileError:
     """What a process made of a kernel.
 
     Raises:
-        ValueError: The frame holds neither a result nor an error of gett.
+        ValueError: The frame holds neither a result nor what the compiler found wrong.
     """
     fields, cubin = frame
     log, message = fields.get("log"), fields.get("message")
     kind = getattr(errors, str(fields.get("error")), None)
     if isinstance(log, str):
         return CompileResult(cubin, log)
-    if isinstance(kind, type) and issubclass(kind, GettError) and isinstance(message, str):
+    if isinstance(kind, type) and issubclass(kind, CompileError) and isinstance(message, str):
         return kind(message)
     raise ValueError("a frame that answers nothing")
 
@@ -108,6 +108,6 @@ def serve(channel: int, seconds: int) -> None:
 def _answer(task: Mapping[str, Any], shared: Mapping[str, Any]) -> bytes:
     try:
         found = compile_uncached(task["text"], task["arch"], **(shared | task["options"]))
-    except GettError as error:
+    except CompileError as error:  # any other ends the process, and whoever asked tries for itself
         return pack_frame({"error": type(error).__name__, "message": error.args[0]})
     return pack_frame({"log": found.log}, found.cubin)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from gett.errors import CompileError, GettError
+from gett.errors import CompileError
 from gett.jit.compile import CompileResult, compile_uncached, kernel_headers
 from gett.jit.serve import pack_frame, read_frame, setting, unpack_answer
 from gett.jit.toolkit import find_toolkit
@@ -59,7 +59,7 @@ class _Process:
                 start_new_session=True,  # Ctrl-C at a terminal is this process's to answer
             )
 
-    def ask(self, task: dict[str, Any], shared: dict[str, Any]) -> CompileResult | GettError | None:
+    def ask(self, task: dict[str, Any], shared: dict[str, Any]) -> CompileResult | CompileError | None:
         """What it makes of a kernel; None where it has ended, does not answer in time, or answers nonsense."""
         end = time.monotonic() + LIMIT
         try:
@@ -118,7 +118,7 @@ class Workers:
             CompileError: Also where the processes were ended meanwhile.
         """
         process = self._idle.get()
-        answer: CompileResult | GettError | None = None
+        answer: CompileResult | CompileError | None = None
         try:
             if process is not None:
                 task = {"text": text, "arch": arch, "options": options}
@@ -128,7 +128,7 @@ class Workers:
                 process.end()
                 process = None
             self._idle.put(process)
-        if isinstance(answer, GettError):
+        if isinstance(answer, CompileError):
             raise answer
         if answer is None and self._closed:
             raise CompileError(f"compiling kernel {options.get('name', 'kernel')!r} was given up")

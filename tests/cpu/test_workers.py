@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -17,11 +18,12 @@ from pathlib import Path
 import pytest
 
 import gett.runtime.compiled
-from gett.errors import CompileError, MissingPackageError, PoorKernelError
+from gett.errors import CompileError, PoorKernelError
 from gett.jit import workers as module
 from gett.jit.compile import compile_uncached
 from gett.jit.serve import pack_frame, unpack_answer
 from gett.jit.workers import WORTH, Workers, workers
+from gett.jit.toolkit import find_toolkit
 from gett.runtime.compiled import side_by_side
 
 ROOT = Path(__file__).parents[2]
@@ -236,6 +238,7 @@ def test_a_process_without_an_answer_is_ended_and_its_work_done_here(monkeypatch
         pack_frame({"log": 3}, b"no log"),
         pack_frame({"error": "annotations", "message": ""}),
         pack_frame({"error": "Exception", "message": ""}),
+        pack_frame({"error": "MissingPackageError", "message": ""}),
         b"",
     ],
 )
@@ -252,8 +255,17 @@ def test_nonsense_is_no_answer(answer):
             assert made.compile(GOOD, "sm_90a").cubin == compile_uncached(GOOD, "sm_90a").cubin
 
 
+def test_a_compiler_that_only_a_process_lacks_is_used_here(monkeypatch):
+    lost = dataclasses.replace(find_toolkit(), library="/no/such/library")
+    monkeypatch.setattr(module, "find_toolkit", lambda: lost)
+    with workers(1) as made:
+        process = made._started[0]
+        assert made.compile(GOOD, "sm_90a").cubin
+        assert process.popen.poll() is not None
+
+
 def test_an_error_keeps_its_kind_and_its_words():
-    for kind in (PoorKernelError, MissingPackageError):
+    for kind in (PoorKernelError, CompileError):
         answer = unpack_answer((json.loads(json.dumps({"error": kind.__name__, "message": "a\x1bb"})), b""))
         assert type(answer) is kind
         assert answer.args == ("a\x1bb",)
