@@ -22,8 +22,8 @@ from gett.errors import CompileError, PoorKernelError
 from gett.jit import workers as module
 from gett.jit.compile import compile_uncached
 from gett.jit.serve import pack_frame, unpack_answer
-from gett.jit.workers import WORTH, Workers, workers
 from gett.jit.toolkit import find_toolkit
+from gett.jit.workers import WORTH, Workers, workers
 from gett.runtime.compiled import side_by_side
 
 ROOT = Path(__file__).parents[2]
