@@ -67,7 +67,7 @@ class _Process:
             self._link.sendall(pack_frame(task if self._told else task | shared))
             self._told = True
             return unpack_answer(read_frame(lambda count: self._read(count, end)))
-        except (OSError, EOFError, ValueError):  # TimeoutError is an OSError
+        except (OSError, EOFError, ValueError, RecursionError):  # TimeoutError is an OSError
             return None
 
     def end(self) -> None:
