@@ -22,6 +22,7 @@ from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds
 from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
+from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, factor_dtype, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.running import run_steps
@@ -73,7 +74,7 @@ class ContractionPlan:
         path_info: Any,
         d: TensorSpec,
         order: str,
-        replan: Callable[[PlanRequest], ContractionPlan],
+        replan: Callable[..., ContractionPlan],
     ) -> None:
         """Made by `gett.plan`.
 
@@ -84,7 +85,7 @@ class ContractionPlan:
             path_info: opt_einsum's, or None.
             d: The array that the last step writes.
             order: Memory order of a new result, `"C"` or `"F"`.
-            replan: Makes the plan of another request.
+            replan: Makes the plan of another request; with `keep=False` the plan cache does not keep it.
         """
         self.subscripts = subscripts
         self.arch = request.arch
@@ -134,10 +135,85 @@ class ContractionPlan:
         return peak_bytes(self.steps, self._last_uses)
 
     def __str__(self) -> str:
-        """The plan as tables: groups, tiles, kernels, bytes, flops; the kernels are compiled where a compiler is."""
-        from gett.api.explain import explain  # late: few programs look at the text
+        """`explain()`: at most ten lines."""
+        return self.explain()
 
-        return explain(self.settle())
+    def explain(self, *, detail: bool = False) -> str:
+        """The plan as text, for people.
+
+        At most ten lines: what it is as a matrix product, the kernel, the expected time with its rates and share of the
+        roofline, what bounds it, memory and copies, and what would make it faster. Estimates are the cost model's, for
+        the GPU that the plan is for; of the CPU there are none.
+
+        Args:
+            detail: Tell everything instead: groups, strides, boxes, loads and stores of every step. Kernels are
+                compiled for it where a compiler is installed, so that what is told is what runs.
+
+        Example:
+            >>> import gett
+            >>> plan = gett.plan("ij,jk->ik", ((256, 512), "float64"), ((512, 128), "float64"))
+            >>> print(plan.explain())  # doctest: +ELLIPSIS
+            ij,jk->ik on the CPU, float64
+              is        gemm M 256 (i) x N 128 (k) x K 512 (j)
+              runs as   NumPy: one BLAS call...
+        """
+        if detail:
+            from gett.explain.detail import explain  # late, here and below: few programs look at the text
+
+            return explain(self.settle())
+        from gett.explain.summary import summary
+
+        return summary(self, self._request, self._facts(), self._tried)
+
+    def _repr_html_(self) -> str:
+        """`explain()` as a table, which notebooks show."""
+        from gett.explain.summary import summary_html
+
+        return summary_html(self, self._request, self._facts(), self._tried)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data, which `json.dumps` takes: what `gett explain --json` prints.
+
+        Example:
+            >>> import gett
+            >>> gett.plan("ij->ji", ((2, 3), "float32")).to_dict()["shape"]
+            [3, 2]
+        """
+        from gett.explain.record import plan_record
+
+        return plan_record(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the roofline of the plan's GPU, and each step below it, with matplotlib.
+
+        Args:
+            ax: Axes to draw on; by default those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            OptionError: The plan is for the CPU, of which no rates are known, or it forms neither products nor sums.
+            MissingPackageError: matplotlib is not installed.
+        """
+        from gett.explain.plot import plot_roofline
+
+        return plot_roofline(self, self._facts(), ax)
+
+    def _facts(self) -> ArchFacts | None:
+        """Rates of the GPU that the plan is for: those of the one at hand where it was planned for that."""
+        if self.arch == "cpu":
+            return None
+        if self._request.device is None:
+            return arch_facts(self.arch)
+        from gett.runtime.device import device_facts
+
+        return device_facts().planning
+
+    def _tried(self, request: PlanRequest) -> ContractionPlan:
+        """The plan of a changed request, which the plan cache does not keep."""
+        made: ContractionPlan = self._replan(request, keep=False)
+        return made
 
     def __repr__(self) -> str:
         return f"<ContractionPlan {printable(self.subscripts)} on {self.arch}, {len(self.steps)} steps>"

@@ -42,9 +42,16 @@ from gett.network.steps import PlanRequest, Step
 _log = logging.getLogger("gett")
 
 
-def find_plan(request: PlanRequest, make: Callable[[PlanRequest], ContractionPlan] | None = None) -> ContractionPlan:
-    """The plan of a request, from the plan cache where it is there; else what `make` makes, by default `make_plan`."""
+def find_plan(
+    request: PlanRequest, make: Callable[[PlanRequest], ContractionPlan] | None = None, *, keep: bool = True
+) -> ContractionPlan:
+    """The plan of a request, from the plan cache where it is there; else what `make` makes, by default `make_plan`.
+
+    With `keep=False` the cache is neither asked nor given the plan.
+    """
     make = make or make_plan
+    if not keep:
+        return make(request)
     try:
         found = plan_cache.get(request)
     except TypeError:  # a path function that cannot be hashed, or a bad option, which planning names

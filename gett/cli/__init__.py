@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--optimize", default="auto", metavar="NAME", help=OPTIMIZE_HELP)
     explain.add_argument("--order", default="K", help="memory order of the result: C, F, A or K (default)")
     forms = explain.add_mutually_exclusive_group()
-    forms.add_argument("--detail", dest="form", action="store_const", const="detail", help="every step of a network")
+    forms.add_argument("--detail", dest="form", action="store_const", const="detail", help="every part of every step")
     forms.add_argument("--json", dest="form", action="store_const", const="json", help="one line of JSON for programs")
     return parser
 

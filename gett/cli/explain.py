@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import gett
-from gett.api.explain import explain
-from gett.api.explain_json import plan_record
 from gett.cli.device import find_place
 from gett.cli.problem import Problem
 
@@ -29,15 +27,15 @@ def run_explain(
         precision: As `gett.plan` takes it; `optimize` and `order` likewise.
         optimize: How the path of a network is found.
         order: Memory order of the result.
-        form: `"json"` for one line of JSON, `"detail"` for every step of a network, None for what `print` shows.
+        form: `"json"` for one line of JSON, `"detail"` for every part of every step, None for what `print` shows.
     """
     specs = [(shape, problem.dtype) for shape in problem.shapes]
     plan = gett.plan(
         problem.subscripts, *specs, precision=precision, optimize=optimize, order=order,
         arch=arch or find_place(None).arch,
-    ).settle()  # fmt: skip
+    )  # fmt: skip
     if form == "json":
-        print(json.dumps(plan_record(plan), allow_nan=False))
+        print(json.dumps(plan.settle().to_dict(), allow_nan=False))
     else:
-        print(explain(plan, detail=form == "detail"))
+        print(plan.explain(detail=form == "detail"))
     return 0

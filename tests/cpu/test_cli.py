@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.cli import execute, main
+from gett.cli import demo, execute, main
 from gett.cli.device import find_place
 from gett.cli.measure import Peaks, choose_repeats, measure_cpu_peaks, time_cpu
 from gett.cli.problem import Problem, parse_problem, random_operand
@@ -200,7 +200,7 @@ def test_rivals_agree_with_each_other_and_failures_are_told() -> None:
 def test_run_verifies_every_dtype(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--dtype", dtype]) == 0
     out = capsys.readouterr().out
-    assert "abc,cbd->da on cpu" in out
+    assert "abc,cbd->da on the CPU, " in out
     assert f"result    {dtype}, shape (3, 6); right: " in out
     for name in ("gett", "numpy.einsum", "opt_einsum"):
         assert re.search(rf"^(no )?{re.escape(name)}:? +\S", out, re.MULTILINE), name
@@ -279,7 +279,7 @@ def test_a_wanted_gpu_that_is_not_there(
 
 
 def test_explain_plans_for_a_gpu_that_need_not_be_there(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["explain", "amji,cbkm->kjicba", "--extents", "m=24,8", "--dtype", "float16"]
+    command = ["explain", "amji,cbkm->kjicba", "--extents", "m=24,8", "--dtype", "float16", "--detail"]
     for arch in ("sm_90a", "sm_80"):
         assert main([*command, "--arch", arch]) == 0
         assert f"for {arch}: tile" in capsys.readouterr().out
@@ -316,8 +316,23 @@ def test_demo_is_verified_and_quick() -> None:
     assert done.stderr.count("right") == 3
     verified = [line for line in done.stdout.splitlines() if line.endswith(" yes")]
     assert len(verified) == 3
+    ratios = []
     for line in verified:
-        assert 0 <= float(line.split()[-2]) <= 1
+        ours, _, numpys, ratio = map(float, line.split()[-5:-1])
+        assert ratio == pytest.approx(numpys / ours, rel=0.01, abs=0.01)
+        ratios.append(ratio)
+    assert "as fast as numpy.einsum in the geometric mean" in done.stdout or "slower than numpy.einsum" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("ratios", "text"),
+    [
+        ([2.0, 8.0], "gett is 4 times as fast as numpy.einsum in the geometric mean (2 to 8)."),
+        ([0.5, 0.5], "gett is slower than numpy.einsum: 0.5 times as fast in the geometric mean (0.5 to 0.5)."),
+    ],
+)
+def test_the_demo_says_who_is_faster_by_how_much(ratios: list[float], text: str) -> None:
+    assert demo.compared("numpy.einsum", ratios) == text
 
 
 # --- the README

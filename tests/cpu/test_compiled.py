@@ -25,10 +25,10 @@ PAIR = ((512, 512), "float16")
 def test_a_plan_for_an_architecture_shows_the_schedule_that_runs(first_is_poor):
     plan = gett.plan(GEMM, PAIR, PAIR, arch="sm_90a")
     listed = candidates(plan.steps[0].gemm, "sm_90a")
-    text = str(plan)
+    text = plan.explain(detail=True)
     assert plan.steps[0].schedule == listed[1]
     assert listed[1].forecast.reason in text
-    assert str(plan) == text
+    assert plan.explain(detail=True) == text
     assert len(first_is_poor) == 1
 
 
@@ -44,7 +44,7 @@ def test_a_bound_plan_is_not_compiled_again(fake_gpu):
     plan = find_plan(request(512, 512, 512, "float16"))
     count = len(fake_gpu.compiled)
     assert plan.compile() is plan
-    assert str(plan)
+    assert plan.explain(detail=True)
     assert len(fake_gpu.compiled) == count == 1
 
 
@@ -54,7 +54,7 @@ def test_without_a_compiler_the_text_shows_the_first_choice(monkeypatch):
 
     monkeypatch.setattr(gett.jit.compile, "compile_kernel", missing)
     plan = gett.plan(GEMM, PAIR, PAIR, arch="sm_90a")
-    assert candidates(plan.steps[0].gemm, "sm_90a")[0].forecast.reason in str(plan)
+    assert candidates(plan.steps[0].gemm, "sm_90a")[0].forecast.reason in plan.explain(detail=True)
     with pytest.raises(MissingPackageError, match="no NVRTC"):
         plan.compile()
 

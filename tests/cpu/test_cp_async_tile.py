@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gett.api.explain_schedule import schedule_facts
 from gett.codegen.render import render_kernel
+from gett.explain.schedule import schedule_facts
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel

@@ -141,8 +141,8 @@ def test_pieces_run_at_their_addresses(monkeypatch):
 
 def test_the_text_of_a_plan_counts_launches():
     plan = gett.plan("ai,ij->aj", ((BIG, 4), "float16"), ((4, 4), "float16"), arch="sm_90a")
-    assert "step 1 of 2: ai,ij->aj, launch 1 of 2" in str(plan)
-    assert "launch 2 of 2" in str(plan)
+    assert "step 1 of 2: ai,ij->aj, launch 1 of 2" in plan.explain(detail=True)
+    assert "launch 2 of 2" in plan.explain(detail=True)
 
 
 def test_a_contraction_that_would_take_too_many_launches_is_refused():

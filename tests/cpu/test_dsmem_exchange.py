@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gett.api.explain import explain_gemm
+from gett.explain.detail import explain_gemm
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gett
-from gett.api.explain import explain, explain_gemm, explain_path
 from gett.console.formatting import format_bytes, format_quantity, format_table
+from gett.explain.detail import explain, explain_gemm, explain_path
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.spec.epilogue import Epilogue, StagedTile, TmaStore, VectorStore
@@ -177,7 +177,7 @@ def test_exchanged_roles_and_cut_modes_are_told() -> None:
 @pytest.mark.parametrize(("subscripts", "group"), [("ab->ba", "LMN"), ("ab->a", "K")])
 def test_a_streamed_plan_tells_only_outputs_and_k_apart(subscripts: str, group: str) -> None:
     plan = gett.plan(subscripts, ((200, 900), "float32"), arch="sm_90a")
-    text = str(plan)
+    text = plan.explain(detail=True)
     scheduled = plan.steps[0].schedule
     assert scheduled is not None
     loop = scheduled.mainloop
@@ -214,7 +214,7 @@ def test_numpy_plans_say_what_bounds_them(k: int, bound: str) -> None:
 def test_a_network_has_a_section_a_step_and_the_path() -> None:
     shapes = [((4, 5), "float64"), ((5, 60), "float64"), ((60, 7), "float64")]
     plan = gett.plan("ab,bc,cd->ad", *shapes)
-    text = str(plan)
+    text = plan.explain(detail=True)
     assert len(plan.steps) == 2
     for number in (1, 2):
         assert f"step {number} of 2: " in text
@@ -235,13 +235,11 @@ def chain(count: int, extent: int = 8, **options: str) -> gett.ContractionPlan:
 
 
 @pytest.mark.parametrize("arch", ["cpu", "sm_80"])
-def test_a_network_of_hundreds_of_steps_is_told_in_totals_and_its_ten_costliest_steps(arch: str) -> None:
+def test_a_network_of_hundreds_of_steps_is_told_in_totals_its_ten_costliest_and_every_step(arch: str) -> None:
     plan = chain(301, arch=arch)
     assert len(plan.steps) == 300
-    text = str(plan)
+    text = explain(plan)
     lines = text.splitlines()
-    assert len(lines) < 25
-    assert max(map(len, lines)) < 140
     assert "300 steps" in lines[0]
     assert f"{format_quantity(plan.flops)}FLOP" in text
     start = next(i for i, line in enumerate(lines) if line.split()[:2] == ["step", "subscripts"])
@@ -253,16 +251,13 @@ def test_a_network_of_hundreds_of_steps_is_told_in_totals_and_its_ten_costliest_
     if arch != "cpu":
         times = [s.schedule.forecast.us for s in plan.steps if s.schedule is not None]
         assert [s.schedule.forecast.us for s in listed if s.schedule] == sorted(times, reverse=True)[:10]
-    assert "detail=True" in text
-    whole = explain(plan, detail=True)
-    assert whole.count("step 1") > 0
-    assert all(f"step {i} of 300: {s.name} " in whole for i, s in enumerate(plan.steps, 1))
-    assert f"path {list(plan.path_info.path)}" in whole
+    assert all(f"step {i} of 300: {s.name} " in text for i, s in enumerate(plan.steps, 1))
+    assert f"path {list(plan.path_info.path)}" in text
 
 
 def test_a_pair_has_no_path() -> None:
     assert explain_path(None) == []
-    text = str(gett.plan("ab,bc->ac", ((2, 3), "float32"), ((3, 4), "float32")))
+    text = gett.plan("ab,bc->ac", ((2, 3), "float32"), ((3, 4), "float32")).explain(detail=True)
     assert "path" not in text
     assert "step" not in text
     assert text.startswith("ab,bc->ac on cpu   gemm in float32")
@@ -273,7 +268,7 @@ def test_a_plan_for_a_gpu_names_its_kernel_without_one(arch: str) -> None:
     plan = gett.plan("akb,jk->jba", ((48, 40, 56), "float16"), ((24, 40), "float16"), arch=arch)
     scheduled = plan.steps[0].schedule
     assert scheduled is not None
-    text = str(plan)
+    text = plan.explain(detail=True)
     m, n, k = scheduled.tiling.shape
     assert f"{scheduled.kind} for {arch}: tile {m} x {n} x {k}" in text
     assert "split-K" in text

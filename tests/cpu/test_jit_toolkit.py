@@ -60,7 +60,7 @@ import sys
 sys.modules["cuda.pathfinder"] = None
 import gett
 plan = gett.plan("ij,jk->ki", ((64, 64), "float16"), ((64, 64), "float16"), arch="sm_90a")
-assert "wgmma" in str(plan)
+assert "wgmma" in plan.explain(detail=True)
 from gett.codegen.records import KernelSource
 from gett.jit import compile_kernel
 from gett.tune.store import plan_key

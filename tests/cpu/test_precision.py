@@ -35,28 +35,32 @@ def test_float32_is_multiplied_in_planes_unless_asked_otherwise() -> None:
 
 
 def test_plans_say_which_products_are_formed() -> None:
-    text = str(gett.plan("ij,jk->ik", A, A, arch="sm_90a"))
+    text = gett.plan("ij,jk->ik", A, A, arch="sm_90a").explain(detail=True)
     assert "products  6, of 3 bfloat16 planes of each operand; float32 sums of every 16 k" in text
     assert "errors at most 13 + k / 16 units of 2^-24" in text
-    text = str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="fp16x3"))
+    text = gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="fp16x3").explain(detail=True)
     assert "products  3, of 2 scaled float16 planes of each operand; float32 sums of every 32 k" in text
     assert "errors at most 28 + k / 32 units of 2^-24" in text
     assert "where numbers count as 2^-17 or more of the largest that they are scaled with" in text
     wide = A.astype("complex64")
-    assert "float32 sums of every 16 k" in str(gett.plan("ij,jk->ik", wide, wide, arch="sm_90a", precision="fp16x3"))
-    assert "planes" not in str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="ieee"))
-    old = str(gett.plan("ij,jk->ik", A, A, arch="sm_80"))  # which has no wgmma
+    assert "float32 sums of every 16 k" in gett.plan(
+        "ij,jk->ik", wide, wide, arch="sm_90a", precision="fp16x3"
+    ).explain(detail=True)
+    assert "planes" not in gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="ieee").explain(detail=True)
+    old = gett.plan("ij,jk->ik", A, A, arch="sm_80").explain(detail=True)  # which has no wgmma
     assert "fused multiply-adds, at least as accurate as bf16x6" in old
     assert "planes" not in old
 
 
 def test_complex_tf32_is_two_planes_of_bfloat16() -> None:
     z = A.astype("complex64")
-    text = str(gett.plan("ij,jk->ik", z, z, arch="sm_90a", precision="tf32"))
+    text = gett.plan("ij,jk->ik", z, z, arch="sm_90a", precision="tf32").explain(detail=True)
     assert "products  12, of 2 bfloat16 planes of each part; float32 sums of every 16 k" in text
     assert "errors at most 791 + k / 16 units of 2^-24" in text
-    assert "24, of 3 bfloat16 planes of each part" in str(gett.plan("ij,jk->ik", z, z, arch="sm_90a"))
-    assert "3, of 2 bfloat16 planes" in str(gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="bf16x3"))
+    assert "24, of 3 bfloat16 planes of each part" in gett.plan("ij,jk->ik", z, z, arch="sm_90a").explain(detail=True)
+    assert "3, of 2 bfloat16 planes" in gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="bf16x3").explain(
+        detail=True
+    )
 
 
 def test_a_block_and_the_process_have_defaults() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
+from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.spec.loader import Tma

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gett.api.explain import explain_gemm
+from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.schedule.spec import epilogue, loader, mainloop, scheduler
 from gett.schedule.spec.legality import RULES, can_implement

@@ -139,7 +139,7 @@ def test_autotune_replaces_the_plans_in_memory(bench, monkeypatch):
     after = gett.api.planner.find_plan(request(*PLAN))
     assert after is not before
     assert after.steps[0].schedule == tuning.best.schedule != before.steps[0].schedule
-    assert f"tuned: measured {tuning.best.measured_us:.3g} us among 5 candidates" in str(after)
+    assert f"tuned: measured {tuning.best.measured_us:.3g} us among 5 candidates" in after.explain(detail=True)
     assert gett.api.planner.find_plan(request(64, 64, 64)) is unrelated
     assert result.measured_us == tuning.best.measured_us
     text = repr(result)

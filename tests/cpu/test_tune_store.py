@@ -198,7 +198,7 @@ def test_a_second_process_neither_searches_nor_renders(fake_gpu, monkeypatch):
     assert (two.schedule, two.executable.kernel) == (one.schedule, one.executable.kernel)
     assert two.schedule.forecast.us == one.schedule.forecast.us > 0
     assert two.executable.plan == one.executable.plan
-    assert "chosen by the model (estimate" in str(second)
+    assert "chosen by the model (estimate" in second.explain(detail=True)
     with pytest.raises(AssertionError, match="called"):  # another plan is searched
         gett.api.planner.make_plan(request(m=65))
 

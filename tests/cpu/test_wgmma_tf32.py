@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gett.api.explain import explain_gemm
 from gett.codegen.render import render_kernel
+from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.hw.dtypes import data_type
 from gett.hw.tensor_types import TENSOR_TYPES

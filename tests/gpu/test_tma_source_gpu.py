@@ -96,7 +96,7 @@ def test_results_are_accumulated_in_place_through_the_public_function(cupy: Any)
     wanted = LARGE.reference(*LARGE.operands(np, "float16"), "float16") + to_host(c).astype("float64")
     assert gett.contract(LARGE.subscripts, a, b, c, beta=1, out=c) is c
     np.testing.assert_array_equal(to_host(c), wanted.astype("float16"))
-    assert "by tensor map to where D is staged" in str(gett.plan(LARGE.subscripts, a, b, c=c, out=c))
+    assert "by tensor map to where D is staged" in gett.plan(LARGE.subscripts, a, b, c=c, out=c).explain(detail=True)
 
 
 BFLOAT16 = [("tma_source", case, c) for case, c in TMA_SOURCE]

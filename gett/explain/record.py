@@ -1,21 +1,19 @@
 """Plans as plain data: dictionaries, lists, numbers and strings, for programs that read them as JSON.
 
-Owns the names of the fields. Reads plans and schedules; decides nothing, and words nothing (`explain.py` does).
+Owns the names of the fields. Reads plans and schedules; decides nothing, and words nothing (`detail.py` does).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gett.explain.detail import Plan
 from gett.ir.gemm import GemmPlan
+from gett.network.steps import Step
 from gett.tune.codec import encode
 
-if TYPE_CHECKING:
-    from gett.api.contraction_plan import ContractionPlan
-    from gett.network.steps import Step
 
-
-def plan_record(plan: ContractionPlan) -> dict[str, Any]:
+def plan_record(plan: Plan) -> dict[str, Any]:
     """A whole plan as data.
 
     Bytes and flops are the least that the contraction needs. `estimate_us` is the sum of what the cost model expects of

@@ -1,4 +1,4 @@
-"""Plans as text: what was grouped, fused and swapped, which kernel runs, and what limits it.
+"""Plans as text, in full: what was grouped, fused and swapped, which kernel runs, and what limits it.
 
 Owns all wording and the text tables. Reads plans and schedules; decides nothing and measures nothing.
 """
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
-from gett.api.explain_schedule import count, schedule_facts, spell
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
+from gett.explain.schedule import count, schedule_facts, spell
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
@@ -23,8 +23,7 @@ from gett.schedule.spec.schedule import Schedule
 # move 5 to 15 GB/s each.
 CPU_RIDGE = 8.0
 LISTED = 10  # of a network's steps, the costliest
-NAME, TITLE = 44, 100  # characters of subscripts in the table of steps, and above it
-SHOWN = 3  # steps of a network that are told in full without being asked for
+NAME = 44  # characters of subscripts in the table of steps
 
 
 class Plan(Protocol):
@@ -34,6 +33,8 @@ class Plan(Protocol):
     arch: str
     steps: tuple[Step, ...]
     path_info: Any
+    dtype: Any
+    shape: Any
 
     @property
     def flops(self) -> int: ...
@@ -45,18 +46,10 @@ class Plan(Protocol):
     def intermediate_bytes(self) -> int: ...
 
 
-def explain(plan: Plan, *, detail: bool = False) -> str:
-    """A whole plan as text.
-
-    One contraction is told in full. Of a network come the totals, opt_einsum's path and the costliest steps.
-
-    Args:
-        plan: What to tell.
-        detail: Whether every step of a network is told in full; up to three are in any case.
-    """
+def explain(plan: Plan) -> str:
+    """A whole plan as text: of a network the totals, opt_einsum's path and the costliest steps, then every step."""
     steps = plan.steps
-    whole = detail or len(steps) <= SHOWN
-    title = f"{plan.subscripts if whole else _cut(plan.subscripts, TITLE)} on {plan.arch}"
+    title = f"{plan.subscripts} on {plan.arch}"
     if len(steps) == 1:
         return _explain_step(steps[0], title)
     if not steps:
@@ -69,12 +62,9 @@ def explain(plan: Plan, *, detail: bool = False) -> str:
     estimates = [s.schedule.forecast.us for s in steps if s.schedule is not None]
     if estimates:
         head.append(f"  estimate {format_seconds(1e-6 * sum(estimates))}, all steps together")
-    head += explain_path(plan.path_info, whole=whole)
+    head += explain_path(plan.path_info)
     sections = [printable("\n".join(head)), "\n".join(_costliest(steps))]
-    if whole:
-        sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
-    else:
-        sections.append("  every step in full: gett.api.explain.explain(plan, detail=True), gett explain --detail")
+    sections += [_explain_step(step, _title(steps, number)) for number, step in enumerate(steps)]
     return "\n\n".join(sections)
 
 
