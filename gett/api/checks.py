@@ -14,7 +14,6 @@ import numpy as np
 from gett.arrays.interop import gather
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
 from gett.arrays.torch import torch_library
-from gett.console.formatting import brief
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.tensors import BFLOAT16, TensorSpec, is_numpy_only
@@ -101,7 +100,7 @@ def resolve_addend(c: Any, beta: Any, out: Any) -> tuple[Any, Any]:
         return c, 0 if c is None else 1
     if c is None and _number(beta, "beta") != 0:
         if out is None:
-            raise OptionError(f"beta={brief(beta)} scales c or what out holds, but neither is given")
+            raise OptionError(f"beta={beta!r} scales c or what out holds, but neither is given")
         return out, beta
     return c, beta
 
@@ -115,7 +114,7 @@ def check_workspace_limit(limit: Any) -> int:
     if limit is None:
         return WORKSPACE_LIMIT
     if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
-        raise OptionError(f"workspace_limit={brief(limit)}; it must be a number of bytes of at least 0, or None")
+        raise OptionError(f"workspace_limit={limit!r}; it must be a number of bytes of at least 0, or None")
     return int(limit)
 
 
@@ -150,11 +149,11 @@ def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
         raise DTypeError(f"{name} must be a number that {dtype} holds, not {type(value).__name__}")
     if isinstance(value, complex) and dtype.kind != "c":
         if value.imag:
-            raise DTypeError(f"{name}={brief(value)} is complex, the contraction is in {dtype}")
+            raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")
         value = value.real
     if dtype.kind in "biu" and not isinstance(value, (bool, int)):
         if not value.is_integer():
-            raise DTypeError(f"{name}={brief(value)} is no integer, the contraction is in {dtype}")
+            raise DTypeError(f"{name}={value!r} is no integer, the contraction is in {dtype}")
         value = int(value)
     if dtype.kind in "iu":
         return _wrapped(value, dtype)

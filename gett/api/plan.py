@@ -185,7 +185,7 @@ def _check_arch(arch: Any) -> None:
     if isinstance(arch, str) and _GPU_ARCH.fullmatch(arch) and (arch in meant or not meant):
         return  # whether it is known, and what is, the schedules say
     hint = f": did you mean {meant[0]!r}?" if meant else ""
-    raise OptionError(f"arch={brief(arch)}; it must be 'cpu' or an architecture such as 'sm_90a'{hint}")
+    raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'{hint}")
 
 
 def _pair(x: Any, name: str) -> TensorSpec | None:

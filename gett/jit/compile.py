@@ -18,10 +18,11 @@ from gett.jit.entries import cache_key
 from gett.jit.nvrtc import Nvrtc, load_nvrtc
 from gett.jit.ptx import touched_in_flight
 from gett.jit.ptxas import find_faults, first_errors, is_serialised, missing_header, read_usage
-from gett.jit.toolkit import INSTALL_HINT, Toolkit, find_toolkit
+from gett.jit.toolkit import INSTALL_HINT, find_toolkit
 
 if TYPE_CHECKING:
     from gett.codegen.records import KernelSource
+    from gett.jit.toolkit import Toolkit
 
 # -v makes ptxas report each function's registers and spills in the log; it costs no time.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")

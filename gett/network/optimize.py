@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from gett.console.formatting import brief
 from gett.errors import OptionError, PathError
 
 AUTOTUNE = "autotune"  # asks for measured kernels; the path is found as by default
@@ -55,7 +54,7 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
             try:
                 get_path_fn(optimize)
             except KeyError as error:
-                raise OptionError(f"optimize={brief(optimize)} is no path algorithm of opt_einsum: {error}") from error
+                raise OptionError(f"optimize={optimize!r} is no path algorithm of opt_einsum: {error}") from error
         return optimize, None
     if isinstance(optimize, (tuple, list)):
         parts = list(optimize)
@@ -71,9 +70,8 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
     elif callable(optimize):
         return optimize, None
     raise OptionError(
-        f"optimize={brief(optimize)}; it must be True, False, a name such as 'greedy', a path such as "
-        "[(0, 1), (0, 1)], a name with a limit on intermediates such as ('greedy', 1000000), or a PathOptimizer of "
-        "opt_einsum"
+        f"optimize={optimize!r}; it must be True, False, a name such as 'greedy', a path such as [(0, 1), (0, 1)], "
+        "a name with a limit on intermediates such as ('greedy', 1000000), or a PathOptimizer of opt_einsum"
     )
 
 
@@ -88,8 +86,8 @@ def _limit(value: Any) -> int | str | None:
         if number >= 1:
             return int(number)
     raise OptionError(
-        f"optimize limits intermediates to {brief(value)} elements; it must be a number of at least 1, -1 or infinity "
-        "for no limit, or 'max_input'"
+        f"optimize limits intermediates to {value!r} elements; it must be a number of at least 1, -1 or infinity for "
+        "no limit, or 'max_input'"
     )
 
 
@@ -97,7 +95,7 @@ def _check_path(path: Sequence[tuple[int, ...]], count: int) -> None:
     for group in path:
         if len(set(group)) != len(group) or not all(0 <= i < count for i in group):
             raise OptionError(
-                f"optimize: the path step {brief(group)} does not fit the tensors that are left, {count} of them"
+                f"optimize: the path step {group} does not fit the tensors that are left, {count} of them"
             )
         count += 1 - len(group)
     if count != 1:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gett.console.formatting import brief
 from gett.errors import OptionError
 from gett.network.optimize import check_optimize
 
@@ -127,8 +126,8 @@ def _find_path(
     shapes = [tuple(extents[m] for m in term) for term in terms]
     try:
         path, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
-    except (TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:  # of path functions
-        raise OptionError(f"optimize={brief(optimize)} found no path: {error}") from error
+    except (TypeError, ValueError, LookupError, RecursionError) as error:  # whatever a path function objects to
+        raise OptionError(f"optimize={optimize!r} found no path: {error}") from error
     return [tuple(p) for p in path], info
 
 
