@@ -30,10 +30,10 @@ ROOT = Path(__file__).parents[2]
 GOOD = 'extern "C" __global__ void double_it(float* x) { x[threadIdx.x] *= 2; }'
 SPILLS = """
 extern "C" __global__ void __launch_bounds__(1024, 2) spills(const float* x, float* y) {
-    float held[256];
-    for (int i = 0; i < 256; ++i) held[i] = x[threadIdx.x * 256 + i];
-    for (int r = 0; r < 256; ++r) for (int i = 0; i < 256; ++i) held[i] = held[(i + r) & 255] * held[i] + 1;
-    for (int i = 0; i < 256; ++i) y[threadIdx.x * 256 + i] = held[i];
+    float held[64];
+    for (int i = 0; i < 64; ++i) held[i] = x[threadIdx.x * 64 + i];
+    for (int r = 0; r < 64; ++r) for (int i = 0; i < 64; ++i) held[i] = held[(i + r) & 63] * held[i] + 1;
+    for (int i = 0; i < 64; ++i) y[threadIdx.x * 64 + i] = held[i];
 }
 """
 
