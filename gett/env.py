@@ -10,6 +10,7 @@ Read when they are needed, not at import, so that a program may set them first. 
 | `GETT_PRECISION` | name | How products are formed where a call does not say, such as `ieee`. |
 | `GETT_NVRTC` | path | The NVRTC library to use (`libnvrtc.so.*`), instead of searching for one. |
 | `XDG_CACHE_HOME` | path | Base of the user's cache directory. |
+| `HOME` | path | Holds `.cache`, the base where that is not set; without a home kernels are kept in memory. |
 
 cuda-pathfinder, which finds NVRTC and headers, reads more: `CONDA_PREFIX`, `CUDA_PATH`, `CUDA_HOME`.
 """
@@ -59,24 +60,34 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         OptionError: A variable has a value that it does not take; the text names both.
     """
     source = os.environ if variables is None else variables
-    xdg = _path(source, "XDG_CACHE_HOME")
+    xdg = Path(_expanded(source, "XDG_CACHE_HOME"))
     return Environment(
-        cache_dir=_absolute(_path(source, "GETT_CACHE_DIR")),
+        cache_dir=_path(source, "GETT_CACHE_DIR"),
         cache_disable=_flag(source, "GETT_CACHE_DISABLE"),
         cache_limit=_size(source, "GETT_CACHE_LIMIT", DEFAULT_CACHE_LIMIT),
-        nvrtc=_absolute(_path(source, "GETT_NVRTC")),
+        nvrtc=_path(source, "GETT_NVRTC"),
         precision=source.get("GETT_PRECISION", "").strip() or None,
-        xdg_cache_home=xdg if xdg is not None and xdg.is_absolute() else None,
+        xdg_cache_home=xdg if xdg.is_absolute() else None,
     )
 
 
+def has_home() -> bool:
+    """Whether `~` stands for a directory: an empty `HOME` would make it the root of the file system."""
+    return os.path.expanduser("~") != "~" and (os.name != "posix" or os.environ.get("HOME") != "")
+
+
 def _path(source: Mapping[str, str], name: str) -> Path | None:
+    text = _expanded(source, name)
+    if text.startswith("~"):
+        raise OptionError(f"{name}={source[name]!r} names a home directory that there is not: give an absolute path")
+    return Path(os.path.abspath(text)) if text else None
+
+
+def _expanded(source: Mapping[str, str], name: str) -> str:
+    """A path with `~` expanded where there is such a home directory."""
     text = source.get(name, "").strip()
-    return Path(os.path.expanduser(text)) if text else None
-
-
-def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else Path(os.path.abspath(path))
+    own = text == "~" or text.startswith(("~/", f"~{os.sep}"))
+    return text if own and not has_home() else os.path.expanduser(text)
 
 
 def _flag(source: Mapping[str, str], name: str) -> bool:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gett.api.executables import drop_plans
 from gett.api.plan import plan
-from gett.console.formatting import format_table, printable
+from gett.console.formatting import brief, format_table, printable
 from gett.console.progress import progress as bar
 from gett.errors import OptionError
 from gett.ir.subscripts import split_arguments
@@ -134,7 +134,7 @@ def autotune(
     """
     for name, value in (("candidates", candidates), ("repeat", repeat)):
         if not isinstance(value, int) or value < 1:
-            raise OptionError(f"{name}={value!r}; it must be an integer of at least 1")
+            raise OptionError(f"{name}={brief(value)}; it must be an integer of at least 1")
     _, found = split_arguments(subscripts, operands)
     # Shapes alone say nothing of a device; arrays do.
     arch = device_facts().arch if found and all(isinstance(x, tuple) for x in found) else None

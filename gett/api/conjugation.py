@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gett.console.formatting import brief
 from gett.errors import OptionError
 
 Conj = tuple[bool, ...]
@@ -25,12 +26,13 @@ def check_conj(conj: Any, count: int) -> Conj | None:
     if conj is None:
         return None
     if not isinstance(conj, (tuple, list)):
-        raise OptionError(f"conj={conj!r}; it must be a sequence of one bool for each operand, such as (True, False)")
+        text = brief(conj)
+        raise OptionError(f"conj={text}; it must be a sequence of one bool for each operand, such as (True, False)")
     for i, x in enumerate(conj):
         if not isinstance(x, (bool, np.bool_)):
-            raise OptionError(f"conj={conj!r}: what it says of operand {i}, {x!r}, is no bool")
+            raise OptionError(f"conj={brief(conj)}: what it says of operand {i}, {brief(x)}, is no bool")
     if len(conj) != count:
-        raise OptionError(f"conj={conj!r} has length {len(conj)}; one bool for each of {count} operands is needed")
+        raise OptionError(f"conj={brief(conj)} has length {len(conj)}; one bool for each of {count} operands is needed")
     return tuple(map(bool, conj)) if any(conj) else None
 
 

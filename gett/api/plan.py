@@ -5,6 +5,7 @@ Owns what pairs stand for, and what `arch` may be. Knows nothing of how plans ar
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from gett.api.epilogue import argument_names, check_arguments, gradient_error, t
 from gett.api.precision import usual_precision
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import NUMPY
+from gett.console.formatting import brief
 from gett.errors import DTypeError, GradientError, OptionError, ShapeError
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
@@ -131,7 +133,7 @@ def _plan(
     target = arch or kind.arch(device)
     elsewhere = arch is not None and arch != "cpu" and (kind is NUMPY or arch != kind.arch(device))
     if elsewhere and isinstance(optimize, str) and optimize == AUTOTUNE:
-        raise OptionError(f"optimize='autotune' measures on the GPU at hand, but arch={arch!r} plans without one")
+        raise OptionError(f"optimize='autotune' measures on the GPU at hand, but arch={brief(arch)} plans without one")
     alignment = 1 if target == "cpu" else ALIGNMENT_LIMIT
     queue = list(arrays)
 
@@ -190,8 +192,8 @@ def _pair(x: Any, name: str) -> TensorSpec | None:
     """The description that a `(shape, dtype)` pair stands for, None if `x` is no such pair."""
     if isinstance(x, tuple) and x and all(isinstance(e, (int, np.integer)) for e in x):
         raise ShapeError(
-            f"{name} is {tuple(x)!r}, a shape without a dtype: a plan takes arrays or pairs (shape, dtype), such as "
-            f"({tuple(x)!r}, 'float64')"
+            f"{name} is {brief(x)}, a shape without a dtype: a plan takes arrays or pairs (shape, dtype), such as "
+            f"({brief(x)}, 'float64')"
         )
     if not isinstance(x, tuple) or len(x) != 2 or not isinstance(x[0], (tuple, list)):
         return None
@@ -200,8 +202,10 @@ def _pair(x: Any, name: str) -> TensorSpec | None:
     except DTypeError as error:
         raise DTypeError(f"{name}: {error}") from error
     if not all(isinstance(e, (int, np.integer)) and e >= 0 for e in x[0]):
-        raise ShapeError(f"{name}: {x[0]!r} is no shape")
+        raise ShapeError(f"{name}: {brief(x[0])} is no shape")
     shape = tuple(int(e) for e in x[0])
     if len(shape) > MAX_AXES:
         raise ShapeError(f"{name} has {len(shape)} axes; arrays have at most {MAX_AXES}")
+    if math.prod(extent or 1 for extent in shape) * dtype.itemsize >= 1 << 63:
+        raise ShapeError(f"{name} of shape {brief(shape)} has 2^63 bytes or more, which no array has")
     return TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype)

@@ -136,6 +136,7 @@ def _address_extras(
     """
     if request.epilogue is None:
         return ()
+    from gett.epilogue.expression import Extra
     from gett.epilogue.types import value_types
 
     for i, spec in enumerate(request.epilogue_args):
@@ -143,6 +144,9 @@ def _address_extras(
             known = ", ".join(sorted(SUPPORTED))
             raise EpilogueError(f"epilogue_args[{i}] has dtype {spec.dtype}; supported are {known}")
     extras = request.epilogue.extras
+    for i, spec in enumerate(request.epilogue_args):
+        if all(x.argument != i for x in extras):  # one that is not read is no less likely to be a mistake
+            address_extra(subscripts.output, spec, Extra(i, tuple(range(len(spec.shape)))), extents)
     specs = [request.epilogue_args[x.argument] for x in extras]
     value_types(request.epilogue, data_type(dtype.name).accumulator, [s.dtype.name for s in specs])
     return tuple(address_extra(subscripts.output, s, x, extents) for x, s in zip(extras, specs, strict=True))

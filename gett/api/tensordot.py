@@ -18,27 +18,37 @@ from gett.api.einsum import einsum_spec
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import cupy_kind
 from gett.arrays.torch import torch_library
+from gett.console.formatting import brief
 from gett.errors import OptionError, ShapeError
 from gett.ir.subscripts import symbols
 
 _INTEGER = (int, np.integer)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2, *, conj: Sequence[bool] | None = None) -> Any:
+class _Usual(int):
+    """A number of axes that nobody gave."""
+
+
+_USUAL = _Usual(2)
+
+
+def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None = None, dims: Any = None) -> Any:
     """Contract axes of two tensors, as `numpy.tensordot` does.
 
     Args:
         a: First tensor.
         b: Second tensor.
         axes: A number N: the last N axes of `a` with the first N of `b`, in order; or two sequences of axes (or two
-            numbers), paired in order; negative ones count from the end.
+            numbers), paired in order; negative ones count from the end. Default: 2.
         conj: As for `einsum`, of `a` and of `b`.
+        dims: PyTorch's name for `axes`.
 
     Returns:
         The free axes of `a`, then those of `b`, in C order or as `einsum`'s `order="K"` says.
 
     Raises:
         ShapeError: Paired axes differ in extent or do not exist; nothing is broadcast here.
+        OptionError: `axes` is neither, or `dims` is given as well.
         GettError: As `einsum`.
 
     Example:
@@ -46,7 +56,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, conj: Sequence[bool] | None = No
         >>> gett.tensordot(np.ones((2, 3, 4)), np.ones((4, 3)), axes=([1, 2], [1, 0]))
         array([12., 12.])
     """
-    pairs = axes if axes.__class__ is int else _axis_pairs(axes)
+    if dims is not None:
+        if axes is not _USUAL:
+            raise OptionError("tensordot takes axes= or dims=, which mean the same, not both")
+        axes = dims
+    pairs = axes if axes.__class__ is int or axes is _USUAL else _axis_pairs(axes)
     if conj is not None:
         conj = of_complex(check_conj(conj, 2), (a, b))
     cls = a.__class__
@@ -71,9 +85,9 @@ def _axis_pairs(axes: Any) -> int | tuple[tuple[int, ...], tuple[int, ...]]:
             return int(axes)
         first, second = ((int(x),) if isinstance(x, _INTEGER) else tuple(map(index, x)) for x in axes)
     except (TypeError, ValueError) as error:
-        raise OptionError(f"axes={axes!r}; it must be a number or two sequences of axes") from error
+        raise OptionError(f"axes={brief(axes)}; it must be a number or two sequences of axes") from error
     if len(first) != len(second):
-        raise ShapeError(f"axes={axes!r} pair {len(first)} axes of operand 0 with {len(second)} of operand 1")
+        raise ShapeError(f"axes={brief(axes)} pair {len(first)} axes of operand 0 with {len(second)} of operand 1")
     return first, second
 
 
@@ -91,8 +105,12 @@ def _subscripts(
         first = tuple(_axis(x, rank_a, "operand 0") for x in axes[0])
         second = tuple(_axis(x, rank_b, "operand 1") for x in axes[1])
     else:
-        if not 0 <= axes <= min(rank_a, rank_b):
-            raise ShapeError(f"tensordot over {axes} axes of operands with {rank_a} and {rank_b} axes")
+        if axes < 0:
+            raise ShapeError(
+                f"tensordot's axes={brief(axes)} must be at least 0; axes=(-1, -1) pairs the last axis of each"
+            )
+        if axes > min(rank_a, rank_b):
+            raise ShapeError(f"tensordot over {brief(axes)} axes of operands with {rank_a} and {rank_b} axes")
         first, second = tuple(range(rank_a - axes, rank_a)), tuple(range(axes))
     for name, found in (("operand 0", first), ("operand 1", second)):
         if len(set(found)) != len(found):
@@ -114,7 +132,7 @@ def _subscripts(
 
 def _axis(axis: int, rank: int, name: str) -> int:
     if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} does not exist in {name} with {rank} axes")
+        raise ShapeError(f"axis {brief(axis)} does not exist in {name} with {rank} axes")
     return axis % rank
 
 
@@ -156,8 +174,8 @@ def _order(axes: Any, rank: int) -> list[int]:
     try:
         given = [int(axes)] if isinstance(axes, _INTEGER) else [index(x) for x in axes]
     except TypeError as error:
-        raise OptionError(f"axes={axes!r}; it must be a sequence of axes") from error
+        raise OptionError(f"axes={brief(axes)}; it must be a sequence of axes") from error
     order = [_axis(x, rank, "operand 0") for x in given]
     if sorted(order) != list(range(rank)):
-        raise ShapeError(f"axes={given!r} is no permutation of the {rank} axes of operand 0")
+        raise ShapeError(f"axes={brief(given)} is no permutation of the {rank} axes of operand 0")
     return order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -15,6 +15,7 @@ _PREFIXES = (
 )
 
 
+_BRIEF = 200  # characters
 _LONG = ((365.25 * 86400, "years"), (86400.0, "days"), (3600.0, "hours"))
 
 
@@ -26,6 +27,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def brief(value: Any) -> str:
+    """The `repr` of what a user gave, for a message: short, and there even where `repr` fails or never ends."""
+    try:
+        text = repr(value)
+    except Exception:  # of the value's own code; deep lists, integers of thousands of digits
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 4]} ..."
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:

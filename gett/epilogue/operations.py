@@ -167,7 +167,7 @@ OPERATIONS: dict[str, Operation] = {
     "erf": _function(erf, "erf"),
     "conj": Operation(np.conj, {"iuf": "{0}", "c": "{T}{{{0}.re, -{0}.im}}"}, aliases=("conjugate",)),
     "real": Operation(np.real, {"biuf": "{0}", "c": "{0}.re"}, result="real"),
-    "imag": Operation(np.imag, {"iuf": "({T})(0)", "c": "{0}.im"}, result="real"),
+    "imag": Operation(np.imag, {"b": "false", "iuf": "({T})(0)", "c": "{0}.im"}, result="real"),
     "less": _compare(np.less, "<"),
     "less_equal": _compare(np.less_equal, "<="),
     "greater": _compare(np.greater, ">"),

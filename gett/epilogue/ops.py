@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from gett.console.formatting import brief
 from gett.epilogue.evaluate import rounded
 from gett.epilogue.operations import CAST, OPERATIONS
-from gett.epilogue.traced import NUMPY_FUNCTIONS, apply, constant, is_traced
+from gett.epilogue.traced import NAMES, NUMPY_FUNCTIONS, apply, constant, is_traced
 from gett.epilogue.types import TRUTH
 from gett.errors import EpilogueError
 
@@ -93,7 +94,7 @@ def power(x: Any, exponent: Any) -> Any:
     if not is_traced(x) or not isinstance(number, (int, float)) or abs(number) > _MOST or 2 * number % 1:
         raise EpilogueError(
             f"epilogue: power takes a tensor and a whole number from -{_MOST} to {_MOST}, 0.5 or -0.5, not "
-            f"{'a tensor' if is_traced(exponent) else repr(exponent)}; exp(log(x) * y) is another way"
+            f"{'a tensor' if is_traced(exponent) else brief(exponent)}; exp(log(x) * y) is another way"
         )
     if number < 0:
         return 1 / power(x, -number)
@@ -156,7 +157,7 @@ def _dtype_name(dtype: Any) -> str:
     try:
         found = np.dtype(text)
     except (TypeError, ValueError, SyntaxError) as error:
-        raise EpilogueError(f"epilogue: cast to {dtype!r}, which is no dtype: {error}") from error
+        raise EpilogueError(f"epilogue: cast to {brief(dtype)}, which is no dtype: {error}") from error
     if found.char not in "?bBhHiIlLqQefdFD":
         raise EpilogueError(f"epilogue: cast to {found}, which kernels do not have")
     return found.newbyteorder("=").name
@@ -164,10 +165,20 @@ def _dtype_name(dtype: Any) -> str:
 
 def _numpy_clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
     """`numpy.clip`, which has two names for each bound."""
+    if ("min" in bounds and a_min is not None) or ("max" in bounds and a_max is not None):
+        raise EpilogueError("epilogue: numpy.clip takes each bound once, a_min or min, a_max or max")
     low, high = bounds.pop("min", a_min), bounds.pop("max", a_max)
     if bounds:
         raise EpilogueError(f"epilogue: numpy.clip takes no {', '.join(map(repr, bounds))} here")
     return clip(x, low, high)
+
+
+def _numpy_round(x: Any, decimals: Any = 0, **options: Any) -> Any:
+    """`numpy.round` to whole numbers."""
+    if options or decimals != 0:
+        given = ", ".join(map(repr, options)) or f"decimals={decimals!r}"
+        raise EpilogueError(f"epilogue: numpy.round takes no {given} here; rint(x * 100) / 100 rounds to two")
+    return apply("rint", x)
 
 
 NUMPY_FUNCTIONS.update(
@@ -181,12 +192,17 @@ NUMPY_FUNCTIONS.update(
 NUMPY_FUNCTIONS.update(
     {f.__name__: f for f in (square, reciprocal, power, logical_and, logical_or, logical_xor, logical_not)}
 )
-NUMPY_FUNCTIONS.update({"clip": _numpy_clip, "astype": cast, "positive": lambda x: x})
+NUMPY_FUNCTIONS.update(
+    {"clip": _numpy_clip, "astype": cast, "round": _numpy_round, "around": _numpy_round, "positive": lambda x: x}
+)
 
 _COMPOSED = (
     "bias", "cast", "clip", "gelu", "logical_and", "logical_not", "logical_or", "logical_xor", "power", "reciprocal",
     "relu", "scale", "sigmoid", "silu", "square",
 )  # fmt: skip
+
+
+NAMES.update(_COMPOSED)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -206,4 +222,4 @@ def _operation(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return sorted({*_COMPOSED, *OPERATIONS})
+    return sorted(NAMES)

@@ -18,11 +18,27 @@ from gett.errors import EpilogueError, GettError
 
 #: From NumPy's name of a function to what computes it on values; `gett.epilogue.ops` adds those made of several.
 NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+#: Of the functions in `gett.ops`, which adds its own.
+NAMES = {*OPERATIONS}
+
+_MOST = int(np.finfo(np.float64).max)  # of integers
 
 _CONTROL_FLOW = (
     "epilogue: Python needs the value of an element here ({}), but the function is called once for all of them: use "
     "gett.ops.where(condition, x, y) in place of if, & | ~ in place of and, or, not"
 )
+
+
+# What arrays and tensors can besides, by the reason why an epilogue cannot.
+_REDUCTIONS = (
+    "all", "amax", "amin", "any", "argmax", "argmin", "cumsum", "dot", "logsumexp", "matmul", "max", "mean", "min",
+    "norm", "prod", "softmax", "sort", "std", "sum", "var",
+)  # fmt: skip
+_SHAPES = (
+    "H", "T", "mH", "mT", "broadcast_to", "expand_dims", "flatten", "ndim", "permute", "ravel", "reshape", "shape",
+    "size", "squeeze", "strides", "swapaxes", "transpose", "unsqueeze", "view",
+)  # fmt: skip
+_TORCH_NAMES = {"clamp": "clip", "double": "cast", "float": "cast", "half": "cast", "to": "cast"}
 
 
 class _Trace:
@@ -106,9 +122,17 @@ class Value:
         """The value rounded to a dtype: `gett.ops.cast`."""
         return NUMPY_FUNCTIONS["astype"](self, dtype)
 
-    def clip(self, low: Any = None, high: Any = None) -> Any:
-        """The value within bounds: `gett.ops.clip`."""
-        return NUMPY_FUNCTIONS["clip"](self, low, high)
+    def clip(self, min: Any = None, max: Any = None, **options: Any) -> Any:
+        """The value within bounds, as NumPy's method: `gett.ops.clip`."""
+        return _numpy_function("clip", (self, min, max), options)
+
+    def round(self, decimals: int = 0, **options: Any) -> Any:
+        """The nearest whole number, of two the even one, as NumPy's method: `gett.ops.rint`."""
+        return _numpy_function("round", (self, decimals), options)
+
+    def copy(self) -> Value:
+        """The value: nothing can write it."""
+        return self
 
     def __getitem__(self, key: Any) -> Value:
         if key is Ellipsis:
@@ -134,7 +158,7 @@ class Value:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what libraries look for
             raise AttributeError(name)
-        raise EpilogueError(f"epilogue: its tensors have no attribute {name!r}; what there is stands in gett.ops")
+        raise EpilogueError(f"epilogue: its tensors have no attribute {name!r}; {_hint(name)}")
 
     def __repr__(self) -> str:
         return f"<a tensor of an epilogue: {self._trace.expression(0, self._place)}>"
@@ -173,10 +197,21 @@ def _numpy_function(name: str, inputs: Sequence[Any], options: dict[str, Any]) -
     found = NUMPY_FUNCTIONS.get(name)
     given = {k: v for k, v in options.items() if v is not None}
     if found is None:
-        raise EpilogueError(f"epilogue: numpy.{name} is no operation of an epilogue; there are {_known()}")
-    if given and name not in ("clip", "astype"):
+        known = _hint(name) if name in _REDUCTIONS + _SHAPES else f"there are {_known()}"
+        raise EpilogueError(f"epilogue: numpy.{name} is no operation of an epilogue; {known}")
+    if given and name not in ("clip", "astype", "round"):
         raise EpilogueError(f"epilogue: numpy.{name} takes no {', '.join(map(repr, given))} here")
     return found(*inputs, **given)
+
+
+def _hint(name: str) -> str:
+    """What to write in place of an attribute or a function that an epilogue lacks."""
+    if name in _REDUCTIONS:
+        return "it is computed element by element: sum over modes in the subscripts, or reduce the result of the call"
+    if name in _SHAPES:
+        return "it sees elements, no shape: name the modes in the subscripts, and index epilogue_args with None"
+    name = _TORCH_NAMES.get(name, name)
+    return f"write gett.ops.{name}(...)" if name in NAMES else "what there is stands in gett.ops"
 
 
 def _known() -> str:
@@ -229,6 +264,8 @@ def _constant(x: Any, where: str) -> Constant:
     if isinstance(x, (np.generic, np.ndarray)) and x.ndim == 0:
         x = x.item() if x.dtype.char not in "gG" else complex(x) if x.dtype.char == "G" else float(x)
     if isinstance(x, (bool, int, float, complex)):
+        if isinstance(x, int) and abs(x) > _MOST:
+            raise EpilogueError(f"epilogue: {where} takes an integer of {x.bit_length()} bits, beyond float64's range")
         return Constant.of(x)
     if getattr(x, "shape", None):
         raise EpilogueError(

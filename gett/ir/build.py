@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gett.console.formatting import brief
 from gett.errors import EpilogueError, OptionError, OutputError, ShapeError, SubscriptsError
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.subscripts import Subscripts
@@ -116,7 +117,7 @@ def choose_order(order: str | None, operands: Sequence[TensorSpec]) -> str:
     """
     name = "K" if order is None else order.upper() if isinstance(order, str) else ""
     if name not in ("C", "F", "A", "K"):
-        raise OptionError(f"order={order!r}; it must be 'C', 'F', 'A' or 'K'")
+        raise OptionError(f"order={brief(order)}; it must be 'C', 'F', 'A' or 'K'")
     if name in ("C", "F"):
         return name
     shaped = [t for t in operands if name == "A" or len(t.shape) > 1]

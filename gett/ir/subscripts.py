@@ -5,11 +5,13 @@ Owns the grammar. Knows ranks, but neither extents nor dtypes nor arrays.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gett.errors import LabelError, SubscriptsError
+from gett.console.formatting import brief
+from gett.errors import GettError, LabelError, SubscriptsError
 
 # A string, or one label list per operand and last the output's (None: implicit).
 Spec = str | tuple[tuple[Hashable, ...] | None, ...]
@@ -64,8 +66,9 @@ def split_arguments(first: Any, rest: Sequence[Any]) -> tuple[Spec, tuple[Any, .
         )
     args = (first, *rest)
     pairs = len(args) // 2
-    lists = [_label_list(args[2 * i + 1], f"operand {i}") for i in range(pairs)]
-    output = _label_list(args[-1], "the output") if len(args) % 2 else None
+    with _labels_own_errors():
+        lists = [_label_list(args[2 * i + 1], f"operand {i}") for i in range(pairs)]
+        output = _label_list(args[-1], "the output") if len(args) % 2 else None
     return (*lists, output), args[0 : 2 * pairs : 2]
 
 
@@ -91,9 +94,12 @@ def parse(spec: Spec, ranks: Sequence[int]) -> Subscripts:
         SubscriptsError: The subscripts are malformed or do not fit the operands; the text names the operand.
     """
     if isinstance(spec, str):
-        terms, output = _split_string(spec)
-    else:
-        terms, output = [t for t in spec[:-1] if t is not None], spec[-1]
+        return _resolve(spec, *_split_string(spec), ranks)
+    with _labels_own_errors():
+        return _resolve(spec, [t for t in spec[:-1] if t is not None], spec[-1], ranks)
+
+
+def _resolve(spec: Spec, terms: list[_Term], output: _Term | None, ranks: Sequence[int]) -> Subscripts:
     if len(terms) != len(ranks):
         raise SubscriptsError(f"the subscripts {_show(spec)} describe {len(terms)} operands, {len(ranks)} were given")
     for i, term in enumerate(terms):
@@ -107,7 +113,7 @@ def parse(spec: Spec, ranks: Sequence[int]) -> Subscripts:
             if label is not Ellipsis:
                 seen[label] = seen.get(label, 0) + 1
     if output is None:
-        output = (Ellipsis, *_ordered(label for label, count in seen.items() if count == 1))
+        output = (Ellipsis, *_ordered([label for label, count in seen.items() if count == 1]))
     else:
         _check_output(output, seen, broadcast)
 
@@ -174,9 +180,9 @@ def _check_output(output: _Term, seen: dict[Hashable, int], broadcast: int) -> N
     labels = [label for label in output if label is not Ellipsis]
     for label in labels:
         if label not in seen:
-            raise SubscriptsError(f"the output names mode {label!r}, which no operand has")
+            raise SubscriptsError(f"the output names mode {brief(label)}, which no operand has")
         if labels.count(label) > 1:
-            raise SubscriptsError(f"the output names mode {label!r} more than once")
+            raise SubscriptsError(f"the output names mode {brief(label)} more than once")
     if broadcast and len(labels) == len(output):
         raise SubscriptsError(
             f"the operands' ellipses stand for {broadcast} axes, but the output has no ellipsis to keep them; "
@@ -184,22 +190,44 @@ def _check_output(output: _Term, seen: dict[Hashable, int], broadcast: int) -> N
         )
 
 
-def _ordered(labels: Iterable[Hashable]) -> list[Any]:
-    """Implicit outputs are sorted; labels that cannot be compared stay in order of appearance."""
-    found: list[Any] = list(labels)
+def _ordered(labels: list[Any]) -> list[Any]:
+    """Implicit outputs are sorted; labels that cannot be compared stay in order of appearance.
+
+    Raises:
+        LabelError: Labels fail to compare for a reason of their own.
+    """
     try:
-        return sorted(found)
+        return sorted(labels)
     except TypeError:
-        return found
+        return labels
+    except Exception as error:
+        raise LabelError(
+            f"the implicit output's labels {', '.join(map(brief, labels))} cannot be put in order "
+            f"({type(error).__name__}: {error}); give the output's labels"
+        ) from error
+
+
+@contextlib.contextmanager
+def _labels_own_errors() -> Iterator[None]:
+    """What labels raise when they are hashed or compared, as a `LabelError`."""
+    try:
+        yield
+    except GettError:
+        raise
+    except Exception as error:
+        raise LabelError(
+            f"a label of the interleaved form cannot be hashed or compared ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _display_names(seen: dict[Hashable, int], broadcast: int) -> tuple[str, ...]:
     """Characters for labels: their own where they are one, else (and for ellipsis axes) unused symbols."""
     taken = {label for label in seen if isinstance(label, str) and len(label) == 1}
     fresh = (s for s in symbols() if s not in taken)
-    own: dict[Hashable, str] = {}
-    for label in _ordered(label for label in seen if label not in taken):
-        own[label] = next(fresh)
+    others: list[Any] = [label for label in seen if label not in taken]
+    with contextlib.suppress(LabelError):
+        others = _ordered(others)
+    own = dict(zip(others, fresh, strict=False))
     names = [str(label) if label in taken else own[label] for label in seen]
     return (*names, *(next(fresh) for _ in range(broadcast)))
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from gett.console.formatting import brief
 from gett.errors import DTypeError, OptionError, PrecisionError
 
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
@@ -93,8 +94,8 @@ def parse_dtype(dtype: Any) -> np.dtype[Any]:
         return BFLOAT16
     try:
         found = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:  # the latter two for texts that begin like records
-        raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
+    except (TypeError, ValueError, SyntaxError, RecursionError) as error:  # texts that begin like records, deep lists
+        raise DTypeError(f"dtype={brief(dtype)} is no dtype: {error}") from error
     return own_dtype(found)
 
 
@@ -152,9 +153,10 @@ def promote(
     check_supported(result, "the result", supported)
     for where, tensor in tensors:
         if not _can_cast(tensor.dtype, result, casting):
-            raise DTypeError(f"{where} cannot be cast from {tensor.dtype} to {result} under casting={casting!r}")
+            raise DTypeError(f"{where} cannot be cast from {tensor.dtype} to {result} under casting={brief(casting)}")
     if out is not None and not _can_cast(result, out.dtype, casting):
-        raise DTypeError(f"the result cannot be cast from {result} to {out.dtype} of out under casting={casting!r}")
+        rule = brief(casting)
+        raise DTypeError(f"the result cannot be cast from {result} to {out.dtype} of out under casting={rule}")
     return result
 
 
@@ -187,9 +189,9 @@ def _can_cast(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) ->
             return np.can_cast(source, target, casting)
         np.can_cast(np.float32, np.float32, casting)  # for its opinion of `casting`
     except ValueError as error:
-        raise OptionError(f"casting={casting!r}: {error}") from error
+        raise OptionError(f"casting={brief(casting)}: {error}") from error
     except TypeError as error:
-        raise DTypeError(f"casting={casting!r}: {error}") from error
+        raise DTypeError(f"casting={brief(casting)}: {error}") from error
     if source is target or casting == "unsafe":
         return True
     if casting in ("no", "equiv"):
@@ -213,7 +215,7 @@ def check_precision(precision: Any, where: str = "precision") -> str:
         PrecisionError: There is none.
     """
     if not isinstance(precision, str) or precision not in PRECISIONS:
-        raise PrecisionError(f"{where}={precision!r} is unknown; there are {', '.join(map(repr, PRECISIONS))}")
+        raise PrecisionError(f"{where}={brief(precision)} is unknown; there are {', '.join(map(repr, PRECISIONS))}")
     return precision
 
 
@@ -227,10 +229,10 @@ def resolve_precision(precision: str | UsualPrecision | None, dtype: np.dtype[An
         return precision.name if only is None or dtype.name in only else usual
     if not isinstance(precision, str) or precision not in PRECISIONS:
         names = [name for name, only in PRECISIONS.items() if only is None or dtype.name in only]
-        raise PrecisionError(f"precision={precision!r} is unknown; {dtype.name} has {', '.join(map(repr, names))}")
+        raise PrecisionError(f"precision={brief(precision)} is unknown; {dtype.name} has {', '.join(map(repr, names))}")
     only = PRECISIONS[precision]
     if only is not None and dtype.name not in only:
-        raise PrecisionError(f"precision={precision!r} applies to {', '.join(only)}, not to {dtype.name}")
+        raise PrecisionError(f"precision={brief(precision)} applies to {', '.join(only)}, not to {dtype.name}")
     return precision
 
 

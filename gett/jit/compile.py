@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources as package_data
 from typing import TYPE_CHECKING
 
 from gett.errors import CompileError, MissingPackageError, PoorKernelError
@@ -23,6 +22,7 @@ from gett.jit.toolkit import INSTALL_HINT, find_toolkit
 
 if TYPE_CHECKING:
     from gett.codegen.records import KernelSource
+    from gett.jit.toolkit import Toolkit
 
 # -v makes ptxas report each function's registers and spills in the log; it costs no time.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -99,6 +99,7 @@ def compile_uncached(
     options: Sequence[str] = OPTIONS,
     name: str = "kernel",
     allow_spills: bool = False,
+    toolkit: Toolkit | None = None,
 ) -> CompileResult:
     """Compile `text` now.
 
@@ -109,11 +110,12 @@ def compile_uncached(
         options: NVRTC's, besides the architecture and the include directory.
         name: What errors call the kernel.
         allow_spills: As in `compile_kernel`.
+        toolkit: The compiler; by default `find_toolkit()`.
 
     Raises:
         CompileError, MissingPackageError: As in `compile_kernel`.
     """
-    toolkit = find_toolkit()
+    toolkit = toolkit or find_toolkit()
     nvrtc = load_nvrtc(toolkit)
     _check_arch(nvrtc, arch)
     includes = [f"--include-path={toolkit.include}"] if toolkit.include is not None else []
@@ -135,7 +137,13 @@ def compile_uncached(
             if words in text and macro not in options:
                 options = [*options, macro]
                 return compile_uncached(
-                    text, arch, headers=headers, options=options, name=name, allow_spills=allow_spills
+                    text,
+                    arch,
+                    headers=headers,
+                    options=options,
+                    name=name,
+                    allow_spills=allow_spills,
+                    toolkit=toolkit,
                 )
         raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
     return CompileResult(outcome.cubin, outcome.log)
@@ -144,6 +152,8 @@ def compile_uncached(
 @lru_cache(maxsize=1)
 def kernel_headers() -> Mapping[str, str]:
     """Return every `.cuh` of `gett/kernels`, under the name that includes have: `gett/<folder>/<file>`."""
+    from importlib import resources as package_data  # late: a compiling process is told the headers
+
     parts = package_data.files("gett") / "kernels"
     files = (
         (f"gett/{part.name}/{item.name}", item)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gett.env import Environment, read_environment
+from gett.env import Environment, has_home, read_environment
 from gett.jit.directory import CacheDirectory, warn
 
 _MEMORY_LIMIT = 64 << 20
@@ -191,6 +191,8 @@ def _directory(environment: Environment) -> Path | None:
 def default_directory(environment: Environment) -> Path | None:
     """Return `gett` in the user's cache directory, or None if the user has no home."""
     base = environment.xdg_cache_home
+    if base is None and not has_home():
+        return None
     if base is None and not sys.platform.startswith("linux"):
         with contextlib.suppress(ImportError):
             # On Linux it says what stands below, for 15 ms of import.

@@ -1,25 +1,97 @@
 """Compilers in processes of their own: of the threads of one process, NVRTC lets only one at a time into its front end.
 
-Owns the processes and what goes through their pipes. A process that cannot be started or ends early is no error: its
-work is done in this one. Knows neither plans nor caches.
+Owns the processes. They are no pool of a library: those import the program's main module again, or pickle, or cannot
+end one process that hangs, and loky is no dependency of gett's. A process starts isolated and without `site`, so that
+neither the current directory, nor an environment variable of Python's, nor a `sitecustomize` has a say in it; it runs
+the very gett that started it and talks over a socket of its own. One that cannot be started, ends early, or does not
+answer in time is no error: its work is done in this process. Knows neither plans nor caches.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import queue
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
-from gett.errors import GettError
-from gett.jit.compile import CompileResult, compile_uncached
+from gett.errors import CompileError
+from gett.jit.compile import CompileResult, compile_uncached, kernel_headers
+from gett.jit.serve import pack_frame, read_frame, setting, unpack_answer
+from gett.jit.toolkit import find_toolkit
 
-_SERVE = "from gett.jit.workers import serve; serve()"
 WORTH = 8  # kernels from which starting processes pays
+LIMIT = 60.0  # seconds that a process may take for a kernel; the slowest known one takes three
+_END = 5.0  # seconds to wait for the end of a process that was killed
+# The package is this process's, by its location, and its `__init__` is not run: it imports NumPy, which takes longer
+# than all that a process needs. Nothing but the standard library is on the path.
+_START = """
+import sys, types
+package = sys.modules["gett"] = types.ModuleType("gett")
+package.__path__ = sys.argv[3:]
+from gett.jit.serve import serve
+serve(int(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+class _Process:
+    """One process and this end of its channel.
+
+    Raises:
+        OSError, ValueError: It cannot be started.
+    """
+
+    def __init__(self) -> None:
+        self._told = False
+        self._link, theirs = socket.socketpair()
+        with theirs:
+            package = map(os.path.abspath, sys.modules[__name__.partition(".")[0]].__path__)
+            self.popen = subprocess.Popen(
+                [sys.executable, "-ISB", "-c", _START, str(theirs.fileno()), str(int(2 * LIMIT) + 1), *package],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C at a terminal is this process's to answer
+            )
+
+    def ask(self, task: dict[str, Any], shared: dict[str, Any]) -> CompileResult | CompileError | None:
+        """What it makes of a kernel; None where it has ended, does not answer in time, or answers nonsense."""
+        end = time.monotonic() + LIMIT
+        try:
+            self._wait_until(end)
+            self._link.sendall(pack_frame(task if self._told else task | shared))
+            self._told = True
+            return unpack_answer(read_frame(lambda count: self._read(count, end)))
+        except (OSError, EOFError, ValueError, RecursionError):  # TimeoutError is an OSError
+            return None
+
+    def end(self) -> None:
+        """What it is compiling is lost."""
+        self.popen.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(_END)
+        self._link.close()
+
+    def _read(self, count: int, end: float) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            self._wait_until(end)
+            part = self._link.recv(min(count - len(data), 1 << 20))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
+
+    def _wait_until(self, end: float) -> None:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._link.settimeout(left)
 
 
 class Workers:
@@ -30,8 +102,9 @@ class Workers:
     """
 
     def __init__(self, count: int) -> None:
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes] | None] = queue.SimpleQueue()
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
+        self._started: list[_Process] = []
+        self._closed = False
         for _ in range(count):
             process = _start()
             if process is not None:
@@ -39,26 +112,35 @@ class Workers:
             self._idle.put(process)
 
     def compile(self, text: str, arch: str, **options: Any) -> CompileResult:
-        """As `gett.jit.compile.compile_uncached`, with its errors."""
+        """As `gett.jit.compile.compile_uncached`, with its errors.
+
+        Raises:
+            CompileError: Also where the processes were ended meanwhile.
+        """
         process = self._idle.get()
-        answer: Any = None
+        answer: CompileResult | CompileError | None = None
         try:
             if process is not None:
-                answer = _ask(process, (text, arch, options))
-                process = process if answer is not None else None
+                task = {"text": text, "arch": arch, "options": options}
+                answer = process.ask(task, setting(find_toolkit(), kernel_headers()))
         finally:
+            if answer is None and process is not None:  # interrupts included: its next answer would be the last one's
+                process.end()
+                process = None
             self._idle.put(process)
-        if isinstance(answer, GettError):
+        if isinstance(answer, CompileError):
             raise answer
-        found: CompileResult = compile_uncached(text, arch, **options) if answer is None else answer
-        return found
+        if answer is None and self._closed:
+            raise CompileError(f"compiling kernel {options.get('name', 'kernel')!r} was given up")
+        return compile_uncached(text, arch, **options) if answer is None else answer
 
     def close(self) -> None:
         """End the processes; what they are compiling is lost."""
+        self._closed = True
         for process in self._started:
-            process.kill()
+            process.popen.kill()
         for process in self._started:
-            process.communicate()
+            process.end()
 
 
 @contextlib.contextmanager
@@ -71,48 +153,12 @@ def workers(count: int) -> Iterator[Workers]:
         made.close()
 
 
-def _start() -> subprocess.Popen[bytes] | None:
-    if not sys.executable:  # an interpreter inside another program
+def _start() -> _Process | None:
+    # An interpreter inside another program has no path of its own, or names that program.
+    inside = getattr(sys, "frozen", False) or not os.path.isabs(sys.executable or "")
+    if inside or os.name != "posix":  # elsewhere no descriptor can be handed on
         return None
-    settings = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     try:
-        return subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=settings,
-            start_new_session=True,  # Ctrl-C at a terminal is this process's to answer
-        )
-    except OSError:
+        return _Process()
+    except (OSError, ValueError):
         return None
-
-
-def _ask(process: subprocess.Popen[bytes], task: Any) -> Any:
-    """The answer to a task, None where the process has ended."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        pickle.dump(task, process.stdin)
-        process.stdin.flush()
-        return pickle.load(process.stdout)
-    except (OSError, EOFError, pickle.UnpicklingError):
-        return None
-
-
-def serve() -> None:
-    """What a process does: compile what comes on its input until that ends."""
-    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whatever else is printed does not come between the answers
-    while True:
-        try:
-            text, arch, options = pickle.load(tasks)
-        except EOFError:
-            return
-        answer: CompileResult | GettError
-        try:
-            answer = compile_uncached(text, arch, **options)
-        except GettError as error:
-            answer = error
-        pickle.dump(answer, answers)
-        answers.flush()

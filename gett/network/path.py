@@ -126,7 +126,7 @@ def _find_path(
     shapes = [tuple(extents[m] for m in term) for term in terms]
     try:
         path, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
-    except (TypeError, ValueError, KeyError, IndexError) as error:  # whatever a path function objects to
+    except (TypeError, ValueError, LookupError, RecursionError) as error:  # whatever a path function objects to
         raise OptionError(f"optimize={optimize!r} found no path: {error}") from error
     return [tuple(p) for p in path], info
 

@@ -139,6 +139,10 @@ def side_by_side(make: Callable[[_Task, Compiler | None], _Made], tasks: Sequenc
             for done in pool.map(make, tasks, itertools.repeat(compiler)):
                 made.append(done)
                 step("")
+        except BaseException:
+            if processes is not None:
+                processes.close()  # an interrupt does not wait for what they compile
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
     return made

@@ -83,7 +83,7 @@ class ScheduleStore:
                 continue
             try:
                 entry = decode(Entry, json.loads(payload))
-            except (Stale, ValueError):
+            except (Stale, ValueError, RecursionError):  # the last from lists that are nested without end
                 continue
             if entry.tuned is tuned:
                 return entry

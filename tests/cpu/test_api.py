@@ -174,6 +174,38 @@ def test_tensordot_takes_axes_of_any_integers():
     np.testing.assert_array_equal(gett.tensordot(a, b, np.int64(1)), np.tensordot(a, b, 1))
 
 
+@pytest.mark.parametrize("axes", [1, ([1], [0]), (1, 0), np.array([[1], [0]])])
+def test_tensordot_takes_torchs_name_of_axes(axes):
+    a, b = integers(3, 4), integers(4, 2)
+    np.testing.assert_array_equal(gett.tensordot(a, b, dims=axes), np.tensordot(a, b, axes=axes))
+    for also in (1, 2, None):
+        with pytest.raises(gett.OptionError, match="axes= or dims="):
+            gett.tensordot(a, b, also, dims=axes)
+
+
+def test_tensordot_over_less_than_no_axes():
+    for axes in (-1, np.int8(-1)):
+        with pytest.raises(gett.ShapeError, match=r"axes=-1 must be at least 0; axes=\(-1, -1\) pairs the last"):
+            gett.tensordot(np.ones((3, 3)), np.ones((3, 3)), axes)
+
+
+def test_options_that_cannot_be_shown_are_named_by_their_type():
+    deep = [1]
+    for _ in range(2000):
+        deep = [deep]
+    a = np.ones((2, 2))
+    for value, name in ((deep, "<list>"), (10**5000, "<int>")):
+        for option in ("order", "precision", "conj", "dtype"):
+            with pytest.raises(gett.GettError, match=name):
+                gett.einsum("ij,jk->ik", a, a, **{option: value})
+        with pytest.raises(gett.GettError, match=name):
+            gett.tensordot(a, a, value)
+        with pytest.raises(gett.GettError, match=r"ax[ei]s"):
+            gett.transpose(a, (value, 0))
+    with pytest.raises(gett.ShapeError, match=r"operand 0 of shape .* has 2\^63 bytes or more"):
+        gett.plan("ij,jk->ik", ((10**400, 2), "f4"), ((2, 2), "f4"))
+
+
 def test_tensordot_of_what_is_no_array():
     result = gett.tensordot([[1, 2], [3, 4]], np.array([1, 1]), 1)
     np.testing.assert_array_equal(result, [3, 7])

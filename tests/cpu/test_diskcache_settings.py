@@ -29,6 +29,29 @@ def test_no_home_means_memory_and_one_warning(monkeypatch: pytest.MonkeyPatch) -
     assert (cache.directory, cache.get(KEY)) == (None, PAYLOAD)
 
 
+def test_an_empty_home_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python makes the root of the file system of it."""
+    for name in ("GETT_CACHE_DIR", "GETT_CACHE_DISABLE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "")
+    assert default_directory(read_environment()) is None
+    assert default_directory(read_environment({"XDG_CACHE_HOME": "~/cache"})) is None
+    assert default_directory(read_environment({"XDG_CACHE_HOME": "/cache"})) == Path("/cache/gett")
+    with pytest.warns(KernelCacheWarning, match="no home directory"):
+        cache = kernel_cache()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.put(KEY, PAYLOAD)
+    assert (cache.directory, cache.get(KEY)) == (None, PAYLOAD)
+    for name in ("GETT_CACHE_DIR", "GETT_NVRTC"):
+        with pytest.raises(OptionError, match=f"{name}='~/x' names a home directory that there is not"):
+            read_environment({name: "~/x"})
+    monkeypatch.setenv("HOME", "/home/of/somebody")
+    assert read_environment({"GETT_CACHE_DIR": "~/x"}).cache_dir == Path("/home/of/somebody/x")
+    with pytest.raises(OptionError, match="names a home directory that there is not"):
+        read_environment({"GETT_CACHE_DIR": "~nobody-of-this-name/x"})
+
+
 def test_the_default_directory_is_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from platformdirs import user_cache_path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import opt_einsum
 import pytest
 
 import gett
@@ -83,3 +84,13 @@ def test_a_path_for_one_operand():
     np.testing.assert_array_equal(gett.einsum("ij->ji", a, optimize=[]), a.T)
     with pytest.raises(gett.OptionError, match="path step"):
         gett.einsum("ij->ji", a, optimize=[(0, 1)])
+
+
+def test_a_path_search_that_recurses_too_deeply_is_an_option_error():
+    class Search(opt_einsum.paths.PathOptimizer):
+        def __call__(self, *arguments):
+            return self(*arguments)
+
+    a = np.ones((2, 2))
+    with pytest.raises(gett.OptionError, match="found no path: maximum recursion depth"):
+        gett.einsum("ij,jk,kl->il", a, a, a, optimize=Search())

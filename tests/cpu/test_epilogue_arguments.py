@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gett
+from gett.errors import EpilogueError
 from tests.cpu.helpers import seeded
 
 ops = gett.ops
@@ -133,3 +134,44 @@ def test_numpy_gives_no_warnings(recwarn: Any) -> None:
     half = gett.contract("ij,jk->ik", a.astype("f2"), b.astype("f2"), epilogue=lambda d: d * 1e6)
     np.testing.assert_array_equal(half, [[np.inf, 0]])
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("arch", [None, "sm_90a"])
+@pytest.mark.parametrize("dtype", ["float16", "float64", "complex64", "int64"])
+@pytest.mark.parametrize("number", [10**400, -(2**1024)], ids=["positive", "negative"])
+def test_an_integer_beyond_float64_is_refused_when_planned(arch, dtype, number):
+    pair = ((8, 8), dtype)
+    with pytest.raises(EpilogueError, match="takes an integer of"):
+        gett.plan("ij,jk->ik", pair, pair, epilogue=lambda d: d + number, arch=arch)
+    with pytest.raises(EpilogueError, match="takes an integer of"):
+        gett.contract("ij,jk->ik", np.ones((2, 2), dtype), np.ones((2, 2), dtype), epilogue=lambda d: d * number)
+
+
+def test_arguments_that_are_not_read_have_a_shape_that_fits():
+    a, long = np.ones((3, 3)), np.ones(7)
+
+    def first(d, *_):
+        return d * 2
+
+    for epilogue_args in ((long,), (a[0], np.ones((1, 3, 3)))):
+        with pytest.raises(
+            EpilogueError, match=rf"epilogue_args\[{len(epilogue_args) - 1}\] of shape .* not broadcast"
+        ):
+            gett.contract("ij,jk->ik", a, a, epilogue=first, epilogue_args=epilogue_args)
+    with pytest.raises(EpilogueError, match=r"epilogue_args\[0\] of shape \(7,\)"):
+        gett.plan("ij,jk->ik", a, a, epilogue=first, epilogue_args=(((7,), "float64"),))
+    plan = gett.plan("ij,jk->ik", a, a, epilogue=first, epilogue_args=(a[0],))
+    with pytest.raises(EpilogueError, match=r"epilogue_args\[0\] of shape \(7,\)"):
+        plan(a, a, epilogue_args=(long,))
+    for fits in (a, a[0], a[:, :1], 3.0):
+        found = gett.contract("ij,jk->ik", a, a, epilogue=first, epilogue_args=(fits,))
+        np.testing.assert_array_equal(found, np.full((3, 3), 6.0))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "complex64"])
+def test_parts_of_truths_are_truths(dtype):
+    a = np.eye(3, dtype=dtype)
+    for part in (np.real, np.imag, lambda x: x.real, lambda x: x.imag):
+        for function in (part, lambda d, part=part: ~part(d)):
+            found = gett.contract("ij,jk->ik", a, a, epilogue=lambda d, f=function: f(d == d[...]))
+            np.testing.assert_array_equal(found, function(np.ones((3, 3), bool)).astype(dtype))

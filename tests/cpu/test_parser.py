@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gett
 from gett.errors import LabelError, SubscriptsError
 from gett.ir.subscripts import Subscripts, parse, split_arguments, symbols
 
@@ -91,6 +92,55 @@ def test_interleaved_implicit_output_is_sorted_where_labels_compare():
     assert parse(spec, (2,)).output == (1, 0)
     spec, _ = split_arguments(0, (["y", 3],))
     assert parse(spec, (2,)).output == (0, 1)
+
+
+class Label:
+    """A label whose own code fails, in one method."""
+
+    def __init__(self, name, error=None, **fails):
+        self.name, self.error, self.fails = name, error, fails
+
+    def _answer(self, method, usual):
+        if method in self.fails:
+            raise self.fails[method]
+        return usual
+
+    def __hash__(self):
+        return self._answer("hash", 1)  # the same for all, so that all are compared
+
+    def __eq__(self, other):
+        return self._answer("eq", self is other)
+
+    def __lt__(self, other):
+        return self._answer("lt", self.name < other.name)
+
+    def __repr__(self):
+        return self._answer("repr", f"Label {self.name}")
+
+
+@pytest.mark.parametrize("method", ["hash", "eq", "lt"])
+@pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, RecursionError])
+def test_what_labels_themselves_raise_is_a_label_error(method, kind):
+    error = kind("no answer")
+    i, j, k = (Label(x, **{method: error}) for x in "ijk")
+    a = np.ones((2, 2))
+    with pytest.raises(LabelError, match="no answer") as caught:
+        gett.einsum(a, [i, j], a, [j, k])
+    assert caught.value.__cause__ is error
+    if method == "lt":
+        assert "Label i, Label k" in str(caught.value)
+        np.testing.assert_array_equal(gett.einsum(a, [k, j], a, [j, i], [k, i]), a @ a)  # nothing is to be ordered
+    with pytest.raises(KeyboardInterrupt):
+        gett.einsum(a, [Label(x, **{method: KeyboardInterrupt()}) for x in "ij"])
+
+
+def test_labels_that_cannot_be_shown_are_named_by_their_type():
+    deep = ()
+    for _ in range(2000):
+        deep = (deep,)
+    for label, name in ((Label("i", repr=ValueError()), "<Label>"), (deep, "<tuple>"), (10**5000, "<int>")):
+        with pytest.raises(SubscriptsError, match=f"the output names mode {name}, which no operand has"):
+            gett.einsum(np.ones(2), [0], [label])
 
 
 @pytest.mark.parametrize("labels", [3, None, [[0], 1], object()])

@@ -113,6 +113,9 @@ def test_damaged_and_foreign_files_count_as_absent(tmp_path):
     assert ScheduleStore(tmp_path).find(key) is None
     store._parts[True].put(key, b"\xff no JSON")
     assert ScheduleStore(tmp_path).find(key) is None
+    for deep in (b"[" * 100_000, b'{"schedule":' * 100_000, b"[" * 900 + b"]" * 900):
+        store._parts[True].put(key, deep)
+        assert ScheduleStore(tmp_path).find(key) is None
     store.put(key, entry_of(plan, 3.0))
     assert ScheduleStore(tmp_path).find(key) is not None
 
