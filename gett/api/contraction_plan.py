@@ -18,7 +18,7 @@ from gett.api.checks import any_complex, check_factors, check_fits, check_out, i
 from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, gradient_error
 from gett.api.executables import bind_steps, compile_steps
 from gett.arrays.interop import borrow
-from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
@@ -101,7 +101,8 @@ class ContractionPlan:
         out = request.out or d
         self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, out))
         self._spans = tuple(map(bounds, (*request.operands, out)))
-        self._convert = tuple(None if t.dtype == x else x for t, x in zip(request.operands, read, strict=True))
+        changed = [(t, x, t.dtype != x) for t, x in zip(request.operands, read, strict=True)]
+        self._convert = tuple(conversion(t, x) if differs else None for t, x, differs in changed)
         self._through_copy = request.out is not None and request.out.dtype != d.dtype
         given = tuple(range(len(request.operands)))
         converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
@@ -461,7 +462,7 @@ class ContractionPlan:
             if launch is not None:
                 executables = tuple(partial(launch, x) for x in executables)
             if c is not None and kind.describe(c).dtype != self.dtype:
-                c = convert(kind, c, self.dtype)
+                c = convert(kind, c, conversion(kind.describe(c), self.dtype))
             if self.steps:
                 written = c, d, alpha, beta, extras
                 run_steps(self.steps, executables, self._last_uses, kind, operands, self._convert, *written)
