@@ -18,6 +18,7 @@ from gett.hw.dtypes import is_complex
 from gett.ir.build import make_contraction
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import make_gemm_plan
+from gett.ir.packing import packed_bytes
 from gett.ir.pairs import real_pairs
 
 
@@ -27,7 +28,7 @@ def fastest_form(plain: Contraction, widened: Contraction | None, facts: ArchFac
     Args:
         plain: A product of a real and a complex operand.
         widened: The same with a complex copy of the real one; None where there may be none.
-        facts: Of the architecture.
+        facts: Of the architecture; the copy takes no more than its workspace may.
         pairs: Whether its factors are real, as products in pairs need them.
     """
     from gett.schedule.search.select import is_stream
@@ -38,8 +39,9 @@ def fastest_form(plain: Contraction, widened: Contraction | None, facts: ArchFac
     real = real_pairs(plain) if pairs and not any(plain.conj) else None
     if real is not None:
         forms[real] = _expected_us(real, facts)
-    if widened is not None:
-        forms[widened] = _expected_us(widened, facts) + _expected_us(_conversion(plain, widened), facts)
+    copying = None if widened is None else _conversion(plain, widened)
+    if widened is not None and copying is not None and packed_bytes(copying, copying.d) <= facts.workspace_limit:
+        forms[widened] = _expected_us(widened, facts) + _expected_us(copying, facts)
     return min(forms, key=lambda form: forms[form])
 
 

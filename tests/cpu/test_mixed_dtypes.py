@@ -135,6 +135,8 @@ def test_a_conjugated_product_is_not_slower_than_one_of_complex_operands() -> No
     schedules = [p.steps[0].schedule for p in (plan, whole)]
     assert schedules[0] == schedules[1]
     assert plan.steps[0].gemm.contraction.conj == (False, True)
+    least = gett.plan("ij,jk->ik", real, cplx, arch="sm_90a", conj=(False, True), workspace_limit=0)
+    assert least.steps[0].gemm.contraction.a.dtype == "float32"  # no copy of the real operand
 
 
 FORMS = ("plain", "pairs", "widened")
