@@ -154,6 +154,10 @@ class _Factors:
         conj = given.conj if flags is None else flags[i] != given.conj
         return address(self._inputs[i], _as_read(given, dtype), self._extents, conj)
 
+    def precision(self, dtype: np.dtype[Any]) -> str:
+        """At which products of a dtype are formed: float32 of intermediates has its own where none is asked for."""
+        return resolve_precision(self._request.precision, dtype)
+
     def widened(self, i: int, operand: Operand, dtype: np.dtype[Any]) -> Operand:
         """What a step reads, in a wider dtype from now on where it is an operand; intermediates are as they are."""
         if i >= len(self.dtypes):
@@ -284,6 +288,7 @@ def _contractions(
             operands = [factors.widened(i, x, dtype) for i, x in zip(step.inputs, operands, strict=True)]
         elif dtype.kind != "c":
             compute = dtype if kinds == {dtype.name} else wide
+            options["precision"] = factors.precision(compute)
         elif dtype.name not in kinds and step is not path[-1]:
             compute = kept = factor_dtype(np.dtype(float), dtype)
         sides = {"a": operands[0], "b": operands[1] if len(operands) == 2 else None, "dtype": compute}

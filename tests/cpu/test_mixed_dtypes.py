@@ -66,6 +66,14 @@ def test_a_float32_tile_of_16_bit_operands_keeps_stages() -> None:
     assert found.forecast.us < 1.1 * short.forecast.us  # D has twice the bytes
 
 
+def test_float32_intermediates_of_16_bits_are_multiplied_as_float32_is() -> None:
+    pairs = ((2048, 1024, 64), "bfloat16"), ((1024, 2048), "bfloat16")
+    for options, kind in (({}, "wgmma split"), ({"precision": "ieee"}, "simt")):
+        found = steps("ijl,jk->ik", *pairs, **options)
+        assert len(found) > 1  # what one operand alone has is summed first
+        assert found[-1] == ("float32", "float32", "bfloat16", kind)
+
+
 def test_on_the_cpu_products_are_formed_in_float32() -> None:
     a, b = (integers(30, 40, dtype="float16", most=200), integers(40, 20, dtype="float16", most=200))
     assert steps("ik,kj->ij", a, b, dtype="float32", arch="cpu")[0][:3] == ("float32",) * 3

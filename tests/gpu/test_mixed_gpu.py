@@ -194,3 +194,14 @@ def test_networks_and_views(cupy: Any) -> None:
     h = cupy.asarray(integers((64, 64), "float16", 4))
     want = np.linalg.multi_dot([h.get().astype("f8")] * 3)
     np.testing.assert_array_equal(gett.einsum("ij,jk,kl->il", h, h, h, dtype="float32").get(), want)
+
+
+@pytest.mark.parametrize("subscripts", ["ijl,jk->ik", "ijl,jk->ki"])
+def test_float32_intermediates_with_a_result_of_16_bits(cupy: Any, subscripts: str) -> None:
+    """What one operand alone has is summed first, in float32; the product of that is stored in 16 bits."""
+    a, b = integers((520, 256, 1024), "float16", 1, 1), integers((256, 640), "float16", 2, 1)
+    plan = gett.plan(subscripts, *(cupy.asarray(x) for x in (a, b)))
+    assert plan.steps[-1].gemm.contraction.dtype == "float32"
+    want = np.einsum("ij,jk->" + subscripts[-2:], a.sum(2, dtype="f8"), b.astype("f8"), optimize=True)
+    found = plan(cupy.asarray(a), cupy.asarray(b))
+    np.testing.assert_array_equal(found.get(), want.astype("float16"))
