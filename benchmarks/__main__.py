@@ -1,4 +1,4 @@
-"""`python -m benchmarks tccg | random | workloads | overhead | epilogue | accuracy | calibrate`."""
+"""`python -m benchmarks tccg | random | workloads | overhead | epilogue | conversions | accuracy | calibrate`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     accuracy,
     calibrate,
+    conversions,
     distribution,
     environment,
     epilogue,
@@ -116,6 +117,9 @@ def parser() -> argparse.ArgumentParser:
     function = commands.add_parser("epilogue", help="functions fused into the store, and as kernels of their own")
     function.add_argument("--json", metavar="FILE", help="write every figure there")
     function.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
+    mixed = commands.add_parser("conversions", help="operands of several dtypes, and converted by hand")
+    mixed.add_argument("--json", metavar="FILE", help="write every figure there")
+    mixed.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
     exact = commands.add_parser("accuracy", help="errors of products, by precision and library")
     exact.add_argument("--dtype", default="float32", choices=list(accuracy.PRODUCTS), help="of the operands (float32)")
     exact.add_argument("--json", metavar="FILE", help="write every figure there")
@@ -151,6 +155,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return overhead.main(on_gpu=on_gpu, json_path=options.json, with_first=not options.no_first)
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "conversions":
+        return conversions.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "accuracy":
         return accuracy.main(on_gpu=on_gpu, dtype=options.dtype, json_path=options.json, plot_path=options.plot)
     usual = "" if options.command == "workloads" else "float16" if on_gpu else "float32"

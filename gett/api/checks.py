@@ -128,6 +128,17 @@ def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any
     return _factor(alpha, "alpha", dtype), _factor(beta, "beta", dtype)
 
 
+def any_complex(alpha: Any, beta: Any) -> bool:
+    """Whether a factor has an imaginary part; what is no number is none that has."""
+    return any(x.__class__ is not int and x.__class__ is not float and _is_complex(x) for x in (alpha, beta))
+
+
+def _is_complex(value: Any) -> bool:
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        value = value.item()
+    return isinstance(value, (complex, np.clongdouble)) and value.imag != 0
+
+
 def _number(value: Any, name: str) -> Any:
     """A number as a Python scalar; NumPy's longdouble, and numbers such as fractions, stay what they are."""
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
@@ -147,10 +158,10 @@ def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
         value = complex(value)
     if not isinstance(value, (bool, int, float, complex)):
         raise DTypeError(f"{name} must be a number that {dtype} holds, not {type(value).__name__}")
-    if isinstance(value, complex) and dtype.kind != "c":
-        if value.imag:
-            raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")
+    if isinstance(value, complex) and not value.imag:
         value = value.real
+    if isinstance(value, complex) and dtype.kind != "c":
+        raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")
     if dtype.kind in "biu" and not isinstance(value, (bool, int)):
         if not value.is_integer():
             raise DTypeError(f"{name}={value!r} is no integer, the contraction is in {dtype}")

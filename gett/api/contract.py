@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.checks import check_factors, check_out, check_workspace_limit, resolve_addend
+from gett.api.checks import any_complex, check_factors, check_out, check_workspace_limit, resolve_addend
 from gett.api.conjugation import Conj, check_conj, flipped, of_complex
 from gett.api.einsum import plan_on_device
 from gett.api.epilogue import check_arguments, gather_call, gradient_error, trace_epilogue
@@ -145,10 +145,10 @@ def _contract_spec(
             raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
         factors: dict[str, Any] = {"c": c, "alpha": alpha, "beta": beta}
         return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, conj=conj, **factors)
-    arguments = tuple(map(kind.describe, extras))
+    arguments, described = tuple(map(kind.describe, extras)), tuple(map(kind.describe, arrays))
     request = PlanRequest(
         spec=spec,
-        operands=tuple(map(kind.describe, arrays)),
+        operands=described,
         c=None if c is None else kind.describe(c),
         out=None if out is None else check_out(out, kind, device),
         optimize=optimize,
@@ -159,6 +159,7 @@ def _contract_spec(
         epilogue_args=arguments,
         conj=None if conj is None else of_complex(conj, arrays),
         workspace_limit=limit,
+        complex_factors=any_complex(alpha, beta) and len({x.dtype.kind == "c" for x in described}) > 1,
     )
     if c is not None and beta.__class__ in (int, float) and beta == 0:
         request = _without_c(request)

@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.checks import check_factors, check_fits, check_out, is_apart, resolve_addend
+from gett.api.checks import any_complex, check_factors, check_fits, check_out, is_apart, resolve_addend
 from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, gradient_error
 from gett.api.executables import bind_steps, compile_steps
 from gett.arrays.interop import borrow
-from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.hw.archs import ArchFacts, arch_facts
-from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, factor_dtype, packed_axes
+from gett.hw.dtypes import is_complex
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.running import run_steps
 from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
@@ -51,6 +52,7 @@ class ContractionPlan:
         "_look_closer",
         "_order",
         "_own_place",
+        "_real_factors",
         "_replan",
         "_request",
         "_scalar",
@@ -74,6 +76,7 @@ class ContractionPlan:
         path_info: Any,
         d: TensorSpec,
         order: str,
+        read: Sequence[np.dtype[Any]],
         replan: Callable[..., ContractionPlan],
     ) -> None:
         """Made by `gett.plan`.
@@ -85,6 +88,7 @@ class ContractionPlan:
             path_info: opt_einsum's, or None.
             d: The array that the last step writes.
             order: Memory order of a new result, `"C"` or `"F"`.
+            read: The dtype in which each operand is read.
             replan: Makes the plan of another request; with `keep=False` the plan cache does not keep it.
         """
         self.subscripts = subscripts
@@ -97,8 +101,8 @@ class ContractionPlan:
         out = request.out or d
         self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, out))
         self._spans = tuple(map(bounds, (*request.operands, out)))
-        read = [factor_dtype(t.dtype, d.dtype) for t in request.operands]
-        self._convert = tuple(None if t.dtype == x else x for t, x in zip(request.operands, read, strict=True))
+        changed = [(t, x, t.dtype != x) for t, x in zip(request.operands, read, strict=True)]
+        self._convert = tuple(conversion(t, x) if differs else None for t, x, differs in changed)
         self._through_copy = request.out is not None and request.out.dtype != d.dtype
         given = tuple(range(len(request.operands)))
         converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
@@ -107,6 +111,9 @@ class ContractionPlan:
         self._look_closer = request.c is not None or bool(request.epilogue_args) or lazy
         self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
         self._own_place = own_places(request, steps)
+        # Where the last step of a complex result computes in real numbers, complex factors take another plan.
+        last = steps[-1].gemm.contraction.dtype if steps else d.dtype.name
+        self._real_factors = is_complex(d.dtype.name) and not is_complex(last)
         self._torch_parts: list[Any] | None = None
         self._bound: dict[int, tuple[Executable, ...]] = {}
         if request.device is not None:
@@ -374,10 +381,13 @@ class ContractionPlan:
         alpha, beta = check_factors(alpha, beta, self.dtype)
         c_spec = None if c is None or beta == 0 else kind.describe(c)
         plan, planned_out = self, None if out is None else request.out
-        asked = c_spec, planned_out, specs, lazy or tuple([x.conj for x in found])
-        if asked != (request.c, request.out, request.epilogue_args, tuple([x.conj for x in request.operands])):
-            planned = tuple(replace(x, conj=y) for x, y in zip(request.operands, asked[3], strict=True))
+        factors = request.complex_factors or (self._real_factors and any_complex(alpha, beta))
+        asked = c_spec, planned_out, specs, factors, lazy or tuple([x.conj for x in found])
+        made = request.c, request.out, request.epilogue_args, request.complex_factors
+        if asked != (*made, tuple([x.conj for x in request.operands])):
+            planned = tuple(replace(x, conj=y) for x, y in zip(request.operands, asked[4], strict=True))
             request = replace(request, operands=planned, c=c_spec, out=planned_out, epilogue_args=specs)
+            request = replace(request, complex_factors=factors)
             plan = self._replan(replace(request, dtype=self.dtype))
         c = None if c_spec is None else c
         if out is not None:
@@ -452,7 +462,7 @@ class ContractionPlan:
             if launch is not None:
                 executables = tuple(partial(launch, x) for x in executables)
             if c is not None and kind.describe(c).dtype != self.dtype:
-                c = convert(kind, c, self.dtype)
+                c = convert(kind, c, conversion(kind.describe(c), self.dtype))
             if self.steps:
                 written = c, d, alpha, beta, extras
                 run_steps(self.steps, executables, self._last_uses, kind, operands, self._convert, *written)

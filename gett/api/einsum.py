@@ -72,7 +72,9 @@ def einsum(
             `"ieee"`; `"fp16x3"`, three products of scaled float16 planes, whose errors are at most 28 + k / 32 units
             where no number is far below its neighbours; `"bf16x3"`, three of two bfloat16 planes, at most
             791 + k / 32; or `"tf32"`, of factors rounded to the nearest of 10 bits. complex64 has them too. By default
-            that of `gett.precision`. The CPU computes as `"ieee"` says.
+            that of `gett.precision`. Operands of 16 bits whose result is float32 are multiplied as they are, which is
+            exact, and summed in float32 by tensor cores, with errors of at most k units; under `"ieee"` by fused
+            multiply-adds. The CPU computes as `"ieee"` says.
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
         workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes;

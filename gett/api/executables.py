@@ -24,7 +24,7 @@ def choose_schedules(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LI
     """Steps with the model's first choices, whose workspaces are at most `limit` bytes."""
     from gett.schedule.search.select import select_schedule
 
-    facts = _limited(arch, limit)
+    facts = limited_facts(arch, limit)
     return _with_schedules(steps, lambda gemms: [select_schedule(gemm, arch, facts) for gemm in gemms])
 
 
@@ -37,7 +37,7 @@ def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT
     """
     from gett.runtime.compiled import compile_best, side_by_side
 
-    facts = _limited(arch, limit)
+    facts = limited_facts(arch, limit)
 
     def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
         with progress(len(gemms), "compiling kernels", on_terminal()) as step:
@@ -47,7 +47,7 @@ def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT
     return _with_schedules(steps, compiled)
 
 
-def _limited(arch: str, limit: int) -> ArchFacts:
+def limited_facts(arch: str, limit: int) -> ArchFacts:
     """An architecture's nominal facts, with the user's limit of the workspace."""
     return replace(arch_facts(arch), workspace_limit=limit)
 

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from gett.api.contraction_plan import ContractionPlan
-from gett.api.executables import bind_steps, choose_schedules
+from gett.api.executables import bind_steps, choose_schedules, limited_facts
 from gett.api.plan_cache import plan_cache
 from gett.errors import DTypeError, EpilogueError
+from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, is_complex
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
+from gett.ir.pairs import one_is_real
 from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
@@ -32,9 +34,11 @@ from gett.ir.tensors import (
     factor_dtype,
     promote,
     resolve_precision,
+    short_dtype,
     sum_dtype,
 )
 from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
+from gett.network.forms import fastest_form
 from gett.network.optimize import AUTOTUNE, check_optimize
 from gett.network.path import PathStep, SumFirst, find_steps
 from gett.network.steps import PlanRequest, Step
@@ -93,11 +97,9 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     d_operand = address(subscripts.output, d, extents)
     c_operand = None if request.c is None else address_c(subscripts.output, _as_read(request.c, dtype), extents)
     extras = _address_extras(request, subscripts, extents, dtype)
-    flags = request.conj or (False,) * len(request.operands)
-    sources = [
-        address(modes, _as_read(t, factor_dtype(t.dtype, dtype)), extents, conj != t.conj)
-        for modes, t, conj in zip(subscripts.inputs, request.operands, flags, strict=True)
-    ]
+    short = None if request.arch == "cpu" else short_dtype(request.operands, dtype, precision)
+    factors = _Factors(request, subscripts, extents, dtype, short)
+    sources = [factors.read(i, x) for i, x in enumerate(factors.dtypes)]
     # An epilogue sees sums as they are in the accumulator's type, others the result's bits, which are the same.
     wide = np.dtype(data_type(dtype.name).accumulator) if request.epilogue is not None else sum_dtype(dtype)
     info = None
@@ -109,20 +111,83 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         else:
             memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in varying]  # type: ignore[misc]
             terms = [o.modes for o in varying]
-            sums = _when_to_sum(wide != dtype, request.arch)
+            sums = _when_to_sum(short is not None or wide != dtype, request.arch)
             path, info = find_steps(terms, subscripts.output, extents, memory, request.optimize, sums)
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
         build_last = partial(build, d=d_operand, c=c_operand, epilogue=request.epilogue, extras=extras)
+        facts = None if request.arch == "cpu" else limited_facts(request.arch, request.workspace_limit)
         intermediate = partial(_intermediate, extents=extents, alignment=d_operand.alignment)
         tensors = varying if len(path) > 1 else sources
-        whole = _contractions(path, tensors, (dtype, wide), intermediate, build, build_last)
+        whole = _contractions(path, tensors, (dtype, wide, short), factors, facts, intermediate, build, build_last)
         steps = _make_steps(whole, len(sources), request.arch, wide)
         _log.debug("planned %s for %s in %d steps", subscripts, request.arch, len(steps))
         if request.device is not None:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         elif request.arch != "cpu":
             steps = choose_schedules(steps, request.arch, request.workspace_limit)
-    return ContractionPlan(request, str(subscripts), steps, info, d, order, find_plan)
+    return ContractionPlan(request, str(subscripts), steps, info, d, order, factors.dtypes, find_plan)
+
+
+class _Factors:
+    """The operands as contractions read them: each in its own dtype or converted.
+
+    Attributes:
+        dtypes: In which each is read.
+        complex: Whether alpha or beta is complex.
+    """
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        subscripts: Subscripts,
+        extents: tuple[int, ...],
+        dtype: np.dtype[Any],
+        short: np.dtype[Any] | None,
+    ) -> None:
+        self._request, self._inputs, self._extents = request, subscripts.inputs, extents
+        self.complex = request.complex_factors
+        self.dtypes = [short or factor_dtype(t.dtype, dtype) for t in request.operands]
+
+    def read(self, i: int, dtype: np.dtype[Any]) -> Operand:
+        """How an operand is addressed in a dtype."""
+        given, flags = self._request.operands[i], self._request.conj
+        conj = given.conj if flags is None else flags[i] != given.conj
+        return address(self._inputs[i], _as_read(given, dtype), self._extents, conj)
+
+    def precision(self, dtype: np.dtype[Any]) -> str:
+        """At which products of a dtype are formed: float32 of intermediates has its own where none is asked for."""
+        return resolve_precision(self._request.precision, dtype)
+
+    def widened(self, i: int, operand: Operand, dtype: np.dtype[Any]) -> Operand:
+        """What a step reads, in a wider dtype from now on where it is an operand; intermediates are as they are."""
+        if i >= len(self.dtypes):
+            return operand
+        self.dtypes[i] = dtype
+        return self._read_as(i, operand, dtype)
+
+    def _read_as(self, i: int, operand: Operand, dtype: np.dtype[Any]) -> Operand:
+        """An operand in a dtype, with the modes that a path reads of it."""
+        whole = self.read(i, dtype)
+        return replace(whole, modes=operand.modes, strides=tuple(map(whole.stride, operand.modes)))
+
+    def fastest(
+        self,
+        inputs: Sequence[int],
+        plain: Contraction,
+        sides: dict[str, Any],
+        make: Callable[..., Contraction],
+        facts: ArchFacts,
+        *,
+        pairs: bool,
+    ) -> Contraction:
+        """The fastest form of a product of a real and a complex operand; the real one may be converted for it."""
+        dtype = sides["dtype"]
+        name, i = next((n, i) for n, i in zip("ab", inputs, strict=True) if not is_complex(sides[n].dtype))
+        copied = make(**sides | {name: self._read_as(i, sides[name], dtype)}) if i < len(self.dtypes) else None
+        found = fastest_form(plain, copied, facts, pairs=pairs)
+        if found is copied:
+            self.dtypes[i] = dtype
+        return found
 
 
 def _address_extras(
@@ -200,33 +265,46 @@ def _when_to_sum(short: bool, arch: str) -> SumFirst:
 def _contractions(
     path: tuple[PathStep, ...],
     sources: list[Operand],
-    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
+    dtypes: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any] | None],
+    factors: _Factors,
+    facts: ArchFacts | None,
     intermediate: Callable[..., Operand],
     build: Callable[..., Contraction],
     build_last: Callable[..., Contraction],
 ) -> list[tuple[PathStep, Contraction]]:
     """The contraction of each step; intermediates are dense in the mode order that the path gives them.
 
-    A step computes in the plan's dtype, or in the wider one that sums are kept in once an operand has that. Steps of
-    real operands before a complex result compute in real numbers. The last one alone has C and the epilogue.
+    A step computes in the plan's dtype, or in the wider one that sums are kept in once an operand has that; in the
+    short one while all operands have that. Steps of real operands before a complex result compute in real numbers; of
+    a real and a complex one in the fastest form, where `facts` tell. The last step alone has C and the epilogue.
     """
-    dtype, wide = dtypes
+    dtype, wide, short = dtypes
     tensors = dict(enumerate(sources))
     result = []
     for step in path:
         operands = [tensors[i] for i in step.inputs]
         kinds = {o.dtype for o in operands}
         compute = kept = dtype
-        if dtype.kind != "c":
+        options: dict[str, Any] = {}
+        if short is not None and kinds == {short.name}:
+            compute, options["precision"] = short, "ieee"
+        elif short is not None:
+            operands = [factors.widened(i, x, dtype) for i, x in zip(step.inputs, operands, strict=True)]
+        elif dtype.kind != "c":
             compute = dtype if kinds == {dtype.name} else wide
+            options["precision"] = factors.precision(compute)
         elif dtype.name not in kinds and step is not path[-1]:
             compute = kept = factor_dtype(np.dtype(float), dtype)
         sides = {"a": operands[0], "b": operands[1] if len(operands) == 2 else None, "dtype": compute}
         if step is path[-1]:
-            made = build_last(**sides)
+            make = partial(build_last, **options)
         else:
             target = tensors[step.output] = intermediate(step.modes, wide if step.wide else kept)
-            made = build(**sides, d=target, c=None)
+            make = partial(build, d=target, c=None, **options)
+        made = make(**sides)
+        if facts is not None and one_is_real(made):
+            pairs = step is not path[-1] or not factors.complex
+            made = factors.fastest(step.inputs, made, sides, make, facts, pairs=pairs)
         result.append((step, made))
     return result
 

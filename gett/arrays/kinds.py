@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -187,20 +188,50 @@ def cupy_kind() -> CupyKind | None:
 
 def allocate(kind: ArrayKind, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> Any:
     """A dense array whose axes lie in memory as `order` lists them, slowest first; others have extent 1 or 0."""
+    dense, axes = _memory_order(shape, order)
+    base = kind.empty(dense, dtype)
+    return base if axes is None else kind.permute(base, axes)
+
+
+def _memory_order(shape: Sequence[int], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The shape in memory of what `allocate` makes, and the axes of a view of that; None where they are the same."""
     rest = [i for i in range(len(shape)) if i not in order]
     axes = [*rest, *order]
-    base = kind.empty([min(1, shape[i]) for i in rest] + [shape[i] for i in order], dtype)
-    return kind.permute(base, [axes.index(i) for i in range(len(shape))])
+    dense = (*(min(1, shape[i]) for i in rest), *(shape[i] for i in order))
+    return dense, None if axes == [*range(len(shape))] else tuple(axes.index(i) for i in range(len(shape)))
 
 
-def convert(kind: ArrayKind, array: Any, dtype: np.dtype[Any]) -> Any:
-    """A copy in another dtype, laid out as `gett.ir.tensors.converted` says."""
-    spec = kind.describe(array)
-    axes = packed_axes(spec)
-    index = tuple(slice(None) if i in axes else slice(0, 1) for i in range(len(spec.shape)))
-    source = array[index] if index else array
-    target = allocate(kind, source.shape, dtype, axes)
-    kind.copy(target, source)
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How arrays of one layout are converted, worked out once: to copies as `gett.ir.tensors.converted` says.
+
+    Attributes:
+        dtype: Of the copy.
+        index: What is copied: an axis of stride 0 once. None where that is all.
+        shape: Of the copy in memory.
+        axes: Of the view of it that takes the array's place; None where that is the copy itself.
+    """
+
+    dtype: np.dtype[Any]
+    index: tuple[slice, ...] | None
+    shape: tuple[int, ...]
+    axes: tuple[int, ...] | None
+
+
+def conversion(spec: TensorSpec, dtype: np.dtype[Any]) -> Conversion:
+    """The conversion of arrays that lie as `spec` says."""
+    packed = packed_axes(spec)
+    repeated = [i for i, e in enumerate(spec.shape) if i not in packed and e != 1]
+    once = tuple(slice(0, 1) if i in repeated else slice(None) for i in range(len(spec.shape)))
+    shape, axes = _memory_order(spec.shape, packed)
+    return Conversion(dtype, once if repeated else None, shape, axes)
+
+
+def convert(kind: ArrayKind, array: Any, how: Conversion) -> Any:
+    """A copy in another dtype."""
+    base = kind.empty(how.shape, how.dtype)
+    target = base if how.axes is None else kind.permute(base, how.axes)
+    kind.copy(target, array if how.index is None else array[how.index])
     return target
 
 

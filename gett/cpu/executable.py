@@ -16,12 +16,13 @@ from gett.cpu.conjugation import conjugate, conjugations
 from gett.cpu.core import Groups, choose_core, element_wise_cost
 from gett.cpu.elementwise import MAX_LABELS, ElementWiseProgram
 from gett.cpu.packed import PackedProgram
-from gett.cpu.pairs import as_pairs, real_pairs
+from gett.cpu.pairs import as_pairs
 from gett.cpu.threads import available_threads
 from gett.cpu.views import Array, is_aligned, volume
 from gett.errors import DTypeError
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import A, B, GemmPlan
+from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
+from gett.ir.pairs import real_pairs
 from layouts.modes import Strided
 
 _Program = PackedProgram | ElementWiseProgram
@@ -60,9 +61,9 @@ class NumpyExecutable:
         self._swapped, self._times = plan.swapped, self._groups.times or 1
         self._plain = self._program(with_c=contraction.c is not None)
         self._pairs: NumpyExecutable | None = None
-        real = real_pairs(plan) if isinstance(self._plain, PackedProgram) else None
+        real = real_pairs(contraction) if isinstance(self._plain, PackedProgram) else None
         if real is not None:
-            pairs = NumpyExecutable(real, threads)
+            pairs = NumpyExecutable(make_gemm_plan(real), threads)
             # A loop element by element would go over two numbers at a time.
             self._pairs = pairs if isinstance(pairs._plain, PackedProgram) else None
 

@@ -178,6 +178,19 @@ def factor_dtype(source: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"f{dtype.itemsize // 2}")
 
 
+def short_dtype(operands: Sequence[TensorSpec], dtype: np.dtype[Any], precision: str) -> np.dtype[Any] | None:
+    """The dtype of 16 bits that all operands are read in, though products are formed in float32; None for none.
+
+    Tensor cores multiply numbers of 16 bits exactly and sum them in float32. So do they truths and integers of 8 bits,
+    which either dtype holds. `"ieee"` asks for sums by multiply-adds of float32.
+    """
+    if dtype != np.float32 or precision == "ieee":
+        return None
+    found = {t.dtype.newbyteorder("=") for t in operands if t.dtype.itemsize > 1}
+    short = found.pop() if len(found) == 1 else None
+    return short if short is not None and short.kind == "f" and short.itemsize == 2 else None
+
+
 def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which sums of a dtype are formed: float32 for floating types of 16 bits, else the dtype itself."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize == 2 else dtype

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from gett.arrays.kinds import ArrayKind, convert
+from gett.arrays.kinds import ArrayKind, Conversion, convert
 from gett.ir.tensors import parse_dtype
 from gett.network.steps import Executable, Step
 
@@ -21,7 +19,7 @@ def run_steps(
     uses: Sequence[tuple[int, ...]],
     kind: ArrayKind,
     operands: Sequence[Any],
-    foreign: Sequence[np.dtype[Any] | None],
+    foreign: Sequence[Conversion | None],
     c: Any,
     d: Any,
     alpha: Any,
@@ -36,8 +34,8 @@ def run_steps(
         uses: `gett.network.steps.last_uses` of them.
         kind: Of the arrays.
         operands: Arrays.
-        foreign: For each operand the dtype that it is converted to when it is needed first, None where it is read as
-            it is.
+        foreign: For each operand how it is converted when it is needed first, None where it is read as it is. An array
+            that stands for several operands is converted once.
         c: What is added to the result, or None.
         d: The result, written in place.
         alpha: Factor of the contraction.
@@ -49,8 +47,13 @@ def run_steps(
 
     def take(i: int) -> Any:
         if i not in tensors:
-            array, dtype = operands[i], foreign[i]
-            tensors[i] = array if dtype is None else convert(kind, kind.base(array), dtype)
+            array, how = operands[i], foreign[i]
+            if how is None:
+                return array
+            made = convert(kind, kind.base(array), how)
+            for j in range(len(operands)):  # none of them was needed before this one
+                if operands[j] is array and foreign[j] == how:
+                    tensors[j] = made
         return tensors[i]
 
     for step, execute, done in zip(steps, executables, uses, strict=True):
@@ -62,5 +65,5 @@ def run_steps(
         further = ([extras[x.argument] for x in function.extras],) if function is not None and function.extras else ()
         execute(take(step.inputs[0]), second, added, tensors[step.output], *factors, *further)
         for i in done:  # memory goes as soon as its last consumer was called
-            del tensors[i]
+            tensors.pop(i, None)
         del second

@@ -33,6 +33,7 @@ class PlanRequest:
     """Everything that a plan depends on.
 
     `conj` has a truth for each operand, of complex dtypes alone: whether it is conjugated. None stands for none.
+    `complex_factors` says that alpha or beta is complex: a GPU's plan may compute with real ones only.
     """
 
     spec: Spec
@@ -50,6 +51,7 @@ class PlanRequest:
     epilogue_args: tuple[TensorSpec, ...] = ()
     conj: tuple[bool, ...] | None = None
     workspace_limit: int = WORKSPACE_LIMIT
+    complex_factors: bool = False
 
 
 @dataclass(frozen=True, slots=True)

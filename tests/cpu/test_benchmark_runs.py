@@ -82,6 +82,20 @@ def test_epilogues_are_compared_with_kernels_of_their_own(tmp_path, capsys):
     assert [row["name"] in printed for row in rows] == [True] * 5
 
 
+def test_calls_of_several_dtypes_are_compared_with_conversions_by_hand(tmp_path, capsys):
+    pytest.importorskip("torch")
+    assert main(["conversions", "--cpu", "--json", str(tmp_path / "c.json")]) == 0
+    printed = capsys.readouterr().out
+    rows = json.loads((tmp_path / "c.json").read_text())["cases"]
+    assert all(row["name"] in printed for row in rows)
+    assert "WRONG" not in printed
+    assert max(map(len, printed.splitlines())) <= 110
+    for row in rows:
+        assert 0 <= row["off_by"] <= 1
+        assert row["differing"] == 0
+        assert ("by hand" in row["us"]) is ({*row["dtypes"]} != {row["result"]})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

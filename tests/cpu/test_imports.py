@@ -35,9 +35,9 @@ LAYERS = [
 # The same for the modules of a package.
 INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
-    "gett.ir": ["subscripts tensors", "contraction", "build gemm", "packing"],
+    "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
     "gett.arrays": ["kinds jax", "exported torch", "interop"],
-    "gett.network": ["optimize", "path cutting steps", "running"],
+    "gett.network": ["optimize", "path cutting steps forms", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.api": [

@@ -90,6 +90,18 @@ def compile_all(jobs: Iterable[tuple[Problem, Schedule]]) -> list[str]:
         return [x for x in pool.map(compile_one, jobs) if x is not None]
 
 
+def compile_gemms(jobs: Iterable[tuple[GemmPlan, Schedule]]) -> None:
+    """Compile the kernels of schedules side by side; one that fails is raised by whoever runs it."""
+
+    def compile_one(job: tuple[GemmPlan, Schedule]) -> None:
+        kernel = render_kernel(*job)
+        compile_kernel(kernel.source, kernel.arch)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in [pool.submit(compile_one, job) for job in jobs]:
+            done.exception()
+
+
 def compiles_well(problem: Problem, schedule: Schedule) -> bool:
     """Whether registers suffice; plans go on to the next candidate where they do not."""
     try:

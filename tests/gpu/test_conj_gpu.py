@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 import gett
-from gett.codegen.render import render_kernel
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.jit import compile_kernel
 from gett.runtime.build import build_executable
 from gett.runtime.device import device_facts
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.schedule import Schedule
 from tests.cpu.helpers import contraction_of
-from tests.gpu.support import describe
+from tests.gpu.support import compile_gemms, describe
 from tests.schedules import spread
 
 COMPLEX = ("complex64", "complex128")
@@ -88,14 +84,8 @@ def schedules(plan: GemmPlan) -> list[Schedule]:
 def _compiled(gpu: None) -> None:
     """All kernels of this file, compiled side by side; one that fails is raised by its own test."""
 
-    def compile_one(job: tuple[GemmPlan, Schedule]) -> None:
-        kernel = render_kernel(*job)
-        compile_kernel(kernel.source, kernel.arch)
-
     plans = [plan_of(name, *factors) for name in CASES for factors in FACTORS]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done in [pool.submit(compile_one, (plan, s)) for plan in plans for s in schedules(plan)]:
-            done.exception()
+    compile_gemms((plan, s) for plan in plans for s in schedules(plan))
 
 
 @pytest.mark.parametrize("name", [*CASES])

@@ -54,9 +54,9 @@ class StagingCost(CopyCost):
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         super().__init__(plan, device)
         self.type_d = data_type(plan.contraction.d.dtype)
-        # Beside the short loops of operands that are rounded or split, single elements would take too long.
+        # Beside the short loops of operands that are rounded, split or narrower, single elements would take too long.
         converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
-        converts |= planes(plan) is not None
+        converts |= planes(plan) is not None or data_type(plan.contraction.dtype).stmatrix
         self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
         # Phases of 128 bytes that 32 elements take; times of complex64 were fitted with one.
         self.phases = self.size_d // WORD if self.type_d.doubled else 1

@@ -83,6 +83,9 @@ class WgmmaSSSearch(WgmmaSearch):
         least = -(-plan.extent_m // 256) * -(-plan.extent_n // 128) * plan.extent_l
         deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(least))
         residues = residue_boxes(extents, lead, self.size, self.atom.k)
+        if self.size_d > self.size:  # a tile of D takes the room of deep stages
+            thin = k_boxes(extents, lead, self.size, self.atom.k, False, (2 * self.atom.k,))[0]
+            deep += [b for b in thin if b not in deep]
         if not residues or not all(self.movable(tensor, (s,), residues) for tensor, of in sides for s in of):
             return deep, residues, shallow
         # Boxes that zeros fill up serve every side: they make as many products as others of their depth and copy no
