@@ -20,7 +20,7 @@ from gett.api.executables import bind_steps, compile_steps
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert, cupy_kind
 from gett.arrays.torch import torch_library
-from gett.console.formatting import printable
+from gett.console.formatting import count, printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
@@ -223,7 +223,7 @@ class ContractionPlan:
         return made
 
     def __repr__(self) -> str:
-        return f"<ContractionPlan {printable(self.subscripts)} on {self.arch}, {len(self.steps)} steps>"
+        return f"<ContractionPlan {printable(self.subscripts)} on {self.arch}, {count(len(self.steps), 'step')}>"
 
     def compile(self) -> ContractionPlan:
         """Compile the kernels of a plan that was made for an architecture, whether or not there is such a GPU.

@@ -61,8 +61,9 @@ def plan(
         casting: As for `einsum`.
         optimize: As for `einsum`.
         precision: As for `einsum`.
-        arch: `"cpu"`, or an architecture such as `"sm_90a"`, to plan for it whether or not there is such a GPU. By
-            default the GPU of the operands, or the CPU for NumPy arrays and pairs.
+        arch: `"cpu"`, or an architecture such as `"sm_90a"`, to plan for it whether or not there is such a GPU. The
+            name of a GPU such as `"H100"` stands for its architecture; estimates are those of one GPU of it, for
+            `"sm_90a"` the H200. By default the GPU of the operands, or the CPU for NumPy arrays and pairs.
         epilogue: As for `contract`: a function of the result, which is traced here, once.
         epilogue_args: Arrays, pairs or numbers that stand for the `epilogue_args` of calls.
         conj: As for `einsum`. Calls of the plan conjugate these operands.
@@ -127,7 +128,7 @@ def _plan(
     real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
     kind, device, arrays = gather(real, real_names, sum(p is None for p in pairs[: len(found)]))
     if arch is not None:
-        _check_arch(arch)
+        arch = _target(arch)
     if arch == "cpu" and kind is not NUMPY:
         raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
     target = arch or kind.arch(device)
@@ -170,22 +171,24 @@ def _plan(
     return plan_on_device(kind, request)
 
 
-def _check_arch(arch: Any) -> None:
-    """Refuse what spells no architecture, and say which one was meant where that is plain.
+def _target(arch: Any) -> str:
+    """The architecture that `arch=` means.
 
     Raises:
-        OptionError: It does not.
+        OptionError: It means none, or several; the text says which were near.
     """
     if isinstance(arch, str) and arch == "cpu":
-        return
-    from gett.hw.archs import ARCHS
+        return arch
+    from gett.hw.archs import ARCHS, archs_named
 
-    digits = "".join(re.findall(r"\d", str(arch)))
-    meant = [known for known in ARCHS if digits and digits == "".join(re.findall(r"\d", known))]
-    if isinstance(arch, str) and _GPU_ARCH.fullmatch(arch) and (arch in meant or not meant):
-        return  # whether it is known, and what is, the schedules say
-    hint = f": did you mean {meant[0]!r}?" if meant else ""
-    raise OptionError(f"arch={arch!r}; it must be 'cpu' or an architecture such as 'sm_90a'{hint}")
+    if isinstance(arch, str) and len(found := archs_named(arch)) == 1:
+        return found[0]
+    digits = "".join(re.findall(r"\w", str(arch))).rstrip("af")  # of a number, of a pair, of a target with a suffix
+    near = archs_named(str(arch)) or archs_named(digits)
+    if isinstance(arch, str) and _GPU_ARCH.fullmatch(arch) and not near:
+        return arch  # what is known, the schedules say
+    hint = ": did you mean " + " or ".join(f"{x!r} ({ARCHS[x].name})" for x in near) + "?" if near else ""
+    raise OptionError(f"arch={arch!r}; it must be 'cpu', a target such as 'sm_90a' or a GPU such as 'H100'{hint}")
 
 
 def _pair(x: Any, name: str) -> TensorSpec | None:

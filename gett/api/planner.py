@@ -16,6 +16,7 @@ import numpy as np
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.executables import bind_steps, choose_schedules, limited_facts
 from gett.api.plan_cache import plan_cache
+from gett.console.formatting import count
 from gett.errors import DTypeError, EpilogueError
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, is_complex
@@ -90,6 +91,8 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     if request.arch == "cpu" and dtype is BFLOAT16:
         raise DTypeError("bfloat16 runs on a GPU only: NumPy has no such dtype; convert the operands to float32")
     precision = resolve_precision(request.precision, dtype)
+    if request.arch == "cpu":
+        precision = "ieee"  # as BLAS multiplies, which is at least as accurate as any other
     order = choose_order(request.order, request.operands)
     check_optimize(request.optimize, len(request.operands))
 
@@ -120,7 +123,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         tensors = varying if len(path) > 1 else sources
         whole = _contractions(path, tensors, (dtype, wide, short), factors, facts, intermediate, build, build_last)
         steps = _make_steps(whole, len(sources), request.arch, wide)
-        _log.debug("planned %s for %s in %d steps", subscripts, request.arch, len(steps))
+        _log.info("planned %s for %s in %s", subscripts, request.arch, count(len(steps), "step"))
         if request.device is not None:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         elif request.arch != "cpu":

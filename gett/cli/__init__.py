@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, demo):
         command.add_argument("--device", choices=("cpu", "gpu"), help="default: the GPU where there is one")
     run.add_argument("--repeat", type=_positive, default=None, help="timed calls (default: by the time of one)")
-    explain.add_argument("--arch", default=None, help="sm_90a, sm_80, ..., cpu (default: this machine's)")
+    explain.add_argument("--arch", default=None, help="sm_90a, h100, a100, ..., cpu (default: this machine's)")
     explain.add_argument("--optimize", default="auto", metavar="NAME", help=OPTIMIZE_HELP)
     explain.add_argument("--order", default="K", help="memory order of the result: C, F, A or K (default)")
     forms = explain.add_mutually_exclusive_group()

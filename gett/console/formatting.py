@@ -50,6 +50,11 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: 
     return [align(header), "  ".join("-" * w for w in widths), *(align(r) for r in rows)]
 
 
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """A number and its noun: "1 step", "2 steps"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
+
+
 def format_quantity(value: float | Decimal) -> str:
     """Three significant digits and a decimal prefix, ready for a unit: `format_quantity(1.21e9) + "B"` is "1.21 GB"."""
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gett.console.formatting import count as count
 from gett.console.formatting import format_bytes
 from gett.hw.dtypes import data_type
 from gett.hw.tensor_types import TensorType
@@ -248,8 +249,3 @@ def spell(gemm: GemmPlan, mode: Strided) -> str:
     """The modes that are fused into one, slowest first."""
     names = gemm.contraction.names
     return "".join(names[label] for label in reversed(mode.labels) if isinstance(label, int)) or "-"
-
-
-def count(n: int, noun: str, plural: str | None = None) -> str:
-    """A number and its noun."""
-    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"

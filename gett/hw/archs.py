@@ -11,6 +11,7 @@ data sheet's rate, the H200's own share. L2 rates are estimates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -128,6 +129,39 @@ _TABLE = (
 
 ARCHS: Mapping[str, ArchFacts] = MappingProxyType({facts.arch: facts for facts in _TABLE})
 """Nominal facts by architecture."""
+
+
+_NAMED: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "sm_80": ("a100", "a800", "a30"),
+    "sm_86": ("a40", "a10", "a16", "a6000", "a5000", "3090", "3080"),
+    "sm_87": ("orin",),
+    "sm_89": ("l40s", "l40", "l4", "4090", "4080", "ada"),
+    "sm_90a": ("h200", "h100", "h800", "h20", "gh200", "hopper"),
+    "sm_100a": ("b200", "gb200"),
+    "sm_103a": ("b300", "gb300"),
+    "sm_120a": ("5090", "5080"),
+    "sm_80 sm_86": ("ampere",),
+    "sm_100a sm_103a sm_120a": ("blackwell",),
+})  # fmt: skip
+"""Words that stand for architectures: a GPU's name, or that of a generation, which may have several."""
+
+
+def archs_named(name: str) -> tuple[str, ...]:
+    """The architectures that a name stands for: a target in any spelling, a GPU's name, or a generation's.
+
+    Args:
+        name: Such as `"sm_90a"`, `"SM90"`, `"compute_90a"`, `"9.0"`, `"H100"`, `"NVIDIA A100-SXM4-80GB"`, `"hopper"`.
+
+    Returns:
+        One architecture; several where a generation has several; none where the name means nothing here. Without its
+        suffix, a target stands for the one that kernels are generated for: `"sm_90"` for `"sm_90a"`.
+    """
+    number = re.fullmatch(r"(?:sm|compute)?_?(\d{1,2}\.?\da?)", name.lower())
+    if number is not None:
+        target = "sm_" + number[1].replace(".", "")
+        return tuple(x for x in ARCHS if x in (target, target + "a"))
+    words = re.split(r"[\W_]+", name.lower())
+    return next((tuple(archs.split()) for archs, known in _NAMED.items() if not set(words).isdisjoint(known)), ())
 
 
 def arch_facts(arch: str) -> ArchFacts:

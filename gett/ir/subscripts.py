@@ -80,11 +80,24 @@ def operand_count(spec: Spec) -> int:
 def _label_list(labels: Any, where: str) -> tuple[Hashable, ...]:
     try:
         found = tuple(labels)
-        for label in found:
-            hash(label)
     except TypeError as error:
-        raise LabelError(f"the labels of {where} must be a list of hashable labels, got {labels!r}") from error
+        raise LabelError(f"the labels of {where} must be a list of hashable labels, not {_spell(labels)}") from error
+    for i, label in enumerate(found):
+        try:
+            hash(label)
+        except TypeError as error:
+            hint = "; operands without a subscripts string are each followed by a list of labels"
+            raise LabelError(
+                f"the labels of {where} must be a list of hashable labels, but label {i} of {_spell(labels)} is "
+                f"{_spell(label)}{hint if hasattr(labels, 'shape') else ''}"
+            ) from error
     return found
+
+
+def _spell(thing: Any) -> str:
+    """What a thing is, in words: an array's numbers help nobody."""
+    name = type(thing).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}" if thing is not None else "None"
 
 
 def parse(spec: Spec, ranks: Sequence[int]) -> Subscripts:

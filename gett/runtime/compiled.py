@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gett.codegen.records import Kernel
+from gett.console.formatting import format_seconds
 from gett.console.progress import Step
 from gett.errors import PoorKernelError
 from gett.hw.archs import ArchFacts, arch_facts
@@ -23,7 +25,7 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.schedule import Schedule
 
 if TYPE_CHECKING:
-    from gett.jit.compile import Compiler
+    from gett.jit.compile import Compiler, CompileResult
 
 ATTEMPTS = 8  # candidates whose registers may turn out too few before one compiles well
 
@@ -76,13 +78,24 @@ def compile_schedule(
     """
     # Late, here and below: a process that finds its kernels in the store needs neither generator nor search.
     from gett.codegen.render import render_kernel
-    from gett.jit.compile import compile_kernel
+    from gett.jit.compile import compile_kernel, compile_uncached
     from gett.schedule.spec.legality import check_schedule
 
     check_schedule(schedule, plan, facts or arch_facts(schedule.arch))
     kernel = render_kernel(plan, schedule)
-    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compiler)
-    _log.debug("compiled %s, %s %s", plan.contraction, schedule.kind, schedule.tiling.shape)
+    seconds: list[float] = []  # of the compiler; none where the cache has the kernel
+
+    def compile_now(*arguments: Any, **options: Any) -> CompileResult:
+        start = time.perf_counter()
+        try:
+            return (compiler or compile_uncached)(*arguments, **options)
+        finally:
+            seconds.append(time.perf_counter() - start)
+
+    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compile_now)
+    done, how = ("compiled", f"in {format_seconds(seconds[0])}") if seconds else ("found", "in the cache")
+    tile = " x ".join(map(str, schedule.tiling.shape))
+    _log.info("%s %s for %s %s: %s, tile %s", done, plan.contraction, kernel.arch, how, schedule.kind, tile)
     return CompiledKernel(schedule, kernel, cubin, allow_spills)
 
 
@@ -110,7 +123,7 @@ def compile_best(
             return compile_schedule(plan, choice, facts=facts, compiler=compiler)
         except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
             kernel = f"{choice.kind} {choice.tiling.shape}"
-            _log.info("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
+            _log.debug("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
     # Nothing compiles well: the most promising one still computes, only slower.
     _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
     return compile_schedule(plan, choices[0], facts=facts, allow_spills=True, compiler=compiler)

@@ -113,7 +113,8 @@ def _loaded(plan: GemmPlan, entry: Entry) -> CompiledKernel | None:
     cubin = kernel_cache().get(entry.cubin)
     if cubin is None:
         return None
-    _log.debug("found the kernel of %s, %s", plan.contraction, "measured" if entry.tuned else "chosen by the model")
+    how = "measured" if entry.tuned else "chosen by the model"
+    _log.info("found %s for %s in the store: %s, %s", plan.contraction, entry.kernel.arch, entry.schedule.kind, how)
     return CompiledKernel(entry.schedule, entry.kernel, cubin, measured=_measured(entry))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import pydoc
 import subprocess
 import sys
 import threading
@@ -99,15 +100,15 @@ def test_plan_call_checks_its_arrays():
 
 
 def test_plan_rejects_bad_arguments():
-    for arch in ("gpu", "sm90", 90):
-        with pytest.raises(gett.OptionError, match="arch"):
+    for arch in ("gpu", "v100", "", "sm", "sm_9"):
+        with pytest.raises(gett.OptionError, match="arch") as caught:
             gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch=arch)
+        assert "did you mean" not in str(caught.value)
     for arch, meant in (
-        ("sm90", "sm_90a"), ("sm_90", "sm_90a"), ("90a", "sm_90a"), ("90", "sm_90a"), (90, "sm_90a"),
-        ((9, 0), "sm_90a"), ("SM_90A", "sm_90a"), ("sm80", "sm_80"), ("compute_80", "sm_80"), ("sm_80a", "sm_80"),
-        ("sm_120", "sm_120a"),
+        (90, "'sm_90a'"), ((9, 0), "'sm_90a'"), ("sm_80a", "'sm_80'"), ("sm_90f", "'sm_90a'"),
+        ("ampere", r"'sm_80' \(A100.* or 'sm_86'"), ("Blackwell", r"'sm_100a' \(B200\) or .* or 'sm_120a'"),
     ):  # fmt: skip
-        with pytest.raises(gett.OptionError, match=f"did you mean '{meant}'"):
+        with pytest.raises(gett.OptionError, match=f"did you mean {meant}"):
             gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch=arch)
     with pytest.raises(gett.ScheduleError, match="known architectures"):
         gett.plan("i,i", ((3,), "f8"), ((3,), "f8"), arch="sm_75")
@@ -120,6 +121,34 @@ def test_plan_rejects_bad_arguments():
         gett.plan("i,i", ((3,), "f8"), ((3,), "zz"))
     with pytest.raises(gett.ShapeError, match="operand 0"):
         gett.plan("i,i", ((-3,), "f8"), ((3,), "f8"))
+
+
+NAMES_OF_ARCHITECTURES = {
+    "sm_80": ["sm80", "compute_80", "8.0", "a100", "A100-SXM4-80GB"],
+    "sm_86": ["RTX A6000"],
+    "sm_89": ["L40S", "NVIDIA GeForce RTX 4090"],
+    "sm_90a": [
+        "h100",
+        "H200",
+        "NVIDIA H100 80GB HBM3",
+        "sm90",
+        "sm_90",
+        "SM_90A",
+        "90",
+        "90a",
+        "compute_90a",
+        "hopper",
+    ],
+    "sm_100a": ["b200", "GB200", "sm_100"],
+    "sm_120a": ["sm_120", "12.0", "5090"],
+}
+
+
+@pytest.mark.parametrize("arch", NAMES_OF_ARCHITECTURES)
+def test_an_architecture_goes_by_the_names_of_its_gpus(arch):
+    pair = (3,), "f8"
+    for name in NAMES_OF_ARCHITECTURES[arch]:
+        assert gett.plan("i,i", pair, pair, arch=name).arch == arch
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -387,8 +416,25 @@ def test_public_names():
             assert issubclass(error, gett.GettError)
 
 
-@pytest.mark.parametrize("name", ["einsum", "contract", "tensordot", "contraction_plan"])
+@pytest.mark.parametrize("name", ["einsum", "contract", "tensordot", "contraction_plan", "plan", "precision"])
 def test_examples_of_docstrings(name):
     found = doctest.testmod(importlib.import_module(f"gett.api.{name}"))
     assert found.attempted > 0
     assert not found.failed
+
+
+def test_completion_and_help_show_what_is_there_to_use():
+    assert dir(gett) == sorted(gett.__all__)
+    for name in ("Any", "TYPE_CHECKING", "import_module", "api", "network", "np"):
+        assert name not in dir(gett)
+    text = pydoc.render_doc(gett, renderer=pydoc.plaintext)
+    for name in ("einsum(", "contract(", "autotune(", "class ContractionPlan", "class TuneResult"):
+        assert name in text
+    for name in ("TYPE_CHECKING", "import_module", "borrow"):
+        assert name not in text
+
+
+def test_a_plan_of_one_step_has_a_step():
+    pair = (3, 3), "f8"
+    assert repr(gett.plan("ij,jk", pair, pair)) == "<ContractionPlan ij,jk->ik on cpu, 1 step>"
+    assert repr(gett.plan("ij,jk,kl", pair, pair, pair)) == "<ContractionPlan ij,jk,kl->il on cpu, 2 steps>"

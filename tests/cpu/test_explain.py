@@ -11,6 +11,7 @@ import pytest
 import gett
 from gett.console.formatting import format_bytes, format_quantity, format_table
 from gett.explain.detail import explain, explain_gemm, explain_path
+from gett.explain.record import plan_record
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.spec.epilogue import Epilogue, StagedTile, TmaStore, VectorStore
@@ -290,3 +291,14 @@ def test_memory_is_in_binary_units(size: int, text: str) -> None:
 def test_table_columns_line_up() -> None:
     lines = format_table(["who", "n"], [["a", "1"], ["longer", "100"]])
     assert lines == ["who       n", "------  ---", "a         1", "longer  100"]
+
+
+@pytest.mark.parametrize("precision", [None, "tf32", "bf16x6"])
+def test_a_plan_of_the_cpu_names_the_precision_that_it_computes_in(precision: str | None) -> None:
+    plan = gett.plan("ij,jk->ik", ((3, 3), "float32"), ((3, 3), "float32"), precision=precision)
+    detail = plan.explain(detail=True)
+    assert "precision ieee" in detail
+    for text in (str(plan), detail):
+        assert "bf16x6" not in text
+        assert "tf32" not in text
+    assert plan_record(plan)["steps"][0]["precision"] == "ieee"

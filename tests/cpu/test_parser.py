@@ -151,6 +151,15 @@ def test_label_lists_that_are_none_are_type_errors(labels):
     assert isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize("second", [np.full((3, 3), 7.25), [[7.25] * 3] * 3, np.full(3, 7.25)[:, None]])
+def test_a_label_error_tells_what_it_got_and_prints_no_array(second):
+    with pytest.raises(LabelError, match="labels of operand 0 must be a list of hashable labels") as caught:
+        split_arguments(np.ones((3, 3)), (second,))
+    assert "7.25" not in str(caught.value)
+    assert type(second).__name__ in str(caught.value)
+    assert ("subscripts string" in str(caught.value)) is isinstance(second, np.ndarray)
+
+
 def test_arguments_without_operands():
     for args in (("ij", ()), (np.ones(2), ())):
         with pytest.raises(SubscriptsError):
