@@ -40,6 +40,8 @@ from gett.errors import (
 
 if TYPE_CHECKING:
     from gett.api.autotune import TuneResult, autotune
+    from gett.api.expression import contract_expression
+    from gett.api.paths import contract_path, einsum_path
     from gett.epilogue import ops
 
 __version__ = "0.1.0"
@@ -70,7 +72,10 @@ __all__ = [
     "__version__",
     "autotune",
     "contract",
+    "contract_expression",
+    "contract_path",
     "einsum",
+    "einsum_path",
     "ops",
     "plan",
     "plan_cache",
@@ -81,15 +86,22 @@ __all__ = [
 ]
 
 
+# What most programs need late or never, by module; the autotuner brings the runtime and the store with it.
+_LATE = {
+    "TuneResult": "gett.api.autotune",
+    "autotune": "gett.api.autotune",
+    "contract_expression": "gett.api.expression",
+    "contract_path": "gett.api.paths",
+    "einsum_path": "gett.api.paths",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # Most programs need these late or never; the autotuner brings the runtime and the store with it.
     if name == "ops":
         return import_module("gett.epilogue.ops")
-    if name not in ("TuneResult", "autotune"):
+    if name not in _LATE:
         raise AttributeError(f"module 'gett' has no attribute {name!r}")
-    from gett.api import autotune
-
-    value = globals()[name] = getattr(autotune, name)
+    value = globals()[name] = getattr(import_module(_LATE[name]), name)
     return value
 
 

@@ -1,5 +1,7 @@
 """The environment variables that gett reads: their names, their types and their defaults, in this one place.
 
+Owns also how a size is written, here and in options.
+
 Read when they are needed, not at import, so that a program may set them first. Knows nothing of what they steer.
 
 | Variable | Type | Meaning |
@@ -101,12 +103,23 @@ def _flag(source: Mapping[str, str], name: str) -> bool:
 
 def _size(source: Mapping[str, str], name: str, default: int) -> int:
     text = source.get(name, "").strip()
-    if not text:
-        return default
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.lower())
+    return parse_size(text, name) if text else default
+
+
+def parse_size(text: str, name: str) -> int:
+    """Bytes of a size as text: `"500M"`, `"1.5 GiB"`, `"2e9"`. Units are powers of 1024, with or without `B` or `iB`.
+
+    Args:
+        text: The size; white space and case do not matter.
+        name: The option or variable, for messages.
+
+    Raises:
+        OptionError: It is no size, or more than 2^63 - 1 bytes.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\+?\d{1,3})?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise OptionError(f"{name}={text[:40]!r} is no size: give bytes, or a number with a unit, such as 500M or 2GiB")
     size = float(match[1]) * (1 << _UNITS[match[2]])
     if size > MOST_BYTES:
-        raise OptionError(f"{name}={text[:40]!r} is more than a file system holds; the most is {MOST_BYTES}")
+        raise OptionError(f"{name}={text[:40]!r} is too large; the most is {MOST_BYTES} bytes")
     return int(size)

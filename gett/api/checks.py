@@ -14,6 +14,7 @@ import numpy as np
 from gett.arrays.interop import gather
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
 from gett.arrays.torch import torch_library
+from gett.env import parse_size
 from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.tensors import BFLOAT16, TensorSpec, is_numpy_only
@@ -109,12 +110,16 @@ def check_workspace_limit(limit: Any) -> int:
     """The number of bytes, `WORKSPACE_LIMIT` for None.
 
     Raises:
-        OptionError: It is no integer of at least 0.
+        OptionError: It is neither an integer of at least 0 nor a size as text.
     """
     if limit is None:
         return WORKSPACE_LIMIT
+    if isinstance(limit, str):
+        return parse_size(limit, "workspace_limit")
     if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
-        raise OptionError(f"workspace_limit={limit!r}; it must be a number of bytes of at least 0, or None")
+        raise OptionError(
+            f"workspace_limit={limit!r}; it must be a size such as '1GiB', a number of bytes of at least 0, or None"
+        )
     return int(limit)
 
 

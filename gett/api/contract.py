@@ -23,7 +23,7 @@ from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.build import address_c
 from gett.ir.subscripts import Spec, operand_count, split_arguments
-from gett.network.optimize import freeze_optimize
+from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 
 
@@ -40,7 +40,8 @@ def contract(
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | None = None,
+    workspace_limit: int | str | None = None,
+    memory_limit: int | str | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -66,6 +67,7 @@ def contract(
             complex numbers may stand beside results of their own kind and of those behind it.
         conj: As for `einsum`, of the operands alone; a `c` behind them is none.
         workspace_limit: As for `einsum`.
+        memory_limit: As for `einsum`.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -97,7 +99,8 @@ def contract(
     flags = None if conj is None else check_conj(conj, len(factors))
     fused = epilogue, check_arguments(epilogue, epilogue_args), flags, check_workspace_limit(workspace_limit)
     try:
-        return _contract_spec(spec, factors, c, alpha, beta, out, freeze_optimize(optimize), precision, *fused)
+        path = freeze_optimize(optimize) if memory_limit is None else with_limit(optimize, memory_limit)
+        return _contract_spec(spec, factors, c, alpha, beta, out, path, precision, *fused)
     except GradientError as error:
         raise gradient_error(error, epilogue) from None
 

@@ -24,8 +24,10 @@ from gett.console.formatting import count, printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
+from gett.ir.subscripts import parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
+from gett.network.path import Path, path_info
 from gett.network.running import run_steps
 from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
 
@@ -37,7 +39,7 @@ class ContractionPlan:
         subscripts: The explicit form, e.g. `"ij,jk->ik"`.
         arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
         steps: The contractions in order; none where the result has no elements.
-        path_info: opt_einsum's `PathInfo` for more than two operands, else None.
+        path: For each contraction the positions of the tensors that it takes, as opt_einsum's paths have them.
         shape: Shape of the result.
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
@@ -62,7 +64,7 @@ class ContractionPlan:
         "_torch_parts",
         "arch",
         "dtype",
-        "path_info",
+        "path",
         "shape",
         "steps",
         "subscripts",
@@ -73,7 +75,7 @@ class ContractionPlan:
         request: PlanRequest,
         subscripts: str,
         steps: tuple[Step, ...],
-        path_info: Any,
+        path: Path,
         d: TensorSpec,
         order: str,
         read: Sequence[np.dtype[Any]],
@@ -85,7 +87,7 @@ class ContractionPlan:
             request: What was asked for.
             subscripts: The explicit form.
             steps: The contractions.
-            path_info: opt_einsum's, or None.
+            path: Of all operands.
             d: The array that the last step writes.
             order: Memory order of a new result, `"C"` or `"F"`.
             read: The dtype in which each operand is read.
@@ -94,7 +96,7 @@ class ContractionPlan:
         self.subscripts = subscripts
         self.arch = request.arch
         self.steps = steps
-        self.path_info = path_info
+        self.path = path
         self.shape, self.dtype = d.shape, d.dtype
         self._d, self._order, self._replan, self._request = d, order, replan, request
         self._scalar = not d.shape
@@ -120,6 +122,19 @@ class ContractionPlan:
             self._bound[request.device] = _executables(steps)
         self._last_uses = last_uses(steps)
         self._settled = request.device is not None or request.arch == "cpu"
+
+    @property
+    def path_info(self) -> Any:
+        """opt_einsum's `PathInfo` of the path: its text is a table of the contractions with their cost.
+
+        Example:
+            >>> import gett
+            >>> info = gett.plan("ij,jk->ik", ((3, 4), "float64"), ((4, 5), "float64")).path_info
+            >>> info.path, int(info.opt_cost)
+            ([(0, 1)], 120)
+        """
+        shapes = [t.shape for t in self._request.operands]
+        return path_info(parse(self._request.spec, list(map(len, shapes))), shapes, self.path)
 
     @property
     def flops(self) -> int:

@@ -25,7 +25,7 @@ from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
-from gett.network.optimize import freeze_optimize
+from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 
 
@@ -40,7 +40,8 @@ def einsum(
     optimize: Any = True,
     precision: str | None = None,
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | None = None,
+    workspace_limit: int | str | None = None,
+    memory_limit: int | str | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -65,7 +66,8 @@ def einsum(
         casting: NumPy's rule for conversions of operands and of the result into `out`.
         optimize: For more than two operands: what `opt_einsum.contract` or NumPy take; False contracts from left to
             right. A path must fit any number of operands. `("greedy", n)` limits intermediates to n elements, or is an
-            error. Intermediates have the dtype of the result.
+            error; `("greedy", "1GiB")` to so many bytes. Intermediates have the dtype of the result. A ContractionTree
+            of cotengra stands for its path; nested paths and slices are an error.
         precision: How products are formed at least: `"ieee"`, by fused multiply-adds or the dtype's own tensor-core
             product; for float32 also `"bf16x6"` (the default there), six products of bfloat16 planes where they are
             faster, whose errors are at most 13 + k / 16 units of 2^-24 of a sum's magnitudes and mostly below those of
@@ -77,8 +79,10 @@ def einsum(
             multiply-adds. The CPU computes as `"ieee"` says.
         conj: One bool for each operand: whether it is replaced by its complex conjugate, which is not written anywhere.
             Of a real operand that is the operand itself. PyTorch's `x.conj()` does the same.
-        workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes;
-            256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
+        workspace_limit: Most device memory that a call may take for partial sums or packed copies of tensors, in bytes
+            or as `"1GiB"`; 256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
+        memory_limit: Largest intermediate: a number of elements, as opt_einsum has it, or bytes as `"1GiB"`;
+            `"max_input"` is the largest operand, None and -1 no limit. A limit that no path was found for is an error.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
@@ -104,6 +108,8 @@ def einsum(
         subscripts, operands = split_arguments(subscripts, operands)
     if conj is not None:
         conj = of_complex(check_conj(conj, len(operands)), operands)
+    if memory_limit is not None:
+        optimize = with_limit(optimize, memory_limit)
     limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
     return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision, conj, limit)
 

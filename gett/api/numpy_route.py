@@ -27,7 +27,7 @@ from gett.ir.tensors import (
     promote,
     resolve_precision,
 )
-from gett.network.optimize import check_optimize
+from gett.network.optimize import check_optimize, in_elements
 from gett.network.path import NEVER, PathStep, find_steps
 
 _MAX_MODES = 52  # letters that NumPy's einsum has
@@ -75,7 +75,7 @@ def numpy_contraction(
         )
     shape = tuple(extents[m] for m in subscripts.output)
     d = NUMPY.empty(shape, result, choose_order(order, specs))
-    steps = _steps(subscripts, extents, optimize)
+    steps = _steps(subscripts, extents, in_elements(optimize, result.itemsize))
     if 0 in extents:  # NumPy 2.4's einsum writes beyond an empty array of clongdouble
         d[...] = 0
     else:

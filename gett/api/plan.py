@@ -26,7 +26,7 @@ from gett.console.formatting import brief
 from gett.errors import DTypeError, GradientError, OptionError, ShapeError
 from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
-from gett.network.optimize import AUTOTUNE, freeze_optimize
+from gett.network.optimize import AUTOTUNE, freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
@@ -47,7 +47,8 @@ def plan(
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | None = None,
+    workspace_limit: int | str | None = None,
+    memory_limit: int | str | None = None,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 
@@ -68,6 +69,7 @@ def plan(
         epilogue_args: Arrays, pairs or numbers that stand for the `epilogue_args` of calls.
         conj: As for `einsum`. Calls of the plan conjugate these operands.
         workspace_limit: As for `einsum`.
+        memory_limit: As for `einsum`.
 
     Raises:
         GettError: As `einsum`; ScheduleError and CompileError if no kernel can be made; OptionError for a bad `arch`;
@@ -90,6 +92,8 @@ def plan(
     spec, found = split_arguments(subscripts, operands)
     arguments = check_arguments(epilogue, epilogue_args)
     flags, lazy = check_conj(conj, len(found)), (False,) * len(found)
+    if memory_limit is not None:
+        optimize = with_limit(optimize, memory_limit)
     try:
         loan = borrow(found, c, out, dtype, casting, arguments)
         if loan is not None:  # the plan is one of the memory's layout, and calls come here again
@@ -123,7 +127,7 @@ def _plan(
     given = {"c": c, "out": out}
     extra = [n for n, x in given.items() if x is not None]
     things = [*found, *arguments, *(given[n] for n in extra)]
-    pairs = [_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
+    pairs = [described_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
     real = [x for x, p in zip(things, pairs, strict=True) if p is None]
     real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
     kind, device, arrays = gather(real, real_names, sum(p is None for p in pairs[: len(found)]))
@@ -191,7 +195,7 @@ def _target(arch: Any) -> str:
     raise OptionError(f"arch={arch!r}; it must be 'cpu', a target such as 'sm_90a' or a GPU such as 'H100'{hint}")
 
 
-def _pair(x: Any, name: str) -> TensorSpec | None:
+def described_pair(x: Any, name: str) -> TensorSpec | None:
     """The description that a `(shape, dtype)` pair stands for, None if `x` is no such pair."""
     if isinstance(x, tuple) and x and all(isinstance(e, (int, np.integer)) for e in x):
         raise ShapeError(

@@ -40,8 +40,8 @@ from gett.ir.tensors import (
 )
 from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
 from gett.network.forms import fastest_form
-from gett.network.optimize import AUTOTUNE, check_optimize
-from gett.network.path import PathStep, SumFirst, find_steps
+from gett.network.optimize import AUTOTUNE, check_optimize, in_elements
+from gett.network.path import Path, PathStep, SumFirst, find_steps
 from gett.network.steps import PlanRequest, Step
 
 _log = logging.getLogger("gett")
@@ -90,9 +90,7 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     subscripts, extents, dtype = resolve(request)
     if request.arch == "cpu" and dtype is BFLOAT16:
         raise DTypeError("bfloat16 runs on a GPU only: NumPy has no such dtype; convert the operands to float32")
-    precision = resolve_precision(request.precision, dtype)
-    if request.arch == "cpu":
-        precision = "ieee"  # as BLAS multiplies, which is at least as accurate as any other
+    precision = _precision(request, dtype)
     order = choose_order(request.order, request.operands)
     check_optimize(request.optimize, len(request.operands))
 
@@ -105,17 +103,18 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
     sources = [factors.read(i, x) for i, x in enumerate(factors.dtypes)]
     # An epilogue sees sums as they are in the accumulator's type, others the result's bits, which are the same.
     wide = np.dtype(data_type(dtype.name).accumulator) if request.epilogue is not None else sum_dtype(dtype)
-    info = None
+    found: Path = (tuple(range(len(sources))),)
     steps: tuple[Step, ...] = ()
     if 0 not in d.shape:
-        varying = _drop_constant(sources)
+        varying = drop_constant(sources)
         if 0 in extents and len(sources) > 2:
             path: tuple[PathStep, ...] = (_empty_sum(sources, subscripts.output, extents),)
         else:
             memory = [sorted(o.modes, key=lambda m, o=o: -abs(o.stride(m))) for o in varying]  # type: ignore[misc]
             terms = [o.modes for o in varying]
             sums = _when_to_sum(short is not None or wide != dtype, request.arch)
-            path, info = find_steps(terms, subscripts.output, extents, memory, request.optimize, sums)
+            optimize = in_elements(request.optimize, dtype.itemsize)
+            path, found = find_steps(terms, subscripts.output, extents, memory, optimize, sums)
         build = partial(make_contraction, subscripts.names, extents, precision=precision)
         build_last = partial(build, d=d_operand, c=c_operand, epilogue=request.epilogue, extras=extras)
         facts = None if request.arch == "cpu" else limited_facts(request.arch, request.workspace_limit)
@@ -128,7 +127,13 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
             steps = bind_steps(steps, request.arch, request.optimize == AUTOTUNE, request.workspace_limit)
         elif request.arch != "cpu":
             steps = choose_schedules(steps, request.arch, request.workspace_limit)
-    return ContractionPlan(request, str(subscripts), steps, info, d, order, factors.dtypes, find_plan)
+    return ContractionPlan(request, str(subscripts), steps, found, d, order, factors.dtypes, find_plan)
+
+
+def _precision(request: PlanRequest, dtype: np.dtype[Any]) -> str:
+    """How products of a dtype are formed: on the CPU as BLAS multiplies, which is as accurate as any name asks for."""
+    asked = resolve_precision(request.precision, dtype)
+    return "ieee" if request.arch == "cpu" else asked
 
 
 class _Factors:
@@ -159,7 +164,7 @@ class _Factors:
 
     def precision(self, dtype: np.dtype[Any]) -> str:
         """At which products of a dtype are formed: float32 of intermediates has its own where none is asked for."""
-        return resolve_precision(self._request.precision, dtype)
+        return _precision(self._request, dtype)
 
     def widened(self, i: int, operand: Operand, dtype: np.dtype[Any]) -> Operand:
         """What a step reads, in a wider dtype from now on where it is an operand; intermediates are as they are."""
@@ -244,7 +249,7 @@ def _empty_sum(sources: list[Operand], output: tuple[int, ...], extents: tuple[i
     return PathStep((first,), len(sources), output)
 
 
-def _drop_constant(operands: list[Operand]) -> list[Operand]:
+def drop_constant(operands: list[Operand]) -> list[Operand]:
     """Operands without the modes of stride 0: along them a path need not see them.
 
     A mode along which no operand varies stays with the first that has it: it still counts in sums and in the result.

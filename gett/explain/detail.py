@@ -16,6 +16,7 @@ from gett.explain.schedule import count, schedule_facts, spell
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
+from gett.network.path import Path
 from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
 
@@ -32,10 +33,12 @@ class Plan(Protocol):
     subscripts: str
     arch: str
     steps: tuple[Step, ...]
-    path_info: Any
+    path: Path
     dtype: Any
     shape: Any
 
+    @property
+    def path_info(self) -> Any: ...
     @property
     def flops(self) -> int: ...
     @property

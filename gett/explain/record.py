@@ -32,7 +32,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "intermediate_bytes": plan.intermediate_bytes,
         "workspace_bytes": plan.workspace_bytes,
         "estimate_us": sum(estimates) if estimates else None,
-        "path": None if plan.path_info is None else [list(group) for group in plan.path_info.path],
+        "path": [list(group) for group in plan.path],
         "steps": [_step(step) for step in plan.steps],
     }
 

@@ -1,4 +1,6 @@
-"""What `optimize=` asks for: an algorithm of opt_einsum or a path, and a limit on intermediates. Checks it; finds none.
+"""What `optimize=` and `memory_limit=` ask for: an algorithm of opt_einsum or a path, and a limit on intermediates.
+
+Checks them; finds no path.
 
 Knows neither modes nor extents.
 """
@@ -7,29 +9,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+from gett.env import parse_size
 from gett.errors import OptionError, PathError
 
 AUTOTUNE = "autotune"  # asks for measured kernels; the path is found as by default
 _WITHOUT_LOOKUP = ("auto", "greedy", "optimal")
 
 
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A limit that was given as a size: bytes, where a number counts elements."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """What is asked for with a limit on intermediates.
+
+    Attributes:
+        method: As `freeze_optimize` gives it: a name, a path, an optimiser, or False.
+        limit: Most elements of an intermediate, `"max_input"`, or bytes.
+    """
+
+    method: Any
+    limit: int | str | Bytes
+
+
+def with_limit(optimize: Any, limit: Any) -> Any:
+    """`optimize=` with the limit of `memory_limit=`; None, -1 and infinity are no limit.
+
+    Raises:
+        OptionError: The limit means nothing, or `optimize=` has one already or measures kernels.
+    """
+    most = _limit(limit, "memory_limit")
+    found = freeze_optimize(optimize)
+    if most is None:
+        return found
+    if isinstance(found, Limited):
+        raise OptionError(f"memory_limit={limit!r}, but optimize={optimize!r} limits intermediates already")
+    if isinstance(found, str) and found == AUTOTUNE:
+        raise OptionError("memory_limit limits a path, and optimize='autotune' asks for none: give one of them")
+    return Limited(check_optimize(found)[0], most)
+
+
+def in_elements(optimize: Any, itemsize: int) -> Any:
+    """`optimize=` as it stands in a key, with a limit in bytes as one in elements of so many bytes."""
+    if isinstance(optimize, Limited) and isinstance(optimize.limit, Bytes):
+        return replace(optimize, limit=max(1, optimize.limit.size // itemsize))
+    return optimize
+
+
 def freeze_optimize(optimize: Any) -> Any:
-    """`optimize=` as it stands in a key, where 1 would equal True: checked, with paths and limits as tuples.
+    """`optimize=` as it stands in a key, where 1 would equal True: checked, with paths as tuples and limits apart.
 
     Raises:
         OptionError: As `check_optimize`, which looks at names later.
     """
-    if optimize is True or optimize is False or optimize is None or isinstance(optimize, str):
+    if optimize is True or optimize is False or optimize is None or isinstance(optimize, (str, Limited)):
         return optimize
     method, limit = check_optimize(optimize)
-    return method if limit is None else (method, limit)
+    return method if limit is None else Limited(method, limit)
 
 
-def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | str | None]:
-    """What opt_einsum is asked for: an algorithm or a path, and a limit on intermediates in elements.
+def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | str | Bytes | None]:
+    """What opt_einsum is asked for: an algorithm or a path, and a limit on intermediates.
 
     False and None ask for no optimisation: pairs from left to right, returned as False.
 
@@ -39,8 +87,10 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
 
     Raises:
         OptionError: The value means nothing to NumPy or opt_einsum, or its path does not fit the operands.
-        PathError: Its path leaves tensors uncontracted.
+        PathError: Its path leaves tensors uncontracted, is nested, or has slices.
     """
+    if isinstance(optimize, Limited):
+        return check_optimize(optimize.method, count)[0], optimize.limit
     if optimize is None or optimize is False:
         return False, None
     if optimize is True:
@@ -59,7 +109,7 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
     if isinstance(optimize, (tuple, list)):
         parts = list(optimize)
         if len(parts) == 2 and isinstance(parts[0], str) and parts[0] not in ("einsum_path", AUTOTUNE):
-            return check_optimize(parts[0])[0], _limit(parts[1])
+            return check_optimize(parts[0])[0], _limit(parts[1], "the limit of optimize")
         if parts and isinstance(parts[0], str) and parts[0] == "einsum_path":
             parts = parts[1:]
         if all(isinstance(p, (tuple, list)) and p and all(isinstance(i, Integral) for i in p) for p in parts):
@@ -67,18 +117,54 @@ def check_optimize(optimize: Any, count: int | None = None) -> tuple[Any, int | 
             if count is not None:
                 _check_path(path, count)
             return path, None
+        if _is_nested(parts):
+            raise PathError(
+                f"optimize={optimize!r} is a nested path; give the positions of each step, such as [(0, 1), (0, 1)]: "
+                "what is contracted goes, and its result comes last"
+            )
+    elif callable(getattr(optimize, "get_path", None)) and hasattr(optimize, "sliced_inds"):  # cotengra's tree
+        _check_slices(optimize, optimize.sliced_inds)
+        return check_optimize(list(optimize.get_path()), count)
     elif callable(optimize):
+        given = getattr(optimize, "_suboptimizer_kwargs", {})  # of cotengra's optimisers that keep what they found
+        for name in ("slicing_opts", "slicing_reconf_opts"):
+            _check_slices(optimize, getattr(optimize, name, None) or given.get(name))
         return optimize, None
     raise OptionError(
         f"optimize={optimize!r}; it must be True, False, a name such as 'greedy', a path such as [(0, 1), (0, 1)], "
-        "a name with a limit on intermediates such as ('greedy', 1000000), or a PathOptimizer of opt_einsum"
+        "a name with a limit on intermediates such as ('greedy', 1000000) or ('greedy', '1GiB'), a PathOptimizer of "
+        "opt_einsum, or a ContractionTree of cotengra"
     )
 
 
-def _limit(value: Any) -> int | str | None:
-    """The most elements of an intermediate; None, -1 and infinity are no limit, as in opt_einsum."""
+def _is_nested(parts: Sequence[Any]) -> bool:
+    """Whether a path pairs pairs, as in `((0, 1), 2)` or `(((0, 1), 2), (3, 4))`."""
+    groups = [p for p in parts if isinstance(p, (tuple, list))]
+    known = all(isinstance(x, (tuple, list, Integral)) for p in groups for x in p)
+    deep = any(isinstance(x, (tuple, list)) for p in groups for x in p)
+    mixed = bool(groups) and len(groups) < len(parts) and all(isinstance(p, (tuple, list, Integral)) for p in parts)
+    return known and (deep or mixed)
+
+
+def _check_slices(optimize: Any, slices: Any) -> None:
+    """Refuse what asks for slices.
+
+    Raises:
+        PathError: It does.
+    """
+    if slices:
+        raise PathError(
+            f"optimize={type(optimize).__name__} has slices, which are not run here: give one without them, or let "
+            "cotengra run it with implementation=(gett.einsum, gett.tensordot)"
+        )
+
+
+def _limit(value: Any, where: str) -> int | str | Bytes | None:
+    """The most elements of an intermediate, or bytes; None, -1 and infinity are no limit, as in opt_einsum."""
     if value is None or (isinstance(value, str) and value == "max_input"):
         return value
+    if isinstance(value, str):
+        return Bytes(parse_size(value, where))
     if isinstance(value, Real) and not isinstance(value, bool):
         number: Any = value
         if number in (-1, math.inf):
@@ -86,8 +172,8 @@ def _limit(value: Any) -> int | str | None:
         if number >= 1:
             return int(number)
     raise OptionError(
-        f"optimize limits intermediates to {value!r} elements; it must be a number of at least 1, -1 or infinity for "
-        "no limit, or 'max_input'"
+        f"{where} is {value!r}; it must be a number of elements of at least 1, a size in bytes such as '1GiB', -1 or "
+        "infinity for no limit, or 'max_input'"
     )
 
 

@@ -13,7 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gett.errors import OptionError
-from gett.network.optimize import check_optimize
+from gett.ir.subscripts import Subscripts
+from gett.network.optimize import Bytes, check_optimize
+
+Path = tuple[tuple[int, ...], ...]
+"""For each contraction the positions of the tensors that it takes; its result comes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def find_steps(
     memory_order: Sequence[Sequence[int]],
     optimize: Any,
     sums: SumFirst,
-) -> tuple[tuple[PathStep, ...], Any]:
+) -> tuple[tuple[PathStep, ...], Path]:
     """Steps that contract any number of operands; one or two need no path.
 
     Args:
@@ -67,26 +71,37 @@ def find_steps(
         output: Modes of the result in order.
         extents: Extent of each mode.
         memory_order: Modes of each operand, largest stride first.
-        optimize: What `gett.einsum` takes.
+        optimize: What `gett.einsum` takes, with no limit in bytes.
         sums: When sums come first.
 
     Returns:
-        The steps, and opt_einsum's `PathInfo` of more than two operands, else None.
+        The steps, and the path that they follow.
 
     Raises:
         OptionError: `optimize` has a bad value, its path does not fit, or its limit cannot be kept.
     """
-    path: list[tuple[int, ...]] = [tuple(range(len(terms)))]
-    info = None
+    path: Path = (tuple(range(len(terms))),)
     if len(terms) > 2:
-        path, info = _find_path(terms, output, extents, optimize)
+        path = _find_path(terms, output, extents, optimize)
     steps = _expand(terms, output, extents, path, sums)
     _check_limit(steps, terms, extents, check_optimize(optimize)[1])
-    return _order_intermediates(steps, terms, output, memory_order), info
+    return _order_intermediates(steps, terms, output, memory_order), path
+
+
+def path_info(subscripts: Subscripts, shapes: Sequence[tuple[int, ...]], path: Path) -> Any:
+    """opt_einsum's `PathInfo` of a path, in the subscripts' own letters where it takes them."""
+    import opt_einsum
+
+    names = subscripts.names
+    if not all(map(str.isalpha, names)):
+        names = tuple(map(opt_einsum.get_symbol, range(len(names))))
+    spelled = ["".join(names[m] for m in modes) for modes in (*subscripts.inputs, subscripts.output)]
+    equation = f"{','.join(spelled[:-1])}->{spelled[-1]}"
+    return opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=list(path))[1]
 
 
 def _check_limit(
-    steps: Sequence[PathStep], terms: Sequence[tuple[int, ...]], extents: Sequence[int], limit: int | str | None
+    steps: Sequence[PathStep], terms: Sequence[tuple[int, ...]], extents: Sequence[int], limit: int | str | Bytes | None
 ) -> None:
     """Refuse steps beyond a limit: opt_einsum then asks for many tensors at once, which are taken in pairs here.
 
@@ -95,6 +110,7 @@ def _check_limit(
     """
     if limit is None:
         return
+    assert not isinstance(limit, Bytes)
 
     def size(modes: Sequence[int]) -> int:
         return math.prod(extents[m] for m in modes)
@@ -103,14 +119,14 @@ def _check_limit(
     largest = max((size(s.modes) for s in steps[:-1]), default=0)
     if largest > most:
         raise OptionError(
-            f"optimize limits intermediates to {most} elements, but the path found has one of {largest}: raise the "
-            "limit, or give a path"
+            f"optimize= or memory_limit= limits intermediates to {most} elements, but the path found has one of "
+            f"{largest}: raise the limit, or give a path"
         )
 
 
 def _find_path(
     terms: Sequence[tuple[int, ...]], output: tuple[int, ...], extents: Sequence[int], optimize: Any
-) -> tuple[list[tuple[int, ...]], Any]:
+) -> Path:
     import opt_einsum
 
     count = len(terms)
@@ -125,10 +141,10 @@ def _find_path(
     equation = ",".join(map("".join, spelled)) + "->" + result
     shapes = [tuple(extents[m] for m in term) for term in terms]
     try:
-        path, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
+        path, _ = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method, memory_limit=limit)
     except (TypeError, ValueError, LookupError, RecursionError) as error:  # whatever a path function objects to
         raise OptionError(f"optimize={optimize!r} found no path: {error}") from error
-    return [tuple(p) for p in path], info
+    return tuple(tuple(p) for p in path)
 
 
 def _expand(

@@ -30,7 +30,7 @@ def test_plan_runs_many_times():
     a, b = integers(4, 5, 6), integers(6, 5, 7)
     plan = gett.plan("abc,cbd->da", a, b)
     expected = np.einsum("abc,cbd->da", a, b)
-    assert (plan.arch, plan.subscripts, len(plan.steps), plan.path_info) == ("cpu", "abc,cbd->da", 1, None)
+    assert (plan.arch, plan.subscripts, len(plan.steps), plan.path) == ("cpu", "abc,cbd->da", 1, ((0, 1),))
     assert plan.steps[0].name == plan.subscripts
     assert plan.flops == 2 * 4 * 5 * 6 * 7
     assert plan.bytes == 8 * (4 * 5 * 6 + 6 * 5 * 7 + 7 * 4)
@@ -416,7 +416,9 @@ def test_public_names():
             assert issubclass(error, gett.GettError)
 
 
-@pytest.mark.parametrize("name", ["einsum", "contract", "tensordot", "contraction_plan", "plan", "precision"])
+@pytest.mark.parametrize(
+    "name", ["einsum", "contract", "tensordot", "contraction_plan", "plan", "precision", "paths", "expression"]
+)
 def test_examples_of_docstrings(name):
     found = doctest.testmod(importlib.import_module(f"gett.api.{name}"))
     assert found.attempted > 0

@@ -312,7 +312,8 @@ def test_json_of_a_plan_for_numpy_has_a_route_and_no_schedule(capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["steps"] == []
     assert main(["explain", "ab,bc->ac", "--extents", "5", "--json", "--arch", "cpu"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["estimate_us"] is found["steps"][0]["schedule"] is found["path"] is None
+    assert found["estimate_us"] is found["steps"][0]["schedule"] is None
+    assert found["path"] == [[0, 1]]
     assert "BLAS" in found["steps"][0]["route"]
 
 

@@ -47,7 +47,8 @@ INSIDE = {
         "planner",
         "einsum",
         "contract plan tensordot",
-        "autotune",
+        "paths",
+        "autotune expression",
     ],
 }
 # The same for folders of a package, and modules beside them.

@@ -151,7 +151,7 @@ def test_intermediates_are_freed_as_soon_as_used():
         wrapped.append(replace(step, executable=watch))
 
     read = [x.dtype for x in operands]
-    fresh = type(plan)(plan._request, plan.subscripts, tuple(wrapped), plan.path_info, plan._d, "C", read, plan._replan)
+    fresh = type(plan)(plan._request, plan.subscripts, tuple(wrapped), plan.path, plan._d, "C", read, plan._replan)
     result = fresh(*operands)
     np.testing.assert_array_equal(result, np.linalg.multi_dot(operands))
     assert counts == [0, 1, 1, 1]  # when a step runs, only the previous result is alive
