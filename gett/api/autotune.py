@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy.typing as npt
-
 from gett.api.executables import drop_plans
 from gett.api.plan import plan
 from gett.console.formatting import brief, format_table, printable
@@ -26,6 +24,7 @@ from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, StreamMatrix, WgmmaSS
 from gett.tune.store import signature
 from gett.tune.tuner import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
+from gett.typing import DType, Optimize, Order, Precision
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -91,13 +90,13 @@ def autotune(
     *operands: Any,
     candidates: int = CANDIDATES,
     repeat: int = REPEAT,
-    precision: str | None = None,
+    precision: Precision | None = None,
     progress: bool = True,
     out: Any = None,
-    dtype: npt.DTypeLike | None = None,
-    order: str | None = "K",
+    dtype: DType = None,
+    order: Order | None = "K",
     casting: Casting = "safe",
-    optimize: Any = True,
+    optimize: Optimize = True,
     conj: Sequence[bool] | None = None,
 ) -> TuneResult:
     """Measure the model's best kernels for a contraction and remember the fastest, in this process and on disk.

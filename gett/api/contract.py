@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -26,7 +26,51 @@ from gett.ir.subscripts import Spec, operand_count, split_arguments
 from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
+    from numpy.typing import NDArray
+
+    from gett.typing import (
+        ContractOptions,
+        DeviceArrayT,
+        Labels,
+        NumPyOperand,
+        Optimize,
+        Precision,
+        Size,
+        SupportsArray,
+    )
+
+
+@overload
+def contract(
+    subscripts: str | NDArray[Any],
+    /,
+    *operands: NumPyOperand,
+    out: NDArray[Any] | None = None,
+    **options: Unpack[ContractOptions],
+) -> NDArray[Any]: ...
+@overload
+def contract(  # type: ignore[overload-overlap]
+    subscripts: str | DeviceArrayT,
+    /,
+    *operands: DeviceArrayT | complex | Labels,
+    out: DeviceArrayT | None = None,
+    **options: Unpack[ContractOptions],
+) -> DeviceArrayT: ...
+@overload
+def contract(
+    subscripts: str | SupportsArray,
+    /,
+    *operands: SupportsArray | NumPyOperand,
+    out: NDArray[Any] | None = None,
+    **options: Unpack[ContractOptions],
+) -> NDArray[Any]: ...
+@overload
+def contract(
+    subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[ContractOptions]
+) -> Any: ...
 def contract(
     subscripts: Any = None,
     /,
@@ -35,13 +79,13 @@ def contract(
     alpha: Any = 1,
     beta: Any = None,
     out: Any = None,
-    optimize: Any = True,
-    precision: str | None = None,
+    optimize: Optimize = True,
+    precision: Precision | None = None,
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | str | None = None,
-    memory_limit: int | str | None = None,
+    workspace_limit: Size | None = None,
+    memory_limit: Size | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -30,6 +30,13 @@ from gett.network.optimize import AUTOTUNE
 from gett.network.path import Path, path_info
 from gett.network.running import run_steps
 from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from numpy.typing import NDArray
+
+    from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, SupportsArray
 
 
 class ContractionPlan:
@@ -270,6 +277,21 @@ class ContractionPlan:
             self.compile()
         return self
 
+    @overload
+    def __call__(
+        self,
+        *operands: NDArray[Any] | np.generic | complex,
+        out: NDArray[Any] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> NDArray[Any]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, *operands: DeviceArrayT | complex, out: DeviceArrayT | None = None, **options: Unpack[CallOptions]
+    ) -> DeviceArrayT: ...
+    @overload
+    def __call__(
+        self, *operands: SupportsArray | NumPyOperand, out: NDArray[Any] | None = None, **options: Unpack[CallOptions]
+    ) -> NDArray[Any]: ...
     def __call__(
         self,
         *operands: Any,

@@ -6,10 +6,9 @@ Owns the warm path: from raw arguments to a cached plan in few attribute reads. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from gett.api.checks import check_holds, check_out, check_workspace_limit
 from gett.api.conjugation import Conj, check_conj, flipped, of_complex
@@ -28,20 +27,64 @@ from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
+    from numpy.typing import NDArray
+
+    from gett.typing import (
+        DeviceArrayT,
+        DType,
+        EinsumOptions,
+        Labels,
+        NumPyOperand,
+        Optimize,
+        Order,
+        Precision,
+        Size,
+        SupportsArray,
+    )
+
+
+@overload
+def einsum(
+    subscripts: str | NDArray[Any],
+    /,
+    *operands: NumPyOperand,
+    out: NDArray[Any] | None = None,
+    **options: Unpack[EinsumOptions],
+) -> NDArray[Any]: ...
+@overload
+def einsum(  # type: ignore[overload-overlap]
+    subscripts: str | DeviceArrayT,
+    /,
+    *operands: DeviceArrayT | complex | Labels,
+    out: DeviceArrayT | None = None,
+    **options: Unpack[EinsumOptions],
+) -> DeviceArrayT: ...
+@overload
+def einsum(
+    subscripts: str | SupportsArray,
+    /,
+    *operands: SupportsArray | NumPyOperand,
+    out: NDArray[Any] | None = None,
+    **options: Unpack[EinsumOptions],
+) -> NDArray[Any]: ...
+@overload
+def einsum(subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[EinsumOptions]) -> Any: ...
 def einsum(
     subscripts: Any = None,
     /,
     *operands: Any,
     out: Any = None,
-    dtype: npt.DTypeLike | None = None,
-    order: str | None = "K",
+    dtype: DType = None,
+    order: Order | None = "K",
     casting: Casting = "safe",
-    optimize: Any = True,
-    precision: str | None = None,
+    optimize: Optimize = True,
+    precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | str | None = None,
-    memory_limit: int | str | None = None,
+    workspace_limit: Size | None = None,
+    memory_limit: Size | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from gett.api.checks import check_workspace_limit
 from gett.api.conjugation import check_conj
@@ -27,6 +26,10 @@ from gett.ir.subscripts import Subscripts, split_arguments, symbols
 from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_dtype, parse_dtype, promote
 from gett.network.optimize import AUTOTUNE
 from gett.network.path import Path
+from gett.typing import DeviceArrayT, DType, NumPyOperand, Optimize, Order, Precision, Size, SupportsArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def contract_expression(
@@ -34,14 +37,14 @@ def contract_expression(
     /,
     *operands: Any,
     constants: Collection[int] | None = None,
-    optimize: Any = True,
-    memory_limit: int | str | None = None,
-    dtype: npt.DTypeLike | None = None,
-    order: str | None = "K",
+    optimize: Optimize = True,
+    memory_limit: Size | None = None,
+    dtype: DType = None,
+    order: Order | None = "K",
     casting: Casting = "safe",
-    precision: str | None = None,
+    precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | str | None = None,
+    workspace_limit: Size | None = None,
 ) -> ContractExpression:
     """A contraction whose path is found once, to be called with arrays, as `opt_einsum.contract_expression` gives it.
 
@@ -186,6 +189,16 @@ class ContractExpression:
         self._optimize = _optimize((*variables, *roots), outside)
         self._held: dict[Any, list[Any]] = {}
 
+    @overload
+    def __call__(
+        self, *arrays: NDArray[Any] | np.generic | complex, out: NDArray[Any] | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, *arrays: DeviceArrayT | complex, out: DeviceArrayT | None = None
+    ) -> DeviceArrayT: ...
+    @overload
+    def __call__(self, *arrays: SupportsArray | NumPyOperand, out: NDArray[Any] | None = None) -> NDArray[Any]: ...
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         """The contraction of arrays with the constants.
 

@@ -19,9 +19,10 @@ from gett.ir.subscripts import Spec, Subscripts, parse, split_arguments
 from gett.ir.tensors import TensorSpec, dense_strides, parse_dtype, result_type
 from gett.network.optimize import check_optimize, in_elements, with_limit
 from gett.network.path import NEVER, Path, find_steps, path_info
+from gett.typing import Optimize, Size
 
 
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = True) -> tuple[list[Any], str]:
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Optimize = True) -> tuple[list[Any], str]:
     """The order in which operands would be contracted, as `numpy.einsum_path` gives it.
 
     Args:
@@ -56,8 +57,8 @@ def contract_path(
     subscripts: Any,
     /,
     *operands: Any,
-    optimize: Any = True,
-    memory_limit: int | str | None = None,
+    optimize: Optimize = True,
+    memory_limit: Size | None = None,
     shapes: bool = False,
 ) -> tuple[list[tuple[int, ...]], Any]:
     """The order in which operands would be contracted, as `opt_einsum.contract_path` gives it.

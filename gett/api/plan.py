@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gett.api.checks import check_holds, check_out, check_workspace_limit
 from gett.api.conjugation import Conj, check_conj, of_complex
@@ -28,6 +27,7 @@ from gett.ir.subscripts import Spec, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
 from gett.network.optimize import AUTOTUNE, freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
+from gett.typing import DType, Optimize, Order, Precision, Size
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
@@ -38,17 +38,17 @@ def plan(
     *operands: Any,
     c: Any = None,
     out: Any = None,
-    dtype: npt.DTypeLike | None = None,
-    order: str | None = "K",
+    dtype: DType = None,
+    order: Order | None = "K",
     casting: Casting = "safe",
-    optimize: Any = True,
-    precision: str | None = None,
+    optimize: Optimize = True,
+    precision: Precision | None = None,
     arch: str | None = None,
     epilogue: Callable[..., Any] | None = None,
     epilogue_args: Sequence[Any] = (),
     conj: Sequence[bool] | None = None,
-    workspace_limit: int | str | None = None,
-    memory_limit: int | str | None = None,
+    workspace_limit: Size | None = None,
+    memory_limit: Size | None = None,
 ) -> ContractionPlan:
     """Plan a contraction, to run it many times or to look at it: `print(gett.plan(...))`.
 

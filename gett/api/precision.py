@@ -11,6 +11,7 @@ from contextvars import ContextVar
 
 from gett.env import read_environment
 from gett.ir.tensors import UsualPrecision, check_precision
+from gett.typing import Precision
 
 _block: ContextVar[UsualPrecision | None] = ContextVar("precision", default=None)
 _process: list[UsualPrecision | None] = []  # empty until it is first asked for
@@ -31,7 +32,7 @@ def usual_precision() -> UsualPrecision | None:
     return _process[0]
 
 
-def set_default_precision(precision: str | None) -> None:
+def set_default_precision(precision: Precision | None) -> None:
     """Set the precision of all calls that ask for none, in every thread.
 
     Args:
@@ -50,7 +51,7 @@ def set_default_precision(precision: str | None) -> None:
 
 
 @contextmanager
-def precision(precision: str) -> Iterator[None]:
+def precision(precision: Precision) -> Iterator[None]:
     """Within a `with` block, the precision of calls of this thread or task that ask for none.
 
     Args:

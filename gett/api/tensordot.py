@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from gett.console.formatting import brief
 from gett.errors import OptionError, ShapeError
 from gett.ir.subscripts import symbols
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gett.typing import DeviceArrayT, NumPyOperand, SupportsArray
+
 _INTEGER = (int, np.integer)
 
 
@@ -32,6 +37,23 @@ class _Usual(int):
 _USUAL = _Usual(2)
 
 
+@overload
+def tensordot(
+    a: NDArray[Any], b: NDArray[Any], axes: Any = 2, *, conj: Sequence[bool] | None = None, dims: Any = None
+) -> NDArray[Any]: ...
+@overload
+def tensordot(
+    a: DeviceArrayT, b: DeviceArrayT, axes: Any = 2, *, conj: Sequence[bool] | None = None, dims: Any = None
+) -> DeviceArrayT: ...
+@overload
+def tensordot(
+    a: SupportsArray | NumPyOperand,
+    b: SupportsArray | NumPyOperand,
+    axes: Any = 2,
+    *,
+    conj: Sequence[bool] | None = None,
+    dims: Any = None,
+) -> NDArray[Any]: ...
 def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None = None, dims: Any = None) -> Any:
     """Contract axes of two tensors, as `numpy.tensordot` does.
 
@@ -136,6 +158,12 @@ def _axis(axis: int, rank: int, name: str) -> int:
     return axis % rank
 
 
+@overload
+def transpose(a: NDArray[Any], axes: Sequence[int] | int | None = None) -> NDArray[Any]: ...
+@overload
+def transpose(a: DeviceArrayT, axes: Sequence[int] | int | None = None) -> DeviceArrayT: ...
+@overload
+def transpose(a: SupportsArray | NumPyOperand, axes: Sequence[int] | int | None = None) -> NDArray[Any]: ...
 def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
     """A view of `a` with its axes permuted (reversed by default), as `numpy.transpose` gives; nothing is moved.
 

@@ -19,6 +19,7 @@ import numpy as np
 from gett.baselines.cutensor import ALGORITHMS, EMULATIONS, CuTensor
 from gett.baselines.ttgt import Ttgt, split_subscripts
 from gett.errors import DTypeError, MissingPackageError, OptionError
+from gett.typing import Precision
 
 Call = Callable[[int], Any]
 # numpy.einsum's own default keeps intermediates below the largest operand, and takes a network all at once where it
@@ -62,7 +63,7 @@ class Setting:
 
     einsum: str
     dtype: str
-    precision: str | None
+    precision: Precision | None
     sets: list[tuple[Any, ...]]
     libraries: Libraries
     plan: Any = field(default=None)

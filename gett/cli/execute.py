@@ -21,6 +21,7 @@ from gett.console.formatting import format_bytes
 from gett.errors import OptionError, OutOfMemoryError
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import Verdict, poison, verify
+from gett.typing import Precision
 
 if TYPE_CHECKING:
     from gett.api.contraction_plan import ContractionPlan
@@ -53,7 +54,7 @@ def execute(
     problem: Problem,
     place: Place,
     *,
-    precision: str | None = None,
+    precision: Precision | None = None,
     repeat: int | None = None,
     host_reference: bool = False,
     seed: int = 0,

@@ -8,15 +8,16 @@ from typing import Any
 import gett
 from gett.cli.device import find_place
 from gett.cli.problem import Problem
+from gett.typing import Order, Precision
 
 
 def run_explain(
     problem: Problem,
     arch: str | None,
     *,
-    precision: str | None = None,
+    precision: Precision | None = None,
     optimize: Any = "auto",
-    order: str = "K",
+    order: Order = "K",
     form: str | None = None,
 ) -> int:
     """Print the plan of a problem; returns the exit code.

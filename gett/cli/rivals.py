@@ -11,6 +11,7 @@ from typing import Any
 
 from gett.baselines.rivals import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
 from gett.cli.problem import Problem
+from gett.typing import Precision
 
 GPU_RIVALS = ("cupy.einsum", "torch.einsum", "cutensor:DEFAULT", "cutensor:GETT", "ttgt")
 
@@ -19,7 +20,7 @@ def find_rivals(
     problem: Problem,
     operands: Sequence[Any],
     out: Any,
-    precision: str | None,
+    precision: Precision | None,
     *,
     gpu: bool,
     libraries: Libraries | None = None,

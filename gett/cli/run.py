@@ -15,12 +15,13 @@ from gett.cli.measure import Peaks, time_cpu, time_gpu
 from gett.cli.problem import Problem
 from gett.cli.rivals import find_rivals
 from gett.console.formatting import format_quantity, format_seconds, format_table, printable
+from gett.typing import Precision
 
 if TYPE_CHECKING:
     from gett.api.contraction_plan import ContractionPlan
 
 
-def run_run(problem: Problem, device: str | None, precision: str | None, repeat: int | None) -> int:
+def run_run(problem: Problem, device: str | None, precision: Precision | None, repeat: int | None) -> int:
     """Print plan, verdict, times and rivals of a problem; returns 0, or 1 if the result is wrong."""
     place = find_place(device)
     outcome = execute(problem, place, precision=precision, repeat=repeat)
@@ -57,7 +58,7 @@ def describe_outcome(outcome: Outcome, place: Place, peaks: Peaks) -> list[str]:
     return [f"  {name:<9} {value}" for name, value in facts]
 
 
-def _rival_table(outcome: Outcome, place: Place, precision: str | None, repeat: int | None) -> list[str]:
+def _rival_table(outcome: Outcome, place: Place, precision: Precision | None, repeat: int | None) -> list[str]:
     spare = place.xp.empty_like(outcome.result)
     libraries = Libraries()
     seconds = {"gett": outcome.timing.seconds}

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from gett.console.formatting import brief
 from gett.errors import DTypeError, OptionError, PrecisionError
+from gett.typing import Casting as Casting
 
 # Wider promises do not help: no global access is wider than 16 bytes, and TMA asks for 16 (CUDA driver API).
 ALIGNMENT_LIMIT = 16
@@ -32,7 +33,6 @@ SUPPORTED = frozenset(
 # What no executor multiplies but NumPy's own einsum, on the CPU.
 NUMPY_ONLY = frozenset(np.dtype(ch).name for ch in "OgG") - SUPPORTED
 NUMPY_EINSUM = np.einsum  # as it was when this module was loaded: a program may put this package's in its place
-Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 class _BFloat16:

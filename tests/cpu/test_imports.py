@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # From the bottom up; a part may import what stands on lower lines, and itself.
 LAYERS = [
-    "layouts gett.console",
+    "layouts gett.console gett.typing",
     "gett.errors",
     "gett.hw gett.epilogue",
     "gett.env gett.measure",
