@@ -73,9 +73,8 @@ def execute(
         GettError: The problem cannot be planned or run.
     """
     _check_room(problem)
-    rng = np.random.default_rng(seed)
     try:
-        operands = tuple(place.put(random_operand(rng, shape, problem.dtype)) for shape in problem.shapes)
+        operands = tuple(map(place.put, random_operands(problem, seed)))
         result = place.xp.empty(problem.shape(problem.output), problem.dtype)
     except ValueError as error:  # more axes than arrays have
         raise OptionError(f"there is no array for {problem.subscripts}: {error}") from error
@@ -91,6 +90,12 @@ def execute(
     verdict = verify(problem.subscripts, arrays, found, lengths, xp, precision=precision)
     timing = _time(place, plan, operands, result, repeat)
     return Outcome(problem, plan, plan_seconds, timing, verdict, operands, result)
+
+
+def random_operands(problem: Problem, seed: int) -> tuple[Any, ...]:
+    """The operands of a problem as NumPy arrays of random data, the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    return tuple(random_operand(rng, shape, problem.dtype) for shape in problem.shapes)
 
 
 def _check_room(problem: Problem) -> None:

@@ -13,6 +13,7 @@ from gett.baselines.rivals import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
 from gett.cli.problem import Problem
 from gett.typing import Precision
 
+CPU_RIVALS = tuple(ON_CPU)
 GPU_RIVALS = ("cupy.einsum", "torch.einsum", "cutensor:DEFAULT", "cutensor:GETT", "ttgt")
 
 
@@ -49,6 +50,14 @@ def find_rivals(
         else:
             calls[name] = call
     return calls, reasons
+
+
+def prepare_cpu_rival(
+    name: str, problem: Problem, operands: Sequence[Any], out: Any, precision: Precision | None
+) -> Callable[[], Any]:
+    """One rival on NumPy arrays, as a call that was not made yet."""
+    setting = Setting(problem.subscripts, problem.dtype, precision, [(*operands, out)], Libraries())
+    return _in_order(ON_CPU[name](setting))
 
 
 def _in_order(call: Callable[[int], Any]) -> Callable[[], Any]:

@@ -5,16 +5,19 @@ Owns the printed report.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
+from gett.arrays.kinds import CPU, NUMPY
 from gett.baselines.rivals import Libraries, math_mode
+from gett.cli.apart import LIMIT_S, OverTimeError, time_rival
 from gett.cli.device import Place, find_place
 from gett.cli.execute import Outcome, execute
-from gett.cli.measure import Peaks, time_cpu, time_gpu
+from gett.cli.exits import say
+from gett.cli.measure import Peaks, time_gpu
 from gett.cli.problem import Problem
-from gett.cli.rivals import find_rivals
+from gett.cli.rivals import CPU_RIVALS, find_rivals
 from gett.console.formatting import format_quantity, format_seconds, format_table, printable
+from gett.errors import GettError
 from gett.typing import Precision
 
 if TYPE_CHECKING:
@@ -59,21 +62,54 @@ def describe_outcome(outcome: Outcome, place: Place, peaks: Peaks) -> list[str]:
 
 
 def _rival_table(outcome: Outcome, place: Place, precision: Precision | None, repeat: int | None) -> list[str]:
+    times, reasons = (_times_on_gpu if place.is_gpu else _times_on_cpu)(outcome, place, precision, repeat)
+    own = outcome.timing.seconds
+    rows = [["gett", format_seconds(own), _rates(outcome.plan, own)[0], "1.00"]]
+    for name, seconds in times.items():
+        if seconds is None:
+            rows.append([name, f"over {LIMIT_S:g} s", "-", f"over {LIMIT_S / own:.2f}"])
+        else:
+            rows.append([name, format_seconds(seconds), _rates(outcome.plan, seconds)[0], f"{seconds / own:.2f}"])
+    lines = format_table(["who", "time", "rate", "times gett's"], rows)
+    if None in times.values():
+        end = "not repeated" if place.is_gpu else "stopped"
+        lines.append(f"A rival has {LIMIT_S:g} s; one whose call takes longer is {end}.")
+    return lines + [printable(f"no {name}: {reason}") for name, reason in reasons.items()]
+
+
+Times = tuple[dict[str, float | None], dict[str, str]]
+"""Seconds of each rival, None for one that takes over its limit; and why the others have none."""
+
+
+def _times_on_cpu(outcome: Outcome, place: Place, precision: Precision | None, repeat: int | None) -> Times:
+    """Each in a process of its own, which can be stopped."""
+    times: dict[str, float | None] = {}
+    reasons: dict[str, str] = {}
+    if 2 * outcome.problem.bytes > NUMPY.memory(CPU):
+        return times, dict.fromkeys(CPU_RIVALS, "there is no room for its copy of the tensors")
+    for name in CPU_RIVALS:
+        say(f"timing {name}, at most {LIMIT_S:g} s ...", end="")
+        try:
+            times[name] = time_rival(outcome.problem, name, precision, repeat, limit=LIMIT_S).seconds
+        except OverTimeError:
+            times[name] = None
+        except GettError as error:
+            reasons[name] = str(error)
+        say(" over" if times.get(name, 0) is None else " done")
+    return times, reasons
+
+
+def _times_on_gpu(outcome: Outcome, place: Place, precision: Precision | None, repeat: int | None) -> Times:
+    """Each in this process, on the same memory; one whose first call takes too long is not repeated."""
     spare = place.xp.empty_like(outcome.result)
     libraries = Libraries()
-    seconds = {"gett": outcome.timing.seconds}
-    with math_mode(precision, libraries) if place.is_gpu else contextlib.nullcontext():
-        calls, reasons = find_rivals(
-            outcome.problem, outcome.operands, spare, precision, gpu=place.is_gpu, libraries=libraries
-        )
+    times: dict[str, float | None] = {}
+    with math_mode(precision, libraries):
+        calls, reasons = find_rivals(outcome.problem, outcome.operands, spare, precision, gpu=True, libraries=libraries)
         for name, call in calls.items():
-            seconds[name] = (time_gpu([call], repeat) if place.is_gpu else time_cpu(call, repeat)).seconds
-    rows = [
-        [name, format_seconds(s), _rates(outcome.plan, s)[0], f"{s / outcome.timing.seconds:.2f}"]
-        for name, s in seconds.items()
-    ]
-    lines = format_table(["who", "time", "rate", "times gett's"], rows)
-    return lines + [printable(f"no {name}: {reason}") for name, reason in reasons.items()]
+            seconds = time_gpu([call], 1).seconds
+            times[name] = time_gpu([call], repeat).seconds if seconds <= LIMIT_S else None
+    return times, reasons
 
 
 def _rates(plan: ContractionPlan, seconds: float) -> list[str]:

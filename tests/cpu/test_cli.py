@@ -16,11 +16,12 @@ import pytest
 
 import gett
 from gett.cli import demo, execute, main
+from gett.cli.apart import OverTimeError, time_rival
 from gett.cli.device import find_place
-from gett.cli.measure import Peaks, choose_repeats, measure_cpu_peaks, time_cpu
+from gett.cli.measure import Peaks, Timing, choose_repeats, measure_cpu_peaks, time_cpu
 from gett.cli.problem import Problem, parse_problem, random_operand
-from gett.cli.rivals import find_rivals
-from gett.errors import DeviceError, DTypeError, MissingPackageError, OptionError, SubscriptsError
+from gett.cli.rivals import CPU_RIVALS, find_rivals, prepare_cpu_rival
+from gett.errors import DeviceError, DTypeError, GettError, MissingPackageError, OptionError, SubscriptsError
 from gett.measure.verify import Verdict, make_tolerance
 from gett.measure.verify import verify as verify_arrays
 
@@ -36,6 +37,18 @@ def quick_peaks(_: str) -> Peaks:
 def _peaks_without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Peaks take a second; one test measures them."""
     monkeypatch.setattr("gett.cli.device.measure_cpu_peaks", quick_peaks)
+
+
+@pytest.fixture(autouse=True)
+def _rivals_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a process for each rival takes a second; the tests of that do it."""
+
+    def timed(problem: Problem, name: str, precision: Any, repeat: int | None, *, limit: float) -> Timing:
+        operands = execute.random_operands(problem, 0)
+        out = np.empty(problem.shape(problem.output), problem.dtype)
+        return time_cpu(prepare_cpu_rival(name, problem, operands, out, precision), repeat)
+
+    monkeypatch.setattr("gett.cli.run.time_rival", timed)
 
 
 # --- problems
@@ -189,6 +202,56 @@ def test_rivals_agree_with_each_other_and_failures_are_told() -> None:
     calls, reasons = find_rivals(problem, operands[:1], np.empty((5, 5)), None, gpu=False)
     assert not calls
     assert set(reasons) == {"numpy.einsum", "opt_einsum"}
+
+
+def test_a_rival_is_timed_in_a_process_of_its_own() -> None:
+    problem = parse_problem("ab,cb->ca", "5", "float64")
+    for name in CPU_RIVALS:
+        timing = time_rival(problem, name, None, 3)
+        assert 0 < timing.seconds < 5
+        assert timing.repeats == 3
+
+
+def test_a_rival_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    popen = subprocess.Popen
+
+    def start(*args: Any, **options: Any) -> Any:
+        started.append(popen(*args, **options))
+        return started[-1]
+
+    monkeypatch.setattr("gett.cli.apart.subprocess.Popen", start)
+    with pytest.raises(OverTimeError, match=r"numpy.einsum takes over 0.001 s a call"):
+        time_rival(parse_problem("ab,bc->ac", "700", "int64"), "numpy.einsum", None, None, limit=0.001)
+    assert started[0].poll() is not None
+
+
+def test_a_rival_that_fails_says_how_and_what_others_print_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = parse_problem("ab,cb->ca", "5", "float64")
+    with pytest.raises(GettError, match="KeyError: 'abacus'"):
+        time_rival(problem, "abacus", None, 1)
+    monkeypatch.setattr("gett.cli.apart._SERVE", "print('hello', flush=True); import os; os._exit(3)")
+    with pytest.raises(GettError, match="ended with code 3"):
+        time_rival(problem, "opt_einsum", None, 1)
+
+
+def test_the_current_directory_s_modules_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("json", "numpy", "gett", "queue"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')")
+    monkeypatch.chdir(tmp_path)
+    assert time_rival(parse_problem("ab,cb->ca", "5", "float64"), "numpy.einsum", None, 1).repeats == 1
+
+
+def test_run_says_that_a_rival_took_too_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gett.cli.run.LIMIT_S", 0.001)
+    monkeypatch.setattr("gett.cli.run.time_rival", time_rival)
+    assert main(["run", "ab,bc->ac", "--extents", "700", "--dtype", "int64", "--device", "cpu", "--repeat", "1"]) == 0
+    captured = capsys.readouterr()
+    assert re.search(r"^numpy.einsum +over 0.001 s +- +over \d", captured.out, re.MULTILINE)
+    assert "A rival has 0.001 s; one whose call takes longer is stopped." in captured.out
+    assert "timing numpy.einsum, at most 0.001 s ... over" in captured.err
 
 
 # --- commands
