@@ -3,6 +3,8 @@
 `einsum`, `contract`, `plan`, `tensordot` and `transpose` take NumPy arrays, which NumPy's BLAS contracts, and CuPy
 arrays, PyTorch tensors and other arrays on a GPU, for which kernels are generated. Importing this package loads neither
 CuPy nor PyTorch nor a driver.
+
+What `dir(gett)` lists is public, and so are the types in `gett.typing`; the other modules and packages are internal.
 """
 
 from importlib import import_module

@@ -8,14 +8,16 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gett
-from gett.cli import demo, execute, main
+from gett.cli import demo, execute, main, run
 from gett.cli.apart import OverTimeError, time_rival
 from gett.cli.device import find_place
 from gett.cli.measure import Peaks, Timing, choose_repeats, measure_cpu_peaks, time_cpu
@@ -252,6 +254,25 @@ def test_run_says_that_a_rival_took_too_long(
     assert re.search(r"^numpy.einsum +over 0.001 s +- +over \d", captured.out, re.MULTILINE)
     assert "A rival has 0.001 s; one whose call takes longer is stopped." in captured.out
     assert "timing numpy.einsum, at most 0.001 s ... over" in captured.err
+
+
+def test_a_rival_on_a_gpu_that_takes_too_long_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def quick() -> None: ...
+    def slow() -> None: ...
+
+    timed = []
+
+    def time_gpu(calls: list[Any], repeat: int | None) -> Timing:
+        timed.append((calls[0], repeat))
+        return Timing(5.5 if calls[0] is slow else 0.1, 1)
+
+    monkeypatch.setattr("gett.cli.run.math_mode", lambda *_: nullcontext())
+    monkeypatch.setattr("gett.cli.run.find_rivals", lambda *_, **__: ({"a": quick, "b": slow}, {"c": "missing"}))
+    monkeypatch.setattr("gett.cli.run.time_gpu", time_gpu)
+    outcome: Any = SimpleNamespace(problem=None, operands=(), result=np.ones(1))
+    place: Any = SimpleNamespace(xp=np)
+    assert run._times_on_gpu(outcome, place, None, 7) == ({"a": 0.1, "b": None}, {"c": "missing"})
+    assert timed == [(quick, 1), (quick, 7), (slow, 1)]
 
 
 # --- commands
