@@ -18,6 +18,7 @@ from gett.api.epilogue import check_arguments, gather_call, gradient_error, trac
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.planner import resolve
 from gett.api.precision import usual_precision
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
@@ -27,6 +28,7 @@ from gett.network.optimize import freeze_optimize
 from gett.network.steps import PlanRequest
 
 
+@untraced
 def contract(
     subscripts: Any = None,
     /,

@@ -17,6 +17,7 @@ import numpy as np
 from gett.api.checks import check_factors, check_fits, check_out, is_apart, resolve_addend
 from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, gradient_error
 from gett.api.executables import bind_steps, compile_steps
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, convert, cupy_kind
 from gett.arrays.torch import torch_library
@@ -172,6 +173,7 @@ class ContractionPlan:
             self.compile()
         return self
 
+    @untraced
     def __call__(
         self,
         *operands: Any,

@@ -18,6 +18,7 @@ from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
 from gett.api.precision import usual_precision
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
@@ -29,6 +30,7 @@ from gett.network.optimize import freeze_optimize
 from gett.network.steps import PlanRequest
 
 
+@untraced
 def einsum(
     subscripts: Any = None,
     /,

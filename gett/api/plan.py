@@ -19,6 +19,7 @@ from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
 from gett.api.epilogue import argument_names, check_arguments, gradient_error, trace_epilogue
 from gett.api.precision import usual_precision
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, ShapeError
@@ -30,6 +31,7 @@ from gett.network.steps import PlanRequest
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
 
+@untraced
 def plan(
     subscripts: Any,
     /,

@@ -15,6 +15,7 @@ import numpy as np
 
 from gett.api.conjugation import check_conj, flipped, of_complex
 from gett.api.einsum import einsum_spec
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import cupy_kind
 from gett.arrays.torch import torch_library
@@ -24,6 +25,7 @@ from gett.ir.subscripts import symbols
 _INTEGER = (int, np.integer)
 
 
+@untraced
 def tensordot(a: Any, b: Any, axes: Any = 2, *, conj: Sequence[bool] | None = None) -> Any:
     """Contract axes of two tensors, as `numpy.tensordot` does.
 
@@ -118,6 +120,7 @@ def _axis(axis: int, rank: int, name: str) -> int:
     return axis % rank
 
 
+@untraced
 def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
     """A view of `a` with its axes permuted (reversed by default), as `numpy.transpose` gives; nothing is moved.
 

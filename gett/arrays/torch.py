@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gett.arrays.dynamo import leaves_tracing
 from gett.arrays.kinds import ALIGNMENT, out_of_memory
 from gett.errors import DTypeError, GradientError
 from gett.ir.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
@@ -250,6 +251,7 @@ def _element_strides(shape: tuple[int, ...], order: str) -> tuple[int, ...]:
 _library: TorchLibrary | None = None
 
 
+@leaves_tracing
 def torch_library() -> TorchLibrary | None:
     """PyTorch if it has been imported (by anybody), else None."""
     global _library
