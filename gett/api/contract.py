@@ -19,7 +19,7 @@ from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.planner import resolve
 from gett.api.precision import usual_precision
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow
+from gett.arrays.interop import borrow, lend_bfloat16
 from gett.arrays.kinds import NUMPY
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.build import address_c
@@ -147,6 +147,12 @@ def _contract_spec(
             raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
         factors: dict[str, Any] = {"c": c, "alpha": alpha, "beta": beta}
         return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, conj=conj, **factors)
+    loan = lend_bfloat16(arrays, c, out, extras=extras) if kind is NUMPY else None
+    if loan is not None:
+        if out is not None:
+            check_out(out, kind, device)
+        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras, conj, limit
+        return loan.finish(_contract_spec(spec, loan.operands, loan.c, *options))
     arguments = tuple(map(kind.describe, extras))
     request = PlanRequest(
         spec=spec,

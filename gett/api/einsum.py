@@ -19,7 +19,7 @@ from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
 from gett.api.precision import usual_precision
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow, gather
+from gett.arrays.interop import borrow, gather, lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
@@ -215,8 +215,13 @@ def _einsum_cold(
     names = [f"operand {i}" for i in range(len(operands))]
     kind, device, arrays = gather(operands, names, len(names))
     out_spec = None if out is None else check_out(out, kind, device)
-    if kind is NUMPY and is_numpys(arrays if out is None else [*arrays, out], dtype):
-        return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision, conj)
+    if kind is NUMPY:
+        if is_numpys(arrays if out is None else [*arrays, out], dtype):
+            return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision, conj)
+        loan = lend_bfloat16(arrays, None, out, dtype, casting)
+        if loan is not None:
+            options = order, casting, optimize, precision, conj, limit
+            return loan.finish(einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options))
     request = PlanRequest(
         spec=spec,
         operands=tuple(kind.describe(x) for x in arrays),

@@ -16,7 +16,7 @@ import numpy as np
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.executables import bind_steps, choose_schedules
 from gett.api.plan_cache import plan_cache
-from gett.errors import DTypeError, EpilogueError
+from gett.errors import EpilogueError
 from gett.hw.dtypes import data_type, is_complex
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
 from gett.ir.contraction import Contraction, Operand
@@ -24,7 +24,6 @@ from gett.ir.gemm import make_gemm_plan
 from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
-    BFLOAT16,
     SUPPORTED,
     TensorSpec,
     converted,
@@ -76,8 +75,6 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         ScheduleError, CompileError: No kernel can be made for it.
     """
     subscripts, extents, dtype = resolve(request)
-    if request.arch == "cpu" and dtype is BFLOAT16:
-        raise DTypeError("bfloat16 runs on a GPU only: NumPy has no such dtype; convert the operands to float32")
     precision = resolve_precision(request.precision, dtype)
     order = choose_order(request.order, request.operands)
     check_optimize(request.optimize, len(request.operands))

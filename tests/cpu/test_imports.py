@@ -35,7 +35,7 @@ LAYERS = [
 INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm", "packing"],
-    "gett.arrays": ["dynamo", "kinds jax", "exported torch", "interop"],
+    "gett.arrays": ["dynamo", "bfloat16 kinds jax", "exported torch", "interop"],
     "gett.network": ["optimize", "path cutting steps", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.api": [
