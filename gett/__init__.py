@@ -86,6 +86,11 @@ def __getattr__(name: str) -> Any:
     if name == "ops":
         return import_module("gett.epilogue.ops")
     if name not in ("TuneResult", "autotune"):
+        from gett.api.backend import find_function
+
+        found = find_function(name)  # what autoray asks of a backend
+        if found is not None:
+            return found
         raise AttributeError(f"module 'gett' has no attribute {name!r}")
     from gett.api import autotune
 

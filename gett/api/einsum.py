@@ -24,7 +24,7 @@ from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
-from gett.ir.subscripts import Spec, split_arguments
+from gett.ir.subscripts import Spec, listed, split_arguments, sums_products
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
 from gett.network.optimize import freeze_optimize
 from gett.network.steps import PlanRequest
@@ -103,6 +103,7 @@ def einsum(
     if subscripts.__class__ is not str:
         subscripts, operands = split_arguments(subscripts, operands)
     if conj is not None:
+        operands = listed(subscripts, operands)
         conj = of_complex(check_conj(conj, len(operands)), operands)
     limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
     return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision, conj, limit)
@@ -175,6 +176,13 @@ def _einsum_other(
     torch = torch_library()
     warm = None if torch is None else torch.layouts(operands if out is None else [*operands, out])
     if torch is None or warm is None:
+        if len(operands) == 1 and len(apart := listed(spec, operands)) > 1:
+            return einsum_spec(spec, apart, out, dtype, order, casting, optimize, precision, conj, limit)
+        if torch is not None and dtype is None and out is None and sums_products(spec):
+            asked = torch.autocast(operands)
+            if asked is not None:
+                options = order, "same_kind", optimize, precision, conj, limit
+                return einsum_spec(spec, operands, out, asked, *options)
         loan = borrow(operands, None, out, dtype, casting)
         if loan is None:
             return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
@@ -183,6 +191,10 @@ def _einsum_other(
         found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options)
         return loan.finish(found)
     device, parts = warm
+    if dtype is None and out is None and torch.casts() and sums_products(spec):
+        asked = torch.autocast(operands)
+        if asked is not None:
+            return _einsum_other(spec, operands, out, asked, order, "same_kind", optimize, precision, conj, limit)
     key: Any = (spec, dtype, order, casting, optimize, precision, conj, limit, out is not None, *parts)
     try:
         plan: ContractionPlan | None = plan_cache.get(key)

@@ -98,6 +98,8 @@ def plan(
                [0., 0.]])
     """
     spec, found = split_arguments(subscripts, operands)
+    if len(operands) == 1 and len(found) > 1 and _pair(operands[0], "operand 0") is not None:
+        found = operands  # a pair, not a list of operands
     arguments = check_arguments(epilogue, epilogue_args)
     flags, lazy = check_conj(conj, len(found)), (False,) * len(found)
     try:

@@ -200,7 +200,7 @@ def _borrow_tensors(
     wide = widened(tensors, specs, names[:count], dtype, casting, widen)
     if wide is not None:
         tensors, result, stand_in = wide
-    arrays = {n: x if x is stand_in else x.detach().numpy() for n, x in tensors.items()}
+    arrays = {n: x if x is stand_in else torch.memory(x, n) for n, x in tensors.items()}
 
     def finish(array: Any) -> Any:
         if out is not None and stand_in is None:

@@ -45,7 +45,7 @@ INSIDE = {
         "contraction_plan",
         "explain_json planner",
         "einsum",
-        "contract plan tensordot",
+        "backend contract plan tensordot",
         "autotune",
     ],
 }

@@ -311,15 +311,17 @@ def test_a_case_with_gaps_keeps_them() -> None:
     assert bool((memory[:5] == 7).all())
 
 
-@pytest.mark.parametrize("backends", [("eager",), ("inductor",)], ids=str)
-def test_compiled_functions_call_as_eager_ones_do(backends: tuple[str, ...]) -> None:
-    """In a process of its own, where TorchDynamo meets this package for the first time."""
-    program = f"""
-import torch
-from tests.cpu.torch_compiled import check
-check(torch, "cuda", {backends})
-print("all", "right")
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from tests.cpu.torch_compiled import check; check(torch, 'cuda', ('eager',))",
+        "from tests.cpu.torch_compiled import check; check(torch, 'cuda', ('inductor',))",
+        "from tests.cpu.torch_transforms import check; check(torch, 'cuda')",
+    ],
+    ids=["compile-eager", "compile-inductor", "transforms"],
+)
+def test_what_pytorch_puts_around_calls(program: str) -> None:
+    """`torch.compile`, autocast, transformations: in a process where TorchDynamo meets this package first."""
+    text = f"import torch\n{program}\nprint('all', 'right')"
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["all", "right"], done.stdout + done.stderr
-    assert not done.stderr
