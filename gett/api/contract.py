@@ -142,9 +142,10 @@ def _contract_spec(
 ) -> Any:
     """`contract` of arguments that were told apart, and the dtype of `torch.autocast` where that holds."""
     torch = torch_library()
-    if torch is not None and dtype is None and out is None and sums_products(spec):
-        dtype = torch.autocast([*operands, c])
-        casting = "safe" if dtype is None else "same_kind"
+    if torch is not None and dtype is None and out is None:
+        asked = torch.autocast((*operands, c))
+        if asked is not None and sums_products(spec):
+            dtype, casting = asked, "same_kind"
     loan = borrow(operands, c, out, dtype, casting, extras)
     if loan is not None:
         fused = epilogue, loan.extras, flipped(conj, loan.lazy), limit, loan.dtype, casting

@@ -56,7 +56,7 @@ def einsum(
 
     Args:
         subscripts: Such as `"ij,jk->ik"`, or the first operand of the interleaved form.
-        operands: Arrays of any strides.
+        operands: Arrays of any strides, in one list if need be.
         out: Array to write, of any strides. It may overlap operands: the result is that of operands apart from it. Its
             own elements may not overlap.
         dtype: dtype in which to compute, NumPy's or PyTorch's; by default NumPy's promotion of the operands and `out`,
@@ -178,9 +178,9 @@ def _einsum_other(
     if torch is None or warm is None:
         if len(operands) == 1 and len(apart := listed(spec, operands)) > 1:
             return einsum_spec(spec, apart, out, dtype, order, casting, optimize, precision, conj, limit)
-        if torch is not None and dtype is None and out is None and sums_products(spec):
+        if torch is not None and dtype is None and out is None:
             asked = torch.autocast(operands)
-            if asked is not None:
+            if asked is not None and sums_products(spec):
                 options = order, "same_kind", optimize, precision, conj, limit
                 return einsum_spec(spec, operands, out, asked, *options)
         loan = borrow(operands, None, out, dtype, casting)

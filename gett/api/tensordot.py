@@ -58,11 +58,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, conj: Sequence[bool] | None = No
             return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes, conj=flipped(conj, loan.lazy)))
         _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"], 2)
     try:
-        shapes = a.shape, b.shape
+        spec = _subscripts(pairs, a.shape, b.shape)
     except RuntimeError:  # a nested tensor has none
         gather([a, b], ["operand 0", "operand 1"], 2)
         raise
-    return einsum_spec(_subscripts(pairs, *shapes), (a, b), None, None, "K", "safe", True, None, conj)
+    return einsum_spec(spec, (a, b), None, None, "K", "safe", True, None, conj)
 
 
 def _is_plain(cls: Any) -> bool:

@@ -231,11 +231,12 @@ def lend_bfloat16(
     """
     if out is not None and not isinstance(out, np.ndarray):
         return None  # which is refused later
+    things = [*operands, *extras, c, out]
+    if (dtype is None or not _is_bfloat16(dtype)) and not any([x is not None and x.dtype.kind == "V" for x in things]):
+        return None
     count = len(operands)
     names = _names(count, len(extras))
-    given = {n: x for n, x in zip(names, [*operands, *extras, c, out], strict=True) if x is not None}
-    if (dtype is None or not _is_bfloat16(dtype)) and not any(x.dtype.kind == "V" for x in given.values()):
-        return None
+    given = {n: x for n, x in zip(names, things, strict=True) if x is not None}
     specs = {n: NUMPY.describe(x) for n, x in given.items()}
     wide = widened(given, specs, names[:count], dtype, casting, _widen)
     if wide is None:

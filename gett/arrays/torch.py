@@ -201,14 +201,17 @@ class TorchLibrary:
 
         It holds for real tensors of at most 32 bits, on the devices that it was entered for.
         """
-        module = self.module
-        own = [x for x in tensors if isinstance(x, self.tensor)]
-        if not own or any(x.dtype not in self._lowered for x in own):
+        for x in tensors:
+            if isinstance(x, self.tensor):
+                break
+        else:
             return None
-        device = own[0].device.type
-        if device not in ("cpu", "cuda") or not module.is_autocast_enabled(device):
+        device = x.device.type
+        if device not in ("cpu", "cuda") or not self.module.is_autocast_enabled(device):
             return None
-        return module.get_autocast_dtype(device)
+        if any(x.dtype not in self._lowered for x in tensors if isinstance(x, self.tensor)):
+            return None
+        return self.module.get_autocast_dtype(device)
 
     def scalar(self, value: Any, beside: Any) -> Any:
         """A number as a tensor of rank 0 on another one's device.
