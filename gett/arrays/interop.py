@@ -11,6 +11,7 @@ become NumPy arrays on the same memory and their results tensors again. What JAX
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -229,6 +230,8 @@ def lend_bfloat16(
     Raises:
         DTypeError: As `promote`, or NumPy has no such dtype.
     """
+    if dtype is None and "ml_dtypes" not in sys.modules:
+        return None  # nobody has given NumPy the dtype
     if out is not None and not isinstance(out, np.ndarray):
         return None  # which is refused later
     things = [*operands, *extras, c, out]
