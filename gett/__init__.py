@@ -102,6 +102,11 @@ def __getattr__(name: str) -> Any:
     if name == "ops":
         return import_module("gett.epilogue.ops")
     if name not in _LATE:
+        from gett.api.backend import find_function
+
+        found = find_function(name)  # what autoray asks of a backend
+        if found is not None:
+            return found
         raise AttributeError(f"module 'gett' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_LATE[name]), name)
     return value

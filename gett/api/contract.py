@@ -18,11 +18,14 @@ from gett.api.epilogue import check_arguments, gather_call, gradient_error, trac
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.planner import resolve
 from gett.api.precision import usual_precision
-from gett.arrays.interop import borrow
+from gett.arrays.dynamo import untraced
+from gett.arrays.interop import borrow, lend_bfloat16
 from gett.arrays.kinds import NUMPY
+from gett.arrays.torch import torch_library
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.build import address_c
-from gett.ir.subscripts import Spec, operand_count, split_arguments
+from gett.ir.subscripts import Spec, operand_count, split_arguments, sums_products
+from gett.ir.tensors import Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 
@@ -71,6 +74,7 @@ def contract(
 def contract(
     subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[ContractOptions]
 ) -> Any: ...
+@untraced
 def contract(
     subscripts: Any = None,
     /,
@@ -180,24 +184,43 @@ def _contract_spec(
     extras: Sequence[Any],
     conj: Conj | None,
     limit: int,
+    dtype: Any = None,
+    casting: Casting = "safe",
 ) -> Any:
-    """`contract` of arguments that were told apart."""
-    loan = borrow(operands, c, out, extras=extras)
+    """`contract` of arguments that were told apart, and the dtype of `torch.autocast` where that holds."""
+    torch = torch_library()
+    if torch is not None and dtype is None and out is None:
+        asked = torch.autocast((*operands, c))
+        if asked is not None and sums_products(spec):
+            dtype, casting = asked, "same_kind"
+    loan = borrow(operands, c, out, dtype, casting, extras)
     if loan is not None:
-        options = alpha, beta, loan.out, optimize, precision, epilogue, loan.extras, flipped(conj, loan.lazy), limit
-        return loan.finish(_contract_spec(spec, loan.operands, loan.c, *options))
+        fused = epilogue, loan.extras, flipped(conj, loan.lazy), limit, loan.dtype, casting
+        return loan.finish(
+            _contract_spec(spec, loan.operands, loan.c, alpha, beta, loan.out, optimize, precision, *fused)
+        )
     kind, device, arrays, c, extras = gather_call(operands, c, extras)
     if kind is NUMPY and is_numpys([*arrays, *(x for x in (c, out) if isinstance(x, np.ndarray))]):
         if epilogue is not None:
             raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
         factors: dict[str, Any] = {"c": c, "alpha": alpha, "beta": beta}
         return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, conj=conj, **factors)
+    loan = lend_bfloat16(arrays, c, out, dtype, casting, extras) if kind is NUMPY else None
+    if loan is not None:
+        if out is not None:
+            check_out(out, kind, device)
+        fused = epilogue, loan.extras, conj, limit, loan.dtype, casting
+        return loan.finish(
+            _contract_spec(spec, loan.operands, loan.c, alpha, beta, loan.out, optimize, precision, *fused)
+        )
     arguments, described = tuple(map(kind.describe, extras)), tuple(map(kind.describe, arrays))
     request = PlanRequest(
         spec=spec,
         operands=described,
         c=None if c is None else kind.describe(c),
         out=None if out is None else check_out(out, kind, device),
+        dtype=None if dtype is None else parse_dtype(dtype),
+        casting=casting,
         optimize=optimize,
         precision=usual_precision() if precision is None else precision,
         arch=kind.arch(device),

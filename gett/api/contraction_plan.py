@@ -17,7 +17,8 @@ import numpy as np
 from gett.api.checks import any_complex, check_factors, check_fits, check_out, is_apart, resolve_addend
 from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, gradient_error
 from gett.api.executables import bind_steps, compile_steps
-from gett.arrays.interop import borrow
+from gett.arrays.dynamo import untraced
+from gett.arrays.interop import borrow, lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
@@ -292,6 +293,7 @@ class ContractionPlan:
     def __call__(
         self, *operands: SupportsArray | NumPyOperand, out: NDArray[Any] | None = None, **options: Unpack[CallOptions]
     ) -> NDArray[Any]: ...
+    @untraced
     def __call__(
         self,
         *operands: Any,
@@ -401,6 +403,12 @@ class ContractionPlan:
             lent = loan.operands, loan.c, loan.out, alpha, beta, loan.extras
             return loan.finish(self._check_and_run(*lent, loan.lazy))
         kind, device, inputs, c, extras = gather_call(operands, c, extras)
+        loan = lend_bfloat16(inputs, c, out, None, request.casting, extras) if kind is NUMPY else None
+        if loan is not None:
+            if out is not None:
+                check_out(out, kind, device)
+            lent = loan.operands, loan.c, loan.out, alpha, beta, loan.extras
+            return loan.finish(self._check_and_run(*lent, lazy))
         if len(inputs) != len(request.operands):
             raise ShapeError(
                 f"the plan {self.subscripts} takes {len(request.operands)} operands, {len(inputs)} were given"

@@ -17,12 +17,13 @@ from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
 from gett.api.precision import usual_precision
-from gett.arrays.interop import borrow, gather
+from gett.arrays.dynamo import untraced
+from gett.arrays.interop import borrow, gather, lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
-from gett.ir.subscripts import Spec, split_arguments
+from gett.ir.subscripts import Spec, listed, split_arguments, sums_products
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
@@ -72,6 +73,7 @@ def einsum(
 ) -> NDArray[Any]: ...
 @overload
 def einsum(subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[EinsumOptions]) -> Any: ...
+@untraced
 def einsum(
     subscripts: Any = None,
     /,
@@ -98,7 +100,7 @@ def einsum(
 
     Args:
         subscripts: Such as `"ij,jk->ik"`, or the first operand of the interleaved form.
-        operands: Arrays of any strides.
+        operands: Arrays of any strides, in one list if need be.
         out: Array to write, of any strides. It may overlap operands: the result is that of operands apart from it. Its
             own elements may not overlap.
         dtype: dtype in which to compute, NumPy's or PyTorch's; by default NumPy's promotion of the operands and `out`,
@@ -150,6 +152,7 @@ def einsum(
     if subscripts.__class__ is not str:
         subscripts, operands = split_arguments(subscripts, operands)
     if conj is not None:
+        operands = listed(subscripts, operands)
         conj = of_complex(check_conj(conj, len(operands)), operands)
     if memory_limit is not None:
         optimize = with_limit(optimize, memory_limit)
@@ -224,6 +227,13 @@ def _einsum_other(
     torch = torch_library()
     warm = None if torch is None else torch.layouts(operands if out is None else [*operands, out])
     if torch is None or warm is None:
+        if len(operands) == 1 and len(apart := listed(spec, operands)) > 1:
+            return einsum_spec(spec, apart, out, dtype, order, casting, optimize, precision, conj, limit)
+        if torch is not None and dtype is None and out is None:
+            asked = torch.autocast(operands)
+            if asked is not None and sums_products(spec):
+                options = order, "same_kind", optimize, precision, conj, limit
+                return einsum_spec(spec, operands, out, asked, *options)
         loan = borrow(operands, None, out, dtype, casting)
         if loan is None:
             return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
@@ -232,6 +242,10 @@ def _einsum_other(
         found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options)
         return loan.finish(found)
     device, parts = warm
+    if dtype is None and out is None and torch.casts() and sums_products(spec):
+        asked = torch.autocast(operands)
+        if asked is not None:
+            return _einsum_other(spec, operands, out, asked, order, "same_kind", optimize, precision, conj, limit)
     key: Any = (spec, dtype, order, casting, optimize, precision, conj, limit, out is not None, *parts)
     try:
         plan: ContractionPlan | None = plan_cache.get(key)
@@ -264,8 +278,13 @@ def _einsum_cold(
     names = [f"operand {i}" for i in range(len(operands))]
     kind, device, arrays = gather(operands, names, len(names))
     out_spec = None if out is None else check_out(out, kind, device)
-    if kind is NUMPY and is_numpys(arrays if out is None else [*arrays, out], dtype):
-        return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision, conj)
+    if kind is NUMPY:
+        if is_numpys(arrays if out is None else [*arrays, out], dtype):
+            return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision, conj)
+        loan = lend_bfloat16(arrays, None, out, dtype, casting)
+        if loan is not None:
+            options = order, casting, optimize, precision, conj, limit
+            return loan.finish(einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options))
     request = PlanRequest(
         spec=spec,
         operands=tuple(kind.describe(x) for x in arrays),

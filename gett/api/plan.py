@@ -19,12 +19,24 @@ from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
 from gett.api.epilogue import argument_names, check_arguments, gradient_error, trace_epilogue
 from gett.api.precision import usual_precision
+from gett.arrays.bfloat16 import FLOAT32
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import NUMPY
 from gett.console.formatting import brief
 from gett.errors import DTypeError, GradientError, OptionError, ShapeError
 from gett.ir.subscripts import Spec, split_arguments
-from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, Casting, TensorSpec, dense_strides, parse_dtype
+from gett.ir.tensors import (
+    ALIGNMENT_LIMIT,
+    BFLOAT16,
+    MAX_AXES,
+    Casting,
+    TensorSpec,
+    converted,
+    dense_strides,
+    parse_dtype,
+    result_type,
+)
 from gett.network.optimize import AUTOTUNE, freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
 from gett.typing import DType, Optimize, Order, Precision, Size
@@ -32,6 +44,7 @@ from gett.typing import DType, Optimize, Order, Precision, Size
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
 
+@untraced
 def plan(
     subscripts: Any,
     /,
@@ -90,6 +103,8 @@ def plan(
                [0., 0.]])
     """
     spec, found = split_arguments(subscripts, operands)
+    if len(operands) == 1 and len(found) > 1 and described_pair(operands[0], "operand 0") is not None:
+        found = operands  # a pair, not a list of operands
     arguments = check_arguments(epilogue, epilogue_args)
     flags, lazy = check_conj(conj, len(found)), (False,) * len(found)
     if memory_limit is not None:
@@ -97,6 +112,8 @@ def plan(
     try:
         loan = borrow(found, c, out, dtype, casting, arguments)
         if loan is not None:  # the plan is one of the memory's layout, and calls come here again
+            if dtype is not None and loan.dtype is not dtype:
+                _check_rounding(dtype, [parse_dtype(x.dtype) for x in found if hasattr(x, "dtype")])
             found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
             lazy = loan.lazy or lazy
         options = dtype, order, casting, optimize, precision, arch, epilogue, arguments, flags, lazy
@@ -149,6 +166,8 @@ def _plan(
         return replace(spec, alignment=alignment)
 
     specs = [describe(p) for p in pairs]
+    if target == "cpu":
+        specs, dtype = _in_float32(specs, dtype, len(found))
     factors = tuple(replace(x, conj=x.conj or y) for x, y in zip(specs, lazy, strict=False))
     if out is not None and pairs[-1] is None:
         check_out(out, kind, device)
@@ -173,6 +192,36 @@ def _plan(
         workspace_limit=limit,
     )
     return plan_on_device(kind, request)
+
+
+def _check_rounding(dtype: Any, operands: Sequence[np.dtype[Any]]) -> bool:
+    """Whether calls of a plan for the CPU round to bfloat16, which they see by their operands' dtypes alone.
+
+    Raises:
+        DTypeError: They would not, but `dtype=` asks for it.
+    """
+    rounds = result_type(operands) is BFLOAT16
+    if dtype is not None and not rounds and parse_dtype(dtype) is BFLOAT16:
+        raise DTypeError(
+            "dtype='bfloat16': a plan for the CPU gives bfloat16 where the operands' own dtype is that; convert them, "
+            "or call einsum with dtype="
+        )
+    return rounds
+
+
+def _in_float32(specs: list[TensorSpec], dtype: Any, operands: int) -> tuple[list[TensorSpec], Any]:
+    """Tensors and `dtype=` of a plan for the CPU, which computes bfloat16 in float32, on copies that calls make.
+
+    Raises:
+        DTypeError: As `_check_rounding`.
+    """
+    asked = None if dtype is None else parse_dtype(dtype)
+    if asked is not BFLOAT16 and all(x.dtype is not BFLOAT16 for x in specs):
+        return specs, dtype
+    rounds = _check_rounding(dtype, [x.dtype for x in specs[:operands]])
+    wide = [x.dtype is BFLOAT16 or (rounds and i < operands) for i, x in enumerate(specs)]
+    specs = [converted(x, FLOAT32) if y else x for x, y in zip(specs, wide, strict=True)]
+    return specs, FLOAT32 if asked is BFLOAT16 else dtype
 
 
 def _target(arch: Any) -> str:

@@ -17,7 +17,7 @@ from gett.api.contraction_plan import ContractionPlan
 from gett.api.executables import bind_steps, choose_schedules, limited_facts
 from gett.api.plan_cache import plan_cache
 from gett.console.formatting import count
-from gett.errors import DTypeError, EpilogueError
+from gett.errors import EpilogueError
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, is_complex
 from gett.ir.build import address, address_c, address_extra, choose_order, make_contraction, resolve_extents
@@ -27,7 +27,6 @@ from gett.ir.pairs import one_is_real
 from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
-    BFLOAT16,
     SUPPORTED,
     TensorSpec,
     converted,
@@ -88,8 +87,6 @@ def make_plan(request: PlanRequest) -> ContractionPlan:
         ScheduleError, CompileError: No kernel can be made for it.
     """
     subscripts, extents, dtype = resolve(request)
-    if request.arch == "cpu" and dtype is BFLOAT16:
-        raise DTypeError("bfloat16 runs on a GPU only: NumPy has no such dtype; convert the operands to float32")
     precision = _precision(request, dtype)
     order = choose_order(request.order, request.operands)
     check_optimize(request.optimize, len(request.operands))

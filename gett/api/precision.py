@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from gett.arrays.dynamo import leaves_tracing
 from gett.env import read_environment
 from gett.ir.tensors import UsualPrecision, check_precision
 from gett.typing import Precision
@@ -17,6 +18,7 @@ _block: ContextVar[UsualPrecision | None] = ContextVar("precision", default=None
 _process: list[UsualPrecision | None] = []  # empty until it is first asked for
 
 
+@leaves_tracing
 def usual_precision() -> UsualPrecision | None:
     """What holds where a call's `precision` is None; None where the dtype decides.
 

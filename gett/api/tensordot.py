@@ -15,6 +15,7 @@ import numpy as np
 
 from gett.api.conjugation import check_conj, flipped, of_complex
 from gett.api.einsum import einsum_spec
+from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import cupy_kind
 from gett.arrays.torch import torch_library
@@ -54,6 +55,7 @@ def tensordot(
     conj: Sequence[bool] | None = None,
     dims: Any = None,
 ) -> NDArray[Any]: ...
+@untraced
 def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None = None, dims: Any = None) -> Any:
     """Contract axes of two tensors, as `numpy.tensordot` does.
 
@@ -91,7 +93,12 @@ def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None
         if loan is not None:
             return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes, conj=flipped(conj, loan.lazy)))
         _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"], 2)
-    return einsum_spec(_subscripts(pairs, a.shape, b.shape), (a, b), None, None, "K", "safe", True, None, conj)
+    try:
+        spec = _subscripts(pairs, a.shape, b.shape)
+    except RuntimeError:  # a nested tensor has none
+        gather([a, b], ["operand 0", "operand 1"], 2)
+        raise
+    return einsum_spec(spec, (a, b), None, None, "K", "safe", True, None, conj)
 
 
 def _is_plain(cls: Any) -> bool:
@@ -164,6 +171,7 @@ def transpose(a: NDArray[Any], axes: Sequence[int] | int | None = None) -> NDArr
 def transpose(a: DeviceArrayT, axes: Sequence[int] | int | None = None) -> DeviceArrayT: ...
 @overload
 def transpose(a: SupportsArray | NumPyOperand, axes: Sequence[int] | int | None = None) -> NDArray[Any]: ...
+@untraced
 def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
     """A view of `a` with its axes permuted (reversed by default), as `numpy.transpose` gives; nothing is moved.
 

@@ -27,6 +27,25 @@ def spell(x: Any) -> str:
     return f"{type(x).__module__}.{type(x).__name__}"
 
 
+def check_eager(x: Any, name: str) -> None:
+    """Refuse what stands for an array that has yet to be computed: converting it would do that, or record nothing.
+
+    Such classes have a method `compute`: those of dask, cubed and autoray. xarray's have it too, and say by their
+    chunks whether anything is left to compute.
+
+    Raises:
+        OperandError: It is one of them; the text names its class.
+    """
+    cls = type(x)
+    if cls.__module__ == "torch.fx.proxy":
+        raise OperandError(f"{name} is a {spell(x)}, which torch.fx traces with and which holds no values")
+    if hasattr(cls, "compute") and getattr(x, "chunks", ()) is not None:
+        raise OperandError(
+            f"{name} is a {spell(x)}, a lazy array, which this package does not compute: pass its .compute(), or call "
+            "this on its parts, as dask.array.map_blocks does"
+        )
+
+
 def as_numpy(x: Any, name: str) -> Any:
     """A NumPy array of an argument, on its memory where it has any.
 
@@ -36,6 +55,7 @@ def as_numpy(x: Any, name: str) -> Any:
     """
     if type(x) is np.ndarray:
         return x
+    check_eager(x, name)
     if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
         raise OperandError(f"{name} is a {spell(x)}; sparse arrays are not supported: pass its .toarray()")
     try:
@@ -44,6 +64,8 @@ def as_numpy(x: Any, name: str) -> Any:
         raise OutOfMemoryError(f"there is no memory to make an array of {name}: {error}") from error
     except Exception as error:  # whatever an object's own conversion raises
         raise OperandError(f"{name} of type {type(x).__name__} cannot become an array: {error}") from error
+    if array.dtype == object and array.ndim and array.size and type(array.flat[0]) is type(x):
+        raise OperandError(f"{name} is a {spell(x)}, of which NumPy makes an array of such objects: compute it first")
     if array.dtype == object and not array.ndim and not isinstance(x, (np.ndarray, Number)):
         raise OperandError(f"{name} of type {type(x).__name__} is no array")
     return array
@@ -55,6 +77,7 @@ def way_in(x: Any, name: str) -> _Way | None:
     Raises:
         DTypeError: It exports no memory.
     """
+    check_eager(x, name)
     if not is_jax(x):
         return _on_gpu(x, name)
     check_jax(x, name)

@@ -11,18 +11,20 @@ become NumPy arrays on the same memory and their results tensors again. What JAX
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gett.arrays.bfloat16 import FLOAT32, computed, numpy_bfloat16, widened
 from gett.arrays.exported import as_numpy, from_array, order_streams, spell, way_in
 from gett.arrays.jax import is_jax, to_jax
-from gett.arrays.kinds import CPU, NUMPY, ArrayKind, cupy_kind
+from gett.arrays.kinds import CPU, NUMPY, ArrayKind, conversion, convert, cupy_kind
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.errors import DTypeError, MixedArraysError, OutputError
-from gett.ir.tensors import BFLOAT16, Casting, parse_dtype, promote
+from gett.ir.tensors import BFLOAT16, Casting, parse_dtype
 
 SCALARS = (bool, int, float, complex, np.generic)
 
@@ -149,7 +151,7 @@ def borrow(
     """
     things = [*operands, *extras, c, out]
     count = len(operands)
-    names = [*(f"operand {i}" for i in range(count)), *(f"epilogue_args[{i}]" for i in range(len(extras))), "c", "out"]
+    names = _names(count, len(extras))
     torch = torch_library()
     if torch is not None and any(isinstance(x, torch.tensor) for x in things):
         if not any(isinstance(x, torch.tensor) and not x.is_cuda for x in things):
@@ -190,36 +192,85 @@ def _borrow_tensors(
     if out is not None and tensors["out"] is not out:
         raise OutputError("out is a view that PyTorch conjugates or negates lazily: give its base")
     specs = {n: torch.describe(x) for n, x in tensors.items()}
-    result = asked = None if dtype is None else parse_dtype(dtype)
     module = torch.module
-    temporary = None
-    if asked is BFLOAT16 or any(t.dtype is BFLOAT16 for t in specs.values()):
-        factors = [specs[n] for n in names[:count]]
-        result = promote(factors, [("c", specs["c"])] if "c" in specs else [], specs.get("out"), asked, casting)
-        for n, x in tensors.items():
-            if n != "out" and (result is BFLOAT16 or x.dtype is module.bfloat16):
-                tensors[n] = x.to(module.float32)
-        # An `out` of the same shape checks and broadcasts as the real one does, which is written at the end.
-        if out is not None and BFLOAT16 in (result, specs["out"].dtype):
-            temporary = np.empty(specs["out"].shape, np.float32 if result is BFLOAT16 else result)
-    arrays = {n: _memory(x) for n, x in tensors.items()}
-    if temporary is not None:
-        arrays["out"] = temporary
+
+    def widen(x: Any) -> Any:
+        return x.to(module.bfloat16).to(module.float32)
+
+    result, stand_in = None if dtype is None else parse_dtype(dtype), None
+    wide = widened(tensors, specs, names[:count], dtype, casting, widen)
+    if wide is not None:
+        tensors, result, stand_in = wide
+    arrays = {n: x if x is stand_in else torch.memory(x, n) for n, x in tensors.items()}
 
     def finish(array: Any) -> Any:
-        if out is not None and temporary is None:
+        if out is not None and stand_in is None:
             return out
         tensor = module.from_numpy(np.asarray(array))
         if result is BFLOAT16:
             tensor = tensor.to(module.bfloat16)
         return tensor if out is None else out.copy_(tensor)
 
-    asked = np.dtype(np.float32) if result is BFLOAT16 else result
+    asked = None if result is None else computed(result)
     found = [arrays[n] for n in names[:-2]]
     lent = found[:count], arrays.get("c"), arrays.get("out"), asked, found[count:], finish
     return Loan(*lent, lazy if any(lazy) else ())
 
 
-def _memory(tensor: Any) -> Any:
-    """The NumPy array on a CPU tensor's memory; bfloat16 stays unread, since only an `out` still has it here."""
-    return None if str(tensor.dtype) == "torch.bfloat16" else tensor.detach().numpy()
+def lend_bfloat16(
+    operands: Sequence[Any],
+    c: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    casting: Casting = "safe",
+    extras: Sequence[Any] = (),
+) -> Loan | None:
+    """NumPy arrays in place of some whose dtype is bfloat16; None if there are none, and none is asked for.
+
+    Raises:
+        DTypeError: As `promote`, or NumPy has no such dtype.
+    """
+    if dtype is None and "ml_dtypes" not in sys.modules:
+        return None  # nobody has given NumPy the dtype
+    if out is not None and not isinstance(out, np.ndarray):
+        return None  # which is refused later
+    things = [*operands, *extras, c, out]
+    if (dtype is None or not _is_bfloat16(dtype)) and not any([x is not None and x.dtype.kind == "V" for x in things]):
+        return None
+    count = len(operands)
+    names = _names(count, len(extras))
+    given = {n: x for n, x in zip(names, things, strict=True) if x is not None}
+    specs = {n: NUMPY.describe(x) for n, x in given.items()}
+    wide = widened(given, specs, names[:count], dtype, casting, _widen)
+    if wide is None:
+        return None
+    arrays, result, stand_in = wide
+    own = next((x.dtype for n, x in given.items() if specs[n].dtype is BFLOAT16), None) or numpy_bfloat16()
+
+    def finish(array: Any) -> Any:
+        if out is not None and stand_in is None:
+            return out
+        rounded = array.astype(own) if result is BFLOAT16 else array
+        if out is None:
+            return rounded
+        np.copyto(out, rounded, casting="unsafe")
+        return out
+
+    found = [arrays[n] for n in names[:-2]]
+    return Loan(found[:count], arrays.get("c"), arrays.get("out"), computed(result), found[count:], finish)
+
+
+def _is_bfloat16(dtype: Any) -> bool:
+    return parse_dtype(dtype) is BFLOAT16
+
+
+def _widen(array: Any) -> Any:
+    """The values of an array, rounded to bfloat16, as float32; laid out as a plan describes a converted copy."""
+    for dtype in (numpy_bfloat16(), FLOAT32)[NUMPY.describe(array).dtype is BFLOAT16 :]:
+        array = np.broadcast_to(convert(NUMPY, array, conversion(NUMPY.describe(array), dtype)), array.shape)
+    return array
+
+
+def _names(operands: int, extras: int) -> list[str]:
+    """How messages call the arguments of a call."""
+    return [*(f"operand {i}" for i in range(operands)), *(f"epilogue_args[{i}]" for i in range(extras)), "c", "out"]

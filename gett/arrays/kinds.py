@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gett.arrays.dynamo import leaves_tracing
 from gett.errors import OutOfMemoryError, ShapeError
 from gett.ir.tensors import ALIGNMENT_LIMIT, MAX_AXES, TensorSpec, own_dtype, packed_axes
 
@@ -176,6 +177,7 @@ NUMPY = NumpyKind()
 _cupy_kind: CupyKind | None = None
 
 
+@leaves_tracing
 def cupy_kind() -> CupyKind | None:
     """The CuPy kind if CuPy has been imported (by anybody), else None."""
     global _cupy_kind

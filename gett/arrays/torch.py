@@ -16,9 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from gett.arrays.dynamo import leaves_tracing
 from gett.arrays.kinds import ALIGNMENT, out_of_memory
-from gett.errors import DTypeError, GradientError
+from gett.errors import DTypeError, GradientError, OperandError
 from gett.ir.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
+
+_NO_DERIVATIVE = (
+    "contractions record no derivatives, and x.detach() does not help here: call this in the forward of a "
+    "torch.autograd.Function that has setup_context and a backward (or jvp) of its own"
+)
+_LOWERED = ("bfloat16", "float16", "float32")  # what autocast converts
+_HOLD_NO_VALUES = ("FakeTensor", "FunctionalTensor")
+
+
+class _NoDuals:
+    """What stands for `torch.autograd.forward_ad` where there is none."""
+
+    _current_level = -1
 
 
 class TorchLibrary:
@@ -31,6 +45,7 @@ class TorchLibrary:
         own_dtypes: PyTorch's dtype by this package's name.
         conjugated: What stands for each dtype in `layouts` where a tensor is lazily conjugated.
         stream: From a device number to the handle of this thread's current stream there.
+        casts: Whether `torch.autocast` holds on GPUs now.
     """
 
     def __init__(self, module: Any) -> None:
@@ -44,6 +59,9 @@ class TorchLibrary:
         # The public call makes a stream object, which takes longer than the rest of a call to this package.
         quick = getattr(module._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = quick or (lambda device: module.cuda.current_stream(device).cuda_stream)
+        self.casts: Callable[[], bool] = getattr(module, "is_autocast_enabled", bool)
+        self._dual_levels: Any = getattr(getattr(module, "autograd", None), "forward_ad", None) or _NoDuals
+        self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
         self._kinds: dict[int, TorchKind] = {}
 
     def kind(self, device: int) -> TorchKind:
@@ -59,6 +77,8 @@ class TorchLibrary:
         device = -1
         parts: list[Any] = []
         plain = self.plain
+        if self._dual_levels._current_level >= 0:
+            return None
         try:
             for x in tensors:
                 if x.__class__ not in plain or not x.is_cuda or x.is_neg():
@@ -113,7 +133,15 @@ class TorchLibrary:
             GradientError: Gradients are asked for.
             DTypeError: It has no strides, no memory or an unsupported dtype.
         """
+        if x.__class__ not in self.plain:
+            _check_class(x, name)
+        if x.is_nested:
+            raise OperandError(
+                f"{name} is a nested tensor, whose rows differ in extent: contract its parts, x.unbind(), one by one, "
+                "or pass torch.nested.to_padded_tensor(x, 0.0)"
+            )
         if x.requires_grad and self.module.is_grad_enabled():
+            self._check_transforms(x, name)
             raise GradientError(
                 f"{name} requires a gradient, which contractions do not record yet: pass x.detach() in its place, or "
                 "call within torch.no_grad()"
@@ -122,14 +150,68 @@ class TorchLibrary:
             raise DTypeError(f"{name} is a PyTorch tensor of layout {x.layout}: pass a dense one")
         if x.dtype not in self.dtypes:
             raise DTypeError(f"{name} has dtype {x.dtype}; supported are {', '.join(self.own_dtypes)}")
+        if self._dual_levels._current_level >= 0 and self._dual_levels.unpack_dual(x).tangent is not None:
+            raise GradientError(f"{name} is a dual number of torch.autograd.forward_ad; {_NO_DERIVATIVE}")
         try:
             if not x.data_ptr() and x.numel():
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
+            self._check_transforms(x, name)
             raise DTypeError(f"{name} is a {type(x).__name__} without memory of its own ({error})") from error
         if x.is_conj() and not lazily:
             x = x.resolve_conj()
         return x.resolve_neg() if x.is_neg() else x
+
+    def memory(self, x: Any, name: str) -> Any:
+        """The NumPy array on an admitted CPU tensor's memory.
+
+        Raises:
+            GradientError: PyTorch gives none within grad, vjp or jvp, not even of a tensor that is constant there.
+        """
+        try:
+            return (x.detach() if x.requires_grad else x).numpy()
+        except RuntimeError as error:
+            raise GradientError(
+                f"{name} has no NumPy array, as is so within torch.func.grad, vjp or jvp ({error}); {_NO_DERIVATIVE}"
+            ) from error
+
+    def _check_transforms(self, x: Any, name: str) -> None:
+        """Refuse what stands for a tensor within a transformation of `torch.func`, such as vmap, by its name.
+
+        Raises:
+            OperandError: It is vmap's, or functionalize's.
+            GradientError: It is grad's, vjp's or jvp's.
+        """
+        known = getattr(self.module._C, "_functorch", None)
+        if known is None or not known.is_functorch_wrapped_tensor(x):
+            return
+        if known.is_batchedtensor(x):
+            raise OperandError(
+                f"{name} is a tensor within torch.func.vmap, under which this package does not run: give the mapped "
+                "axis a label of its own in the subscripts, as in 'bij,bjk->bik', and call it without vmap"
+            )
+        if known.is_functionaltensor(x):
+            raise OperandError(
+                f"{name} is a tensor within torch.func.functionalize, under which this package does not run"
+            )
+        raise GradientError(f"{name} is a tensor within torch.func.grad, vjp or jvp; {_NO_DERIVATIVE}")
+
+    def autocast(self, tensors: Sequence[Any]) -> Any:
+        """PyTorch's dtype in which `torch.autocast` has matrix products of some tensors formed; None where it has not.
+
+        It holds for real tensors of at most 32 bits, on the devices that it was entered for.
+        """
+        for x in tensors:
+            if isinstance(x, self.tensor):
+                break
+        else:
+            return None
+        device = x.device.type
+        if device not in ("cpu", "cuda") or not self.module.is_autocast_enabled(device):
+            return None
+        if any(x.dtype not in self._lowered for x in tensors if isinstance(x, self.tensor)):
+            return None
+        return self.module.get_autocast_dtype(device)
 
     def scalar(self, value: Any, beside: Any) -> Any:
         """A number as a tensor of rank 0 on another one's device.
@@ -242,6 +324,20 @@ class TorchKind:
             raise out_of_memory((nbytes,), np.dtype(np.uint8), "device") from error
 
 
+def _check_class(x: Any, name: str) -> None:
+    """Refuse tensors of classes that PyTorch traces with.
+
+    Raises:
+        OperandError: It is of such a class.
+    """
+    for cls in type(x).__mro__:
+        if cls.__name__ in _HOLD_NO_VALUES:
+            raise OperandError(
+                f"{name} is a {cls.__name__}, which holds no values: call this outside of torch.export and of "
+                "what else traces with such tensors"
+            )
+
+
 @lru_cache(maxsize=1024)
 def _element_strides(shape: tuple[int, ...], order: str) -> tuple[int, ...]:
     return dense_strides(shape, 1, order)
@@ -250,6 +346,7 @@ def _element_strides(shape: tuple[int, ...], order: str) -> tuple[int, ...]:
 _library: TorchLibrary | None = None
 
 
+@leaves_tracing
 def torch_library() -> TorchLibrary | None:
     """PyTorch if it has been imported (by anybody), else None."""
     global _library

@@ -61,7 +61,7 @@ def make_arithmetic(dtype: str) -> Arithmetic:
         DTypeError: NumPy has no arithmetic for it (`bfloat16`, objects, strings).
     """
     if dtype == "bfloat16":
-        raise DTypeError("bfloat16 runs on a GPU only: NumPy has no such dtype; convert the operands to float32")
+        raise DTypeError("this executor has no bfloat16: it is computed in float32, on copies")
     compute = np.dtype(dtype)
     if compute.kind == "b":
         # The sum of ones and zeros in float32 is positive exactly where one product is true.

@@ -49,7 +49,7 @@ class NumpyExecutable:
         self._arithmetic = make_arithmetic(data_type(contraction.dtype).accumulator if fused else contraction.dtype)
         for name, operand in zip("abcd", (contraction.a, contraction.b, contraction.c, contraction.d), strict=True):
             if operand is not None and operand.dtype == "bfloat16":
-                raise DTypeError(f"operand {name} is bfloat16, which runs on a GPU only: convert it to float32")
+                raise DTypeError(f"operand {name} is bfloat16, which is computed in float32 here, on copies")
         if not np.can_cast(self._arithmetic.finish, contraction.d.dtype, "same_kind") and not np.can_cast(
             self._arithmetic.compute, contraction.d.dtype, "same_kind"
         ):

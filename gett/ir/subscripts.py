@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gett.console.formatting import brief
@@ -59,7 +60,7 @@ def split_arguments(first: Any, rest: Sequence[Any]) -> tuple[Spec, tuple[Any, .
     if isinstance(first, str):
         if not rest:
             raise SubscriptsError("einsum needs at least one operand after the subscripts string")
-        return str(first), tuple(rest)
+        return str(first), listed(str(first), tuple(rest))
     if not rest:
         raise SubscriptsError(
             "einsum needs a subscripts string and operands, or operands each followed by a label list"
@@ -70,6 +71,13 @@ def split_arguments(first: Any, rest: Sequence[Any]) -> tuple[Spec, tuple[Any, .
         lists = [_label_list(args[2 * i + 1], f"operand {i}") for i in range(pairs)]
         output = _label_list(args[-1], "the output") if len(args) % 2 else None
     return (*lists, output), args[0 : 2 * pairs : 2]
+
+
+def listed(spec: Spec, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The operands, which may stand in one list where subscripts name several: PyTorch's form `("ij,jk", [a, b])`."""
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)) and operand_count(spec) > 1:
+        return tuple(operands[0]) if len(operands[0]) > 1 else tuple(operands)
+    return tuple(operands)
 
 
 def operand_count(spec: Spec) -> int:
@@ -141,6 +149,22 @@ def _resolve(spec: Spec, terms: list[_Term], output: _Term | None, ranks: Sequen
 
     inputs = tuple(number(term, w or 0) for term, w in zip(terms, wide, strict=True))
     return Subscripts(inputs, number(output, broadcast), _display_names(seen, broadcast))
+
+
+@lru_cache(maxsize=1024)
+def sums_products(spec: Spec) -> bool:
+    """Whether a mode of two operands is summed, as in a product of matrices.
+
+    Raises:
+        SubscriptsError: The subscripts are malformed.
+    """
+    if isinstance(spec, str):
+        terms, output = _split_string(spec)
+    else:
+        terms, output = [t for t in spec[:-1] if t is not None], spec[-1]
+    held = [label for term in terms for label in set(term) if label is not Ellipsis]
+    shared = {label for label in held if held.count(label) > 1}
+    return bool(shared if output is None else shared.difference(output))
 
 
 def _show(spec: Spec) -> str:

@@ -83,6 +83,7 @@ class Tensor:
     """A torch.Tensor on a GPU."""
 
     layout = "strided"
+    is_nested = False
 
     def __init__(self, memory: np.ndarray, dtype: str, device: int = 0, *, requires_grad: bool = False) -> None:
         self.memory, self.dtype, self.index = memory, DTYPES[dtype], device
@@ -197,6 +198,7 @@ def _result_type(beside: Tensor, value: Any) -> Dtype:
 def make_torch() -> Any:
     """The module."""
     State.launches, State.allocated, State.grad, State.limit = [], [], True, 1 << 30
+    State.autocast = None
     State.stream, State.resolved = lambda device: 0x700 + device, 0
     return types.SimpleNamespace(
         **DTYPES,
@@ -207,6 +209,8 @@ def make_torch() -> Any:
         device=Device,
         strided="strided",
         is_grad_enabled=lambda: State.grad,
+        is_autocast_enabled=lambda device="cuda": State.autocast is not None,
+        get_autocast_dtype=lambda device: DTYPES[State.autocast],
         empty_strided=_empty_strided,
         result_type=_result_type,
         as_tensor=lambda value, dtype, device: Tensor(np.asarray(encode(value, dtype.name)), dtype.name, device.index),

@@ -36,7 +36,7 @@ LAYERS = [
 INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
-    "gett.arrays": ["kinds jax", "exported torch", "interop"],
+    "gett.arrays": ["dynamo", "bfloat16 kinds jax", "exported torch", "interop"],
     "gett.network": ["optimize", "path cutting steps forms", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
@@ -46,7 +46,7 @@ INSIDE = {
         "contraction_plan",
         "planner",
         "einsum",
-        "contract plan tensordot",
+        "backend contract plan tensordot",
         "paths",
         "autotune expression",
     ],

@@ -83,8 +83,10 @@ def test_plans_of_bfloat16_need_no_gpu_and_no_torch() -> None:
     assert "gemm in bfloat16" in plan.explain(detail=True)
     chain = gett.plan("ij,jk,kl->il", pair, pair, pair, arch="sm_80")
     assert chain.intermediate_bytes == 64 * 64 * 2
-    with pytest.raises(gett.DTypeError, match="bfloat16 runs on a GPU only"):
-        gett.plan("ij,jk->ik", pair, pair)
+    assert gett.plan("ij,jk->ik", pair, pair).dtype == np.float32  # on the CPU, where calls convert
+    wide = ((64, 64), "float32")
+    with pytest.raises(gett.DTypeError, match="a plan for the CPU gives bfloat16 where"):
+        gett.plan("ij,jk->ik", wide, wide, dtype="bfloat16", casting="same_kind")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -117,7 +117,7 @@ def _check_epilogues(torch: Any, integers: Any) -> None:
         plan = gett.plan("ij,jk->ik", a, b, epilogue=function, epilogue_args=(x, y))
         assert torch.equal(plan(a, b, epilogue_args=(x, y)), result)
         out = x.expand(3, 5).clone()
-        overlapping = gett.contract("ij,jk->ik", a, b, out=out, epilogue=function, epilogue_args=(out, 0))
+        overlapping = gett.contract("ij,jk->ik", a, b, out=out, epilogue=function, epilogue_args=(out, 0 * y))
         assert overlapping is out
         assert torch.equal(out.double(), (a.double() @ b.double() - x.double()).clamp(min=0) * 2)
     # bfloat16 arguments beside float32: they take no part in the promotion.

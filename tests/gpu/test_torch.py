@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from tests.cases import AWKWARD, by_name
 
 torch = pytest.importorskip("torch")
 
+ROOT = Path(__file__).parents[2]
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "int32")
 SUBSCRIPTS = (
     ("ij,jk->ik", {"i": 72, "j": 96, "k": 64}),
@@ -305,3 +309,19 @@ def test_a_case_with_gaps_keeps_them() -> None:
     assert torch.equal(out, exact("ijk,kl->ilj", a, b))
     assert bool((memory[5:].view(-1, 2)[:, 1] == 7).all())
     assert bool((memory[:5] == 7).all())
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from tests.cpu.torch_compiled import check; check(torch, 'cuda', ('eager',))",
+        "from tests.cpu.torch_compiled import check; check(torch, 'cuda', ('inductor',))",
+        "from tests.cpu.torch_transforms import check; check(torch, 'cuda')",
+    ],
+    ids=["compile-eager", "compile-inductor", "transforms"],
+)
+def test_what_pytorch_puts_around_calls(program: str) -> None:
+    """`torch.compile`, autocast, transformations: in a process where TorchDynamo meets this package first."""
+    text = f"import torch\n{program}\nprint('all', 'right')"
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["all", "right"], done.stdout + done.stderr
