@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from layouts.domains import Count, Index, Size
+
 
 @dataclass(frozen=True, slots=True)
 class TileDim:
@@ -22,8 +24,8 @@ class TileDim:
         box: Extent of the tile along the (flattened) dimension, at least 1.
     """
 
-    modes: tuple[int, ...]
-    box: int
+    modes: tuple[Index, ...]
+    box: Count
 
     def __post_init__(self) -> None:
         if self.box < 1 or not self.modes:
@@ -41,7 +43,7 @@ class Box:
         dims: The tile dimensions; every mode of the group occurs in exactly one of them.
     """
 
-    extents: tuple[int, ...]
+    extents: tuple[Size, ...]
     dims: tuple[TileDim, ...]
 
     @classmethod

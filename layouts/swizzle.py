@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+from layouts.domains import Bits, Count, Shift
+
 BANKS = 32
 BANK_BYTES = 4
 CHUNK = 16  # bytes of one swizzled unit and of the widest access
@@ -44,14 +46,14 @@ class SmemLayout:
         shift: Right shift of the row number before masking.
     """
 
-    rows: int
-    row_bytes: int
-    pitch: int
-    mask: int = 0
-    shift: int = 0
+    rows: Count
+    row_bytes: Count
+    pitch: Count
+    mask: Bits = 0
+    shift: Shift = 0
 
     def __post_init__(self) -> None:
-        if self.pitch < self.row_bytes or self.pitch % CHUNK or self.mask & (self.mask + 1):
+        if self.pitch < self.row_bytes or self.pitch % CHUNK or self.mask < 0 or self.mask & (self.mask + 1):
             raise ValueError(f"not a shared-memory layout: {self}")
         if self.mask and self.row_bytes % ((self.mask + 1) * CHUNK):
             raise ValueError(f"a swizzle of {self.mask + 1} chunks does not stay inside rows of {self.row_bytes} bytes")

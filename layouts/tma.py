@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from layouts.domains import Count, Index, Signed, Size, Span, Swizzle
 from layouts.swizzle import CHUNK, swizzle_address
 
 MAX_BOX = 256  # elements along one dimension of a box
+MAX_RANK = 5
 WIDEST = 8  # bytes of the hardware's elements
 
 
@@ -22,9 +25,9 @@ class ModeMap:
     A mode that the map does not need (extent 1, or stride 0 with a box of 1) has weight 0.
     """
 
-    dim: int
-    weight: int
-    start: int = 0
+    dim: Index
+    weight: Signed
+    start: Signed = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,15 @@ class TmaMap:
         tile: Box extent of each mode of the tensor.
     """
 
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    swizzle_bytes: int
-    slabs: int
-    base_offset: int
+    extents: Annotated[tuple[Size, ...], Span(1, MAX_RANK)]
+    strides: Annotated[tuple[Size, ...], Span(1, MAX_RANK)]
+    box: Annotated[tuple[Annotated[int, Span(1, MAX_BOX)], ...], Span(1, MAX_RANK)]
+    swizzle_bytes: Swizzle
+    slabs: Count
+    base_offset: Signed
     modes: tuple[ModeMap, ...]
-    order: tuple[int, ...]
-    tile: tuple[int, ...]
+    order: tuple[Index, ...]
+    tile: tuple[Count, ...]
 
     @property
     def rank(self) -> int:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from layouts.modes import Strided, unit_mode
 from layouts.swizzle import CHUNK, SWIZZLES
-from layouts.tma import MAX_BOX, ModeMap, TmaMap, halves
+from layouts.tma import MAX_BOX, MAX_RANK, ModeMap, TmaMap, halves
 
-MAX_RANK = 5
 MAX_EXTENT = 2**31  # the driver takes 2**32, but a copy's coordinates are signed 32-bit numbers
 MAX_STRIDE = 2**40  # bytes, exclusive
 

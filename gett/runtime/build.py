@@ -36,11 +36,12 @@ def build_executable(plan: GemmPlan, arch: str | None = None, schedule: Schedule
 
     facts = device_facts()
     arch = arch or facts.arch
-    check_arch(arch if schedule is None else schedule.arch, facts)
     if schedule is not None:
         # Whoever names a schedule names its workspace.
         allowed = replace(arch_facts(schedule.arch), workspace_limit=schedule.workspace_bytes)
+        check_arch(schedule.arch, facts)
         return load_executable(plan, compile_schedule(plan, schedule, facts=allowed))
+    check_arch(arch, facts)
     return load_executable(plan, compile_best(plan, arch, facts.planning if arch == facts.arch else None))
 
 

@@ -78,11 +78,18 @@ def far() -> Found:
 
 def deep_pieces() -> Found:
     s, plan, facts = hopper.gathered()
-    box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 2048})
+    box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 768})
     made = loop(
-        tiling(s, k=box, shape=(*s.tiling.shape[:2], 2048)), a=replace(s.wgmma.a, run=8), b=replace(s.wgmma.b, run=8)
+        tiling(s, k=box, shape=(*s.tiling.shape[:2], 768)), a=replace(s.wgmma.a, run=8), b=replace(s.wgmma.b, run=8)
     )
     return made, plan, facts
+
+
+def short_rows() -> Found:
+    s, plan, facts = hopper.gathered()
+    box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 48})
+    sides = {name: replace(getattr(s.wgmma, name), run=16) for name in "ab"}
+    return loop(tiling(s, k=box, shape=(*s.tiling.shape[:2], 48)), **sides), plan, facts
 
 
 def gathered_residue() -> Found:
@@ -220,6 +227,15 @@ def small_gpu() -> Found:
 
 
 CASES: dict[str, list[Callable[[], Found]]] = {
+    "domains": [
+        changed(hopper.plain, lambda s: raster(s, group_m=0)),
+        changed(hopper.plain, lambda s: raster(s, group_m=1 << 31)),
+        changed(hopper.plain, lambda s: raster(s, cluster=(0, 1))),
+        changed(hopper.plain, lambda s: raster(s, cluster=(-1, -1))),
+        changed(hopper.plain, lambda s: replace(s, workspace_bytes=-1)),
+        changed(hopper.plain, lambda s: staged(s, swizzle_bytes=48)),
+        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=0))),
+    ],
     "splits": [changed(hopper.plain, lambda s: tiling(s, splits=(Split("m", 0, 24),)))],
     "architecture": [changed(hopper.plain, lambda s: replace(s, arch="sm_80"))],
     "wgmma": [blackwell],
@@ -229,12 +245,13 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "extents": [endless],
     "scheduler": [
         changed(hopper.plain, lambda s: replace(s, scheduler=OneTile(1, 1))),
-        changed(hopper.plain, lambda s: raster(s, blocks=0)),
-        changed(hopper.plain, lambda s: raster(s, group_m=0)),
+        changed(hopper.plain, lambda s: raster(s, blocks=1 << 20)),
+        changed(hopper.clustered, lambda s: raster(s, blocks=1)),
+        changed(hopper.plain, lambda s: raster(s, cluster_order=(0, 2))),
+        changed(hopper.plain, lambda s: raster(s, cluster_order=tuple(range(300)))),
         changed(hopper.plain, lambda s: tiling(s, l=Box((), ()))),
     ],
     "batches together": [
-        changed(hopper.plain, lambda s: raster(s, group_l=0)),
         changed(hopper.plain, lambda s: raster(s, group_l=2)),
     ],
     "ping pong": [changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3))],
@@ -262,8 +279,14 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: raster(s, split_k=s.tiling.k.tiles - 1)),
         changed(hopper.registers, lambda s: raster(s, split_k=s.tiling.k.tiles + 1)),
     ],
-    "workspace": [changed(hopper.plain, lambda s: raster(s, split_k=2))],
-    "grid": [vast],
+    "workspace": [
+        changed(hopper.plain, lambda s: raster(s, split_k=2)),
+        changed(hopper.plain, lambda s: replace(s, workspace_bytes=1 << 60)),
+    ],
+    "grid": [
+        vast,
+        changed(hopper.plain, lambda s: raster(s, group_m=s.tiling.m.tiles + 1)),
+    ],
     "producers": [
         changed(hopper.plain, lambda s: loop(s, cp_async_stages=1)),
         changed(hopper.gathered, lambda s: loop(s, producers=1)),
@@ -281,10 +304,9 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "pieces": [
         changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=12))),
-        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=0))),
         changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transform=None))),
     ],
-    "swizzle": [changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, swizzle_bytes=48)))],
+    "swizzle": [short_rows],
     "offsets": [far],
     "gathered copies": [deep_pieces],
     "flattened": [flattened],
@@ -293,7 +315,12 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, map=longer(s.wgmma.a.map)))),
         changed(hopper.plain, lambda s: loop(s, b=replace(s.wgmma.b, map=replace(s.wgmma.b.map, base_offset=16)))),
     ],
-    "copies": [half_of_a, changed(hopper.stationary, without_run)],
+    "copies": [
+        half_of_a,
+        changed(hopper.stationary, without_run),
+        changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, pitch=128))),
+        changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, repeats=((5, 1, 1),)))),
+    ],
     "k residue": [gathered_residue],
     "cluster": [
         changed(hopper.plain, lambda s: raster(s, cluster=(3, 3))),
@@ -315,8 +342,11 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: staged(s, m=tuple(0 for _ in s.tiling.m.dims))),
         changed(hopper.plain, lambda s: staged(s, m=())),
         changed(hopper.plain, lambda s: staged(s, elements=1)),
-        changed(hopper.plain, lambda s: staged(s, swizzle_bytes=48)),
+        changed(hopper.plain, lambda s: staged(s, elements=1 << 20)),
+        changed(hopper.plain, lambda s: staged(s, order=(("m", 3),))),
+        changed(hopper.plain, lambda s: staged(s, row=0)),
         changed(hopper.plain, lambda s: replace(s, epilogue=Epilogue(VectorStore(1)))),
+        changed(hopper.shared_registers, lambda s: replace(s, epilogue=Epilogue(VectorStore(1)))),
     ],
     "vector": [changed(hopper.vectors, lambda s: replace(s, epilogue=Epilogue(replace(s.epilogue.store, vector=16))))],
     "source": [
@@ -328,6 +358,9 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "tma store": [
         changed(hopper.plain, lambda s: with_store(s, map=longer(store_of(s).map))),
         changed(hopper.plain, lambda s: with_store(s, map=replace(store_of(s).map, base_offset=16))),
+        changed(hopper.plain, lambda s: with_store(s, map=replace(store_of(s).map, box=store_of(s).map.box[:1]))),
+        changed(hopper.plain, lambda s: staged(s, elements=2 * store_of(s).stage.elements)),
+        changed(hopper.plain, lambda s: staged(s, row=2 * store_of(s).stage.row)),
     ],
     "tma source": [
         changed(hopper.added, longer_c),
@@ -341,7 +374,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "copy kind": [
         changed(hopper.vectors, lambda s: staged(s, copy=R2SCopy("stsm", 8))),
         changed(hopper.plain, lambda s: staged(s, copy=R2SCopy("stsm", 4))),
-        changed(hopper.plain, lambda s: staged(s, copy=R2SCopy("stmatrix", 8))),
+        changed(hopper.vectors, lambda s: staged(s, copy=R2SCopy("scalar", 2))),
     ],
     "rows apart": [changed(hopper.plain, lambda s: staged(s, copy=replace(store_of(s).stage.copy, rows=32)))],
     "fragments": [
@@ -362,7 +395,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "rs cluster": [
         changed(hopper.registers, lambda s: raster(s, cluster=(2, 2))),
-        changed(hopper.registers, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
+        changed(hopper.unsliced, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
     "rs maps": [changed(hopper.registers, lambda s: loop(s, b=replace(s.mainloop.b, map=longer(s.mainloop.b.map))))],
     "rs copies": [

@@ -81,9 +81,10 @@ def test_scaled_planes_are_not_made_of_copies() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"vector": 3}, "vectors: 3 elements of operand . are 12 bytes"),
+        ({"vector": 16}, "vectors: 16 elements of operand . are 64 bytes"),
+        ({"vector": 3}, "domains: mainloop.[ab].vector = 3, which is to be one of 1, 2, 4, 8, 16"),
         ({"vector": 4}, "vectors: rows of operand . do not start and end at multiples of 16 bytes"),
-        ({"swizzle_bytes": 256}, "rows: 256 bytes do not divide"),
+        ({"swizzle_bytes": 256}, "domains: mainloop.[ab].swizzle_bytes = 256, which is to be one of 32, 64, 128"),
     ],
     ids=str,
 )

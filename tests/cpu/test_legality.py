@@ -24,7 +24,7 @@ from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.legality import can_implement, check_schedule
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
-from gett.schedule.spec.rules_common import splits
+from gett.schedule.spec.rules_common import architecture, domains, splits
 from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
@@ -37,7 +37,7 @@ from tests.cpu.changed_schedules import loop
 from tests.cpu.hopper_schedules import FACTS, Found, schedules, store_of
 from tests.specs import few
 
-NAMES = list(dict.fromkeys(r.name for r in (splits, *SS_RULES, *RS_ALL_RULES)))
+NAMES = list(dict.fromkeys(r.name for r in (domains, architecture, splits, *SS_RULES, *RS_ALL_RULES)))
 
 
 def test_each_rule_has_a_case_and_a_sentence() -> None:

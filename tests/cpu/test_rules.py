@@ -66,7 +66,7 @@ def multistage(
     batch_warps: int = 1,
     k_table: bool = False,
     split: int = 1,
-    workspace: int = 1 << 40,
+    workspace: int = -1,
     load_a: Callable[[Any], Any] = lambda x: x,
     plan_loaders: GemmPlan | None = None,
 ) -> Schedule:
@@ -80,9 +80,9 @@ def multistage(
     b = operand_loader(p, B, t, True)
     loop = Multistage(a, b, True, stages, warps, batch_warps, k_table)
     smem = multistage_smem(plan, t, a, b, k_table).plan(stages, split > 1)
+    sums = split * t.tiles(plan.extent_l) * block[0] * block[1] * 4 if split > 1 else 0
     store = VectorStore(store_vector(p, t.m, t.n))
-    workspace = workspace if split > 1 else 0
-    return Schedule("sm_80", t, loop, Epilogue(store), OneTile(1, split), smem, workspace)
+    return Schedule("sm_80", t, loop, Epilogue(store), OneTile(1, split), smem, sums if workspace < 0 else workspace)
 
 
 GEMM = plan_of("ij,jk->ik", i=512, j=512, k=512)
@@ -209,15 +209,15 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "source": (lambda: (replace(MAP, epilogue=Epilogue(MAP.epilogue.store, VectorSource())), TRANSPOSE), "is no C"),
     "threads": (lambda: (with_loop(MAP, threads=100), TRANSPOSE), "threads: 100"),
     "lanes": (lambda: (lanes(SUMS, 12), SUM), "lanes: 12 threads along K"),
-    "counts": (lambda: (with_loop(MAP, unroll=0), TRANSPOSE), "counts: 0 steps"),
+    "counts": (lambda: (with_loop(MAP, unroll=200), TRANSPOSE), "counts: 200 steps are 3200 bytes"),
     "block": (lambda: (replace(MAP, tiling=replace(MAP.tiling, shape=(1, 1, 1 << 20))), TRANSPOSE), r"block: \(1, 1,"),
     "boxes": (lambda: (replace(SUMS, tiling=replace(SUMS.tiling, k=cut(4096, 4096))), SUM), "box_k of 4096 elements"),
     "modes": (lambda: (flattened(), TRANSPOSE), "flattens modes"),
     "shared memory plan": (lambda: (replace(MAP, smem=SmemPlan(MAP.smem.size - 128)), TRANSPOSE), "planned as"),
-    "split": (lambda: (replace(MAP, scheduler=OneTile(split_k=2), workspace_bytes=1 << 40), TRANSPOSE), "nothing is"),
+    "split": (lambda: (replace(MAP, scheduler=OneTile(split_k=2), workspace_bytes=2621440), TRANSPOSE), "nothing is"),
     "workspace": (lambda: (replace(SUMS, scheduler=OneTile(split_k=2), workspace_bytes=8), SUM), "workspace: 8 bytes"),
     "walks": (lambda: (with_loop(MAP, walk_d=MAP.mainloop.walk_d[:1]), TRANSPOSE), "each element of D's tile once"),
-    "staging": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, mask=5)), TRANSPOSE), "swizzle takes 5"),
+    "staging": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, mask=1)), SUM), "passes no shared memory"),
     "vectors": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, width=8)), TRANSPOSE), "accesses of 8 elements of A"),
     "shared": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, shared=True)), SUM), "different elements of A"),
     "grid": (lambda: (big_map(), BIG), "exceed the grid's limit"),

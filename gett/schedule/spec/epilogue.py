@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from layouts.domains import Conflicts, Count, Index, OneOf, Span, Swizzle, Vector
 from layouts.tma import TmaMap
+
+COPIES = ("scalar", "stsm", "stsm_t", "vec_n", "vec_m", "pair_n", "one")
+"""Ways in which accumulators are copied, `R2SCopy.kind`."""
+
+Side = Annotated[str, OneOf(("m", "n"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +28,9 @@ class R2SCopy:
             as a warpgroup has atoms. 64 where atoms are whole.
     """
 
-    kind: str = "scalar"
-    vector: int = 1
-    rows: int = 64
+    kind: Annotated[str, OneOf(COPIES)] = "scalar"
+    vector: Vector = 1
+    rows: Annotated[int, Span(1, 64)] = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +49,15 @@ class StagedTile:
         order: Tiled dimensions (group, dimension) as the tile has them, the store's row first.
     """
 
-    m: tuple[int, ...]
-    n: tuple[int, ...]
-    elements: int
+    m: tuple[Index, ...]
+    n: tuple[Index, ...]
+    elements: Count
     copy: R2SCopy = R2SCopy()
-    conflicts: int = 1
-    row: int = 0
-    swizzle_bytes: int = 16
-    cut: tuple[str, int, int, int] | None = None
-    order: tuple[tuple[str, int], ...] = ()
+    conflicts: Conflicts = 1
+    row: Index = 0
+    swizzle_bytes: Swizzle = 16
+    cut: tuple[Side, Index, Count, Index] | None = None
+    order: tuple[tuple[Side, Index], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class VectorStore:
         stage: How the tile is staged; None where the main loop's tile has its own layout, or nothing is staged.
     """
 
-    vector: int
+    vector: Vector
     stage: StagedTile | None = None
 
 
@@ -75,7 +82,7 @@ class RowStore:
         stage: How the tile is staged.
     """
 
-    run: int
+    run: Count
     stage: StagedTile
 
     @property
@@ -94,9 +101,9 @@ class DsmemExchange:
         half: The mode (of l, m, n) that is divided, and its elements in half a tile.
     """
 
-    distance: int
-    row: tuple[int, int]
-    half: tuple[int, int]
+    distance: Count
+    row: tuple[Index, Count]
+    half: tuple[Index, Count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class TmaStore:
 
     map: TmaMap
     stage: StagedTile
-    vector: int = 1
+    vector: Vector = 1
     reuse_mainloop_smem: bool = False
     exchange: DsmemExchange | None = None
 

@@ -27,7 +27,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaTf32,
 )
 from gett.schedule.spec.rule import Lowered, Rule
-from gett.schedule.spec.rules_common import precision, splits
+from gett.schedule.spec.rules_common import architecture, domains, precision, splits
 from gett.schedule.spec.rules_packing import PACKING_RULES
 from gett.schedule.spec.rules_wgmma import DMMA_RULES, RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
 from gett.schedule.spec.schedule import Schedule
@@ -64,6 +64,9 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
 
     The plan is as it was made, not lowered.
     """
+    for rule in (domains, architecture):
+        if reason := rule.broken(Lowered(schedule, plan, facts)):
+            return Refusal(rule, reason)
     if schedule.packing is not None:
         return _refused_packing(schedule, plan, facts)
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan

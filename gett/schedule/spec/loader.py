@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from layouts.swizzle import SmemLayout
+from layouts.domains import Conflicts, Count, Index, OneOf, Swizzle, Vector
+from layouts.swizzle import SWIZZLES, SmemLayout
 from layouts.tma import TmaMap
+
+Major = Annotated[str, OneOf(("k", "mn"))]
+Group = Annotated[str, OneOf(("k", "mn", "l"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +27,8 @@ class CpAsync:
         smem: Row pitch and swizzle.
     """
 
-    major: str
-    vector: int
+    major: Major
+    vector: Vector
     smem: SmemLayout
 
     @property
@@ -46,12 +51,12 @@ class RegisterStaged:
         conflicts: How often a warp's store of one element is served on such a walk.
     """
 
-    major: str
-    vector: int
-    vector_group: str
+    major: Major
+    vector: Vector
+    vector_group: Group
     smem: SmemLayout
-    walk: tuple[tuple[str, int], ...]
-    conflicts: int = 1
+    walk: tuple[tuple[Group, Index], ...]
+    conflicts: Conflicts = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,8 @@ class Multicast:
         divided: Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
     """
 
-    blocks: int
-    divided: int | None
+    blocks: Count
+    divided: Index | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +87,11 @@ class Tma:
         multicast: Set where blocks of a cluster share the tile.
     """
 
-    major: str
+    major: Major
     map: TmaMap
-    repeats: tuple[tuple[int, int, int], ...] = ()
-    pitch: int = 0
-    run: int = 0
+    repeats: tuple[tuple[Index, Count, Count], ...] = ()
+    pitch: Index = 0
+    run: Index = 0
     multicast: Multicast | None = None
 
     @property
@@ -136,7 +141,7 @@ class Stationary:
     """
 
     load: Tma
-    k_tiles: int
+    k_tiles: Count
 
     @property
     def major(self) -> str:
@@ -152,7 +157,7 @@ class Transpose:
         elements: Of the mode along which the rows run, in a tile; a multiple of 8.
     """
 
-    elements: int
+    elements: Count
 
 
 Transform = Transpose
@@ -171,9 +176,9 @@ class Gather:
             other operand's.
     """
 
-    major: str
-    run: int
-    swizzle_bytes: int
+    major: Major
+    run: Count
+    swizzle_bytes: Swizzle
     transform: Transform | None = None
 
 
@@ -187,9 +192,9 @@ class CpAsyncTile:
         swizzle_bytes: Swizzle of the tile in shared memory.
     """
 
-    major: str
-    vector: int
-    swizzle_bytes: int
+    major: Major
+    vector: Vector
+    swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]
 
 
 WgmmaLoader = Tma | Stationary | Gather | CpAsyncTile

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, RegisterStaged, Tma, WgmmaLoader
+from layouts.domains import Bits, Count, Index, Shift, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,9 @@ class Multistage:
     a: CpAsync | RegisterStaged
     b: CpAsync | RegisterStaged
     tensor_cores: bool
-    stages: int
-    warps: tuple[int, int]
-    batch_warps: int = 1
+    stages: Count
+    warps: tuple[Count, Count]
+    batch_warps: Count = 1
     k_table: bool = False
 
     @property
@@ -74,12 +75,12 @@ class WgmmaSS(WarpSpecialised):
 
     a: WgmmaLoader
     b: WgmmaLoader
-    warpgroups: int
-    mma_m: int
+    warpgroups: Count
+    mma_m: Count
     ping_pong: bool
-    stages: int
-    producers: int = 1
-    cp_async_stages: int = 0
+    stages: Count
+    producers: Count = 1
+    cp_async_stages: Index = 0
 
     kind: ClassVar[str] = "wgmma ss"
 
@@ -101,10 +102,10 @@ class WgmmaRS(WarpSpecialised):
 
     a: Tma
     b: Tma
-    unit_a: int
-    unit_b: int
+    unit_a: Index
+    unit_b: Index
     per_warpgroup_a: bool
-    stages: int
+    stages: Count
 
     kind: ClassVar[str] = "wgmma rs"
     warpgroups: ClassVar[int] = 2
@@ -125,8 +126,8 @@ class WgmmaSplit(WarpSpecialised):
 
     a: Tma | CpAsyncTile
     b: Tma | CpAsyncTile
-    stages: int
-    plane_stages: int
+    stages: Count
+    plane_stages: Count
 
     kind: ClassVar[str] = "wgmma split"
     warpgroups: ClassVar[int] = 2
@@ -148,9 +149,9 @@ class WgmmaTf32(WarpSpecialised):
 
     a: Tma
     b: Tma
-    mma_m: int
-    stages: int
-    transposed_stages: int
+    mma_m: Count
+    stages: Count
+    transposed_stages: Index
 
     kind: ClassVar[str] = "wgmma tf32"
     warpgroups: ClassVar[int] = 2
@@ -174,8 +175,8 @@ class DmmaTma(WarpSpecialised):
 
     a: Tma
     b: Tma
-    mma_m: int
-    stages: int
+    mma_m: Count
+    stages: Count
 
     kind: ClassVar[str] = "dmma tma"
     warpgroups: ClassVar[int] = 2
@@ -187,9 +188,9 @@ class DmmaTma(WarpSpecialised):
 class Digit:
     """One digit of a walk through a box: `size` steps of `step` elements along dimension `dim`."""
 
-    dim: int
-    step: int
-    size: int
+    dim: Index
+    step: Count
+    size: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +209,10 @@ class StreamLoad:
 
     staged: bool = False
     splat: bool = False
-    width: int = 1
+    width: Vector = 1
     walk: tuple[Digit, ...] = ()
-    mask: int = 0
-    shift: int = 0
+    mask: Bits = 0
+    shift: Shift = 0
     shared: bool = False
 
 
@@ -231,9 +232,9 @@ class StreamMap:
     a: StreamLoad
     b: StreamLoad | None
     c: StreamLoad | None
-    threads: int
-    vector: int
-    unroll: int
+    threads: Count
+    vector: Vector
+    unroll: Count
     walk_d: tuple[Digit, ...]
     store_once: bool = False
 
@@ -258,12 +259,12 @@ class StreamSum:
     a: StreamLoad
     b: StreamLoad | None
     c: StreamLoad | None
-    threads: int
-    vector: int
+    threads: Count
+    vector: Vector
     along_k: bool
-    lanes_k: int
-    rows: int
-    unroll: int
+    lanes_k: Count
+    rows: Count
+    unroll: Count
     walk_d: tuple[Digit, ...]
 
     kind: ClassVar[str] = "stream sum"
@@ -284,12 +285,12 @@ class StreamMatrix:
         lanes_n: Neighbouring lanes that share a vector, each of which makes other columns.
     """
 
-    threads: int
-    vector: int
-    vector_k: int
-    vector_n: int
-    unroll: int
-    lanes_n: int = 1
+    threads: Count
+    vector: Vector
+    vector_k: Vector
+    vector_n: Vector
+    unroll: Count
+    lanes_n: Count = 1
 
     kind: ClassVar[str] = "stream matrix"
 

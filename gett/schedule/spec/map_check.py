@@ -8,9 +8,17 @@ from dataclasses import replace
 from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
 from layouts.modes import Strided
-from layouts.swizzle import CHUNK, SWIZZLES
 from layouts.tma import TmaMap
 from layouts.tma_map import Refusal, tma_map
+
+
+def misshapen(name: str, made: TmaMap, modes: int) -> Iterator[str]:
+    """Why a map is none of a tensor of so many modes, whatever its numbers are."""
+    if {len(made.modes), len(made.tile)} != {modes} or sorted(made.order) != list(range(modes)):
+        yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {modes}"
+    ranks = {len(made.extents), len(made.strides), len(made.box)}
+    if len(ranks) > 1 or any(m.dim >= made.rank for m in made.modes):
+        yield f"map of {name}: it has {ranks} dimensions, its modes lie along {[m.dim for m in made.modes]}"
 
 
 def wrong_map(
@@ -32,12 +40,9 @@ def wrong_map(
         box: What the map's box would be where one copy brought the whole tile; its own by default.
     """
     size = itemsize(operand.dtype)
-    if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
-        yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
+    yield from misshapen(name, made, len(modes))
     if made.itemsize != size:
         yield f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
-    if made.swizzle_bytes not in (CHUNK, *SWIZZLES):
-        yield f"map of {name}: no hardware swizzle spans {made.swizzle_bytes} bytes"
     if made.base_offset:
         yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
     whole = replace(made, box=tuple(box)) if box is not None else made

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gett.ir.packing import Cuts
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.smem import SmemPlan
 from layouts.box import Box
+from layouts.domains import Count, Index, Size
 
 MAX_PIECES = 64
 """Most pieces: each has launches of its own, whose arguments a call keeps."""
@@ -44,8 +44,8 @@ class Packing:
         bytes: Of the workspace for the copies of a piece; the product's own part of it lies behind them.
     """
 
-    cuts: Cuts
+    cuts: tuple[tuple[Index, Count], ...]
     a: CopyPass | None
     b: CopyPass | None
     d: CopyPass | None
-    bytes: int
+    bytes: Size

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import D
-from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamMap, StreamMatrix, WgmmaRS
 from gett.schedule.spec.multistage_needs import multistage_smem
 from gett.schedule.spec.rule import Lowered, rule
@@ -15,9 +15,17 @@ from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.stream_needs import stream_bytes
 from gett.schedule.spec.vectors import store_vector, tiled_dims
 from gett.schedule.spec.wgmma_smem import wgmma_smem
+from layouts.domains import MOST, outside
 
-MOST = 2**31 - 1
-"""Indices, and blocks of a grid."""
+THREAD_BYTES = 2048
+"""Most elements and sums of a thread, in bytes: twice what it has registers for."""
+
+
+@rule
+def domains(x: Lowered) -> Iterator[str]:
+    """Each field of each record has a value of its domain, which its type says."""
+    if found := outside(x.s):
+        yield found
 
 
 @rule
@@ -40,9 +48,9 @@ def splits(x: Lowered) -> Iterator[str]:
     extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "lmnk"}
     for split in x.s.tiling.splits:
         group = extents.get(split.group, [])
-        if not 0 <= split.mode < len(group):
+        if split.mode >= len(group):
             yield f"group {split.group.upper()} has {len(group)} modes, number {split.mode} is split"
-        elif split.inner < 1 or group[split.mode] % split.inner:
+        elif group[split.mode] % split.inner:
             yield f"extent {group[split.mode]} of {split.group.upper()} is no multiple of {split.inner}"
         else:
             group[split.mode : split.mode + 1] = [split.inner, group[split.mode] // split.inner]
@@ -86,7 +94,11 @@ def boxes(x: Lowered) -> Iterator[str]:
 @rule
 def parts(x: Lowered) -> Iterator[str]:
     """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
-    loop, store = x.s.mainloop, x.s.epilogue.store
+    loop, (store, source) = x.s.mainloop, (x.s.epilogue.store, x.s.epilogue.source)
+    if x.s.tiling.l is not None and not isinstance(loop, Multistage):
+        yield f"{x.s.tiling.batches} batches in a block of a {type(loop).__name__}"
+    if isinstance(source, TmaSource):
+        yield f"C by 1 tensor map, which a {type(loop).__name__} has no warp for"
     if not isinstance(x.s.scheduler, OneTile) or x.s.tiling.mma_tiles != 1:
         yield f"1 tile, not those of a {type(x.s.scheduler).__name__} of {x.s.tiling.mma_tiles} MMA tiles"
     vector = store.vector if isinstance(loop, Multistage) else 1
@@ -114,7 +126,7 @@ def vector(x: Lowered) -> Iterator[str]:
     """D's strides, and the staged tile, allow the vectors that it is stored in."""
     store, t = x.s.epilogue.store, x.s.tiling
     vector, widest, stage = store.vector, store_vector(x.plan, t.m, t.n, t.l), store.stage
-    if vector < 1 or widest % vector:
+    if widest % vector:
         yield f"{vector} elements of D a store, its strides allow {widest}"
     if isinstance(store, TmaStore) or stage is None or vector == 1 or x.s.split_k > 1:
         return
@@ -130,27 +142,30 @@ def vector(x: Lowered) -> Iterator[str]:
 def split(x: Lowered) -> Iterator[str]:
     """No slice of K is empty; only products and sums are sliced, in blocks of one batch."""
     split, k_tiles, loop = x.s.split_k, x.s.tiling.k.tiles, x.s.mainloop
-    each = 1 if isinstance(loop, WgmmaRS) else -(-k_tiles // max(split, 1))  # with A in registers dealt out in turn
+    each = 1 if isinstance(loop, WgmmaRS) else -(-k_tiles // split)  # with A in registers dealt out in turn
     if split > 1 and (
         isinstance(loop, StreamMap | StreamMatrix) or (isinstance(loop, Multistage) and x.s.tiling.l is not None)
     ):
         yield f"{split} slices, where nothing is summed, or batches of a block take all of K"
-    if split < 1 or (split > 1 and (split - 1) * each >= k_tiles):
+    if split > 1 and (split - 1) * each >= k_tiles:
         yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
 
 
 @rule
 def workspace(x: Lowered) -> Iterator[str]:
-    """The workspace holds the partial sums."""
+    """The workspace holds the partial sums, and nothing else."""
     (m, n, _), sums = x.s.tiling.shape, data_type(x.plan.contraction.dtype).accumulator_bytes
     needed = x.s.split_k * x.tiles * m * n * sums if x.s.split_k > 1 else 0
-    if x.s.workspace_bytes < needed:
+    if x.s.workspace_bytes != needed:
         yield f"{x.s.workspace_bytes} bytes, partial sums take {needed}"
 
 
 @rule
 def grid(x: Lowered) -> Iterator[str]:
-    """The grid has less than 2**31 blocks."""
+    """The grid has less than 2**31 blocks, and no more rows of tiles are visited together than there are."""
+    together, rows = x.s.scheduler.group_m, x.s.tiling.m.tiles
+    if together > max(1, rows):
+        yield f"{together} rows of tiles together, there are {rows}"
     if x.tiles * x.s.split_k > MOST:
         yield f"{x.tiles * x.s.split_k} blocks exceed the grid's limit of 2**31 - 1"
 

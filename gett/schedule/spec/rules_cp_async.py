@@ -9,7 +9,6 @@ from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.rules_gather import offsets
 from gett.schedule.spec.vectors import whole_vectors
 from gett.schedule.spec.wgmma_needs import COPYING, planes, up
-from layouts.swizzle import SWIZZLES
 
 DEEPEST_COPY = 32
 """Most k of a tile whose rows run along M or N: a bit each says which are part of K."""
@@ -24,7 +23,7 @@ def vectors(x: Lowered) -> Iterator[str]:
     """A copy has 4, 8 or 16 bytes that are neighbours in memory and in a row, aligned wherever a tile starts."""
     for o, loader in _copied(x):
         size, vector = loader.vector * x.size, loader.vector
-        if vector < 1 or size not in (4, 8, 16):
+        if size not in (4, 8, 16):
             yield f"{vector} elements of operand {o.name} are {size} bytes"
         group, inner = (o.k, o.box_k) if loader.major == "k" else (o.free, o.box)
         if vector > 1 and not whole_vectors(o.operand, o.tensor, o.modes, group, inner, o.unit, vector):
@@ -39,7 +38,7 @@ def rows(x: Lowered) -> Iterator[str]:
         row = deep if loader.major == "k" else up(o.box.size, 8)
         if row // loader.vector > COPYING:
             yield f"rows of {row} elements of operand {o.name}, {COPYING} threads copy {loader.vector} each"
-        if loader.swizzle_bytes not in SWIZZLES or row * x.size % loader.swizzle_bytes:
+        if row * x.size % loader.swizzle_bytes:
             yield f"{loader.swizzle_bytes} bytes do not divide rows of {row * x.size} bytes of operand {o.name}"
         if loader.major == "mn" and deep > DEEPEST_COPY:
             yield f"{deep} rows of operand {o.name}, the most are {DEEPEST_COPY}"

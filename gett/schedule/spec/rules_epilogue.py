@@ -21,7 +21,6 @@ from gett.schedule.spec.smem_places import Places, coordinates, mapped_places, s
 from gett.schedule.spec.vectors import tiled_dims
 from gett.schedule.spec.wgmma_needs import gathers
 from layouts.box import TileDim
-from layouts.swizzle import CHUNK, SWIZZLES
 from layouts.tma import TmaMap
 
 LONGEST_ROW = 256
@@ -46,15 +45,15 @@ def staging(x: Lowered) -> Iterator[str]:
     """Each element of a tile of D has a place of its own where it is staged."""
     t, stage = x.s.tiling, x.s.epilogue.store.stage
     if stage is None:
-        if x.s.split_k == 1:
-            yield f"{t.m.size} x {t.n.size} elements of D are staged nowhere"
+        yield f"{t.m.size} x {t.n.size} elements of D are staged nowhere"
         return
+    if stage.elements * x.size_d > x.facts.smem_per_block:
+        yield f"room for {stage.elements} elements, {x.facts.arch} gives a block {x.facts.smem_per_block} bytes"
     if (len(stage.m), len(stage.n)) != (len(t.m.dims), len(t.n.dims)):
         yield f"{len(stage.m)} and {len(stage.n)} steps for boxes of {len(t.m.dims)} and {len(t.n.dims)} dimensions"
-    if stage.swizzle_bytes not in (CHUNK, *SWIZZLES):
-        yield f"no hardware swizzle spans {stage.swizzle_bytes} bytes"
-    if stage.cut is not None and stage.cut[2] < 1:
-        yield f"rows that hold {stage.cut[2]} elements of dimension {stage.cut[:2]}"
+    tiled = [(g, i) for g, box in (("m", t.m), ("n", t.n)) for i, _ in box.tiled]
+    if (stage.order and sorted(stage.order) != tiled) or (stage.row > 0) != (stage.order != ()):
+        yield f"rows of {stage.row} elements in the order {stage.order}, the tiled dimensions are {tiled}"
     m, n = staged_places(stage, "m", t.m), staged_places(stage, "n", t.n)
     if m.min() < 0 or n.min() < 0 or m.max() + n.max() >= stage.elements:
         yield f"elements at {m.max() + n.max()}, the tile has room for {stage.elements}"
@@ -93,8 +92,12 @@ def tma_store(x: Lowered) -> Iterator[str]:
     if t.m.flattens or t.n.flattens:
         yield f"boxes {t.m.dims} and {t.n.dims} take several modes as one"
     yield from wrong_map("D", store.map, x.plan.contraction.d, D, (*x.plan.l, *x.plan.m, *x.plan.n))
+    if store.stage.elements != t.m.size * t.n.size:
+        yield f"a tile of {t.m.size} x {t.n.size} elements has room for {store.stage.elements}"
     if store.exchange is not None:
         return
+    if store.stage.row not in (0, store.map.box[0]):
+        yield f"rows of {store.stage.row} elements, copies have {store.map.box[0]}"
     tile = (*(1 for _ in x.plan.l), *t.m.cut, *t.n.cut)
     found = _mapped(x, store.map)
     m, n = staged_places(store.stage, "m", t.m), staged_places(store.stage, "n", t.n)

@@ -36,8 +36,8 @@ def copy_kind(x: Lowered) -> Iterator[str]:
         return
     copy, dense = store.stage.copy, store.stage.swizzle_bytes == CHUNK and store.stage.copy.rows == ATOM_M
     if copy.kind == "scalar":
-        if not dense:
-            yield f"single elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
+        if not dense or copy.vector > 1:
+            yield f"{copy.vector} elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
         return
     if not isinstance(store, TmaStore):
         yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
@@ -46,8 +46,6 @@ def copy_kind(x: Lowered) -> Iterator[str]:
         if not whole or copy.vector != WORDS[copy.kind]:
             yield f"{copy.kind} of {copy.vector} elements of {x.size_d} bytes, {WORDS[copy.kind]} of {WORD} are written"
         return
-    if copy.kind not in ("stsm", "stsm_t", "vec_n", "vec_m"):
-        yield f"there is no copy {copy.kind!r} of {copy.vector} elements"
     if copy.kind == "vec_n" and x.size_d == WORD and copy.vector in VECTORS and copy.vector * WORD <= CHUNK:
         return
     if not data_type(d.dtype).stmatrix or data_type(d.dtype).tensor is None:

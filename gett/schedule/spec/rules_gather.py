@@ -10,7 +10,7 @@ from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.scheduler import PersistentRaster
 from gett.schedule.spec.wgmma_needs import GATHERING, REACH, chunk_bytes, gathers, warp_pieces
 from layouts.box import TileDim
-from layouts.swizzle import CHUNK, SWIZZLES
+from layouts.swizzle import CHUNK
 
 COPIES = 32
 """Most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end."""
@@ -69,7 +69,7 @@ def pieces(x: Lowered) -> Iterator[str]:
         lead, chunk = _lead(o, loader), CHUNK // x.size
         if lead is None or lead.modes != (o.unit,):
             yield f"operand {o.name} has unit stride along mode {o.unit}, pieces lie along {lead}"
-        elif loader.run < 1 or loader.run % chunk or lead.box % loader.run:
+        elif loader.run % chunk or lead.box % loader.run:
             yield f"{loader.run} elements of operand {o.name}, a multiple of {chunk} must divide {lead.box}"
 
 
@@ -80,7 +80,7 @@ def swizzle(x: Lowered) -> Iterator[str]:
         lead = _lead(o, loader)
         assert lead is not None
         row = (o.box_k.size if loader.major == "k" else lead.box) * x.size
-        if loader.swizzle_bytes not in (CHUNK, *SWIZZLES) or row % loader.swizzle_bytes:
+        if row % loader.swizzle_bytes:
             yield f"{loader.swizzle_bytes} bytes do not divide rows of {row} bytes of operand {o.name}"
 
 

@@ -55,13 +55,16 @@ def maps(x: Lowered) -> Iterator[str]:
 def copies(x: Lowered) -> Iterator[str]:
     """The copies of a tile bring each element to where wgmma reads it, and nothing else."""
     for o, load in x.by_map:
-        found, swizzle = copied_places(load, coordinates([*o.free_dims, *o.k_dims])), load.map.swizzle_bytes
-        rows, deep = o.box.size, o.box_k.size
-        if found is None or load.bytes != rows * deep * x.size:
+        rows, deep, swizzle = o.box.size, o.box_k.size, load.map.swizzle_bytes
+        fits = load.bytes == rows * deep * x.size
+        found = copied_places(load, coordinates([*o.free_dims, *o.k_dims])) if fits else None
+        if found is None:
             yield f"{load.copies} of {load.map.box} are not the {rows} x {deep} of operand {o.name}"
             return
-        if load.run and (load.run > swizzle // x.size or rows % load.run):
+        if load.run and (load.run >= swizzle // x.size or rows % load.run):
             yield f"{load.run} rows an atom of {swizzle} bytes, operand {o.name} has {rows}"
+        if load.pitch and not load.repeats:
+            yield f"{load.copies} copies of operand {o.name} follow each other, not {load.pitch} bytes apart"
         if load.major == "mn" and not load.run and rows * x.size % swizzle:
             yield f"{rows} rows of operand {o.name} do not fill atoms of {swizzle} bytes"
         atom = (load.run, load.atom) if load.run else (0, 0)
@@ -91,7 +94,7 @@ def k_residue(x: Lowered) -> Iterator[str]:
 @rule
 def cluster(x: Lowered) -> Iterator[str]:
     """A cluster has at most 8 blocks, whose operands come by tensor map."""
-    if min(x.s.cluster) < 1 or x.blocks > CLUSTER:
+    if x.blocks > CLUSTER:
         yield f"{x.s.cluster}, a cluster has 1 to {CLUSTER} blocks"
     for o in x.operands:
         if x.blocks > 1 and not isinstance(o.loader, Tma):

@@ -53,7 +53,7 @@ def tensor_cores(x: Lowered) -> Iterator[str]:
 def batches(x: Lowered) -> Iterator[str]:
     """Groups of warps share the batches of a block evenly."""
     groups, batches = x.s.multistage.batch_warps, x.s.tiling.batches
-    if groups < 1 or batches % groups:
+    if batches % groups:
         yield f"{batches} in a block are not shared evenly by {groups} groups of warps"
 
 
@@ -113,8 +113,10 @@ def vectors(x: Lowered) -> Iterator[str]:
             if not widest or loader.vector * x.plan.size(tensor) not in (4, 8, 16) or widest % loader.vector:
                 yield f"cp.async of {loader.vector} elements of operand {name}, its strides allow {widest}"
         else:
-            widest = widest_vector(x.plan, tensor, dims)
-            if loader.vector < 1 or widest % loader.vector:
+            widest, group = widest_vector(x.plan, tensor, dims), dims[0].group if dims else "k"
+            if loader.vector_group != group:
+                yield f"{loader.vector} elements of operand {name} along {loader.vector_group}, they lie along {group}"
+            if widest % loader.vector:
                 yield f"loads of {loader.vector} elements of operand {name}, its strides allow {widest}"
 
 

@@ -37,11 +37,11 @@ def pieces(x: Lowered) -> Iterator[str]:
     for mode, length in cuts:
         if mode not in c.d.modes:
             yield f"mode {mode} is none of D"
-        elif not 0 < length <= c.extents[mode]:
+        elif length > c.extents[mode]:
             yield f"pieces of {length} of {c.extents[mode]} along {c.names[mode]}"
     if len({mode for mode, _ in cuts}) < len(cuts):
         yield "a mode is cut twice"
-    elif all(0 < length <= c.extents[mode] for mode, length in cuts) and count_pieces(c, cuts) > MAX_PIECES:
+    elif count_pieces(c, cuts) > MAX_PIECES:
         yield f"{count_pieces(c, cuts)} pieces"
 
 
@@ -59,10 +59,19 @@ def copied_tensors(x: Lowered) -> Iterator[str]:
 
 
 @rule
+def copying(x: Lowered) -> Iterator[str]:
+    """Copies are launched together, with as many threads each."""
+    packing = packing_of(x)
+    threads = [copy.loop.threads for copy in (packing.a, packing.b, packing.d) if copy is not None]
+    if len(set(threads)) > 1:
+        yield f"blocks of {threads} threads"
+
+
+@rule
 def packed_workspace(x: Lowered) -> Iterator[str]:
-    """The workspace holds the copies of one piece, and is no larger than its user allows."""
+    """The workspace holds the copies of one piece and partial sums, and is no larger than its user allows."""
     needed, kept = plans_of(x.plan, packing_of(x)).workspace_bytes, packing_of(x).bytes
-    if kept < needed:
+    if kept != needed:
         yield f"{kept} bytes, copies take {needed}"
     if x.s.workspace_bytes < kept:
         yield f"{x.s.workspace_bytes} bytes in all, {kept} of them for copies"
@@ -70,5 +79,5 @@ def packed_workspace(x: Lowered) -> Iterator[str]:
         yield f"{x.s.workspace_bytes} bytes, workspace_limit is {x.facts.workspace_limit}"
 
 
-PACKING_RULES = (packed_product, pieces, copied_tensors, packed_workspace)
+PACKING_RULES = (packed_product, pieces, copied_tensors, copying, packed_workspace)
 """All conditions, each relying on those before it."""

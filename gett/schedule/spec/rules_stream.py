@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D
 from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
@@ -70,17 +71,20 @@ def operands(x: Lowered) -> Iterator[str]:
 def lanes(x: Lowered) -> Iterator[str]:
     """Threads along K are a power of two."""
     loop = _loop(x)
-    if isinstance(loop, StreamSum) and (loop.lanes_k & (loop.lanes_k - 1) or not 1 <= loop.lanes_k <= loop.threads):
-        yield f"{loop.lanes_k} threads along K, powers of two up to {loop.threads} add up"
+    if isinstance(loop, StreamSum) and (loop.lanes_k & (loop.lanes_k - 1) or loop.threads % loop.lanes_k):
+        yield f"{loop.lanes_k} threads along K, powers of two that divide {loop.threads} add up"
 
 
 @rule
 def counts(x: Lowered) -> Iterator[str]:
-    """A thread has something in flight."""
-    loop = _loop(x)
-    rows = loop.rows if isinstance(loop, StreamSum) else 1
-    if min(loop.unroll, rows) < 1:
-        yield f"{loop.unroll} steps of {rows} rows, at least 1 of 1 is made"
+    """A thread holds what is in flight, and its sums."""
+    loop, held = _loop(x), 0
+    read = loop.unroll * loop.vector * max(x.size, x.size_d)
+    if isinstance(loop, StreamSum):
+        read *= loop.rows
+        held = loop.rows * (1 if loop.along_k else loop.vector) * data_type(x.plan.contraction.dtype).accumulator_bytes
+    if read + held > common.THREAD_BYTES:
+        yield f"{loop.unroll} steps are {read} bytes beside {held} of sums, a thread holds {common.THREAD_BYTES}"
 
 
 @rule
@@ -128,8 +132,10 @@ def staging(x: Lowered) -> Iterator[str]:
     for t, load in _loads(x).items():
         if load.staged and (isinstance(x.s.mainloop, StreamSum) or load.splat):
             yield f"{NAMES[t]} passes through shared memory in maps only, and then element by element"
-        if load.mask not in (0, 1, 3, 7) or load.shift < 0:
-            yield f"{NAMES[t]}'s swizzle takes {load.mask} of the 7 in which rows of 128 bytes are permuted"
+        if isinstance(x.s.mainloop, StreamSum) and t == C and load != StreamLoad():
+            yield f"C is read where sums are stored, element by element, not {load.width} at a time or as one for all"
+        if not load.staged and (load.walk or load.mask or load.shift):
+            yield f"{NAMES[t]} passes no shared memory, in which {load.mask} and {load.shift} swizzle {load.walk}"
 
 
 @rule
@@ -140,7 +146,7 @@ def vectors(x: Lowered) -> Iterator[str]:
         views, box = {**views, **sum_views(x.plan)}, x.s.tiling.k
     if isinstance(loop, StreamMap):
         widest = vector_along(cut_modes(box), box.extents, views[D])
-        if loop.vector < 1 or widest % loop.vector:
+        if widest % loop.vector:
             yield f"{loop.vector} elements of D at a time, its strides allow {widest}"
     for t, load in _loads(x).items():
         # Single elements of C are read where sums are stored.
@@ -158,8 +164,10 @@ def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: i
         cuts = [(d.modes[0], d.box) for d in (box.dims[x.dim] for x in load.walk if x.step == 1)]
     # A walk may continue with a part of a dimension that it has left; vectors end before.
     widest = vector_along(cuts, box.extents, view)
-    if load.width < 1 or widest % load.width:
+    if widest % load.width:
         yield f"accesses of {load.width} elements of {name}, its strides allow {widest}"
+    if not load.staged and load.width > vector:
+        yield f"accesses of {load.width} elements of {name} in vectors of {vector}"
     if not load.staged and load.width < vector and cuts and cuts[0][1] % vector:
         yield f"{vector} elements of {name} in accesses of {load.width} lie along {cuts[0][1]} of a mode"
 

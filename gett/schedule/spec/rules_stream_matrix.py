@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, C, D
 from gett.schedule.spec import rules_common as common
 from gett.schedule.spec.mainloop import StreamMatrix
@@ -45,13 +46,14 @@ def modes(x: Lowered) -> Iterator[str]:
 def vectors(x: Lowered) -> Iterator[str]:
     """Vectors lie along M, or along K of A and N of D; strides and alignment allow them."""
     loop, t = _loop(x), x.s.tiling
-    if min(loop.vector, loop.vector_k, loop.vector_n, loop.unroll) < 1:
-        yield f"{loop.unroll} vectors of {loop.vector}, {loop.vector_k} of K, {loop.vector_n} of N, at least 1"
-        return
     if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:
         yield f"{loop.vector} of M beside {loop.vector_k} of K and {loop.vector_n} of N, one of them is 1"
-    if loop.lanes_n < 1 or 32 % loop.lanes_n or t.n.size % loop.lanes_n or (loop.lanes_n > 1 and loop.vector_n > 1):
+    if 32 % loop.lanes_n or t.n.size % loop.lanes_n or (loop.lanes_n > 1 and loop.vector_n > 1):
         yield f"{loop.lanes_n} lanes share {t.n.size} columns, in vectors of {loop.vector_n}"
+    sums = -(-t.n.size // loop.lanes_n) * data_type(x.plan.contraction.dtype).accumulator_bytes
+    held = loop.unroll * loop.vector * (t.k.size * x.size + sums)
+    if held > common.THREAD_BYTES:
+        yield f"{loop.unroll} vectors of {loop.vector} take {held} bytes, a thread holds {common.THREAD_BYTES}"
     along_m = matrix_views(x.plan, x.plan.m)
     for tensor, view in along_m.items():
         widest = vector_along(cut_modes(t.m), t.m.extents, view)
@@ -69,7 +71,7 @@ def vectors(x: Lowered) -> Iterator[str]:
 
 
 RULES = (
-    *(common.architecture, common.product, common.groups, common.extents, small, modes, common.parts, common.source),
+    *(common.product, common.groups, common.extents, small, modes, common.parts, common.source),
     *(common.threads, common.boxes, common.shared_memory_plan, common.split, common.workspace, vectors),
     *(common.grid, common.shared_memory),
 )

@@ -17,7 +17,7 @@ from gett.schedule.spec.rule import Lowered, rule
 from gett.schedule.spec.rules_cp_async import COPY_RULES
 from gett.schedule.spec.rules_epilogue import EPILOGUE_RULES
 from gett.schedule.spec.rules_gather import GATHER_RULES
-from gett.schedule.spec.rules_loaders import LOADER_RULES, cluster, copies, flattened, majors, maps, multicast
+from gett.schedule.spec.rules_loaders import LOADER_RULES, cluster, copies, flattened, majors, maps, multicast, panel
 from gett.schedule.spec.rules_wgmma_rs import RS_RULES
 from gett.schedule.spec.scheduler import OneTile, PersistentRaster
 from gett.schedule.spec.wgmma_needs import (
@@ -45,6 +45,10 @@ from gett.schedule.spec.wgmma_registers import dmma_registers, tf32_registers, t
 
 REGISTERS = 512
 """Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
+
+
+ORDERED = 256
+"""Most clusters whose first tiles a table of bytes has."""
 
 
 @rule
@@ -82,12 +86,14 @@ def data_types(x: Lowered) -> Iterator[str]:
 
 @rule
 def scheduler(x: Lowered) -> Iterator[str]:
-    """Persistent blocks make tiles of one batch each; there are enough for a cluster."""
-    made = x.s.scheduler
+    """Persistent blocks make tiles of one batch each; there are enough for a cluster, which begin in some order."""
+    made, order = x.s.scheduler, getattr(x.s.scheduler, "cluster_order", ())
     if isinstance(made, OneTile):
         yield "Hopper blocks are persistent, this one makes 1 tile and ends"
-    elif made.group_m < 1 or made.blocks < x.blocks:
-        yield f"{made.blocks} blocks, {made.group_m} rows of tiles, clusters of {x.s.cluster}"
+    elif not x.blocks <= made.blocks <= x.facts.sm_count * x.facts.blocks_per_sm:
+        yield f"{made.blocks} blocks in clusters of {x.s.cluster}, for {x.facts.sm_count} multiprocessors"
+    if sorted(order) != list(range(len(order))) or len(order) > ORDERED:
+        yield f"{len(order)} clusters begin at {order}, no permutation of {ORDERED} at most"
     if x.s.tiling.l is not None:
         yield f"{x.s.tiling.batches} batches in a block, a Hopper block makes tiles of 1"
 
@@ -97,7 +103,7 @@ def batches_together(x: Lowered) -> Iterator[str]:
     """Batches that are visited together exist; single blocks make whole sums of their tiles."""
     made = x.s.scheduler
     group = made.group_l if isinstance(made, PersistentRaster) else 1
-    if not 1 <= group <= max(1, x.plan.extent_l) or (group > 1 and (x.blocks > 1 or made.split_k > 1)):
+    if group > max(1, x.plan.extent_l) or (group > 1 and (x.blocks > 1 or made.split_k > 1)):
         yield f"{group} of {x.plan.extent_l} batches, clusters of {x.s.cluster}, {made.split_k} slices of K"
 
 
@@ -112,9 +118,6 @@ def ping_pong(x: Lowered) -> Iterator[str]:
 def warpgroups(x: Lowered) -> Iterator[str]:
     """The warpgroups share the registers of a multiprocessor."""
     loop = x.s.wgmma
-    if loop.warpgroups < 1 or loop.mma_m < 1 or loop.producers < 1:
-        yield f"{loop.warpgroups} of {loop.mma_m} MMA atoms, {loop.producers} that fetch"
-        return
     fetching, multiplying = thread_registers(x.plan, loop, x.s.tiling.shape[1])
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
@@ -128,7 +131,7 @@ def mma_tiles(x: Lowered) -> Iterator[str]:
     count, tiled, loop, store = x.s.tiling.mma_tiles, x.s.tiling.m.tiled, x.s.wgmma, x.s.epilogue.store
     if count == 1:
         return
-    if count < 1 or not tiled or tiled[-1][1].box % count:
+    if not tiled or tiled[-1][1].box % count:
         yield f"{count} do not divide the last dimension of box_m, {tiled[-1][1].box if tiled else 1}"
     if not isinstance(loop, WgmmaSS) or gathers(loop) or loop.ping_pong or not isinstance(store, TmaStore):
         how = "in ping-pong " if loop.ping_pong else ""
@@ -147,6 +150,9 @@ def block(x: Lowered) -> Iterator[str]:
         yield f"block_n = {n}: box_n needs {columns}, a multiple of {atom.n} up to {atom.most_n}"
     if k != deep:
         yield f"block_k = {k}: box_k needs {deep}, a multiple of {atom.k}"
+    widest = 0 if isinstance(loop, WgmmaRS) else max(x.s.tiling.m.size // x.s.tiling.mma_tiles, x.s.tiling.n.size)
+    if widest * x.s.tiling.k.size * x.size > x.facts.smem_per_block:
+        yield f"{widest} x {x.s.tiling.k.size} elements of an operand, a block has {x.facts.smem_per_block} bytes"
 
 
 @rule
@@ -259,7 +265,7 @@ def k_of_doubles(x: Lowered) -> Iterator[str]:
 
 
 _TILE_RULES = (
-    *(common.architecture, wgmma, data_types, common.product, common.groups, common.extents, scheduler, ping_pong),
+    *(wgmma, data_types, common.product, common.groups, common.extents, scheduler, ping_pong),
     batches_together,
     *(common.threads, warpgroups, mma_tiles, block, common.boxes, accumulators, stages),
     *(common.split, common.workspace, common.grid),
@@ -270,19 +276,19 @@ SS_RULES = (*_TILE_RULES, *GATHER_RULES, *LOADER_RULES, *EPILOGUE_RULES, *_SMEM_
 """All conditions with both operands in shared memory."""
 
 SPLIT_RULES = (
-    *(*_TILE_RULES, flattened, majors, maps, copies, *COPY_RULES, splitting, k_order),
+    *(*_TILE_RULES, panel, flattened, majors, maps, copies, *COPY_RULES, splitting, k_order),
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
 """All conditions with planes."""
 
 TF32_RULES = (
-    *(*_TILE_RULES, flattened, majors, maps, copies, in_registers, cluster, multicast),
+    *(*_TILE_RULES, panel, flattened, majors, maps, copies, in_registers, cluster, multicast),
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
 """All conditions of TF32 with A in registers."""
 
 DMMA_RULES = (
-    *(*_TILE_RULES, flattened, majors, maps, copies, doubles, k_of_doubles, cluster, multicast),
+    *(*_TILE_RULES, panel, flattened, majors, maps, copies, doubles, k_of_doubles, cluster, multicast),
     *(*EPILOGUE_RULES, *_SMEM_RULES),
 )
 """All conditions of float64 and complex128."""

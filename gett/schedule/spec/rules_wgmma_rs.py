@@ -13,7 +13,7 @@ import numpy as np
 
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.map_check import wrong_map
+from gett.schedule.spec.map_check import misshapen, wrong_map
 from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
 from gett.schedule.spec.scheduler import PersistentRaster
 from gett.schedule.spec.smem_places import coordinates, copied_places, swizzled
@@ -29,7 +29,7 @@ def units(x: Lowered) -> Iterator[str]:
     loop, k = x.rs, x.plan.k
     if loop.a.major != "k" or loop.b.major != "k":
         yield f"rows along {loop.a.major} of A and {loop.b.major} of B, both are along 2 modes of K"
-    if loop.unit_a == loop.unit_b or not all(0 <= u < len(k) for u in (loop.unit_a, loop.unit_b)):
+    if loop.unit_a == loop.unit_b or not all(u < len(k) for u in (loop.unit_a, loop.unit_b)):
         yield f"modes {loop.unit_a} and {loop.unit_b} of {len(k)} contracted ones are no two"
     for o, unit in zip(x.operands, (loop.unit_a, loop.unit_b), strict=True):
         if k[unit].strides[o.tensor] != x.size:
@@ -51,7 +51,7 @@ def k_tile(x: Lowered) -> Iterator[str]:
 @rule
 def rs_cluster(x: Lowered) -> Iterator[str]:
     """At most two blocks of a raster share an operand, without multicast."""
-    if not isinstance(x.s.scheduler, PersistentRaster) or min(x.s.cluster) < 1 or x.blocks > 2:
+    if not isinstance(x.s.scheduler, PersistentRaster) or x.blocks > 2:
         yield f"{x.s.cluster} of a {type(x.s.scheduler).__name__}, 1 or 2 blocks of a raster share an operand"
     for o, load in x.by_map:
         if load.multicast is not None:
@@ -74,9 +74,10 @@ def _parts(x: Lowered) -> list[tuple[WgmmaOperand, Tma, tuple[int, int], tuple[i
 def rs_maps(x: Lowered) -> Iterator[str]:
     """A tensor map is what the hardware has for its operand, divided along its slowest dimension."""
     for o, load in x.by_map:
+        yield from misshapen(o.name, load.map, len(o.modes))
         whole = list(load.map.box)
         for dim, step, count in load.repeats:
-            if not 0 <= dim < load.map.rank or step != load.map.box[dim]:
+            if dim >= load.map.rank or step != load.map.box[dim]:
                 yield f"copies of operand {o.name} are {step} apart along dimension {dim} of {load.map.box}"
             whole[dim] *= count
         yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, whole)
@@ -86,12 +87,13 @@ def rs_maps(x: Lowered) -> Iterator[str]:
 def rs_copies(x: Lowered) -> Iterator[str]:
     """Copies bring each element to where warps read it, and nothing else."""
     for o, load, unit, other, _, _ in _parts(x):
-        if load.run:
-            yield f"{load.run} rows an atom of operand {o.name}, atoms are full"
+        if load.run or (load.pitch and not load.repeats):
+            yield f"{load.run} rows an atom of operand {o.name}, {load.copies} copies {load.pitch} bytes apart"
         dims = [unit, other, *o.free_dims]
         count = math.prod(n for _, n in dims)
-        found = copied_places(load, coordinates(dims))
-        if found is None or load.bytes != count * x.size or load.map.swizzle_bytes != unit[1] * x.size:
+        fits = load.bytes == count * x.size and load.map.swizzle_bytes == unit[1] * x.size
+        found = copied_places(load, coordinates(dims)) if fits else None
+        if found is None:
             held = f"{load.copies} of {load.map.box} in rows of {load.map.swizzle_bytes} bytes"
             yield f"{held} are not the {count} elements of operand {o.name}, {unit[1] * x.size} bytes a row"
         elif misplaced := np.count_nonzero(found != swizzled(load.map.swizzle_bytes, np.arange(count) * x.size)):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from gett.hw.archs import ARCHS
+from gett.ir.tensors import PRECISIONS
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMatrix, Wgmma
 from gett.schedule.spec.packing import Packing
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
+from layouts.domains import OneOf, Size, Span, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +27,9 @@ class Forecast:
         reason: Why this schedule, in one line.
     """
 
-    us: float = 0.0
-    bound: str = ""
-    reason: str = ""
+    us: Annotated[float, Span(0, math.inf)] = 0.0
+    bound: Text = ""
+    reason: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +49,15 @@ class Schedule:
         packing: Copies of tensors, of which tiling, mainloop and epilogue make the product; None without any.
     """
 
-    arch: str
+    arch: Annotated[str, OneOf(tuple(ARCHS))]
     tiling: Tiling
     mainloop: Mainloop
     epilogue: Epilogue
     scheduler: TileScheduler
     smem: SmemPlan
-    workspace_bytes: int = 0
+    workspace_bytes: Size = 0
     forecast: Forecast = field(default=Forecast(), compare=False)
-    precision: str = ""
+    precision: Annotated[str, OneOf(("", *PRECISIONS))] = ""
     packing: Packing | None = None
 
     @property

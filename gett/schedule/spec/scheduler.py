@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from layouts.domains import Count, Index, OneOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +17,8 @@ class OneTile:
         split_k: Slices of K, summed in a fixed order.
     """
 
-    group_m: int = 1
-    split_k: int = 1
+    group_m: Count = 1
+    split_k: Count = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,12 @@ class PersistentRaster:
             side by side in D.
     """
 
-    blocks: int
-    group_m: int = 1
-    split_k: int = 1
-    cluster: tuple[int, int] = (1, 1)
-    cluster_order: tuple[int, ...] = ()
-    group_l: int = 1
+    blocks: Count
+    group_m: Count = 1
+    split_k: Count = 1
+    cluster: tuple[Count, Count] = (1, 1)
+    cluster_order: tuple[Index, ...] = ()
+    group_l: Count = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,10 @@ class PersistentPanel:
         group_m: Tiles of M that are visited together: 1, or all.
     """
 
-    blocks: int
-    tensor: str
+    blocks: Count
+    tensor: Annotated[str, OneOf(("a", "b"))]
     one_panel: bool
-    group_m: int
+    group_m: Count
 
     @property
     def split_k(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from layouts.domains import Index
+
 
 @dataclass(frozen=True, slots=True)
 class SmemPlan:
@@ -22,13 +24,13 @@ class SmemPlan:
         planes: Where planes of an operand lie, or an operand transposed, one k-tile after the other.
     """
 
-    size: int
-    stage: int = 0
-    stages: int = 0
-    stationary: int = 0
-    staging: int = 0
-    barriers: int = 0
-    gather: int = 0
-    k_table: int = 0
-    offsets: int = 0
-    planes: int = 0
+    size: Index
+    stage: Index = 0
+    stages: Index = 0
+    stationary: Index = 0
+    staging: Index = 0
+    barriers: Index = 0
+    gather: Index = 0
+    k_table: Index = 0
+    offsets: Index = 0
+    planes: Index = 0

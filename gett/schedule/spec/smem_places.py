@@ -45,7 +45,7 @@ def copied_places(load: Tma, local: Mapping[int, Places]) -> Places | None:
     made = load.map
     if not load.repeats:
         return mapped_places(made, local)
-    if made.slabs > 1:
+    if made.slabs > 1 or any(dim >= made.rank for dim, _, _ in load.repeats):
         return None
     local, copy, flat = dict(local), np.zeros(1, np.int64), 1
     others = []

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from layouts.box import Box
+from layouts.domains import Count, Index, OneOf
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """A mode cut in two before boxes are chosen: position in its group, extent of the inner part."""
 
-    group: str
-    mode: int
-    inner: int
+    group: Annotated[str, OneOf(("m", "n", "k"))]
+    mode: Index
+    inner: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,12 @@ class Tiling:
         swap_ab: Whether A and B change roles once more after the plan.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[Count, Count, Count]
     m: Box
     n: Box
     k: Box
     l: Box | None = None
-    mma_tiles: int = 1
+    mma_tiles: Count = 1
     splits: tuple[Split, ...] = ()
     swap_ab: bool = False
 
