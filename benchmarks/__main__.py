@@ -105,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     known = ", ".join(ON_GPU)
     tccg.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {known} (all)")
     tccg.add_argument("--scale", type=float, default=None, help="share of each case's elements (1; CPU: 1/16)")
+    tccg.add_argument("--gflop", type=float, metavar="G", help="shrink each case to G billion operations instead")
     tccg.add_argument("--odd", action="store_true", help="make every even extent one less")
     tccg.add_argument("--quick", action="store_true", help="six cases that meet every shape class, fewer repetitions")
     drawn.add_argument("--rivals", default="", help=f"comma-separated, on a GPU: {known} (cuTENSOR's and torch.einsum)")
@@ -199,6 +200,13 @@ def _calibrate(top: argparse.ArgumentParser, options: argparse.Namespace) -> int
 def _prepare_tccg(options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]) -> Task:
     cases = load_cases(options.case, quick=options.quick)
     scale = options.scale if options.scale is not None else (1.0 if on_gpu else run_cpu.DEFAULT_SCALE)
+    if options.gflop is not None:
+        if options.scale is not None or options.gflop <= 0:
+            raise ValueError("--gflop takes a positive number, and the place of --scale")
+        limit = options.gflop * 1e9
+        parts = [Part(t, tuple(c.limited(limit, ELEMENT_TYPES[t]) for c in cases), rivals) for t in dtypes]
+        note = f"extents reduced to {options.gflop:g} GFLOP a case"
+        return Task(options, on_gpu, parts, 1.0, note, 150_000.0, 5, False, _each(report.table), report.plot)
     if options.odd:  # after scaling, which rounds
         cases, scale = tuple(case.scaled(scale).odd() for case in cases), 1.0
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -126,11 +126,11 @@ class Case:
             raise ValueError(f"scale is {scale}; it must lie in (0, 1]")
         if scale == 1:
             return self
-        low, high = 0.0, 1.0
-        for _ in range(40):  # bisect the factor: rounded extents make the element count a staircase
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._times(middle).elements <= scale * self.elements else (low, middle)
-        return self._times(low)
+        return self._shrunk(lambda case: case.elements <= scale * self.elements)
+
+    def limited(self, flops: float, dtype: ElementType) -> Case:
+        """The same contraction with extents multiplied by one factor, so that it has at most so many operations."""
+        return self if self.flops(dtype) <= flops else self._shrunk(lambda case: case.flops(dtype) <= flops)
 
     def odd(self) -> Case:
         """The same contraction with every even extent one less: no stride is a multiple of two elements."""
@@ -176,6 +176,13 @@ class Case:
             extents[heads[label]] = extents.get(heads[label], 1) * extent
         einsum = "".join(x for x in self.einsum if x not in follows)
         return Case(self.name, einsum, tuple(extents.items()), self.group)
+
+    def _shrunk(self, fits: Callable[[Case], bool]) -> Case:
+        low, high = 0.0, 1.0
+        for _ in range(40):  # bisect the factor: rounded extents make the counts staircases
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(self._times(middle)) else (low, middle)
+        return self._times(low)
 
     def _times(self, factor: float) -> Case:
         return self._with({label: max(1, round(e * factor)) for label, e in self.extents})

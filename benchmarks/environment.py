@@ -16,6 +16,7 @@ from typing import Any
 _PACKAGES = (
     "numpy",
     "opt_einsum",
+    "pytblis",
     "cupy-cuda13x",
     "cupy-cuda12x",
     "torch",

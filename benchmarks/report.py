@@ -13,6 +13,7 @@ from benchmarks.records import Row, Run
 
 DASH = "-"
 GETT_ALGORITHM = "cutensor:GETT"
+TBLIS = "TBLIS"
 
 
 # Title and name of the rivals: whose ratios the summary gives, and whose points the chart shows.
@@ -26,7 +27,7 @@ _SUMMED = {
         ("TTGT by hand", "ttgt"),
         ("cuBLAS of equal size", "cublas"),
     ),
-    "cpu": (("numpy.einsum", "numpy.einsum"), ("opt_einsum", "opt_einsum")),
+    "cpu": (("numpy.einsum", "numpy.einsum"), ("opt_einsum", "opt_einsum"), (TBLIS, "tblis")),
 }
 _DRAWN = 3
 _MARKS = (("s", "#4e79a7"), ("^", "#f28e2b"), ("x", "#59463c"))
@@ -71,7 +72,7 @@ def share(row: Row, rival: str = "gett") -> float | None:
 
 def table(run: Run) -> str:
     """The run as text, at most 110 columns wide, ending in the geometric means and the worst case."""
-    columns = _gpu_columns() if run.kind == "gpu" else _cpu_columns()
+    columns = _gpu_columns() if run.kind == "gpu" else _cpu_columns(with_tblis(run))
     lines = [*heading(run), ""]
     lines.append(" ".join(cell(c, c.title) for c in columns))
     lines.append(" ".join("-" * c.width for c in columns))
@@ -149,18 +150,27 @@ def _gpu_columns() -> list[Column]:
     ]
 
 
-def _cpu_columns() -> list[Column]:
-    return [
+def with_tblis(run: Run) -> bool:
+    """Whether TBLIS took part, which is not installed everywhere."""
+    return any("tblis" in row.times for row in run.rows)
+
+
+def _cpu_columns(tblis: bool) -> list[Column]:
+    columns = [
         *_common(),
-        Column("gett us", 9, mine),
+        Column("gett us", 8, mine),
         Column("GF/s", 6, lambda r: number(_rate(r, r.flops, 1e9))),
         Column("GB/s", 5, lambda r: number(_rate(r, r.bytes, 1e9))),
         Column("roof%", 5, percent),
-        Column("numpy us", 9, lambda r: number(r.us("numpy.einsum"))),
-        Column("opt_e us", 9, lambda r: number(r.us("opt_einsum"))),
+        Column("numpy us", 8, lambda r: number(r.us("numpy.einsum"))),
+        Column("opt_e us", 8, lambda r: number(r.us("opt_einsum"))),
         Column("/numpy", 6, lambda r: number(ratio(r, "numpy.einsum"), 2)),
         Column("/opt_e", 6, lambda r: number(ratio(r, "opt_einsum"), 2)),
     ]
+    if tblis:
+        columns.insert(-2, Column("tblis us", 8, lambda r: number(r.us("tblis"))))
+        columns.append(Column("/tblis", 6, lambda r: number(ratio(r, "tblis"), 2)))
+    return columns
 
 
 def heading(run: Run) -> list[str]:
@@ -189,6 +199,7 @@ def _summary(run: Run) -> list[str]:
     lines += [
         _mean_line(f"ratio to {title}", [(r.case, ratio(r, rival)) for r in run.rows])
         for title, rival in _SUMMED[run.kind]
+        if title != TBLIS or with_tblis(run)
     ]
     return lines + closing(run)
 

@@ -1,4 +1,4 @@
-"""The run without a GPU: the NumPy executor beside `numpy.einsum` and opt_einsum, at reduced extents."""
+"""The run without a GPU: the NumPy executor beside `numpy.einsum`, opt_einsum and TBLIS, at reduced extents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks import environment, verify
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.timing import failure, measure_cpu
-from gett.baselines.rivals import ON_CPU, Libraries, Setting
+from gett.baselines.rivals import Libraries, Setting, on_cpu
 from gett.console.progress import progress
 
 DEFAULT_SCALE = 1 / 16
@@ -62,7 +62,9 @@ def run(
     rounds: int = 5,
     budget_s: float = 1.5,
 ) -> Run:
-    """Time gett, `numpy.einsum(optimize=True)` and `opt_einsum.contract`, each with a C-contiguous result.
+    """Time gett, `numpy.einsum(optimize=True)`, `opt_einsum.contract` and TBLIS, each with a C-contiguous result.
+
+    TBLIS is left out where pytblis is not installed or TBLIS lacks the dtype.
 
     Args:
         cases: What to compute, at full size; `scale` shrinks them.
@@ -110,7 +112,7 @@ def _time_case(
     subscripts = case.einsum
     setting = Setting(subscripts, element.name, None, [(a, b, None)], Libraries())
     calls = {"gett": lambda: np.ascontiguousarray(engine(subscripts, a, b, order="C"))}
-    calls |= {name: partial(prepare(setting), 0) for name, prepare in ON_CPU.items()}
+    calls |= {name: partial(prepare(setting), 0) for name, prepare in on_cpu(element.name).items()}
     row.times = measure_cpu(calls, rounds=rounds, budget_s=budget_s)
     if not check or row.times["gett"].error:
         return

@@ -36,6 +36,10 @@ class GpuTimer:
             return failure(error)
 
 
+#: Seconds of rest before a call is timed: OpenBLAS's and TBLIS's threads wait actively for a while after each call.
+REST_S = 0.03
+
+
 def measure_cpu(
     calls: Mapping[str, Callable[[], object]], *, rounds: int = 5, budget_s: float = 2.0
 ) -> dict[str, Measurement]:
@@ -55,6 +59,8 @@ def measure_cpu(
         for name, call in calls.items():
             if name in errors:
                 continue
+            if len(calls) > 1:
+                time.sleep(REST_S)
             start = time.perf_counter()
             try:
                 call()

@@ -17,7 +17,7 @@ from benchmarks.records import Row, Run
 from benchmarks.report import Column, geometric_mean, number, share
 
 TORCH = ("torch.einsum+order", "torch.compile")
-RIVALS = {"gpu": ("cutensor:", *TORCH), "cpu": ("numpy.einsum", "opt_einsum")}
+RIVALS = {"gpu": ("cutensor:", *TORCH), "cpu": ("numpy.einsum", "opt_einsum", "tblis")}
 LOW = 0.7  # share of the roofline below which a case is named
 _COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2")
 _NAMED = 12  # cases in a list
@@ -97,7 +97,7 @@ def _columns(run: Run) -> list[Column]:
     ]
     last = Column("/best", 6, lambda r: number(ratio(run, r), 2))
     if run.kind == "cpu":
-        pairs = (("numpy us", "numpy.einsum"), ("opt_e us", "opt_einsum"))
+        pairs = (("numpy us", "numpy.einsum"), ("opt_e us", "opt_einsum"), ("tblis us", "tblis"))
         return [*common, *(_time(title, (name,)) for title, name in pairs), last]
     return [
         *common,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import numpy as np
 
 from gett.baselines.cutensor import ALGORITHMS, EMULATIONS, CuTensor
 from gett.baselines.ttgt import Ttgt, split_subscripts
+from gett.cpu.threads import available_threads
 from gett.errors import DTypeError, MissingPackageError, OptionError
 from gett.typing import Precision
 
@@ -111,6 +113,12 @@ class Setting:
         """`opt_einsum.contract`, with a C-contiguous result."""
         contract = importlib.import_module("opt_einsum").contract
         return lambda i: np.ascontiguousarray(contract(self.einsum, *self.sets[i][:-1]))
+
+    def tblis(self) -> Call:
+        """TBLIS through pytblis, on as many threads as this process has processors; its results are C-contiguous."""
+        pytblis = importlib.import_module("pytblis")
+        pytblis.set_num_threads(available_threads())
+        return lambda i: pytblis.einsum(self.einsum, *self.sets[i][:-1])
 
     def cutensor(self, algorithm: str, emulation: str | None = None) -> Call:
         """One algorithm of cuTENSOR, with 128-byte alignment promised; products formed as asked, or by an emulation."""
@@ -228,6 +236,12 @@ KNOWN: dict[str, Callable[[Setting], Call]] = {
 
 ON_CPU: dict[str, Callable[[Setting], Call]] = {"numpy.einsum": Setting.numpy_einsum, "opt_einsum": Setting.opt_einsum}
 """Every rival on NumPy arrays by name."""
+
+
+def on_cpu(dtype: str) -> dict[str, Callable[[Setting], Call]]:
+    """Those, and TBLIS where pytblis is installed and TBLIS has the dtype."""
+    has = dtype in ("float32", "float64", "complex64", "complex128") and importlib.util.find_spec("pytblis")
+    return ON_CPU | ({"tblis": Setting.tblis} if has else {})
 
 
 @contextlib.contextmanager

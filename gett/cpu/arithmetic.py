@@ -18,8 +18,8 @@ LIMB_BITS = 16
 #: float64 holds sums of this many products of two 16-bit limbs exactly: 2**20 * (2**16 - 1)**2 < 2**53.
 EXACT_K = 1 << 20
 
-# GFLOP/s of a large product on one ordinary core or two; only ratios matter, for choosing between routes.
-_RATES = {"f4": 200.0, "f8": 100.0, "c8": 200.0, "c16": 100.0}
+# GFLOP/s of a large product on one ordinary core; only ratios matter, for choosing between routes.
+_RATES = {"f4": 120.0, "f8": 60.0, "c8": 120.0, "c16": 60.0}
 
 
 @dataclass(frozen=True, slots=True)

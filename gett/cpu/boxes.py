@@ -20,6 +20,8 @@ from layouts.modes import Strided
 SCRATCH_BYTES = 56 << 20
 #: Bytes up to which a tile grows along the loops: large against Python's time per tile, small against the cache.
 GROWN_BYTES = 1 << 20
+#: The same of a tile of a long thin product, and how many times as long as it is thick or deep that is.
+PANEL_BYTES, _THIN = 1 << 21, 16
 #: Nanoseconds of one call of BLAS at most, for Ctrl-C is heard between two calls. Cutting a product of matrices into
 #: panels of this size costs a hundredth of its time, for smaller ones it is more.
 CALL_TIME = 2e8
@@ -63,6 +65,7 @@ def core_blocks(groups: Groups, core: Core, arithmetic: Arithmetic, threads: int
         if unit is not None and blocks[unit] == 1:
             blocks[unit] = min(unit.extent, RUN if size(t) * RUN <= grown else RUN // 4)
     _cut_product(core, blocks, arithmetic)
+    _cut_thin(core, blocks, packed, members, PANEL_BYTES // arithmetic.tile_bytes)
     _shrink(core, blocks, packed, members, limit, with_c)
     if arithmetic.limbs:
         while box_extent(core.k, blocks) > EXACT_K:
@@ -115,6 +118,17 @@ def _cut_product(core: Core, blocks: Blocks, arithmetic: Arithmetic) -> None:
         for s in sides[i]:  # the faster modes stay whole, so that the panel keeps one stride
             blocks[s] = -(-s.extent // -(-s.extent // max(1, min(s.extent, most))))
             most //= s.extent
+
+
+def _cut_thin(core: Core, blocks: Blocks, packed: list[int], members: dict[int, Modes], most: int) -> None:
+    """Cut the rows or columns of a long thin product, whose time is that of its copies, until these stay in cache."""
+    while True:
+        m, n, k = (box_extent(g, blocks) for g in (core.m, core.n, core.k))
+        side, others, tensors = (core.m, max(n, k), (A, D)) if m > n else (core.n, max(m, k), (B, D))
+        large = any(t in packed and box_extent(members[t], blocks) > most for t in tensors)
+        if not large or max(m, n) <= _THIN * others:
+            return
+        _halve(side, blocks)
 
 
 def _cut_batch(loops: Modes, core: Core, blocks: Blocks, arithmetic: Arithmetic, most: float) -> None:

@@ -9,18 +9,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
+
+import numpy as np
 
 from gett.cpu.arithmetic import Arithmetic
 from gett.cpu.views import Modes, chains, nearest_mode, span, volume
 from gett.ir.gemm import A, B, D
 from layouts.modes import Strided
 
-# Nanoseconds, from a current x86 core: a call, a run copied, a run read by BLAS, an element in and out of order.
-_CALL, _RUN, _FAR, _STRAIGHT, _TRANSPOSED = 60.0, 6.0, 3.0, 0.2, 0.7
+# Nanoseconds on a current x86 core, fitted to 1,342 cores of 388 contractions (notes of 2026-11-23).
+#: One matrix product of a batch, a run that BLAS reads.
+_CALL, _FAR = 45.0, 0.5
+#: A run that is packed, and one of D that is scattered: stores wait for nothing.
+_RUN, _STORED_RUN = 15.0, 3.0
+#: A byte copied along both arrays' runs; a byte across them, and an element, which is loaded and stored alone.
+_STRAIGHT, _ACROSS, _ELEMENT = 0.1, 0.3, 0.5
 #: Memory is read before it is written, and nothing prefetches a scatter.
-_WRITE = 1.6
+_WRITE = 1.75
 #: Python's share of one packed tile, and of one call of a NumPy function.
-_TILE, _FUNCTION = 25_000.0, 2_000.0
+_TILE, _FUNCTION = 6_000.0, 2_000.0
+#: One product by `numpy.einsum`'s own loop, which has no vector instructions for complex numbers: a byte of a real
+#: number, a complex number, a number that one of the tensors holds out of order.
+_LOOP_BYTE, _LOOP_COMPLEX, _LOOP_SCATTERED = 0.04, 2.2, 1.6
 #: Modes of one matrix dimension, and those of the same group that are loops.
 _Side = tuple[Modes, Modes]
 #: Chains tried per tensor and group: the plan has been fused, so more than a few means many tiny modes.
@@ -72,7 +83,7 @@ class Core:
 
 def product_time(arithmetic: Arithmetic, m: int, n: int, k: int) -> float:
     """Nanoseconds of one matrix product, apart from what memory takes."""
-    efficiency = m / (m + 6) * n / (n + 8) * k / (k + 16)
+    efficiency = m / (m + 6) * n / (n + 9) * k / (k + 3)
     return _CALL + m * n * k / (arithmetic.rate * efficiency)
 
 
@@ -149,7 +160,7 @@ def _evaluate(
         (D, m, n, batch * volume(groups.m) * volume(groups.n) * volume(groups.spread)),
     )
     for (tensor, rows, columns, elements), free in zip(work, direct, strict=True):
-        price = _reading(tensor, rows, columns) if free else _moving(units[tensor], tensor, rows, columns)
+        price = _reading(tensor, rows, columns) if free else _moving(units[tensor], tensor, rows, columns, item)
         time += elements * (_WRITE * price if tensor == D else price)
     return Core(m, n, k, loops_m, loops_n, direct, time + (_FUNCTION if all(direct) else _TILE))
 
@@ -163,8 +174,9 @@ def _reading(tensor: int, rows: Modes, columns: Modes) -> float:
     return 0.0 if outer[1] in (0, inner[0] * inner[1]) else _FAR / inner[0]
 
 
-def _moving(unit: Strided | None, tensor: int, rows: Modes, columns: Modes) -> float:
-    """Nanoseconds per element to pack or scatter a tensor whose scratch has these matrix dimensions."""
+def _moving(unit: Strided | None, tensor: int, rows: Modes, columns: Modes, item: int) -> float:
+    """Nanoseconds per element of `item` bytes to pack or scatter a tensor whose scratch has these dimensions."""
+    per_run = _STORED_RUN if tensor == D else _RUN
     for group in (rows, columns):
         if unit is not None and group and unit == group[0]:
             run = 1
@@ -173,16 +185,19 @@ def _moving(unit: Strided | None, tensor: int, rows: Modes, columns: Modes) -> f
                 if found is None:
                     break
                 run = found[0]
-            return _STRAIGHT + _RUN / run
-    return _TRANSPOSED + _RUN / max(1, volume(columns[:1]), volume(rows[:1]))
+            return _STRAIGHT * item + per_run / run
+    return _ACROSS * item + _ELEMENT + per_run / max(1, volume(columns[:1]), volume(rows[:1]))
 
 
-def element_wise_cost(groups: Groups) -> float:
+def element_wise_cost(groups: Groups, work: np.dtype[Any]) -> float:
     """Nanoseconds of `numpy.einsum`'s own loop over every product."""
     every = (*groups.batch, *groups.spread, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)
     inner = min(every, key=lambda s: min(abs(x) for x in s.strides[:3] if x), default=None)
     length = 1 if inner is None else inner.extent
-    return _FUNCTION + volume(every) * ((0.15 if runs_alike(every) else 0.6) + 8.0 / length)
+    one = _LOOP_COMPLEX if work.kind == "c" else _LOOP_BYTE * work.itemsize
+    if not runs_alike(every):
+        one = max(one, _LOOP_SCATTERED)
+    return _FUNCTION + volume(every) * (one + 8.0 / length)
 
 
 def runs_alike(modes: Modes) -> bool:

@@ -169,7 +169,7 @@ class NumpyExecutable:
         ]
         core, conjugation = min(ways, key=lambda way: way[0].nanoseconds)
         every = (*groups.batch, *groups.m, *groups.n, *groups.k, *groups.sum_a, *groups.sum_b)
-        if len(every) <= MAX_LABELS and element_wise_cost(groups) < core.nanoseconds:
+        if len(every) <= MAX_LABELS and element_wise_cost(groups, work) < core.nanoseconds:
             return ElementWiseProgram(plan, groups, arithmetic, self._threads)
         return PackedProgram(plan, groups, core, arithmetic, self._threads, with_c, conjugation)
 

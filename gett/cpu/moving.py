@@ -16,12 +16,17 @@ from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part, Tiles, call_blocks
 from gett.cpu.views import Array
 
-#: Elements in one piece of a transposing copy: about 100 kB of float32, which stays in a core's second-level cache.
-PIECE = 24 * 1024
+#: Elements in one piece of a transposing copy: 256 kB of float32, which stays in a core's second-level cache.
+PIECE = 64 * 1024
 #: Elements along each unit-stride axis that a piece keeps, so that whole cache lines are read and written.
 RUN = 64
-#: Cache lines that half a first-level cache keeps.
-_LINES = 256
+#: Cache lines that half a second-level cache keeps, and pages whose addresses a core keeps.
+_LINES, _PAGES = 8192, 1024
+_LINE, _PAGE = 64, 4096  # bytes
+#: Bytes from the first element to the last that stay in a core's second-level cache, or close by.
+_NEAR = 2 << 20
+#: Elements up to which any order is as good.
+_SMALL = 4096
 #: Elements from which a copy is worth a second thread.
 _PARALLEL = 1 << 19
 
@@ -72,9 +77,22 @@ def _is_local(target: Array, source: Array, u_target: int, u_source: int) -> boo
     """Whether an ordinary copy, which follows the target's order, uses up each cache line of the source at once."""
     if u_source == u_target:
         return True
+    if source.strides[u_target] % _PAGE == 0:  # the lines of a run would share one cache set
+        return False
+    if sum((n - 1) * abs(s) for n, s in zip(source.shape, source.strides, strict=True)) <= _NEAR:
+        return True
+    # What is read until the same lines of the source are needed again.
     step = abs(target.strides[u_source])
-    lines = math.prod(n for n, s in zip(target.shape, target.strides, strict=True) if abs(s) < step)
-    return lines <= _LINES and source.strides[u_target] % 4096 != 0
+    axes = zip(source.strides, source.shape, target.strides, strict=True)
+    lines = pages = 1
+    span = _LINE
+    for stride, n in sorted((abs(s), n) for s, n, t in axes if abs(t) < step):
+        lines *= n
+        if stride <= max(span, _PAGE):
+            span += (n - 1) * stride
+        else:
+            pages *= n
+    return lines <= _LINES and pages * (span // _PAGE + 1) <= _PAGES
 
 
 def move(target: Array, source: Array, threads: int = 1) -> None:
@@ -83,8 +101,11 @@ def move(target: Array, source: Array, threads: int = 1) -> None:
     Where the two run along different axes, each piece goes through scratch in the source's order: memory is read and
     written along its own runs, and the transposition happens in cache.
     """
+    if source.size <= _SMALL:
+        np.copyto(target, source, casting="unsafe")
+        return
     u_source, u_target = unit_axis(source), unit_axis(target)
-    if u_source < 0 or u_target < 0 or source.size <= 4096 or _is_local(target, source, u_target, u_source):
+    if u_source < 0 or u_target < 0 or _is_local(target, source, u_target, u_source):
         _copy(target, source, u_target, threads)
         return
     piece = piece_shape(source.shape, (u_source, u_target))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from gett.cpu.epilogue import EpilogueProgram
 from gett.cpu.moving import add_up, move
 from gett.cpu.threads import parallel, pieces
 from gett.cpu.tiles import Part
-from gett.cpu.views import Array, Modes, each, make_view, nearest_mode, volume
+from gett.cpu.views import Array, Modes, View, each, make_view, nearest_mode, volume
+from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from layouts.modes import Strided
 
@@ -29,7 +31,7 @@ _ALL = slice(None)
 #: Elementary products up to which OpenBLAS keeps to one thread of itself; up to which many are better off so.
 _SMALL_PRODUCT, _MIDDLING_PRODUCT = 1 << 18, 1 << 26
 #: Nanoseconds from which starting threads pays.
-_WORTH_THREADS = 1_500_000.0
+_WORTH_THREADS = 500_000.0
 
 
 class PackedProgram:
@@ -83,12 +85,15 @@ class PackedProgram:
         self._tiles = cut(self._order, blocks)
         self._k_order = k
         self._k_tiles = cut(k, blocks)
-        self._whole = None
-        if self._tiles.count == self._k_tiles.count == 1 and all(core.direct):
-            self._whole = (
-                make_view(plan.a, extents, A, [*each(_in(loops, A)), core.m, core.k]),
-                make_view(b, extents, B, [*each(_in(loops, B)), core.k, core.n]),
-                make_view(plan.contraction.d, extents, D, [*each(loops), core.m, core.n]),
+        self._whole: tuple[_Whole, _Whole, _Whole] | None = None
+        # Where all of it is one tile whose product is final, nothing is left to work out at a call.
+        final = all(core.direct) or (arithmetic.blas and self._epilogue is None)
+        if self._tiles.count == self._k_tiles.count == 1 and final and not (groups.spread or any(self._sums)):
+            tensors = ((plan.a, core.m, core.k), (b, core.k, core.n), (plan.contraction.d, core.m, core.n))
+            flips = (self._flip_a, self._flip_b, self._flip_d)
+            self._whole = tuple(  # type: ignore[assignment]
+                _Whole.make(operand, extents, t, (_in(loops, t), rows, columns), core.direct[t], flips[t])
+                for t, (operand, rows, columns) in zip((A, B, D), tensors, strict=True)
             )
 
     @property
@@ -111,15 +116,23 @@ class PackedProgram:
         An epilogue is applied to each tile of D, with its further tensors `extras`.
         """
         if self._whole is not None and c is None:
-            out = self._whole[2].of(d)
-            np.matmul(self._whole[0].of(a), self._whole[1].of(b), out=out)
+            whole_a, whole_b, whole_d = self._whole
+            out = whole_d.view.of(d) if whole_d.direct else whole_d.room(self.arithmetic)
+            threads = self._move_threads
+            np.matmul(
+                whole_a.load(a, self.arithmetic, self._conjugation.a, threads),
+                whole_b.load(b, self.arithmetic, self._conjugation.b, threads),
+                out=out,
+            )
             if self._conj_d:
                 conjugate(out, self._move_threads)
             if alpha is not None:
                 np.multiply(out, alpha, out=out)
-            if self._epilogue is not None:
+            if not whole_d.direct:
+                move(whole_d.view.of(d), out.reshape(whole_d.view.shape), threads)
+            elif self._epilogue is not None:
                 whole = self._view_d.of(d)
-                self._epilogue.store(whole, whole, self._epilogue.views(extras), self._move_threads)
+                self._epilogue.store(whole, whole, self._epilogue.views(extras), threads)
             return
         views = (
             self._view_a.of(a),
@@ -188,6 +201,51 @@ class PackedProgram:
         for part in pieces(self._k_tiles):
             where.update(zip(self._k_order, part, strict=True))
             yield pack_a.load(where), pack_b.load(where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """One tensor of a product that is a single tile.
+
+    Attributes:
+        view: The stack of matrices where BLAS takes it in place, else a dimension for each mode.
+        stack: Shape of the stack of matrices.
+        direct: Whether BLAS takes it in place.
+        flip: Whether the matrices run along their first dimension in scratch.
+    """
+
+    view: View
+    stack: tuple[int, ...]
+    direct: bool
+    flip: bool
+
+    @classmethod
+    def make(
+        cls,
+        operand: Operand,
+        extents: Sequence[int],
+        tensor: int,
+        modes: tuple[tuple[Strided | None, ...], Modes, Modes],
+        direct: bool,
+        flip: bool,
+    ) -> _Whole:
+        loops, rows, columns = modes
+        dims = [rows, columns] if direct else each((*rows[::-1], *columns[::-1]))
+        stack = (*(1 if s is None else s.extent for s in loops), volume(rows), volume(columns))
+        return cls(make_view(operand, extents, tensor, [*each(loops), *dims]), stack, direct, flip)
+
+    def room(self, arithmetic: Arithmetic) -> Array:
+        return _Room(arithmetic).take(self.stack, self.flip)
+
+    def load(self, array: Array, arithmetic: Arithmetic, conjugated: bool, threads: int) -> Array:
+        source = self.view.of(array)
+        if self.direct:
+            return source
+        packed = self.room(arithmetic)
+        move(packed.reshape(source.shape), source, threads)
+        if conjugated:
+            conjugate(packed, threads)
+        return packed
 
 
 class _Room:

@@ -142,7 +142,9 @@ def tiny_tiles():
         patch.setattr(moving, "RUN", 4)
         patch.setattr(moving, "_PARALLEL", 0)
         patch.setattr(moving, "_LINES", 0)
+        patch.setattr(moving, "_NEAR", -1)
+        patch.setattr(moving, "_SMALL", 8)
         patch.setattr(packed, "_WORTH_THREADS", 0.0)
         patch.setattr(executable, "available_threads", lambda: 2)
-        patch.setattr(executable, "element_wise_cost", lambda groups: float("inf"))
+        patch.setattr(executable, "element_wise_cost", lambda groups, work: float("inf"))
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from benchmarks import report, run_cpu
 from benchmarks.__main__ import main
 from benchmarks.cases import Case, load_cases
 from benchmarks.records import from_json, to_json
+from gett.baselines import rivals
 from tests.cpu.benchmark_cases import FP32, refusal, standin
 
 
@@ -24,7 +26,7 @@ def test_cpu_run_of_two_tiny_cases():
         assert row.extents == dict(small.extents)
         assert row.flops == small.flops(FP32)
         assert row.roofline_us == pytest.approx(max(small.bytes(FP32) / 1e10, small.flops(FP32) / 1e11) * 1e6)
-        assert set(row.times) == {"gett", "numpy.einsum", "opt_einsum"}
+        assert set(row.times) - {"tblis"} == {"gett", "numpy.einsum", "opt_einsum"}
         assert all(m.median_us > 0 and m.error is None for m in row.times.values())
         assert row.check == "right", row.check_detail
     assert run.failed == []
@@ -32,6 +34,32 @@ def test_cpu_run_of_two_tiny_cases():
     assert "0.0002 of the elements" in text
     assert max(map(len, text.splitlines())) <= 110
     assert from_json(to_json([run])) == [run]
+
+
+@pytest.mark.usefixtures("quick_machine")
+def test_tblis_has_its_columns_where_it_is_installed(monkeypatch, capsys):
+    pytest.importorskip("pytblis")
+    command = ["tccg", "--cpu", "--case", "abj-bka-kj", "--gflop", "1e-4", "--dtype", "float32,float16"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    single, half = printed.split(": float16", 1)
+    assert "extents reduced to 0.0001 GFLOP a case" in single
+    assert "tblis us" in single
+    assert re.search(r"ratio to TBLIS +\d", single)
+    assert "blis" not in half.lower()  # which has no halves
+    assert max(map(len, printed.splitlines())) <= 110
+    monkeypatch.setattr(rivals.importlib.util, "find_spec", lambda name: None)
+    assert main(command[:-2]) == 0
+    assert "blis" not in capsys.readouterr().out.lower()
+
+
+def test_operations_can_be_limited_instead_of_elements():
+    case = load_cases(["abcijk-ikmb-mjac"])[0]
+    small = case.limited(2e9, FP32)
+    assert 1e9 < small.flops(FP32) <= 2e9
+    assert small.limited(2e9, FP32) is small
+    with pytest.raises(SystemExit):
+        main(["tccg", "--cpu", "--gflop", "0"])
 
 
 @pytest.mark.usefixtures("quick_machine")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gett.cpu import NumpyExecutable, arithmetic, boxes
+from gett.cpu import NumpyExecutable, arithmetic, boxes, executable, moving
 from gett.cpu.arithmetic import make_arithmetic, multiply
 from gett.errors import DTypeError, OptionError
 from gett.ir.gemm import make_gemm_plan
@@ -238,3 +240,69 @@ def test_dtypes_that_numpy_cannot_compute_in_are_named() -> None:
         make("ij,jk->ik", a, a, None, np.empty((4, 4), "float32"))
     with pytest.raises(DTypeError, match="bfloat16"):
         make_arithmetic("bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "extents", "dtype", "expected"),
+    [
+        ("Xa,ab->Xb", dict(X=2, a=2, b=1 << 16), "float32", "element-wise"),  # numpy.einsum's loop has vectors
+        ("Xa,ab->Xb", dict(X=2, a=2, b=1 << 16), "complex64", "one BLAS call"),  # and has none here
+        ("bmki,cajm->kjicba", dict(zip("abcijkm", (11, 9, 9, 11, 9, 9, 11), strict=True)), "float32", "batched BLAS"),
+        ("uw,zui->zwi", dict(u=36, w=36, z=900, i=5), "float64", "batched BLAS"),
+    ],
+)
+def test_routes_that_were_measured_to_be_faster(
+    subscripts: str, extents: dict[str, int], dtype: str, expected: str
+) -> None:
+    inputs, _ = subscripts.split("->")
+    a, b = (integers([extents[x] for x in labels], dtype) for labels in inputs.split(","))
+    run = NumpyExecutable(make_gemm_plan(contraction_of(subscripts, a, b)))
+    assert run.route == expected
+    d = np.zeros(run.plan.contraction.shape_d, dtype)
+    run(a, b, None, d)
+    np.testing.assert_array_equal(d, np.einsum(subscripts, a, b))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("subscripts", ["njmi,mknl->lkji", "kjc,kic->ijc", "abjm,mbak->kj", "akbc,jk->cjba"])
+@pytest.mark.parametrize("alpha", [1, 3])
+def test_a_single_packed_tile_is_exact(
+    monkeypatch: pytest.MonkeyPatch, subscripts: str, dtype: str, alpha: int
+) -> None:
+    monkeypatch.setattr(executable, "element_wise_cost", lambda groups, work: float("inf"))
+    extents = dict(zip("abcijklmn", (9, 8, 40, 10, 12, 11, 9, 7, 8), strict=True))
+    inputs, output = subscripts.split("->")
+    a, b = (integers([extents[x] for x in labels], dtype) for labels in inputs.split(","))
+    for conj in ("", "a", "b", "ab") if dtype == "complex128" else ("",):
+        contraction = contraction_of(subscripts, a, b)
+        conjugated = {n: replace(getattr(contraction, n), conj=True) for n in conj}
+        run = NumpyExecutable(make_gemm_plan(replace(contraction, **conjugated)))
+        assert run.explain.startswith("packed boxes, 1 tile ")
+        d = np.full([extents[x] for x in output], np.nan, dtype)
+        run(a, b, None, d, alpha)
+        x, y = (np.conj(v) if n in conj else v for n, v in zip("ab", (a, b), strict=True))
+        np.testing.assert_array_equal(d, alpha * np.einsum(subscripts, x, y))
+
+
+def test_copies_go_through_scratch_only_where_a_plain_one_would_miss_caches() -> None:
+    def local(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+        source = np.lib.stride_tricks.as_strided(np.zeros(1, "f4"), shape, strides)
+        target = np.lib.stride_tricks.as_strided(np.zeros(1, "f4"), shape, np.zeros(shape, "f4").strides)
+        return moving._is_local(target, source, moving.unit_axis(target), moving.unit_axis(source))
+
+    assert local((500, 1000), (4, 2000))  # all of it lies in a second-level cache
+    assert local((16000, 1000), (4, 64016))  # a thousand pages
+    assert not local((16000, 4000), (4, 64016))  # four thousand
+    assert not local((1000, 16000), (4, 4004))  # sixteen thousand lines
+    assert not local((1000, 1024), (4, 4096))  # lines of one cache set
+
+
+def test_long_thin_products_are_cut_so_that_copies_stay_in_cache() -> None:
+    a, b = integers((2, 2, 4, 4), "complex128"), integers((1 << 8, 4, 1 << 6, 4, 1 << 4), "complex128")
+    run = NumpyExecutable(make_gemm_plan(contraction_of("XYkw,aklwx->aXlYx", a, b)))
+    found = re.match(r"packed boxes, (\d+) tiles of 4 x 262144 x 16 products", run.explain)
+    assert found, run.explain
+    assert int(found[1]) >= 8
+    d = np.empty((1 << 8, 2, 1 << 6, 2, 1 << 4), "complex128")
+    run(a, b, None, d)
+    np.testing.assert_array_equal(d, np.einsum("XYkw,aklwx->aXlYx", a, b, optimize=True))
