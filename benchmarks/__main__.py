@@ -1,4 +1,4 @@
-"""`python -m benchmarks tccg | random | workloads | overhead | epilogue | conversions | accuracy | calibrate`."""
+"""`python -m benchmarks COMMAND`; `--help` lists the commands."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from benchmarks import (
     distribution,
     environment,
     epilogue,
+    first_calls,
     overhead,
     report,
     run_cpu,
@@ -115,6 +116,11 @@ def parser() -> argparse.ArgumentParser:
     host.add_argument("--json", metavar="FILE", help="write every figure there")
     host.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
     host.add_argument("--no-first", action="store_true", help="leave out the first calls, which start processes")
+    first = commands.add_parser("first-calls", help="first calls with an empty cache: networks, many modes")
+    first.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+    first.add_argument("--rounds", type=int, default=1, help="how often each is measured, the fastest counts (1)")
+    first.add_argument("--json", metavar="FILE", help="write every figure there")
+    first.add_argument("--cpu", action="store_true", help="plan and compile only, even where there is a GPU")
     function = commands.add_parser("epilogue", help="functions fused into the store, and as kernels of their own")
     function.add_argument("--json", metavar="FILE", help="write every figure there")
     function.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
@@ -154,6 +160,13 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     on_gpu = not options.cpu and environment.gpu_available()
     if options.command == "overhead":
         return overhead.main(on_gpu=on_gpu, json_path=options.json, with_first=not options.no_first)
+    if options.command == "first-calls":
+        if options.rounds < 1:
+            top.error(f"--rounds is {options.rounds}; it must be at least 1")
+        try:
+            return first_calls.main(on_gpu=on_gpu, json_path=options.json, only=options.case, rounds=options.rounds)
+        except ValueError as error:
+            top.error(str(error))
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "conversions":

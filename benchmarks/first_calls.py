@@ -1,0 +1,199 @@
+"""Wall time of first calls in fresh processes with an empty cache: three networks, and contractions of many modes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import environment
+from benchmarks.records import write_text
+
+ARCH = "sm_90a"
+NETWORK_S, SINGLE_S = 4.0, 1.5
+"""Seconds that a first call may take: of a network, and of one contraction."""
+
+# Whose first kernel spills, or did: a gate of a circuit, 26 modes, an outer product of bytes, permutations.
+SINGLES: tuple[tuple[str, str, tuple[tuple[int, ...], ...], str], ...] = (
+    ("plain product", "mk,kn->mn", ((2048, 2048), (2048, 2048)), "float16"),
+    (
+        "circuit, complex64",
+        "tabdefghikopqvwxyzA,tcjlmnrsuvwxyzA->abcdefghijklmnopqrstu",
+        ((2,) * 19, (2,) * 15),
+        "complex64",
+    ),
+    (
+        "26 modes, float32",
+        "pftkhidcrmlsqaogejbn,mleciahkAjuwydBbxfvzg->sztBunwvxrpomqAy",
+        ((2,) * 20, (2,) * 21),
+        "float32",
+    ),
+    ("26 modes, simt", "uamnicgeqszvhjfwxltykr,ujgyaqpmvedtxiob->pzkslhnwdborcf", ((2,) * 22, (2,) * 16), "float32"),
+    ("outer product, int8", "dgf,dfebc->gdebfc", ((33, 17, 5), (33, 5, 40, 5, 40)), "int8"),
+    (
+        "25 modes, int8",
+        "scuxeyigmdapkjlwnvbqhfotr->lfhcdaqxgwmprnituyvjeoksb",
+        ((2, 2, 2, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2),),
+        "int8",
+    ),
+    ("12 modes, complex128", "abcdefghijkl->lgkdfaicjbhe", ((4, 2, 2, 4, 4, 3, 4, 3, 3, 3, 4, 4),), "complex128"),
+)  # fmt: skip
+
+# Time of the call alone: imports, operands and the CUDA context come before the clock starts.
+_CHILD = """
+import json, logging, os, sys, time
+import numpy as np
+start = time.perf_counter()
+import gett
+found = {"import_s": time.perf_counter() - start, "gett": gett.__file__}
+task = json.load(sys.stdin)
+subscripts, shapes, dtype = task["subscripts"], [tuple(s) for s in task["shapes"]], np.dtype(task["dtype"])
+optimize = {} if task["path"] is None else {"optimize": [tuple(p) for p in task["path"]]}
+said = []
+class Said(logging.Handler):
+    def emit(self, record):
+        said.append(record.getMessage())
+log = logging.getLogger("gett")
+log.addHandler(Said())
+log.setLevel(logging.DEBUG)
+log.propagate = False
+
+def ahead():
+    start, cpu = time.perf_counter(), sum(os.times()[:4])
+    plan = gett.plan(subscripts, *((s, task["dtype"]) for s in shapes), arch=task["arch"], **optimize)
+    planned = time.perf_counter()
+    plan.compile()
+    found.update(plan_s=planned - start, compile_s=time.perf_counter() - planned)
+    found.update(total_s=time.perf_counter() - start, cpu_s=sum(os.times()[:4]) - cpu)
+
+def operand(rng, shape):
+    if dtype.kind in "iu":
+        return rng.integers(-2, 3, shape).astype(dtype)
+    # So that sums of a whole network stay near 1: each mode is two tensors'.
+    scale = np.prod(shape, dtype=float) ** -0.25
+    x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype.kind == "c" else 0)
+    return (x * scale).astype(dtype)
+
+def called():
+    import cupy, opt_einsum
+    rng = np.random.default_rng(0)
+    arrays = [cupy.asarray(operand(rng, s)) for s in shapes]
+    finish = cupy.cuda.get_current_stream().synchronize
+    finish()
+    start = time.perf_counter()
+    plan = gett.plan(subscripts, *arrays, **optimize)
+    planned = time.perf_counter()
+    d = plan(*arrays)
+    finish()
+    found.update(plan_s=planned - start, total_s=time.perf_counter() - start)
+    start = time.perf_counter()
+    plan(*arrays)
+    finish()
+    found["second_s"] = time.perf_counter() - start
+    exact = dtype.kind in "iu"
+    wide = arrays if exact else [x.astype("c16" if dtype.kind == "c" else "f8") for x in arrays]
+    path = optimize.get("optimize", [tuple(range(len(shapes)))])
+    wanted = opt_einsum.contract(subscripts, *wide, optimize=path)
+    if exact:
+        found["error"] = 0.0 if bool((wanted.astype(d.dtype) == d).all()) else 1.0
+    else:
+        found["error"] = float(cupy.linalg.norm((wanted - d).ravel()) / cupy.linalg.norm(wanted.ravel()))
+
+called() if task["on_gpu"] else ahead()
+found["kernels"] = sum("compiled" in x for x in said)
+found["poor"] = sum("replaced" in x for x in said)
+print(json.dumps(found))
+"""
+
+WRONG = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4, "complex128": 1e-12, "float64": 1e-12, "int8": 0.0}
+"""Norm of the error, as a share of the result's, above which a result is wrong."""
+
+
+def tasks() -> dict[str, dict[str, Any]]:
+    """What is called, by name; `most_s` is how long its first call may take."""
+    data = Path(__file__).resolve().parent / "data" / "networks.json"
+    networks = json.loads(data.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = {}
+    for name, n in networks.items():
+        given = {"subscripts": n["eq"], "shapes": n["shapes"], "dtype": n["dtype"], "path": n["path"]}
+        found[name] = given | {"most_s": NETWORK_S}
+    for name, subscripts, shapes, dtype in SINGLES:
+        given = {"subscripts": subscripts, "shapes": shapes, "dtype": dtype, "path": None}
+        found[name] = given | {"most_s": SINGLE_S}
+    return found
+
+
+def measure(task: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
+    """One first call in a process of its own; `failed` says what went wrong."""
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), root) if p)  # another tree's gett comes first
+    given = json.dumps(task | {"on_gpu": on_gpu, "arch": ARCH})
+    with tempfile.TemporaryDirectory(prefix="gett-first-calls-") as folder:
+        # The driver keeps what it compiles under the home directory; nothing of gett's is compiled there.
+        settings = os.environ | {"PYTHONPATH": path, "GETT_CACHE_DIR": folder}
+        settings.pop("GETT_CACHE_DISABLE", None)
+        command = [sys.executable, "-c", _CHILD]
+        try:
+            done = subprocess.run(
+                command, input=given, capture_output=True, text=True, timeout=600, check=True, env=settings, cwd=folder
+            )
+        except subprocess.CalledProcessError as error:
+            return {"failed": str((error.stderr.strip().splitlines() or ["failed"])[-1])[:300]}
+        except subprocess.SubprocessError as error:
+            return {"failed": str(error)[:300]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if found.get("error", 0.0) > WRONG[task["dtype"]]:
+        found["failed"] = f"wrong result: error {found['error']:.1e}"
+    return found
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The figures as text."""
+    head = f"{'first call, s':<22} {'planned':>8} {'total':>8} {'limit':>6} {'kernels':>8} {'poor':>5}"
+    lines = [f"{head}  ({figures['where']})"]
+    for name, got in figures["calls"].items():
+        if "total_s" not in got:
+            lines.append(f"  {name:<20} {got['failed']}"[:110])
+            continue
+        most = got["most_s"]
+        row = f"  {name:<20} {got['plan_s']:8.2f} {got['total_s']:8.2f} {most:6.1f} {got['kernels']:8} {got['poor']:5}"
+        more = f"  CPU {got['cpu_s']:.1f}" if "cpu_s" in got else f"  again {got['second_s']:.4f}"
+        late = "  LATE" if got["total_s"] > most else ""
+        lines.append(row + more + late + (f"  {got['failed']}" if "failed" in got else ""))
+    return "\n".join(lines)
+
+
+def main(*, on_gpu: bool, json_path: str | None = None, only: Sequence[str] = (), rounds: int = 1) -> int:
+    """Measure, print, and write JSON where asked; 1 when a call failed or a result is wrong.
+
+    Args:
+        on_gpu: Whether arrays are contracted on the GPU; else kernels are only planned and compiled.
+        json_path: Where every figure goes.
+        only: Names of the calls; all by default.
+        rounds: How often each is measured; the fastest counts.
+    """
+    known = tasks()
+    if unknown := [name for name in only if name not in known]:
+        raise ValueError(f"unknown case {unknown[0]!r}; choose from {', '.join(known)}")
+    figures: dict[str, Any] = {
+        "where": "arrays on a GPU" if on_gpu else f"planned and compiled for {ARCH}",
+        "environment": environment.describe() | {"clocks": environment.clocks()},
+        "calls": {},
+    }
+    for name in only or known:
+        tried = [measure(known[name], on_gpu) for _ in range(rounds)]
+        best = min(tried, key=lambda x: ("failed" in x, x.get("total_s", 0.0)))
+        # A result that is wrong once is wrong.
+        failed = next(({"failed": x["failed"]} for x in tried if "failed" in x), {})
+        figures["calls"][name] = best | failed | {
+            "most_s": known[name]["most_s"], "all_s": [x.get("total_s") for x in tried],
+        }  # fmt: skip
+        if json_path:  # a run that is cut short keeps what it has
+            write_text(json.dumps(figures, indent=1) + "\n", json_path)
+    print(table(figures))
+    return 1 if any("failed" in x for x in figures["calls"].values()) else 0
