@@ -75,6 +75,10 @@ class PoorKernelError(CompileError):
     """A kernel compiles, but spills registers or serialises its tensor-core instructions."""
 
 
+class SpillError(PoorKernelError):
+    """A kernel compiles, but its threads need more registers than they have."""
+
+
 class MissingPackageError(GettError, ImportError):
     """A package is needed that is not installed; the text says how to install it."""
 

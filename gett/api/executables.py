@@ -41,7 +41,7 @@ def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT
 
     def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
         with progress(len(gemms), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(lambda gemm, by: compile_best(gemm, arch, facts, by), gemms, step)
+            made = side_by_side(lambda x, by: compile_best(x, arch, facts, by), gemms, step, lambda x: x.flops)
         return [kernel.schedule for kernel in made]
 
     return _with_schedules(steps, compiled)

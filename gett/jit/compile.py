@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gett.errors import CompileError, MissingPackageError, PoorKernelError
+from gett.errors import CompileError, MissingPackageError, PoorKernelError, SpillError
 from gett.jit.diskcache import kernel_cache
 from gett.jit.elf import resources
 from gett.jit.entries import cache_key
 from gett.jit.nvrtc import Nvrtc, load_nvrtc
 from gett.jit.ptx import touched_in_flight
-from gett.jit.ptxas import find_faults, first_errors, is_serialised, missing_header, read_usage
+from gett.jit.ptxas import find_faults, first_errors, is_serialised, missing_header, read_usage, spills
 from gett.jit.toolkit import INSTALL_HINT, find_toolkit
 
 if TYPE_CHECKING:
@@ -49,7 +49,12 @@ Compiler = Callable[..., CompileResult]
 
 
 def compile_kernel(
-    source: KernelSource, arch: str, *, allow_spills: bool = False, compiler: Compiler | None = None
+    source: KernelSource,
+    arch: str,
+    *,
+    allow_spills: bool = False,
+    compiler: Compiler | None = None,
+    sparing: bool | None = None,
 ) -> bytes:
     """Return the cubin of `source`, from memory, from disk, or from NVRTC.
 
@@ -59,6 +64,7 @@ def compile_kernel(
         allow_spills: Accept a kernel that spills registers or whose tensor-core instructions are serialised; never one
             whose accumulators are touched while products write them.
         compiler: What compiles where the cache has nothing; default: `compile_uncached`.
+        sparing: As `compile_uncached` takes it.
 
     Raises:
         CompileError: The compiler rejects the text or the architecture, or made a slow kernel.
@@ -68,7 +74,8 @@ def compile_kernel(
 
     def build() -> bytes:
         name = source.entries[0] if source.entries else "kernel"
-        return (compiler or compile_uncached)(source.text, arch, name=name, allow_spills=allow_spills).cubin
+        make = compiler or compile_uncached
+        return make(source.text, arch, name=name, allow_spills=allow_spills, sparing=sparing).cubin
 
     return kernel_cache().get_or_build(key, build)
 
@@ -100,6 +107,7 @@ def compile_uncached(
     name: str = "kernel",
     allow_spills: bool = False,
     toolkit: Toolkit | None = None,
+    sparing: bool | None = None,
 ) -> CompileResult:
     """Compile `text` now.
 
@@ -110,11 +118,15 @@ def compile_uncached(
         options: NVRTC's, besides the architecture and the include directory.
         name: What errors call the kernel.
         allow_spills: As in `compile_kernel`.
+        sparing: Whether to spare registers from the start; default: only where the kernel has faults otherwise. False
+            for never.
         toolkit: The compiler; by default `find_toolkit()`.
 
     Raises:
         CompileError, MissingPackageError: As in `compile_kernel`.
     """
+    if sparing and (macro := _further(text, options)):
+        options = [*options, macro]
     toolkit = toolkit or find_toolkit()
     nvrtc = load_nvrtc(toolkit)
     _check_arch(nvrtc, arch)
@@ -133,20 +145,19 @@ def compile_uncached(
         touched = touched_in_flight(outcome.ptx)[:1]
         faults += [f"'{name}' touches accumulators of wgmma while products write them: {x}" for x in touched]
     if faults:
-        for macro, words in _AGAIN:
-            if words in text and macro not in options:
-                options = [*options, macro]
-                return compile_uncached(
-                    text,
-                    arch,
-                    headers=headers,
-                    options=options,
-                    name=name,
-                    allow_spills=allow_spills,
-                    toolkit=toolkit,
-                )
-        raise PoorKernelError(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
+        if sparing is not False and (macro := _further(text, options)):
+            options = [*options, macro]
+            return compile_uncached(
+                text, arch, headers=headers, options=options, name=name, allow_spills=allow_spills, toolkit=toolkit
+            )
+        kind = SpillError if spills(outcome.log) else PoorKernelError
+        raise kind(f"kernel '{name}' compiles badly for {arch}:\n" + "\n".join(faults))
     return CompileResult(outcome.cubin, outcome.log)
+
+
+def _further(text: str, options: Sequence[str]) -> str | None:
+    """The next macro with which a kernel that has faults is compiled again."""
+    return next((macro for macro, words in _AGAIN if words in text and macro not in options), None)
 
 
 @lru_cache(maxsize=1)

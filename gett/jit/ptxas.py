@@ -40,6 +40,11 @@ class Usage:
     spill_loads: int = 0
     shared_bytes: int = 0
 
+    @property
+    def spills(self) -> bool:
+        """Whether registers ran out."""
+        return self.spill_stores > 0 or self.spill_loads > 0
+
 
 def read_usage(log: str) -> dict[str, Usage]:
     """Return the usage of each function that `log` reports: entries, and device functions that were not inlined."""
@@ -69,10 +74,15 @@ def find_faults(log: str) -> list[str]:
         f"'{name}' spills registers: {usage.spill_stores} bytes stored, {usage.spill_loads} bytes loaded, "
         f"a stack frame of {usage.frame_bytes} bytes at {usage.registers} registers"
         for name, usage in read_usage(log).items()
-        if usage.spill_stores or usage.spill_loads
+        if usage.spills
     ]
     faults += [line.strip() for line in log.splitlines() if _SLOW.search(line)]
     return faults
+
+
+def spills(log: str) -> bool:
+    """Return whether registers of any function ran out."""
+    return any(usage.spills for usage in read_usage(log).values())
 
 
 def is_serialised(log: str) -> bool:

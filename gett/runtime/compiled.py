@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gett.codegen.records import Kernel
 from gett.console.formatting import format_seconds
 from gett.console.progress import Step
-from gett.errors import PoorKernelError
+from gett.errors import PoorKernelError, SpillError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
+from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum
 from gett.schedule.spec.schedule import Schedule
 
 if TYPE_CHECKING:
     from gett.jit.compile import Compiler, CompileResult
 
-ATTEMPTS = 8  # candidates whose registers may turn out too few before one compiles well
+ATTEMPTS = 8  # candidates that may compile badly before the first one runs all the same
 
 _log = logging.getLogger("gett")
+# Threads take turns at searching: side by side all would have found their candidates late, and none early.
+_searching = threading.Lock()
 _Task = TypeVar("_Task")
 _Made = TypeVar("_Made")
 
@@ -60,6 +64,7 @@ def compile_schedule(
     facts: ArchFacts | None = None,
     allow_spills: bool = False,
     compiler: Compiler | None = None,
+    sparing: bool | None = None,
 ) -> CompiledKernel:
     """The kernel of one schedule.
 
@@ -69,6 +74,7 @@ def compile_schedule(
         facts: Of the GPU at hand; the architecture's nominal ones by default.
         allow_spills: Whether a kernel that compiles poorly is good enough.
         compiler: As `gett.jit.compile.compile_kernel` takes it.
+        sparing: As `gett.jit.compile.compile_kernel` takes it.
 
     Raises:
         PoorKernelError: It spills registers or serialises tensor-core instructions, and may not.
@@ -92,7 +98,7 @@ def compile_schedule(
         finally:
             seconds.append(time.perf_counter() - start)
 
-    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compile_now)
+    cubin = compile_kernel(kernel.source, kernel.arch, allow_spills=allow_spills, compiler=compile_now, sparing=sparing)
     done, how = ("compiled", f"in {format_seconds(seconds[0])}") if seconds else ("found", "in the cache")
     tile = " x ".join(map(str, schedule.tiling.shape))
     _log.info("%s %s for %s %s: %s, tile %s", done, plan.contraction, kernel.arch, how, schedule.kind, tile)
@@ -103,6 +109,8 @@ def compile_best(
     plan: GemmPlan, arch: str, facts: ArchFacts | None = None, compiler: Compiler | None = None
 ) -> CompiledKernel:
     """The kernel of the most promising schedule that compiles well.
+
+    Where one needs more registers than there are, those of the same kind that need as many are not tried.
 
     Args:
         plan: What to compute.
@@ -117,19 +125,69 @@ def compile_best(
     """
     from gett.schedule.search.select import candidates
 
-    choices = candidates(plan, arch, facts)
-    for number, choice in enumerate(choices[:ATTEMPTS], 1):
+    with _searching:
+        choices = candidates(plan, arch, facts)
+
+    def attempt(choice: Schedule, sparing: bool) -> CompiledKernel | PoorKernelError:
         try:
-            return compile_schedule(plan, choice, facts=facts, compiler=compiler)
-        except PoorKernelError as error:  # the model guessed the registers wrong: the next one will do
-            kernel = f"{choice.kind} {choice.tiling.shape}"
-            _log.debug("replaced candidate %d of %s, %s: %s", number, plan.contraction, kernel, error)
+            return compile_schedule(plan, choice, facts=facts, compiler=compiler, sparing=sparing)
+        except PoorKernelError as error:
+            return error
+
+    waiting = choices[1:]
+    choice, made = choices[0], attempt(choices[0], False)
+    for _ in range(ATTEMPTS):
+        if isinstance(made, CompiledKernel):
+            return made
+        if isinstance(made, SpillError):
+            waiting = [x for x in waiting if not _spills_like(x, choice)]
+        # The model guessed the registers wrong. The kernel that spares them is as a rule the better one; should it be
+        # poor too, the next candidate is there: threads of one process compile side by side but for the front end.
+        with ThreadPoolExecutor(2) as pool:
+            spared = pool.submit(attempt, choice, True)
+            following = pool.submit(attempt, waiting[0], False) if waiting else None
+        made = spared.result()
+        if isinstance(made, CompiledKernel):
+            return made
+        kernel = f"{choice.kind} {choice.tiling.shape}"
+        _log.debug("replaced candidate %d of %s, %s: %s", choices.index(choice) + 1, plan.contraction, kernel, made)
+        if following is None:
+            break
+        choice, made = waiting[0], following.result()
+        waiting = waiting[1:]
+    if isinstance(made, CompiledKernel):
+        return made
     # Nothing compiles well: the most promising one still computes, only slower.
     _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
     return compile_schedule(plan, choices[0], facts=facts, allow_spills=True, compiler=compiler)
 
 
-def side_by_side(make: Callable[[_Task, Compiler | None], _Made], tasks: Sequence[_Task], step: Step) -> list[_Made]:
+def _spills_like(choice: Schedule, other: Schedule) -> bool:
+    """Whether a schedule's threads need as many registers as those of another one, and for the same things."""
+    return _parts(choice) == _parts(other) and _held(choice) >= _held(other)
+
+
+def _parts(schedule: Schedule) -> tuple[object, ...]:
+    """What the code of a kernel is put together from."""
+    loop = schedule.mainloop
+    loaders = (type(getattr(loop, name, None)) for name in ("a", "b"))
+    return schedule.kind, *loaders, type(schedule.epilogue.store)
+
+
+def _held(schedule: Schedule) -> float:
+    """Elements that a thread holds at a time: of what is under way, or of a tile's sums."""
+    loop, (m, n, _) = schedule.mainloop, schedule.tiling.shape
+    if isinstance(loop, StreamMap | StreamSum | StreamMatrix):
+        return loop.vector * loop.unroll * (loop.rows if isinstance(loop, StreamSum) else 1)
+    return m * n * schedule.tiling.batches / loop.threads
+
+
+def side_by_side(
+    make: Callable[[_Task, Compiler | None], _Made],
+    tasks: Sequence[_Task],
+    step: Step,
+    size: Callable[[_Task], float] | None = None,
+) -> list[_Made]:
     """What a function that compiles makes of each task, in their order.
 
     It runs on all processors. The first error is raised; what has not begun by then is left.
@@ -138,19 +196,22 @@ def side_by_side(make: Callable[[_Task, Compiler | None], _Made], tasks: Sequenc
         make: The function, of a task and of what compiles.
         tasks: Its arguments.
         step: Told of each that is done.
+        size: Of a task; the largest begin, so that none is left for the end. Default: the first begin.
     """
     from gett.jit.workers import WORTH, workers
 
     count = max(1, min(len(tasks), os.cpu_count() or 1))
     if len(tasks) == 1:
         return [make(tasks[0], None)]
-    made: list[_Made] = []
+    order = sorted(range(len(tasks)), key=lambda i: 0.0 if size is None else -size(tasks[i]))
+    made: dict[int, _Made] = {}
     pool = ThreadPoolExecutor(count)
     with workers(count) if len(tasks) >= WORTH and count > 1 else nullcontext() as processes:
         compiler = None if processes is None else processes.compile
         try:
-            for done in pool.map(make, tasks, itertools.repeat(compiler)):
-                made.append(done)
+            done = pool.map(make, (tasks[i] for i in order), itertools.repeat(compiler))
+            for i, one in zip(order, done, strict=True):
+                made[i] = one
                 step("")
         except BaseException:
             if processes is not None:
@@ -158,4 +219,4 @@ def side_by_side(make: Callable[[_Task, Compiler | None], _Made], tasks: Sequenc
             raise
         finally:
             pool.shutdown(cancel_futures=True)
-    return made
+    return [made[i] for i in range(len(tasks))]

@@ -86,7 +86,8 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
 
     if missing:
         with progress(len(missing), "compiling kernels", on_terminal()) as step:
-            compiled |= zip(missing, side_by_side(compile_one, list(missing.values()), step), strict=True)
+            made = side_by_side(compile_one, list(missing.values()), step, lambda task: task[0].flops)
+            compiled |= zip(missing, made, strict=True)
     found = [compiled[signature(plan)] for plan in plans]
     return [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ import pytest
 import gett
 import gett.jit.compile
 import gett.runtime.compiled
+from benchmarks import first_calls
 from gett.api.planner import find_plan
 from gett.console.progress import progress
-from gett.errors import CompileError, MissingPackageError, PoorKernelError
+from gett.errors import CompileError, MissingPackageError, PoorKernelError, SpillError
 from gett.jit.compile import CompileResult
-from gett.runtime.compiled import compile_best, compile_schedule, side_by_side
+from gett.runtime.compiled import CompiledKernel, compile_best, compile_schedule, side_by_side
 from gett.schedule.search.select import candidates
 from gett.tune.store import signature
 from tests.cpu.tuning import FACTS, GEMM, request
@@ -82,6 +84,164 @@ def test_where_every_candidate_is_poor_the_first_runs(fake_gpu, monkeypatch, cap
     assert (made.schedule, made.spills) == (candidates(gemm, "sm_90a")[0], True)
     assert [r.levelname for r in caplog.records].count("WARNING") == 1
     assert "mk,kn->mn compiles well" in caplog.text
+
+
+NAMED = {name: case for name, *case in first_calls.SINGLES}
+
+
+def code_of(schedule):
+    """The parts of a kernel that differ among main loops of a kind."""
+    return schedule.mainloop.a, schedule.mainloop.b, schedule.epilogue.store
+
+
+def outputs(schedule):
+    """Elements of a thread."""
+    m, n, _ = schedule.tiling.shape
+    return m * n * schedule.tiling.batches / schedule.threads
+
+
+@pytest.fixture
+def attempts(monkeypatch):
+    """Schedules that `compile_best` tried, with whether registers were spared, and what says that one spills."""
+    tried, state = [], types.SimpleNamespace(spills=lambda schedule, sparing: False, error=SpillError)
+
+    def compile_schedule(plan, schedule, *, sparing=None, allow_spills=False, **options):
+        tried.append((schedule, sparing))
+        if not allow_spills and state.spills(schedule, sparing):
+            raise state.error("it spills")
+        return CompiledKernel(schedule, None, b"", allow_spills)
+
+    monkeypatch.setattr(gett.runtime.compiled, "compile_schedule", compile_schedule)
+    state.tried = tried
+    return state
+
+
+def plain(attempts):
+    """What was tried without sparing registers, in order."""
+    return [schedule for schedule, sparing in attempts.tried if sparing is False]
+
+
+def product():
+    """A plan with candidates of several main loops."""
+    pair = ((4096, 1024), "complex64"), ((1024, 1024), "complex64")
+    return gett.plan("mk,kn->mn", *pair, arch="sm_90a").steps[0].gemm
+
+
+@pytest.mark.parametrize("name", ["circuit, complex64", "26 modes, float32", "26 modes, simt"])
+def test_candidates_that_need_as_many_registers_as_one_that_spilled_are_not_tried(name, attempts):
+    subscripts, shapes, dtype = NAMED[name]
+    gemm = gett.plan(subscripts, *((shape, dtype) for shape in shapes), arch="sm_90a").steps[0].gemm
+    first, *others = candidates(gemm, "sm_90a")
+
+    def spills(schedule, sparing=False):
+        alike = all(type(x) is type(y) for x, y in zip(code_of(schedule), code_of(first), strict=True))
+        return alike and schedule.kind == first.kind and outputs(schedule) >= outputs(first)
+
+    attempts.spills = spills
+    assert spills(others[0])  # who went down the list would meet it again
+    assert compile_best(gemm, "sm_90a").schedule == next(s for s in others if not spills(s))
+    assert len(plain(attempts)) == 2
+
+
+def test_another_main_loop_is_tried_where_one_always_spills(attempts):
+    gemm = product()
+    kind = candidates(gemm, "sm_90a")[0].kind
+    attempts.spills = lambda schedule, sparing: schedule.kind == kind
+    made = compile_best(gemm, "sm_90a")
+    assert made.schedule.kind != kind
+    assert not made.spills
+    tiles = [outputs(s) for s in plain(attempts)[:-1]]
+    assert tiles == sorted(set(tiles), reverse=True)  # each needs less than the one before
+
+
+def test_what_is_poor_for_another_reason_rules_out_nothing(attempts):
+    gemm = product()
+    listed = candidates(gemm, "sm_90a")
+    attempts.error, attempts.spills = PoorKernelError, lambda schedule, sparing: schedule == listed[0]
+    assert compile_best(gemm, "sm_90a").schedule == listed[1]
+
+
+def test_the_kernel_that_spares_registers_goes_before_the_next_candidate(attempts):
+    gemm = product()
+    listed = candidates(gemm, "sm_90a")
+    attempts.spills = lambda schedule, sparing: not sparing and schedule == listed[0]
+    assert compile_best(gemm, "sm_90a").schedule == listed[0]
+    assert (listed[0], True) in attempts.tried
+
+
+def test_the_candidate_beside_the_last_attempt_counts(attempts, monkeypatch):
+    monkeypatch.setattr(gett.runtime.compiled, "ATTEMPTS", 1)
+    gemm = product()
+    first = candidates(gemm, "sm_90a")[0]
+    attempts.spills = lambda schedule, sparing: schedule == first
+    made = compile_best(gemm, "sm_90a")
+    assert (made.schedule == first, made.spills) == (False, False)
+
+
+def test_both_are_compiled_side_by_side(attempts):
+    """Two compilers wait for each other here, so one after the other would never end."""
+    gemm, together = product(), threading.Barrier(2, timeout=30)
+    first = candidates(gemm, "sm_90a")[0]
+
+    def spills(schedule, sparing):
+        if (schedule, sparing) != (first, False):
+            together.wait()
+        return schedule == first
+
+    attempts.spills = spills
+    assert compile_best(gemm, "sm_90a").schedule != first
+    assert len(attempts.tried) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED)
+def test_one_of_the_first_two_candidates_of_many_modes_compiles_well(name, own_cache, monkeypatch):
+    subscripts, shapes, dtype = NAMED[name]
+    (step,) = gett.plan(subscripts, *((shape, dtype) for shape in shapes), arch="sm_90a").steps
+    tried, real = [], compile_schedule
+
+    def counted(plan, schedule, **options):
+        tried.append(schedule)
+        return real(plan, schedule, **options)
+
+    monkeypatch.setattr(gett.runtime.compiled, "compile_schedule", counted)
+    made = compile_best(step.gemm, "sm_90a")
+    assert not made.spills
+    assert made.schedule in list(dict.fromkeys(tried))[:2]
+    assert len(tried) <= 3  # one, then the same sparing and the next side by side
+    assert all(needs.local_bytes == 0 for needs in gett.jit.resources(made.cubin).values())
+
+
+@pytest.mark.slow
+def test_a_network_has_at_most_one_product_whose_first_candidate_is_replaced(own_cache, caplog):
+    """Of the circuit, the products in planes of the widest tiles: the others hold less, and compile well."""
+    n = first_calls.tasks()["rqc5x5_d16"]
+    operands = [(tuple(shape), n["dtype"]) for shape in n["shapes"]]
+    plan = gett.plan(n["subscripts"], *operands, optimize=[tuple(p) for p in n["path"]], arch="sm_90a")
+    widest = max(s.schedule.tiling.shape for s in plan.steps if s.schedule.kind == "wgmma split")
+    split = {
+        signature(s.gemm): s.gemm
+        for s in plan.steps
+        if (s.schedule.kind, s.schedule.tiling.shape) == ("wgmma split", widest)
+    }
+    assert len(split) >= 4
+    with caplog.at_level(logging.DEBUG, "gett"):
+        for gemm in split.values():
+            assert not compile_best(gemm, "sm_90a").spills
+    assert caplog.text.count("replaced candidate") <= 1
+
+
+@pytest.mark.parametrize("size", [None, lambda task: task % 4])
+def test_the_largest_begin_and_results_are_in_order(size, monkeypatch):
+    monkeypatch.setattr(gett.runtime.compiled.os, "cpu_count", lambda: 1)
+    begun = []
+
+    def make(task, compiler):
+        begun.append(task)
+        return -task
+
+    assert side_by_side(make, range(6), lambda text: None, size) == [0, -1, -2, -3, -4, -5]
+    assert begun == ([0, 1, 2, 3, 4, 5] if size is None else [3, 2, 1, 5, 0, 4])
 
 
 def test_steps_that_are_alike_are_compiled_once_and_others_side_by_side(fake_gpu, monkeypatch):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import gett.runtime.compiled
-from gett.errors import CompileError, PoorKernelError
+from gett.errors import CompileError, SpillError
 from gett.jit import workers as module
 from gett.jit.compile import compile_uncached
 from gett.jit.serve import pack_frame, unpack_answer
@@ -44,7 +44,7 @@ def test_a_process_compiles_what_this_one_does():
         with pytest.raises(CompileError, match="kernel 'broken' does not compile"):
             made.compile("this is no C++", "sm_90a", name="broken")
         for text in (SPILLS, '#include "gett/core/types.cuh"\n' + SPILLS):  # the second is compiled twice
-            with pytest.raises(PoorKernelError, match="kernel 'spills' compiles badly"):
+            with pytest.raises(SpillError, match="kernel 'spills' compiles badly"):
                 made.compile(text, "sm_90a", name="spills")
         assert made.compile(SPILLS, "sm_90a", name="spills", allow_spills=True).cubin
         processes = [p.popen for p in made._started]
@@ -266,7 +266,7 @@ def test_a_compiler_that_only_a_process_lacks_is_used_here(monkeypatch):
 
 
 def test_an_error_keeps_its_kind_and_its_words():
-    for kind in (PoorKernelError, CompileError):
+    for kind in (SpillError, CompileError):
         answer = unpack_answer((json.loads(json.dumps({"error": kind.__name__, "message": "a\x1bb"})), b""))
         assert type(answer) is kind
         assert answer.args == ("a\x1bb",)
