@@ -49,6 +49,8 @@ def run_kernel(
     d: NDArray[Any],
     alpha: complex = 1,
     beta: complex = 0,
+    *,
+    sparing: bool = False,
 ) -> None:
     """Write into `d` what a kernel of a plan computes.
 
@@ -60,6 +62,7 @@ def run_kernel(
         d: The buffer of the result.
         alpha: Factor of the product.
         beta: Factor of C.
+        sparing: Whether the kernel is compiled to spare registers.
     """
     assert schedule.split_k == 1
     kernel = render_kernel(plan, schedule)
@@ -75,5 +78,5 @@ def run_kernel(
         data += [struct.pack("<q", len(raw)), raw]
     read = "".join(f"x = tensor(); p.{role} = (decltype(p.{role}))x;\n  " for role in (*roles, "d"))
     body = PROGRAM.replace("READ", read).replace("ENTRY", launch.entry)
-    out = run_host(tmp, kernel.source.text + body, b"".join(data), blocks=FOLDER)
+    out = run_host(tmp, kernel.source.text + body, b"".join(data), sparing=sparing, blocks=FOLDER)
     d[...] = np.frombuffer(out, d.dtype).reshape(d.shape)

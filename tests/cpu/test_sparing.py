@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import gett
 from gett.codegen.render import render_kernel
+from gett.errors import SpillError
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import resources
 from gett.jit.compile import OPTIONS, SPARING, compile_uncached
@@ -45,6 +47,17 @@ POOR = (
 )
 
 
+# Maps whose tiles have many modes, or whose operands are single bytes of shared memory.
+POOR_MAPS = (
+    ("dgf,dfebc->gdebfc", ((33, 17, 5), (33, 5, 40, 5, 40))),
+    ("dgf,dfebc->gdebfc", ((31, 31, 8), (31, 8, 8, 31, 8))),
+    (
+        "scuxeyigmdapkjlwnvbqhfotr->lfhcdaqxgwmprnituyvjeoksb",
+        ((2, 2, 2, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2),),
+    ),
+)
+
+
 def first(case: Case, dtype: str, with_c: bool) -> str:
     """Text of the model's first choice."""
     plan = make_gemm_plan(case.contraction(dtype, with_c=Layout() if with_c else None))
@@ -60,6 +73,18 @@ def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> No
     made = compile_uncached(first(case, dtype, with_c), "sm_90a")
     assert not find_faults(made.log)
     assert all(needs.local_bytes == 0 for needs in resources(made.cubin).values())
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), POOR_MAPS)
+def test_a_map_that_spilled_compiles_well_sparing(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    (step,) = gett.plan(subscripts, *((shape, "int8") for shape in shapes), arch="sm_90a").steps
+    assert step.schedule is not None
+    text = render_kernel(step.gemm, step.schedule).source.text
+    with pytest.raises(SpillError, match="spills registers"):
+        compile_uncached(text, "sm_90a", sparing=False)
+    spared = compile_uncached(text, "sm_90a", sparing=True)
+    assert all(needs.local_bytes == 0 for needs in resources(spared.cubin).values())
+    assert compile_uncached(text, "sm_90a").cubin == spared.cubin
 
 
 def test_good_kernels_are_compiled_once_and_spare_nothing() -> None:

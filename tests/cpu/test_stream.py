@@ -83,6 +83,7 @@ def test_every_product_is_formed_once_from_whole_vectors(
     assert walk.walk() == walk.definition()
 
 
+@pytest.mark.parametrize("sparing", [False, True])
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
     [
@@ -92,7 +93,7 @@ def test_every_product_is_formed_once_from_whole_vectors(
     ],
 )
 def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
-    subscripts: str, shapes: list[tuple[int, ...]], tmp_path: Path
+    subscripts: str, shapes: list[tuple[int, ...]], sparing: bool, tmp_path: Path
 ) -> None:
     plan, _ = plan_for(subscripts, shapes, "float32")
     schedule = select_schedule(plan, "sm_90a")
@@ -105,10 +106,11 @@ def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     wanted = np.einsum(subscripts, first, second)
     d = np.full_like(wanted, np.nan)
     arrays = dict(zip("ba" if plan.swapped else "ab", (first, second), strict=True))
-    run_kernel(tmp_path, plan, schedule, arrays, d)
+    run_kernel(tmp_path, plan, schedule, arrays, d, sparing=sparing)
     np.testing.assert_array_equal(d, wanted)
 
 
+@pytest.mark.parametrize("sparing", [False, True])
 @pytest.mark.parametrize(
     ("subscripts", "shapes", "step"),
     [
@@ -120,7 +122,7 @@ def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     ],
 )
 def test_places_of_further_steps_are_constant_distances_on(
-    subscripts: str, shapes: list[tuple[int, ...]], step: tuple[int, int], tmp_path: Path
+    subscripts: str, shapes: list[tuple[int, ...]], step: tuple[int, int], sparing: bool, tmp_path: Path
 ) -> None:
     """Those of threads that have whole rows of a tile's last dimension; a tenth of the threads may have none."""
     plan, addresses = plan_for(subscripts, shapes, "float64")
@@ -133,7 +135,8 @@ def test_places_of_further_steps_are_constant_distances_on(
     arrays = [rng.integers(-9, 10, shape).astype(float) for shape in shapes]
     wanted = np.einsum(subscripts, *arrays)
     d = np.full_like(wanted, np.nan, order="C")
-    run_kernel(tmp_path, plan, schedule, dict(zip("ba" if plan.swapped else "ab", arrays, strict=False)), d)
+    by_role = dict(zip("ba" if plan.swapped else "ab", arrays, strict=False))
+    run_kernel(tmp_path, plan, schedule, by_role, d, sparing=sparing)
     np.testing.assert_array_equal(d, wanted)
 
 

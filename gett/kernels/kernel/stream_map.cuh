@@ -9,6 +9,7 @@
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
+#include "gett/ptx/opaque.cuh"
 
 namespace gett {
 
@@ -19,7 +20,8 @@ template <class Traits, class Index> struct StreamMap {
   typedef RoleA<Traits, Index> A;
   typedef RoleB<Traits, Index> B;
   typedef RoleC<Traits, Index> C;
-  static constexpr int kV = Traits::kVec, kThreads = Traits::kThreads, kUnroll = Traits::kUnroll;
+  static constexpr int kV = Traits::kVec, kThreads = Traits::kThreads;
+  static constexpr int kUnroll = kSparing ? (Traits::kUnroll + 1) / 2 : Traits::kUnroll;
   static constexpr int kStep = Traits::kStep;  // vectors of all threads, of which a few may have none
   static constexpr bool kAdvance = Traits::kAdvance;
 
@@ -39,7 +41,7 @@ template <class Traits, class Index> struct StreamMap {
       typedef typename Role::LoaderTraits LoaderTraits;
       constexpr int kW = LoaderTraits::kWidth, kTotal = LoaderTraits::kImage / kW;
       constexpr int kPer = (kTotal + kThreads - 1) / kThreads;
-      constexpr int kAtOnce = kPer < 4 ? kPer : 4;
+      constexpr int kMost = kSparing ? 1 : 4, kAtOnce = kPer < kMost ? kPer : kMost;
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll 1
       for (int first = thread; first < kTotal; first += kAtOnce * kThreads) {
@@ -159,7 +161,8 @@ template <class Traits, class Index> struct StreamMap {
           const int o = (first + u * kStep) * kV + j;
           out.x[j] = op(x, &c[u].x[j], [&](Acc sum) { return function(o, sum); });
         }
-        auto* const to = p.d + t.d + at_d(p, t, first, u);
+        // Sparing, strides are read again: there are many where a tile has many modes.
+        auto* const to = p.d + t.d + at_d(kSparing ? hidden(p) : p, t, first, u);
         if constexpr (Traits::kStoreOnce) out.store_once(to);
         else out.store(to);
       }
