@@ -123,29 +123,32 @@ def compile_best(
         CompileError: The generated kernel does not compile.
         MissingPackageError: NVRTC or CUDA's headers are not installed.
     """
+    from gett.jit.workers import workers
     from gett.schedule.search.select import candidates
 
     with _searching:
         choices = candidates(plan, arch, facts)
 
-    def attempt(choice: Schedule, sparing: bool) -> CompiledKernel | PoorKernelError:
+    def attempt(choice: Schedule, sparing: bool, by: Compiler | None) -> CompiledKernel | PoorKernelError:
         try:
-            return compile_schedule(plan, choice, facts=facts, compiler=compiler, sparing=sparing)
+            return compile_schedule(plan, choice, facts=facts, compiler=by, sparing=sparing)
         except PoorKernelError as error:
             return error
 
     waiting = choices[1:]
-    choice, made = choices[0], attempt(choices[0], False)
+    choice, made = choices[0], attempt(choices[0], False, compiler)
     for _ in range(ATTEMPTS):
         if isinstance(made, CompiledKernel):
             return made
         if isinstance(made, SpillError):
             waiting = [x for x in waiting if not _spills_like(x, choice)]
         # The model guessed the registers wrong. The kernel that spares them is as a rule the better one; should it be
-        # poor too, the next candidate is there: threads of one process compile side by side but for the front end.
-        with ThreadPoolExecutor(2) as pool:
-            spared = pool.submit(attempt, choice, True)
-            following = pool.submit(attempt, waiting[0], False) if waiting else None
+        # poor too, the next candidate is there. It is compiled in another process: one compiles a kernel at a time.
+        beside = workers(1) if compiler is None and waiting else nullcontext()
+        with beside as process, ThreadPoolExecutor(2) as pool:
+            other = compiler if process is None else process.compile
+            spared = pool.submit(attempt, choice, True, compiler)
+            following = pool.submit(attempt, waiting[0], False, other) if waiting else None
         made = spared.result()
         if isinstance(made, CompiledKernel):
             return made
