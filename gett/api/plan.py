@@ -5,7 +5,6 @@ Owns what pairs stand for, and what `arch` may be. Knows nothing of how plans ar
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -262,6 +261,4 @@ def described_pair(x: Any, name: str) -> TensorSpec | None:
     shape = tuple(int(e) for e in x[0])
     if len(shape) > MAX_AXES:
         raise ShapeError(f"{name} has {len(shape)} axes; arrays have at most {MAX_AXES}")
-    if math.prod(extent or 1 for extent in shape) * dtype.itemsize >= 1 << 63:
-        raise ShapeError(f"{name} of shape {brief(shape)} has 2^63 bytes or more, which no array has")
     return TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype)
