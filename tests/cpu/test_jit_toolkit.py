@@ -78,7 +78,7 @@ def test_without_pathfinder_all_but_compiling_works() -> None:
         [sys.executable, "-c", WITHOUT_PATHFINDER], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "needs the package cuda-pathfinder" in done.stdout
-    assert "pip install gett[cuda13]" in done.stdout
+    assert INSTALL_GPU in done.stdout
 
 
 @pytest.mark.usefixtures("_forget_toolkits")
