@@ -13,7 +13,7 @@ from benchmarks import environment, verify
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.timing import failure, measure_cpu
-from gett.baselines.rivals import ON_CPU, Libraries, Setting
+from benchmarks.rivals.table import ON_CPU, Libraries, Setting
 from gett.console.progress import progress
 
 DEFAULT_SCALE = 1 / 16

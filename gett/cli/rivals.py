@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gett.baselines.rivals import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
+from benchmarks.rivals.table import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
 from gett.cli.problem import Problem
 
 GPU_RIVALS = ("cupy.einsum", "torch.einsum", "cutensor:DEFAULT", "cutensor:GETT", "ttgt")

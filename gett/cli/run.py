@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from gett.baselines.rivals import Libraries, math_mode
+from benchmarks.rivals.table import Libraries, math_mode
 from gett.cli.device import Place, find_place
 from gett.cli.execute import Outcome, execute
 from gett.cli.measure import Peaks, time_cpu, time_gpu

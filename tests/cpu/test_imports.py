@@ -28,7 +28,6 @@ LAYERS = [
     "gett.explain",
     "gett.api",
     "gett",
-    "gett.baselines",
     "gett.cli",
     "gett.__main__",
 ]
