@@ -25,8 +25,8 @@ from benchmarks import (
 from benchmarks.cases import ELEMENT_TYPES, Case, choose, load_cases
 from benchmarks.random_cases import COUNT, SEED, random_cases
 from benchmarks.records import Run, write_json
-from gett.baselines.cutensor import EMULATIONS
-from gett.baselines.rivals import KNOWN, ON_GPU
+from benchmarks.rivals.cutensor import EMULATIONS
+from benchmarks.rivals.table import KNOWN, ON_GPU
 from gett.cli.exits import exit_code
 from gett.ir.tensors import PRECISIONS
 

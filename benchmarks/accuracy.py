@@ -18,7 +18,7 @@ import gett
 from benchmarks import environment
 from benchmarks.picture import picture
 from benchmarks.records import write_text
-from gett.baselines.rivals import Libraries, Setting, math_mode
+from benchmarks.rivals.table import Libraries, Setting, math_mode
 from gett.errors import GettError
 from gett.ir.tensors import PRECISIONS
 

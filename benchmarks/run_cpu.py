@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks import environment, verify
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
+from benchmarks.rivals.table import Libraries, Setting, on_cpu
 from benchmarks.timing import failure, measure_cpu
-from gett.baselines.rivals import Libraries, Setting, on_cpu
 from gett.console.progress import progress
 
 DEFAULT_SCALE = 1 / 16

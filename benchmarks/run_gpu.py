@@ -10,8 +10,8 @@ from benchmarks import environment, verify
 from benchmarks.ahead import compile_ahead
 from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
+from benchmarks.rivals.table import KNOWN, ON_GPU, Call, Libraries, Setting, math_mode
 from benchmarks.timing import GpuTimer, failure
-from gett.baselines.rivals import KNOWN, ON_GPU, Call, Libraries, Setting, math_mode
 from gett.console.progress import Step, progress
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import poison

@@ -62,15 +62,8 @@ def cutensor_times(m: Machine, subscripts: str, a: Any, b: Any) -> dict[str, Any
 
 
 def cutensor_module() -> Any:
-    """The bindings of the rival, wherever this version keeps them."""
-    last: Exception | None = None
-    for name in ("gett.baselines.cutensor", "benchmarks.baselines.cutensor", "benchmarks.rivals.cutensor",
-                 "benchmarks.cutensor"):  # fmt: skip
-        try:
-            return importlib.import_module(name)
-        except ImportError as error:
-            last = error
-    raise RuntimeError(f"no bindings of cuTENSOR here ({last})")
+    """The bindings of the rival."""
+    return importlib.import_module("benchmarks.rivals.cutensor")
 
 
 def short(error: BaseException) -> str:
@@ -133,13 +126,8 @@ else:
     if library == "cupy":
         call = lambda: cupy.einsum(text, a, b)
     else:
-        import importlib
-        for name in ("gett.baselines.cutensor", "benchmarks.baselines.cutensor", "benchmarks.rivals.cutensor",
-                     "benchmarks.cutensor"):
-            try:
-                importlib.import_module(name).load_cutensor(); break
-            except ImportError:
-                continue
+        from benchmarks.rivals.cutensor import load_cutensor
+        load_cutensor()
         from cupyx import cutensor
         call = lambda: cutensor.contraction(1.0, a, ("u", "v", "P"), b, ("u", "p"), 0.0,
                                             cupy.empty((98, 1234, 23), "float32"), ("p", "v", "P"))
@@ -152,14 +140,9 @@ print(json.dumps({"first_s": times[0], "second_s": times[1], "third_s": times[2]
 
 # A view with gaps through cuTENSOR, in a process that may die.
 CRASH = """
-import importlib, json, sys
+import json, sys
 import cupy
-for name in ("gett.baselines.cutensor", "benchmarks.baselines.cutensor", "benchmarks.rivals.cutensor",
-             "benchmarks.cutensor"):
-    try:
-        module = importlib.import_module(name); break
-    except ImportError:
-        continue
+from benchmarks.rivals import cutensor as module
 library = module.CuTensor()
 which = sys.argv[1]
 if which == "strided-view":

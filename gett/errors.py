@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from gett.console.formatting import printable
 
+INSTALL_GPU = 'in a clone of gett, pip install ".[cuda13]" (".[cuda12]" for a driver of CUDA 12)'
+"""How to install what a GPU needs; messages end in it."""
+
 
 class GettError(Exception):
     """Base of all errors of this package. The text can be written to a terminal, whatever the user's labels are."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gett.cli.measure import Peaks, measure_cpu_peaks, measure_gpu_peaks
-from gett.errors import DeviceError, GettError, MissingPackageError
+from gett.errors import INSTALL_GPU, DeviceError, GettError, MissingPackageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def find_place(wanted: str | None) -> Place:
         return _cpu()
     except ImportError as error:
         if wanted == "gpu":
-            raise MissingPackageError(f"CuPy cannot be imported ({error}): pip install gett[cuda13]") from error
+            raise MissingPackageError(f"CuPy cannot be imported ({error}): {INSTALL_GPU}") from error
         return _cpu()
 
 

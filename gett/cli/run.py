@@ -8,16 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gett.arrays.kinds import CPU, NUMPY
-from gett.baselines.rivals import Libraries, math_mode
 from gett.cli.apart import LIMIT_S, OverTimeError, time_rival
 from gett.cli.device import Place, find_place
 from gett.cli.execute import Outcome, execute
 from gett.cli.exits import say
 from gett.cli.measure import Peaks, time_gpu
 from gett.cli.problem import Problem
-from gett.cli.rivals import CPU_RIVALS, find_rivals
+from gett.cli.rivals import cpu_rivals, find_rivals, rival_table
 from gett.console.formatting import format_quantity, format_seconds, format_table, printable
-from gett.errors import GettError
+from gett.errors import GettError, MissingPackageError
 from gett.typing import Precision
 
 if TYPE_CHECKING:
@@ -34,7 +33,11 @@ def run_run(problem: Problem, device: str | None, precision: Precision | None, r
     if not outcome.verdict.ok:
         return 1
     print()
-    print("\n".join(_rival_table(outcome, place, precision, repeat)))
+    try:
+        lines = _rival_table(outcome, place, precision, repeat)
+    except MissingPackageError as error:
+        lines = [f"no rivals: {error}"]
+    print("\n".join(lines))
     return 0
 
 
@@ -86,8 +89,8 @@ def _times_on_cpu(outcome: Outcome, place: Place, precision: Precision | None, r
     times: dict[str, float | None] = {}
     reasons: dict[str, str] = {}
     if 2 * outcome.problem.bytes > NUMPY.memory(CPU):
-        return times, dict.fromkeys(CPU_RIVALS, "there is no room for its copy of the tensors")
-    for name in CPU_RIVALS:
+        return times, dict.fromkeys(cpu_rivals(), "there is no room for its copy of the tensors")
+    for name in cpu_rivals():
         say(f"timing {name}, at most {LIMIT_S:g} s ...", end="")
         try:
             times[name] = time_rival(outcome.problem, name, precision, repeat, limit=LIMIT_S).seconds
@@ -102,9 +105,10 @@ def _times_on_cpu(outcome: Outcome, place: Place, precision: Precision | None, r
 def _times_on_gpu(outcome: Outcome, place: Place, precision: Precision | None, repeat: int | None) -> Times:
     """Each in this process, on the same memory; one whose first call takes too long is not repeated."""
     spare = place.xp.empty_like(outcome.result)
-    libraries = Libraries()
+    table = rival_table()
+    libraries = table.Libraries()
     times: dict[str, float | None] = {}
-    with math_mode(precision, libraries):
+    with table.math_mode(precision, libraries):
         calls, reasons = find_rivals(outcome.problem, outcome.operands, spare, precision, gpu=True, libraries=libraries)
         for name, call in calls.items():
             seconds = time_gpu([call], 1).seconds

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gett.errors import CompileError, MissingPackageError, PoorKernelError, SpillError
+from gett.errors import INSTALL_GPU, CompileError, MissingPackageError, PoorKernelError, SpillError
 from gett.jit.diskcache import kernel_cache
 from gett.jit.elf import resources
 from gett.jit.entries import cache_key
 from gett.jit.nvrtc import Nvrtc, load_nvrtc
 from gett.jit.ptx import touched_in_flight
 from gett.jit.ptxas import find_faults, first_errors, is_serialised, missing_header, read_usage, spills
-from gett.jit.toolkit import INSTALL_HINT, find_toolkit
+from gett.jit.toolkit import find_toolkit
 
 if TYPE_CHECKING:
     from gett.codegen.records import KernelSource
@@ -136,7 +136,7 @@ def compile_uncached(
     if outcome.error:
         header = missing_header(outcome.log)
         if header is not None:
-            raise MissingPackageError(f"compiling '{name}' needs CUDA's header {header}; {INSTALL_HINT}")
+            raise MissingPackageError(f"compiling '{name}' needs CUDA's header {header}; {INSTALL_GPU}")
         version = ".".join(str(number) for number in nvrtc.version)
         reason = f"{outcome.error}, NVRTC {version}"
         raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{first_errors(outcome.log)}")

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gett.errors import CompileError, MissingPackageError
-from gett.jit.toolkit import INSTALL_HINT, Toolkit
+from gett.errors import INSTALL_GPU, CompileError, MissingPackageError
+from gett.jit.toolkit import Toolkit
 
 _BUILTIN_OPERATION_FAILURE = 7
 
@@ -44,7 +44,7 @@ class Nvrtc:
                 ctypes.CDLL(str(toolkit.builtins))
             self._lib = ctypes.CDLL(toolkit.library)
         except OSError as error:
-            raise MissingPackageError(f"NVRTC cannot be loaded ({error}); {INSTALL_HINT}") from error
+            raise MissingPackageError(f"NVRTC cannot be loaded ({error}); {INSTALL_GPU}") from error
         self._lib.nvrtcGetErrorString.restype = ctypes.c_char_p
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._check(self._lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "nvrtcVersion")
@@ -77,7 +77,7 @@ class Nvrtc:
             log = self._read(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
             message = log.rstrip(b"\0").decode(errors="replace")
             if code == _BUILTIN_OPERATION_FAILURE:
-                raise MissingPackageError(f"NVRTC is incomplete: {message.strip()}; re{INSTALL_HINT}")
+                raise MissingPackageError(f"NVRTC is incomplete: {message.strip()}; install it again: {INSTALL_GPU}")
             cubin = self._read(program, "nvrtcGetCUBINSize", "nvrtcGetCUBIN") if code == 0 else b""
             ptx = self._read(program, "nvrtcGetPTXSize", "nvrtcGetPTX") if code == 0 else b""
         finally:

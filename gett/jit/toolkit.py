@@ -16,9 +16,8 @@ from pathlib import Path
 from types import ModuleType
 
 from gett.env import Environment, read_environment
-from gett.errors import MissingPackageError
+from gett.errors import INSTALL_GPU, MissingPackageError
 
-INSTALL_HINT = "install it with `pip install gett[cuda13]` (or `gett[cuda12]` for a CUDA 12 driver)"
 _HEADERS = ("cuda_fp16.h", "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp")
 
 
@@ -56,7 +55,7 @@ def _find(environment: Environment) -> Toolkit:
     if library is None:
         library = _find_library()
     elif not os.path.isfile(library):
-        raise MissingPackageError(f"GETT_NVRTC names no file: {library}; unset it, or {INSTALL_HINT}")
+        raise MissingPackageError(f"GETT_NVRTC names no file: {library}; unset it, or {INSTALL_GPU}")
     companions = [p for p in library.parent.glob("libnvrtc-builtins.so.*") if _version(p, "libnvrtc-builtins.so")]
     builtins = max(companions, key=lambda path: _version(path, "libnvrtc-builtins.so"), default=None)
     include = _find_include(library)
@@ -71,7 +70,7 @@ def _find(environment: Environment) -> Toolkit:
 def _find_library() -> Path:
     pathfinder = _pathfinder()
     if pathfinder is None:
-        raise MissingPackageError(f"finding NVRTC needs the package cuda-pathfinder; {INSTALL_HINT}")
+        raise MissingPackageError(f"finding NVRTC needs the package cuda-pathfinder; {INSTALL_GPU}")
     header = pathfinder.find_nvidia_header_directory("nvrtc")
     for name in ("lib", "lib64") if header is not None else ():
         library = _newest(Path(header).parent / name)
@@ -82,7 +81,7 @@ def _find_library() -> Path:
         return Path(pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path)
     except (pathfinder.DynamicLibNotFoundError, TypeError, OSError) as error:
         raise MissingPackageError(
-            f"compiling kernels needs NVRTC (libnvrtc), which was not found; {INSTALL_HINT}"
+            f"compiling kernels needs NVRTC (libnvrtc), which was not found; {INSTALL_GPU}"
         ) from error
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gett.errors import DeviceError, MissingPackageError, OutOfMemoryError
+from gett.errors import INSTALL_GPU, DeviceError, MissingPackageError, OutOfMemoryError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts, arch_of
 
 # Runtime attributes that device properties lost in CUDA 13 (cudaDeviceAttr in driver_types.h).
@@ -151,8 +151,7 @@ def require_cupy() -> Any:
         import cupy
     except ImportError as error:
         raise MissingPackageError(
-            "running on a GPU needs CuPy, which is not installed: pip install gett[cuda13] (a driver for CUDA 13) or "
-            f"gett[cuda12] ({error})"
+            f"running on a GPU needs CuPy, which is not installed: {INSTALL_GPU} ({error})"
         ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -176,8 +175,8 @@ def _no_device_text(error: Exception) -> str:
     status = getattr(error, "status", None)
     if status == _INSUFFICIENT_DRIVER:
         return (
-            "no NVIDIA driver was found, or it is older than CuPy's CUDA: install a newer driver or gett[cuda12], or "
-            f"use NumPy arrays, which need none ({error})"
+            "no NVIDIA driver was found, or it is older than CuPy's CUDA: install a newer one, or use NumPy "
+            f"arrays, which need none; {INSTALL_GPU} ({error})"
         )
     if status == _NO_DEVICE:
         return f"no NVIDIA GPU is visible (CUDA_VISIBLE_DEVICES hides it, or there is none) ({error})"

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.cases import ELEMENT_TYPES, load_cases
 from benchmarks.records import Measurement, Row, Run
-from gett.baselines.rivals import ON_GPU
+from benchmarks.rivals.table import ON_GPU
 
 FP16, FP32 = ELEMENT_TYPES["float16"], ELEMENT_TYPES["float32"]
 CASES = load_cases()

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks import accuracy
-from gett.baselines.cutensor import ALGORITHMS, load_cutensor
-from gett.baselines.rivals import Libraries, Setting
-from gett.baselines.ttgt import Ttgt, choose_orders
+from benchmarks.rivals.cutensor import ALGORITHMS, load_cutensor
+from benchmarks.rivals.table import Libraries, Setting
+from benchmarks.rivals.ttgt import Ttgt, choose_orders
 from gett.errors import MissingPackageError, OutputError, ShapeError, SubscriptsError
 from tests.cpu.benchmark_cases import CASES
 

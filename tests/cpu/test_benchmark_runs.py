@@ -12,7 +12,7 @@ from benchmarks import report, run_cpu
 from benchmarks.__main__ import main
 from benchmarks.cases import Case, load_cases
 from benchmarks.records import from_json, to_json
-from gett.baselines import rivals
+from benchmarks.rivals import table as rivals
 from tests.cpu.benchmark_cases import FP32, refusal, standin
 
 

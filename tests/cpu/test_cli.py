@@ -22,7 +22,7 @@ from gett.cli.apart import OverTimeError, time_rival
 from gett.cli.device import find_place
 from gett.cli.measure import Peaks, Timing, choose_repeats, measure_cpu_peaks, time_cpu
 from gett.cli.problem import Problem, parse_problem, random_operand
-from gett.cli.rivals import CPU_RIVALS, find_rivals, prepare_cpu_rival
+from gett.cli.rivals import cpu_rivals, find_rivals, prepare_cpu_rival
 from gett.errors import DeviceError, DTypeError, GettError, MissingPackageError, OptionError, SubscriptsError
 from gett.measure.verify import Verdict, make_tolerance
 from gett.measure.verify import verify as verify_arrays
@@ -208,7 +208,7 @@ def test_rivals_agree_with_each_other_and_failures_are_told() -> None:
 
 def test_a_rival_is_timed_in_a_process_of_its_own() -> None:
     problem = parse_problem("ab,cb->ca", "5", "float64")
-    for name in CPU_RIVALS:
+    for name in cpu_rivals():
         timing = time_rival(problem, name, None, 3)
         assert 0 < timing.seconds < 5
         assert timing.repeats == 3
@@ -266,7 +266,7 @@ def test_a_rival_on_a_gpu_that_takes_too_long_is_not_repeated(monkeypatch: pytes
         timed.append((calls[0], repeat))
         return Timing(5.5 if calls[0] is slow else 0.1, 1)
 
-    monkeypatch.setattr("gett.cli.run.math_mode", lambda *_: nullcontext())
+    monkeypatch.setattr("benchmarks.rivals.table.math_mode", lambda *_: nullcontext())
     monkeypatch.setattr("gett.cli.run.find_rivals", lambda *_, **__: ({"a": quick, "b": slow}, {"c": "missing"}))
     monkeypatch.setattr("gett.cli.run.time_gpu", time_gpu)
     outcome: Any = SimpleNamespace(problem=None, operands=(), result=np.ones(1))
@@ -382,6 +382,17 @@ def test_usage_errors_are_argparse_s() -> None:
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
+
+
+def test_a_gett_that_was_installed_without_rivals_says_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "benchmarks" / "rivals").mkdir(parents=True)  # another package of that name is not taken for it
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise SystemExit('run')")
+    monkeypatch.setattr(gett, "__file__", str(tmp_path / "elsewhere" / "gett" / "__init__.py"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["run", "ab->a", "--extents", "2", "--device", "cpu", "--repeat", "1"]) == 0
+    assert "no rivals: rivals are timed in a clone of gett" in capsys.readouterr().out
 
 
 def test_demo_is_verified_and_quick() -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from gett.codegen.records import KernelSource
-from gett.errors import MissingPackageError
+from gett.errors import INSTALL_GPU, MissingPackageError
 from gett.jit import compile as compile_module
 from gett.jit import compile_kernel, compile_uncached, toolkit
 from tests.cpu.cuda_texts import GOOD, HALF
@@ -51,7 +51,7 @@ class Finder:
 @pytest.mark.usefixtures("_forget_toolkits")
 def test_a_missing_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolkit, "_pathfinder", lambda: Finder({}))
-    with pytest.raises(MissingPackageError, match=r"libnvrtc.*pip install gett\[cuda13\]"):
+    with pytest.raises(MissingPackageError, match=r"libnvrtc.*pip install .\.\[cuda13\]"):
         compile_kernel(KernelSource(GOOD, ("reverse",)), "sm_80")
 
 
@@ -78,7 +78,7 @@ def test_without_pathfinder_all_but_compiling_works() -> None:
         [sys.executable, "-c", WITHOUT_PATHFINDER], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "needs the package cuda-pathfinder" in done.stdout
-    assert "pip install gett[cuda13]" in done.stdout
+    assert INSTALL_GPU in done.stdout
 
 
 @pytest.mark.usefixtures("_forget_toolkits")
@@ -127,7 +127,7 @@ def test_a_library_that_does_not_load_says_what_to_install(monkeypatch: pytest.M
     with pytest.raises(MissingPackageError, match="GETT_NVRTC names no file"):
         compile_uncached(GOOD, "sm_80")
     (tmp_path / "libnvrtc.so.13").write_bytes(b"no library")
-    with pytest.raises(MissingPackageError, match=r"cannot be loaded.*pip install gett\[cuda13\]"):
+    with pytest.raises(MissingPackageError, match=r"cannot be loaded.*pip install .\.\[cuda13\]"):
         compile_uncached(GOOD, "sm_80")
 
 
@@ -136,7 +136,7 @@ def test_missing_cuda_headers_say_what_to_install(monkeypatch: pytest.MonkeyPatc
     bare = toolkit.Toolkit(found.library, found.builtins, None, "bare")
     monkeypatch.setattr(compile_module, "find_toolkit", lambda: bare)
     assert compile_uncached(GOOD, "sm_80").cubin
-    with pytest.raises(MissingPackageError, match=r"cuda_fp16.h.*pip install gett\[cuda13\]"):
+    with pytest.raises(MissingPackageError, match=r"cuda_fp16.h.*pip install .\.\[cuda13\]"):
         compile_uncached(HALF, "sm_80")
 
 

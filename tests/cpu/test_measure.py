@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.rivals.table import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
 from benchmarks.timing import GpuTimer
-from gett.baselines.rivals import ON_CPU, ON_GPU, Libraries, Setting, in_c_order
 from gett.cli.measure import time_gpu
 from gett.cli.problem import parse_problem
 from gett.cli.rivals import GPU_RIVALS, find_rivals

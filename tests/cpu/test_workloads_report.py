@@ -14,9 +14,9 @@ from benchmarks import run_cpu, run_gpu, verify, workloads_report
 from benchmarks.__main__ import _workload_rivals
 from benchmarks.cases import ELEMENT_TYPES
 from benchmarks.records import Measurement, Row, Run, from_json, to_json
+from benchmarks.rivals.cutensor import ALGORITHMS, EMULATIONS, _describe, _descriptor
+from benchmarks.rivals.table import KNOWN, ON_GPU, Libraries, Setting
 from benchmarks.workloads import FIELDS, by_dtype, choose_workloads, load_workloads
-from gett.baselines.cutensor import ALGORITHMS, EMULATIONS, _describe, _descriptor
-from gett.baselines.rivals import KNOWN, ON_GPU, Libraries, Setting
 from gett.errors import MissingPackageError, OptionError, PrecisionError
 
 ALL = load_workloads()

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gett.baselines.cutensor import ALGORITHMS, EMULATIONS, CuTensor
-from gett.baselines.ttgt import Ttgt, split_subscripts
+from benchmarks.rivals.cutensor import ALGORITHMS, EMULATIONS, CuTensor
+from benchmarks.rivals.ttgt import Ttgt, split_subscripts
 from gett.cpu.threads import available_threads
 from gett.errors import DTypeError, MissingPackageError, OptionError
 from gett.typing import Precision

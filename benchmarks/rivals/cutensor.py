@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gett.baselines.ttgt import split_subscripts
+from benchmarks.rivals.ttgt import split_subscripts
 from gett.errors import DTypeError, MissingPackageError, OptionError, PrecisionError
 from gett.hw.tensor_types import PLANES
 
