@@ -36,6 +36,7 @@ RANDOM_BUDGET_US = 12_000.0  # of one rival on one case: sixty cases and seven r
 # Of a generated case without a GPU: `numpy.einsum` multiplies batches element by element.
 CPU_ELEMENTS, CPU_VOLUME = 1 << 22, 1 << 27
 WORKLOAD_ELEMENTS, WORKLOAD_VOLUME = 1 << 20, 1 << 25  # the same of a workload
+ELEMENTS_A_PRODUCT = WORKLOAD_ELEMENTS / WORKLOAD_VOLUME  # for other sizes, with --gflop
 WORKLOAD_BUDGET_US = 15_000.0
 
 
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     fields = ", ".join(f"{name}: {text}" for name, text in workloads.FIELDS.items())
     real.add_argument("--field", default="", help=f"list of fields (all); {fields}")
     real.add_argument("--large", action="store_true", help="also cases of more than 12 GB")
+    real.add_argument("--gflop", type=float, metavar="G", help="on a CPU: at most G billion operations a case")
     real.add_argument(
         "--rivals", default="", help="comma-separated, on a GPU (cuTENSOR's with their emulations, PyTorch's, cuBLAS)"
     )
@@ -247,12 +249,18 @@ def _prepare_random(options: argparse.Namespace, on_gpu: bool, dtypes: list[str]
 def _prepare_workloads(options: argparse.Namespace, on_gpu: bool, dtypes: list[str], rivals: list[str]) -> Task:
     fields = [f for f in options.field.split(",") if f]
     found = workloads.choose_workloads(workloads.load_workloads(), fields, options.case, large=options.large)
+    volume = WORKLOAD_VOLUME
+    if options.gflop is not None:
+        if on_gpu or options.gflop <= 0:
+            raise ValueError("--gflop takes a positive number, and needs --cpu where there is a GPU")
+        volume = int(options.gflop * 1e9 / 2)
+    elements = int(ELEMENTS_A_PRODUCT * volume)
     parts = []
     for dtype, cases in workloads.by_dtype(found, dtypes, on_gpu=on_gpu, precision=options.precision).items():
         if not on_gpu:
-            cases = tuple(case.reduced(WORKLOAD_ELEMENTS, WORKLOAD_VOLUME) for case in cases)
+            cases = tuple(case.reduced(elements, volume) for case in cases)
         parts.append(Part(dtype, cases, rivals or _workload_rivals(dtype, options.precision)))
-    note = "" if on_gpu else f"reduced to {WORKLOAD_ELEMENTS} elements and {WORKLOAD_VOLUME} products"
+    note = "" if on_gpu else f"reduced to {elements} elements and {volume} products"
     return Task(
         options, on_gpu, parts, 1.0, note, WORKLOAD_BUDGET_US, 3, True, workloads_report.table, workloads_report.plot
     )

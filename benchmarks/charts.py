@@ -18,7 +18,7 @@ from benchmarks.workloads_report import TORCH
 RESULTS = Path(__file__).parent / "results"
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 WORKLOADS = "2026-11-23-h200-workloads.json"
-TCCG_FLOAT16 = "2026-11-21-h200-tccg-float16.json"
+TCCG_FLOAT16 = "2026-11-23-h200-tccg-float16-all.json"
 TCCG_FLOAT32 = "2026-11-22-h200-float32.json"
 TCCG_DOUBLE = "2026-11-23-h200-tccg-double.json"
 ACCURACY = "2026-11-23-h200-accuracy.json"

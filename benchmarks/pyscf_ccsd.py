@@ -12,6 +12,8 @@ import os
 if __name__ == "__main__":
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[_name] = "1"  # before NumPy and PySCF are loaded
+    if hasattr(os, "sched_setaffinity"):  # gett's own threads are as many as the processors that it may use
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 import argparse
 import contextlib

@@ -259,6 +259,8 @@ def described_pair(x: Any, name: str) -> TensorSpec | None:
     if not all(isinstance(e, (int, np.integer)) and e >= 0 for e in x[0]):
         raise ShapeError(f"{name}: {brief(x[0])} is no shape")
     shape = tuple(int(e) for e in x[0])
+    if any(extent >= 1 << 63 for extent in shape):
+        raise ShapeError(f"{name} of shape {brief(shape)} has an extent of 2^63 or more, which no array has")
     if len(shape) > MAX_AXES:
         raise ShapeError(f"{name} has {len(shape)} axes; arrays have at most {MAX_AXES}")
     return TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from functools import cache
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,41 @@ def test_links_lead_to_files(path: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in link:
             assert (path.parent / link).exists(), link
+
+
+def test_the_readme_is_short_and_its_links_lead_from_anywhere_to_what_there_is() -> None:
+    text = text_of("README.md")
+    assert len(text.split()) <= 900
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    bases = {
+        "https://gett-engine.github.io/gett/": ROOT / "docs",
+        "https://github.com/gett-engine/gett/blob/main/": ROOT,
+        "https://raw.githubusercontent.com/gett-engine/gett/main/": ROOT,
+    }
+    for link in links:
+        base = next(b for b in bases if link.startswith(b))
+        place = bases[base] / link.removeprefix(base)
+        assert place.is_file() or place.with_suffix(".md").is_file() or (place / "index.md").is_file(), link
+
+
+def test_the_figures_of_the_readme_are_those_of_the_records() -> None:
+    results = ROOT / "benchmarks" / "results"
+    found = {}
+    for name in ("2026-11-23-h200-tccg-float16-all.json", "2026-11-23-h200-tccg-double.json"):
+        for run in json.loads((results / name).read_text())["runs"]:
+            ratios = []
+            for row in run["rows"]:
+                times = {who: t["median_us"] for who, t in row["times"].items() if t and t["median_us"]}
+                rivals = [t for who, t in times.items() if who.startswith("cutensor:") and "/" not in who]
+                ratios.append(min(rivals) / times["gett"])
+            found[run["dtype"]] = geometric_mean(ratios)
+    rows = json.loads((results / "2026-11-22-h200-float32.json").read_text())["rows"]
+    for dtype in ("float32", "complex64"):
+        ours = [r for r in rows if (r["dtype"], r["prec"], r["group"]) == (dtype, "bf16x6", "tccg")]
+        found[dtype] = geometric_mean(r["ratio"] for r in ours)
+    head, figures = re.search(r"^(\| float16 .*)\n.*\n(.*)$", text_of("README.md"), re.MULTILINE).groups()  # type: ignore[union-attr]
+    shown = dict(zip(head.strip("| ").split(" | "), re.findall(r"([\d.]+) times", figures), strict=True))
+    assert shown == {dtype: f"{found[dtype]:.2f}" for dtype in ("float16", "float32", "float64", "complex64")}
 
 
 @pytest.mark.parametrize("path", IN_USE, ids=IN_USE_NAMES)
@@ -74,12 +110,7 @@ def test_examples_run() -> None:
     scope: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```", text_of("README.md"), re.MULTILINE | re.DOTALL):
         exec(compile(block, "README.md", "exec"), scope)
-    assert np.allclose(scope["r"], np.einsum("ijef,aebf->ijab", scope["t"], scope["v"], optimize=True))
-    shifted = scope["x"] @ scope["w"] + scope["bias"]
-    assert np.allclose(scope["y"], shifted / 2 * (1 + np.vectorize(math.erf)(shifted / math.sqrt(2))))
-    i, a = scope["occupied"], scope["virtual"]
-    energies = i[:, None, None, None] + i[None, None, :, None] - a[None, :, None, None] - a
-    assert np.allclose(scope["amplitudes"], np.einsum("Qia,Qjb->iajb", scope["q"], scope["q"]) / energies)
+    assert np.allclose(scope["r"], 2 * np.einsum("ijef,aebf->ijab", scope["t"], scope["v"], optimize=True))
 
 
 # --- the worked contraction of docs/architecture.md
