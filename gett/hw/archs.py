@@ -95,7 +95,8 @@ class ArchFacts:
 
 def _tensor(half: int, double: float) -> Mapping[str, float]:
     """Lanes of the tensor cores: tf32 runs at half the rate of the 16-bit types."""
-    return MappingProxyType({"float16": half, "bfloat16": half, "tf32": half / 2, "float64": double})
+    lanes = {"float16": half, "bfloat16": half, "tf32": half / 2, "float64": double}
+    return MappingProxyType({dtype: float(count) for dtype, count in lanes.items()})
 
 
 def _fma(single: int, double: float, integer: int = 64) -> Mapping[str, float]:

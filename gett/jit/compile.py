@@ -125,8 +125,8 @@ def compile_uncached(
     Raises:
         CompileError, MissingPackageError: As in `compile_kernel`.
     """
-    if sparing and (macro := _further(text, options)):
-        options = [*options, macro]
+    if sparing:
+        options = [*options, *_further(text, options)]
     toolkit = toolkit or find_toolkit()
     nvrtc = load_nvrtc(toolkit)
     _check_arch(nvrtc, arch)
@@ -145,8 +145,8 @@ def compile_uncached(
         touched = touched_in_flight(outcome.ptx)[:1]
         faults += [f"'{name}' touches accumulators of wgmma while products write them: {x}" for x in touched]
     if faults:
-        if sparing is not False and (macro := _further(text, options)):
-            options = [*options, macro]
+        if sparing is not False and (macros := _further(text, options)):
+            options = [*options, *macros]
             return compile_uncached(
                 text, arch, headers=headers, options=options, name=name, allow_spills=allow_spills, toolkit=toolkit
             )
@@ -155,14 +155,30 @@ def compile_uncached(
     return CompileResult(outcome.cubin, outcome.log)
 
 
-def _further(text: str, options: Sequence[str]) -> str | None:
-    """The next macro with which a kernel that has faults is compiled again."""
-    return next((macro for macro, words in _AGAIN if words in text and macro not in options), None)
+def _further(text: str, options: Sequence[str]) -> list[str]:
+    """The next macros with which a kernel that has faults is compiled again.
+
+    One at a time; all at once where the main kernel, which stands first, makes nothing of the next one.
+    """
+    left = [macro for macro, words in _AGAIN if words in text and macro not in options]
+    main = text.partition("__global__")[2].partition("{")[0]
+    return left[:1] if _AGAIN[0][1] in main else left
+
+
+_told: Mapping[str, str] | None = None
+
+
+def tell_headers(headers: Mapping[str, str]) -> None:
+    """Use headers that another process read, before any is asked for."""
+    global _told
+    _told = headers
 
 
 @lru_cache(maxsize=1)
 def kernel_headers() -> Mapping[str, str]:
     """Return every `.cuh` of `gett/kernels`, under the name that includes have: `gett/<folder>/<file>`."""
+    if _told is not None:
+        return _told
     from importlib import resources as package_data  # late: a compiling process is told the headers
 
     parts = package_data.files("gett") / "kernels"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gett.codegen.records import Kernel
@@ -23,17 +23,16 @@ from gett.console.progress import Step
 from gett.errors import PoorKernelError, SpillError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum
+from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 
 if TYPE_CHECKING:
     from gett.jit.compile import Compiler, CompileResult
+    from gett.jit.workers import Workers
 
 ATTEMPTS = 8  # candidates that may compile badly before the first one runs all the same
 
 _log = logging.getLogger("gett")
-# Threads take turns at searching: side by side all would have found their candidates late, and none early.
-_searching = threading.Lock()
 _Task = TypeVar("_Task")
 _Made = TypeVar("_Made")
 
@@ -55,6 +54,9 @@ class CompiledKernel:
     cubin: bytes
     spills: bool = False
     measured: tuple[float, int] | None = None
+
+
+_Attempt = CompiledKernel | PoorKernelError
 
 
 def compile_schedule(
@@ -105,9 +107,7 @@ def compile_schedule(
     return CompiledKernel(schedule, kernel, cubin, allow_spills)
 
 
-def compile_best(
-    plan: GemmPlan, arch: str, facts: ArchFacts | None = None, compiler: Compiler | None = None
-) -> CompiledKernel:
+def compile_best(plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, alone: bool = False) -> CompiledKernel:
     """The kernel of the most promising schedule that compiles well.
 
     Where one needs more registers than there are, those of the same kind that need as many are not tried.
@@ -116,53 +116,106 @@ def compile_best(
         plan: What to compute.
         arch: Such as `"sm_90a"`.
         facts: Of the GPU at hand; the architecture's nominal ones by default.
-        compiler: As `gett.jit.compile.compile_kernel` takes it.
+        alone: Compile one kernel after the other; else other processes meanwhile compile what may be needed next.
 
     Raises:
         ScheduleError: No schedule meets the hard limits.
         CompileError: The generated kernel does not compile.
         MissingPackageError: NVRTC or CUDA's headers are not installed.
     """
-    from gett.jit.workers import workers
     from gett.schedule.search.select import candidates
 
-    with _searching:
-        choices = candidates(plan, arch, facts)
+    choices = candidates(plan, arch, facts)
+    waiting = list(choices)
+    with _Meanwhile(plan, facts, 0 if alone else (os.cpu_count() or 1) - 1) as meanwhile:
+        for _ in range(min(ATTEMPTS, len(choices))):
+            choice, *waiting = waiting
+            others = [x for x in waiting if not _spills_like(x, choice)]
+            made = meanwhile.compile(choice, others[:1])
+            if isinstance(made, SpillError):
+                waiting = others
+            if isinstance(made, PoorKernelError):
+                # The model guessed the registers wrong. The kernel that spares them is as a rule the better one; should
+                # it be poor too, the next candidate is there.
+                meanwhile.begin(*waiting[:1])
+                made = meanwhile.compile_sparing(choice)
+            if isinstance(made, CompiledKernel):
+                return made
+            kernel = f"{choice.kind} {choice.tiling.shape}"
+            _log.debug("replaced candidate %d of %s, %s: %s", choices.index(choice) + 1, plan.contraction, kernel, made)
+            if not waiting:
+                break
+    # Nothing compiles well: the most promising one still computes, only slower.
+    _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
+    return compile_schedule(plan, choices[0], facts=facts, allow_spills=True)
 
-    def attempt(choice: Schedule, sparing: bool, by: Compiler | None) -> CompiledKernel | PoorKernelError:
+
+class _Meanwhile:
+    """Candidates of a plan, some of which other processes compile before it is known whether they are needed.
+
+    Args:
+        plan: What to compute.
+        facts: Of the GPU at hand.
+        count: Processes that there may be; without any, each candidate is compiled when it is asked for.
+    """
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts | None, count: int) -> None:
+        self._plan, self._facts, self._count = plan, facts, min(count, 2)
+        self._stack = ExitStack()
+        self._begun: dict[Schedule, Future[_Attempt]] = {}
+        self._sparing: dict[Schedule, Future[CompileResult]] = {}
+
+    def __enter__(self) -> _Meanwhile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()  # what nobody asked for is lost
+
+    def compile(self, choice: Schedule, following: Sequence[Schedule] = ()) -> _Attempt:
+        """A candidate's kernel; where it may well spill, what comes then is begun as soon as its own compiling is."""
+        from gett.jit.compile import compile_uncached
+
+        def beside(*text: Any, **options: Any) -> CompileResult:
+            self._sparing[choice] = self._submit(lambda by: by(*text, **options | {"sparing": True}))
+            self.begin(*following)
+            return compile_uncached(*text, **options)
+
+        if choice in self._begun:
+            return self._begun[choice].result()
+        return self._attempt(choice, False, beside if self._count and may_spill(choice) else None)
+
+    def begin(self, *choices: Schedule) -> None:
+        """Have candidates compiled by other processes."""
+        for choice in choices:
+            if self._count and choice not in self._begun:
+                self._begun[choice] = self._submit(partial(self._attempt, choice, False))
+
+    def compile_sparing(self, choice: Schedule) -> _Attempt:
+        """A candidate's kernel that spares registers."""
+        begun = self._sparing.get(choice)
+        return self._attempt(choice, True, None if begun is None else lambda *text, **options: begun.result())
+
+    def _attempt(self, choice: Schedule, sparing: bool, by: Compiler | None) -> _Attempt:
         try:
-            return compile_schedule(plan, choice, facts=facts, compiler=by, sparing=sparing)
+            return compile_schedule(self._plan, choice, facts=self._facts, compiler=by, sparing=sparing)
         except PoorKernelError as error:
             return error
 
-    waiting = choices[1:]
-    choice, made = choices[0], attempt(choices[0], False, compiler)
-    for _ in range(ATTEMPTS):
-        if isinstance(made, CompiledKernel):
-            return made
-        if isinstance(made, SpillError):
-            waiting = [x for x in waiting if not _spills_like(x, choice)]
-        # The model guessed the registers wrong. The kernel that spares them is as a rule the better one; should it be
-        # poor too, the next candidate is there. It is compiled in another process: one compiles a kernel at a time.
-        beside = workers(1) if compiler is None and waiting else nullcontext()
-        with beside as process, ThreadPoolExecutor(2) as pool:
-            other = compiler if process is None else process.compile
-            spared = pool.submit(attempt, choice, True, compiler)
-            following = pool.submit(attempt, waiting[0], False, other) if waiting else None
-        made = spared.result()
-        if isinstance(made, CompiledKernel):
-            return made
-        kernel = f"{choice.kind} {choice.tiling.shape}"
-        _log.debug("replaced candidate %d of %s, %s: %s", choices.index(choice) + 1, plan.contraction, kernel, made)
-        if following is None:
-            break
-        choice, made = waiting[0], following.result()
-        waiting = waiting[1:]
-    if isinstance(made, CompiledKernel):
-        return made
-    # Nothing compiles well: the most promising one still computes, only slower.
-    _log.warning("no candidate of %s compiles well; the first one runs all the same", plan.contraction)
-    return compile_schedule(plan, choices[0], facts=facts, allow_spills=True, compiler=compiler)
+    def _submit(self, work: Callable[[Compiler], _Made]) -> Future[_Made]:
+        from gett.jit.workers import workers
+
+        if not self._begun and not self._sparing:
+            self._pool = self._stack.enter_context(ThreadPoolExecutor(self._count))
+            self._processes = self._stack.enter_context(workers(self._count))  # ended first: the pool waits for them
+        return self._pool.submit(work, self._processes.compile)
+
+
+def may_spill(choice: Schedule) -> bool:
+    """Whether only the compiler can tell: a kernel that makes planes takes all registers there are, spilling or not.
+
+    These are also the kernels that it takes longest for.
+    """
+    return isinstance(choice.mainloop, WgmmaSplit)
 
 
 def _spills_like(choice: Schedule, other: Schedule) -> bool:
@@ -186,7 +239,7 @@ def _held(schedule: Schedule) -> float:
 
 
 def side_by_side(
-    make: Callable[[_Task, Compiler | None], _Made],
+    make: Callable[[_Task, Workers | None], _Made],
     tasks: Sequence[_Task],
     step: Step,
     size: Callable[[_Task], float] | None = None,
@@ -196,7 +249,7 @@ def side_by_side(
     It runs on all processors. The first error is raised; what has not begun by then is left.
 
     Args:
-        make: The function, of a task and of what compiles.
+        make: The function, of a task and of the processes that may do it; None for this one.
         tasks: Its arguments.
         step: Told of each that is done.
         size: Of a task; the largest begin, so that none is left for the end. Default: the first begin.
@@ -210,9 +263,8 @@ def side_by_side(
     made: dict[int, _Made] = {}
     pool = ThreadPoolExecutor(count)
     with workers(count) if len(tasks) >= WORTH and count > 1 else nullcontext() as processes:
-        compiler = None if processes is None else processes.compile
         try:
-            done = pool.map(make, (tasks[i] for i in order), itertools.repeat(compiler))
+            done = pool.map(make, (tasks[i] for i in order), itertools.repeat(processes))
             for i, one in zip(order, done, strict=True):
                 made[i] = one
                 step("")

@@ -17,14 +17,14 @@ from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
 from gett.runtime.build import check_arch, load_executable
-from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
+from gett.runtime.compiled import CompiledKernel, side_by_side
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable
 from gett.schedule.spec.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store, signature
 
 if TYPE_CHECKING:
-    from gett.jit.compile import Compiler
+    from gett.jit.workers import Workers
 
 _log = logging.getLogger("gett")
 
@@ -75,11 +75,13 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
             if compiled[name] is None:
                 missing[name] = plan, key, entry
 
-    def compile_one(task: tuple[GemmPlan, bytes | None, Entry | None], compiler: Compiler | None) -> CompiledKernel:
+    def compile_one(task: tuple[GemmPlan, bytes | None, Entry | None], processes: Workers | None) -> CompiledKernel:
+        from gett.runtime.by_workers import compile_by  # late: what is found in the store needs no compiler
+
         plan, key, entry = task
         made = None if entry is None else _recompiled(entry)
         if made is None:
-            made = compile_best(plan, arch, facts.planning if known else nominal, compiler)
+            made = compile_by(processes, plan, arch, facts.planning if known else nominal)
             if key is not None:
                 remember(key, made)
         return made

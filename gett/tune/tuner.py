@@ -25,7 +25,7 @@ from gett.tune.recall import remember
 from gett.tune.store import plan_key
 
 if TYPE_CHECKING:
-    from gett.jit.compile import Compiler
+    from gett.jit.workers import Workers
 
 CANDIDATES = 12
 REPEAT = 20
@@ -175,7 +175,8 @@ def compile_all(
 ) -> list[tuple[Schedule, CompiledKernel | GettError]]:
     """Each schedule with its kernel, or with the error that says why there is none."""
 
-    def compile_one(schedule: Schedule, compiler: Compiler | None) -> CompiledKernel | GettError:
+    def compile_one(schedule: Schedule, processes: Workers | None) -> CompiledKernel | GettError:
+        compiler = None if processes is None else processes.compile
         try:
             return compile_schedule(plan, schedule, facts=facts, compiler=compiler)
         except (ScheduleError, CompileError) as error:

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 import gett
+import gett.jit.compile
 from gett.codegen.render import render_kernel
 from gett.errors import SpillError
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import resources
-from gett.jit.compile import OPTIONS, SPARING, compile_uncached
+from gett.jit.compile import ONE_BLOCK, OPTIONS, SPARING, compile_uncached
+from gett.jit.nvrtc import Outcome
 from gett.jit.ptxas import find_faults
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.loader import RegisterStaged
@@ -167,3 +169,47 @@ def test_a_sparing_walk_stores_what_the_other_stores(most: int, tmp_path: Path) 
             images.append(run_host(folder, body, kernel.launches[0].params, sparing=sparing))
         assert any(images[0]), case.name
         assert images[0] == images[1], case.name
+
+
+BLOCKS = 'extern "C" __global__ void __launch_bounds__(256 GETT_MIN_BLOCKS) {}(int* p) {{ *p = 1; }}\n'
+FIXED = 'extern "C" __global__ void __launch_bounds__(512, 1) main_one(int* p) { *p = 1; }\n'
+
+SPILLING = """ptxas info    : Compiling entry function 'main_one' for 'sm_90a'
+ptxas info    : Function properties for main_one
+    16 bytes stack frame, 20 bytes spill stores, 20 bytes spill loads
+ptxas info    : Used 128 registers
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernels", "turns"),
+    [
+        (FIXED, [[SPARING]]),
+        (BLOCKS.format("main_one"), [[ONE_BLOCK], [SPARING]]),
+        (BLOCKS.format("main_one") + BLOCKS.format("reduce"), [[ONE_BLOCK], [SPARING]]),
+        (FIXED + BLOCKS.format("reduce"), [[ONE_BLOCK, SPARING]]),  # the first alone would give the same main kernel
+    ],
+    ids=["fixed", "blocks", "both", "the sum of slices alone"],
+)
+def test_a_poor_kernel_is_compiled_again_where_that_can_change_it(
+    kernels: str, turns: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[list[str]] = []
+
+    class Poor:
+        version, architectures = (13, 0), (90,)
+
+        def compile(self, text: str, name: str, headers: object, options: list[str]) -> Outcome:
+            given.append([x for x in options if x in (ONE_BLOCK, SPARING)])
+            return Outcome("", SPILLING, b"", "")
+
+    monkeypatch.setattr(gett.jit.compile, "load_nvrtc", lambda toolkit: Poor())
+    monkeypatch.setattr(gett.jit.compile, "resources", lambda cubin: {})
+    text = '#include "gett/core/types.cuh"\n' + kernels
+    with pytest.raises(SpillError):
+        compile_uncached(text, "sm_90a")
+    assert given == [[x for turn in turns[:i] for x in turn] for i in range(len(turns) + 1)]
+    given.clear()
+    with pytest.raises(SpillError):
+        compile_uncached(text, "sm_90a", sparing=True)
+    assert given == [[x for turn in turns[:i] for x in turn] for i in range(1, len(turns) + 1)]

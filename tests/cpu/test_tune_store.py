@@ -22,9 +22,9 @@ import gett.tune.tuner
 from gett.errors import DeviceError, PoorKernelError
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
+from gett.jit.codec import encode
 from gett.network.steps import PlanRequest
 from gett.schedule.search.select import candidates
-from gett.tune.codec import encode
 from gett.tune.recall import build_remembered
 from gett.tune.store import ScheduleStore, plan_key, schedule_store
 from tests.cpu.tuning import FACTS, ROOT, SEARCH, entry_of, forbid, gemm_plan, matrix, new_process, request

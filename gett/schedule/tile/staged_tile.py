@@ -255,8 +255,10 @@ def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
             served += replays(at.all(eight, [j]), CHUNK)
         elif copy.kind == "stsm_t":
             served += replays(at.all([0], range(j, j + 8)), CHUNK)
+        elif not turned:
+            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * held.size)
         else:
-            lanes = [(row, j ^ TURN // held.size if turned and g % 2 else j) for g, row in enumerate(eight)]
+            lanes = [(row, j ^ TURN // held.size if g % 2 else j) for g, row in enumerate(eight)]
             places = (at.all([row], range(first, first + 8, 2)) for row, first in lanes)
             served += replays(itertools.chain.from_iterable(places), copy.vector * held.size)
     return sum(served) / len(served)
