@@ -52,7 +52,7 @@ def compile_case(job: Job) -> str:
     shape_a, shape_b, _ = job.case.shapes
     pairs = ((shape_a, job.dtype), (shape_b, job.dtype))
     plan = gett.plan(job.case.einsum, *pairs, precision=job.precision, arch=facts.arch)
-    return compile_best(plan.steps[0].gemm, facts.arch, facts).schedule.kind
+    return compile_best(plan.steps[0].gemm, facts.arch, facts, alone=True).schedule.kind
 
 
 @contextlib.contextmanager
