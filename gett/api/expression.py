@@ -226,7 +226,7 @@ class ContractExpression:
         """What takes the constants' place in a call: where the arrays are, in the dtype that the result has."""
         things = [x if hasattr(x, "dtype") else np.asarray(x) for x in (*arrays, *([] if out is None else [out]))]
         first = things[0] if arrays else None
-        key = type(first), getattr(first, "device", None), out is None, *[x.dtype for x in things]
+        key = type(first), str(getattr(first, "device", "")), out is None, *[x.dtype for x in things]
         found = self._held.get(key)
         if found is None:
             found = self._held.setdefault(key, self._fold(first, [parse_dtype(x.dtype) for x in things], out))

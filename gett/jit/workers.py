@@ -59,7 +59,15 @@ class _Process:
         self._link, theirs = socket.socketpair()
         with theirs:
             self.popen = subprocess.Popen(
-                [sys.executable, "-ISB", "-c", _START, str(theirs.fileno()), str(int(2 * LIMIT) + 1), _places()],
+                [
+                    sys.executable,
+                    "-ISB" if sys.dont_write_bytecode else "-IS",
+                    "-c",
+                    _START,
+                    str(theirs.fileno()),
+                    str(int(2 * LIMIT) + 1),
+                    _places(),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -12,8 +12,6 @@ from gett.schedule.cost.wgmma import Loop
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
 from gett.schedule.spec.wgmma_needs import parts, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
-from layouts.access import run_of_boxes
-from layouts.box import Box
 from layouts.rates import L2_LINE
 
 COPY_CLOCKS, LINE_CLOCKS = 8.0, 4.0
@@ -47,18 +45,10 @@ class WgmmaSplitCopyCost(WgmmaSplitCost):
         for tensor, side, vector in ((A, tile.m, tile.runs[0]), (B, tile.n, tile.runs[1])):
             if vector:
                 warps = up(side.box.size, 8) * tile.shape[2] / vector / 32
-                lines = 32 * vector * self.size / min(self._together(tensor, side, tile.k), L2_LINE)
+                run, _ = self.run(tensor, side, tile.k, self.plan.k)
+                lines = 32 * vector * self.size / min(run, L2_LINE)
                 copied += warps * (COPY_CLOCKS + LINE_CLOCKS * lines)
         return found if found.clocks >= copied else Loop(copied, "copies", 0.0, 0.0)
-
-    def _together(self, tensor: int, side: OperandTiling, k: Box) -> int:
-        """Bytes that neighbouring threads copy together: they go along a row of the tile, then to the next one."""
-        rows = []
-        for box, modes in ((side.box, side.modes), (k, self.plan.k)):
-            run = run_of_boxes(((box, [s.strides[tensor] for s in modes]),), self.size)
-            rows.append((run, box.size * self.size))
-        along, row = max(rows)
-        return self.run(tensor, side, k, self.plan.k)[0] if along == row else along
 
     def traffic(self, tile: WgmmaTile, staging: Staging) -> Traffic:
         """What a tile's runs make of the tensors' way through device memory."""
