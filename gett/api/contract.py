@@ -24,7 +24,7 @@ from gett.arrays.kinds import NUMPY
 from gett.arrays.torch import torch_library
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.build import address_c
-from gett.ir.subscripts import Spec, operand_count, split_arguments, sums_products
+from gett.ir.subscripts import Spec, operand_count, split_arguments
 from gett.ir.tensors import Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
@@ -190,8 +190,8 @@ def _contract_spec(
     """`contract` of arguments that were told apart, and the dtype of `torch.autocast` where that holds."""
     torch = torch_library()
     if torch is not None and dtype is None and out is None:
-        asked = torch.autocast((*operands, c))
-        if asked is not None and sums_products(spec):
+        asked = torch.autocast(spec, (*operands, c))
+        if asked is not None:
             dtype, casting = asked, "same_kind"
     loan = borrow(operands, c, out, dtype, casting, extras)
     if loan is not None:

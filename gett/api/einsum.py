@@ -23,7 +23,7 @@ from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
-from gett.ir.subscripts import Spec, listed, split_arguments, sums_products
+from gett.ir.subscripts import Spec, listed, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.steps import PlanRequest
@@ -230,8 +230,8 @@ def _einsum_other(
         if len(operands) == 1 and len(apart := listed(spec, operands)) > 1:
             return einsum_spec(spec, apart, out, dtype, order, casting, optimize, precision, conj, limit)
         if torch is not None and dtype is None and out is None:
-            asked = torch.autocast(operands)
-            if asked is not None and sums_products(spec):
+            asked = torch.autocast(spec, operands)
+            if asked is not None:
                 options = order, "same_kind", optimize, precision, conj, limit
                 return einsum_spec(spec, operands, out, asked, *options)
         loan = borrow(operands, None, out, dtype, casting)
@@ -242,8 +242,8 @@ def _einsum_other(
         found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options)
         return loan.finish(found)
     device, parts = warm
-    if dtype is None and out is None and torch.casts() and sums_products(spec):
-        asked = torch.autocast(operands)
+    if dtype is None and out is None and torch.casts():
+        asked = torch.autocast(spec, operands)
         if asked is not None:
             return _einsum_other(spec, operands, out, asked, order, "same_kind", optimize, precision, conj, limit)
     key: Any = (spec, dtype, order, casting, optimize, precision, conj, limit, out is not None, *parts)
