@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from gett.epilogue.expression import Expression
 from gett.hw.dtypes import data_type, is_complex
+
+if TYPE_CHECKING:  # most contractions have no epilogue
+    from gett.epilogue.expression import Expression
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Owns the form in which plans, schedules and kernels go from process to process, at once or by way of the store. Strict
 when reading: a record with another set of fields, or a value of another type, is `Stale`, for then it was written by
-another version of the record. Knows no record by name, no file and no device.
+another version of the record. Knows no file and no device.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, Union, cast
 
+from gett.epilogue.expression import Expression
+
 T = TypeVar("T")
 TYPE = "type"
+# What modules of records import for their hints alone, so that a program without an epilogue does not load it.
+_FOR_TYPES = {Expression.__name__: Expression}
 
 
 class Stale(Exception):
@@ -145,7 +149,7 @@ def _list(data: Any) -> list[Any]:
 
 
 def _record(kind: Any) -> Callable[[Any], Any]:
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, localns=_FOR_TYPES)
     readers = {f.name: _reader(hints[f.name]) for f in fields(kind)}
 
     def read(data: Any) -> Any:
