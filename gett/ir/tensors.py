@@ -161,11 +161,19 @@ def promote(
 
 
 def result_type(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
-    """The dtype that holds all of several, by `promote`'s rules."""
+    """The dtype that holds all of several, by `promote`'s rules.
+
+    Raises:
+        DTypeError: There is none.
+    """
     known = [t for t in dtypes if t is not BFLOAT16]
-    if len(known) == len(dtypes):
-        return np.result_type(*known)
-    rest = np.result_type(*known) if known else None
+    try:
+        rest = np.result_type(*known) if known else None
+    except TypeError as error:
+        names = ", ".join(dict.fromkeys(map(str, known)))
+        raise DTypeError(f"there is no dtype that holds all of {names}") from error
+    if rest is not None and len(known) == len(dtypes):
+        return rest
     if rest is None or rest.kind in "biu":
         return BFLOAT16
     return np.result_type(rest, np.float32)

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import gett
 from gett.errors import CompileError, DTypeError
 from gett.hw.archs import ARCHS
 from gett.hw.dtypes import DTYPES, data_type, wgmma_atom
 from gett.hw.tensor_types import TENSOR_TYPES, MmaAtom, TensorType
 from gett.ir.gemm import make_gemm_plan
+from gett.ir.tensors import result_type
 from gett.jit.compile import compile_uncached
 from gett.schedule.search.wgmma import wgmma_takes
 from tests.cases import Case
@@ -167,3 +169,12 @@ def test_types_that_wgmma_does_not_multiply_are_named() -> None:
 def test_bytes_of_sums() -> None:
     found = {name: data_type(name).accumulator_bytes for name in ("float16", "int8", "float64", "complex64", "bool")}
     assert found == {"float16": 4, "int8": 4, "float64": 8, "complex64": 8, "bool": 1}
+
+
+def test_dtypes_that_nothing_holds_together_are_named() -> None:
+    records = np.zeros((2, 2), "V4")
+    for call in (gett.plan, gett.einsum):
+        with pytest.raises(gett.DTypeError, match="V4"):
+            call("ij,jk->ik", records, np.zeros((2, 2)), dtype="float32")
+    with pytest.raises(gett.DTypeError, match=r"holds all of \|V4, int64, float64"):
+        result_type([np.dtype("V4"), np.dtype("i8"), np.dtype("f8")])
