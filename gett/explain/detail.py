@@ -86,15 +86,16 @@ def _explain_step(step: Step, title: str) -> str:
     return explain_gemm(step.gemm, step.schedule, route=route, measured=measured, title=title)
 
 
+def step_cost(step: Step) -> float:
+    """What steps are ranked by: the cost model's time; on the CPU arithmetic or memory."""
+    if step.schedule is not None:
+        return step.schedule.forecast.us
+    return max(step.gemm.flops / CPU_RIDGE, step.gemm.bytes)
+
+
 def _costliest(steps: Sequence[Step]) -> list[str]:
     """A table of the steps that take longest, by the cost model, without one by arithmetic or memory."""
-
-    def cost(step: Step) -> float:
-        if step.schedule is not None:
-            return step.schedule.forecast.us
-        return max(step.gemm.flops / CPU_RIDGE, step.gemm.bytes)
-
-    costs = [cost(s) for s in steps]
+    costs = [step_cost(s) for s in steps]
     total = sum(costs)
     order = sorted(range(len(steps)), key=lambda i: -costs[i])[:LISTED]
     rows = []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, printable
 from gett.explain.advice import Make, advice
-from gett.explain.detail import CPU_RIDGE, Plan, explain_path
+from gett.explain.detail import CPU_RIDGE, Plan, explain_path, step_cost
 from gett.explain.roofline import Roofline, roofline, total
 from gett.explain.schedule import count, spell
 from gett.hw.archs import ArchFacts
@@ -222,13 +222,7 @@ def _memory(plan: Plan) -> str:
 
 def _costliest(plan: Plan, facts: ArchFacts | None) -> list[Fact]:
     """The steps that take longest, each in a line."""
-
-    def cost(step: Step) -> float:
-        if step.schedule is not None:
-            return step.schedule.forecast.us
-        return max(step.gemm.flops / CPU_RIDGE, step.gemm.bytes)
-
-    costs = [cost(s) for s in plan.steps]
+    costs = [step_cost(s) for s in plan.steps]
     whole = sum(costs) or 1.0
     told = []
     for i in sorted(range(len(costs)), key=lambda i: -costs[i])[:COSTLIEST]:
