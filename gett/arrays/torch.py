@@ -94,7 +94,10 @@ class TorchLibrary:
                     if device >= 0:
                         return None
                     device = where
-                parts += (x.shape, x.stride(), dtype, where, ALIGNMENT[x.data_ptr() % ALIGNMENT_LIMIT])
+                address = x.data_ptr()
+                if not address:  # empty, or without memory, as functionalize's tensors are
+                    return None
+                parts += (x.shape, x.stride(), dtype, where, ALIGNMENT[address % ALIGNMENT_LIMIT])
         except RuntimeError:  # a tensor without strides or memory
             return None
         return device, parts

@@ -339,6 +339,10 @@ def test_tensors_that_cannot_be_read(torch: Any) -> None:
         gett.einsum("ij->ji", sparse, order="A")
     with pytest.raises(gett.DTypeError, match="operand 0 is a Tensor without memory"):
         gett.contract("ij,jk", hollow, a)
+    plan = gett.plan("ij,jk", a, a)
+    plan(a, a)
+    with pytest.raises(gett.DTypeError, match="operand 0 is a Tensor without memory"):
+        plan(hollow, a)
 
 
 def test_epilogues_read_tensors_at_their_addresses(torch: Any) -> None:
