@@ -95,8 +95,7 @@ class ArchFacts:
 
 def _tensor(half: int, double: float) -> Mapping[str, float]:
     """Lanes of the tensor cores: tf32 runs at half the rate of the 16-bit types."""
-    lanes = {"float16": half, "bfloat16": half, "tf32": half / 2, "float64": double}
-    return MappingProxyType({dtype: float(count) for dtype, count in lanes.items()})
+    return MappingProxyType({"float16": half, "bfloat16": half, "tf32": half / 2, "float64": double})
 
 
 def _fma(single: int, double: float, integer: int = 64) -> Mapping[str, float]:

@@ -46,6 +46,7 @@ class MmaSyncTile:
         short_loop_warps: Warps of a multiprocessor that hide nothing in loops of one or two k-tiles.
         k_table_factor: On a k-tile whose K is flattened through a table.
         block_clocks: Fill and drain of a block's pipeline.
+        launched_clocks: Of these, what passes while kernels without tensor cores are launched.
         read_share: Share of the time of A and B at copy speed; what is read again comes from L2.
         staged_clocks: Of a warp's outputs on their way through shared memory.
     """
@@ -58,6 +59,7 @@ class MmaSyncTile:
     short_loop_warps: float
     k_table_factor: float
     block_clocks: float
+    launched_clocks: float
     read_share: float
     staged_clocks: float
 

@@ -108,6 +108,7 @@ MODEL = DeviceModel(
             short_loop_warps=20.0,
             k_table_factor=1.36,
             block_clocks=5700.0,
+            launched_clocks=3300.0,
             read_share=0.52,
             staged_clocks=5.2,
         ),

@@ -142,9 +142,8 @@ class MultistageCost:
         )
         if left:
             last = -(-left // facts.sm_count)
-            clocks += (
-                steps * max(last * k_tile.busy * self._waits(s, last), k_tile.latency) + k_tile.start + last * tail
-            )
+            start = k_tile.start - (0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks)
+            clocks += steps * max(last * k_tile.busy * self._waits(s, last), k_tile.latency) + start + last * tail
         if steps <= 2 and _single_elements(s):
             clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
         stored = written if split == 1 else 0

@@ -112,7 +112,8 @@ class WgmmaCost(TrafficCost):
             clocks = max(engine, self.least_work(tile, loop, looped, self.least_tail(tile)))
             waves, memory = self.waves(waves), memory / min(1.0, tiles / facts.sm_count)
         busy = waves * max(looped, clocks) / (facts.clock_ghz * 1e3)
-        us = launches.launch_us + launches.fill_us + max(memory, busy) + self.beside_loads * min(memory, busy)
+        us = launches.launch_us + self.fills * launches.fill_us
+        us += max(memory, busy) + self.beside_loads * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
     def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:

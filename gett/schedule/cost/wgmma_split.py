@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
 from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.wgmma_needs import parts, planes
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
@@ -15,8 +17,17 @@ PORT_BYTES = 128
 """Bytes that shared memory serves a clock."""
 
 
+def least_split_us(plan: GemmPlan, facts: ArchFacts) -> float:
+    """A bound of the time of any schedule: a launch, empty pipelines, and all tensors at copy speed."""
+    device = nearest(facts)
+    launches = device.launches
+    return launches.launch_us + WgmmaSplitCost.fills * launches.fill_us + max(traffic_us(plan, device).values())
+
+
 class WgmmaSplitCost(WgmmaCost):
     """Estimates for one plan."""
+
+    fills = 2  # of the stages, then of the planes
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, facts)

@@ -8,6 +8,7 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
+from gett.schedule.cost.wgmma_split import least_split_us
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch, dmma_takes
@@ -56,10 +57,15 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
         if not found:
             raise ScheduleError(stream.refusal)
         return found
-    found = wgmma_schedules(plan, facts)
+    in_planes = planes(plan) is not None and wgmma_takes(plan, facts)
+    tiled = MultistageSearch(plan, facts, beside_wgmma=in_planes)
+    found = best_schedules([tiled], MULTISTAGE) if in_planes else []
+    if not found or least_split_us(plan, facts) < found[0].forecast.us:
+        found += wgmma_schedules(plan, facts)
     found += dmma_schedules(plan, facts)
-    tiled = MultistageSearch(plan, facts, beside_wgmma=bool(found))
-    found += best_schedules([tiled], MULTISTAGE)
+    if not in_planes:
+        tiled.beside_wgmma = bool(found)
+        found += best_schedules([tiled], MULTISTAGE)
     found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX)
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
