@@ -135,7 +135,7 @@ def measure(task: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
     given = json.dumps(task | {"on_gpu": on_gpu, "arch": ARCH})
     with tempfile.TemporaryDirectory(prefix="gett-first-calls-") as folder:
         # The driver keeps what it compiles under the home directory; nothing of gett's is compiled there.
-        settings = os.environ | {"PYTHONPATH": path, "GETT_CACHE_DIR": folder}
+        settings = os.environ | {"PYTHONPATH": path, "GETT_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
         settings.pop("GETT_CACHE_DISABLE", None)
         command = [sys.executable, "-c", _CHILD]
         try:

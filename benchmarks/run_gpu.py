@@ -13,10 +13,10 @@ from benchmarks.records import Row, Run
 from benchmarks.rivals.table import KNOWN, ON_GPU, Call, Libraries, Setting, math_mode
 from benchmarks.timing import GpuTimer, failure
 from gett.console.progress import Step, progress
-from gett.jit.codec import encode
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import poison
 from gett.runtime.device import device_facts
+from gett.tune.codec import encode
 
 # A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.
 _HASH = """

@@ -35,14 +35,14 @@ def compile_steps(steps: Sequence[Step], arch: str, limit: int = WORKSPACE_LIMIT
         MissingPackageError: The compiler is not installed.
         ScheduleError, CompileError: No kernel can be made.
     """
-    from gett.runtime.by_workers import compile_by
-    from gett.runtime.compiled import side_by_side
+    from gett.jit.workers import side_by_side
+    from gett.runtime.compiling import begin_best
 
     facts = limited_facts(arch, limit)
 
     def compiled(gemms: Sequence[GemmPlan]) -> list[Schedule]:
         with progress(len(gemms), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(lambda x, by: compile_by(by, x, arch, facts), gemms, step, lambda x: x.flops)
+            made = side_by_side(lambda x: begin_best(x, arch, facts), gemms, step, lambda x: x.flops)
         return [kernel.schedule for kernel in made]
 
     return _with_schedules(steps, compiled)

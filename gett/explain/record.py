@@ -9,8 +9,8 @@ from typing import Any
 
 from gett.explain.detail import Plan
 from gett.ir.gemm import GemmPlan
-from gett.jit.codec import encode
 from gett.network.steps import Step
+from gett.tune.codec import encode
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

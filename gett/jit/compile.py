@@ -165,20 +165,9 @@ def _further(text: str, options: Sequence[str]) -> list[str]:
     return left[:1] if _AGAIN[0][1] in main else left
 
 
-_told: Mapping[str, str] | None = None
-
-
-def tell_headers(headers: Mapping[str, str]) -> None:
-    """Use headers that another process read, before any is asked for."""
-    global _told
-    _told = headers
-
-
 @lru_cache(maxsize=1)
 def kernel_headers() -> Mapping[str, str]:
     """Return every `.cuh` of `gett/kernels`, under the name that includes have: `gett/<folder>/<file>`."""
-    if _told is not None:
-        return _told
     from importlib import resources as package_data  # late: a compiling process is told the headers
 
     parts = package_data.files("gett") / "kernels"

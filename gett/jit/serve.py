@@ -1,7 +1,7 @@
-"""What a process of `workers` does, and the frames in which it is asked and answers.
+"""What a compiling process does, and the frames in which it is asked and answers.
 
-A task names a row of `TASKS`; the module that does it is imported with the first such task. A frame is two lengths,
-then JSON, then bytes; unlike a pickle, it cannot hold code. Knows neither plans nor caches.
+Such a process imports this module with what compiles, and nothing else: its first answer waits for every import. A
+frame is two lengths, then JSON, then bytes; unlike a pickle, it cannot hold code. Knows neither plans nor caches.
 """
 
 from __future__ import annotations
@@ -11,17 +11,13 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gett import errors
 from gett.errors import CompileError
-from gett.jit.compile import CompileResult, compile_uncached, tell_headers
-from gett.jit.toolkit import Toolkit, tell_toolkit
-
-TASKS = {"compile": "gett.jit.serve", "plan": "gett.runtime.by_workers"}
-"""By its name in a frame, the module whose `answer` does a task. It takes the task's fields and gives a frame."""
+from gett.jit.compile import CompileResult, compile_uncached
+from gett.jit.toolkit import Toolkit
 
 _LENGTHS = struct.Struct("<QQ")
 _MOST = 1 << 30  # bytes; what is longer is no frame
@@ -54,41 +50,29 @@ def read_frame(read: Callable[[int], bytes]) -> Frame:
 
 
 def setting(toolkit: Toolkit, headers: Mapping[str, str]) -> dict[str, Any]:
-    """What all tasks of a process share: compiler and headers of whoever asks, so that nothing is looked for."""
+    """What all kernels of a process share: compiler and headers of whoever asks, so that nothing is looked for."""
     paths = (toolkit.library, *(None if x is None else str(x) for x in (toolkit.builtins, toolkit.include)))
     return {"toolkit": [*paths, toolkit.fingerprint], "headers": dict(headers)}
 
 
-def unpack_answer(frame: Frame) -> CompileResult:
-    """What a process made of a kernel's text.
+def unpack_answer(frame: Frame) -> CompileResult | CompileError:
+    """What a process made of a kernel.
 
     Raises:
-        ValueError: The frame holds no result.
+        ValueError: The frame holds neither a result nor what the compiler found wrong.
     """
     fields, cubin = frame
-    log = fields.get("log")
-    if not isinstance(log, str):
-        raise ValueError("a frame without a result")
-    return CompileResult(cubin, log)
-
-
-def unpack_error(frame: Frame) -> CompileError | None:
-    """What the compiler found wrong; None where the frame holds a result.
-
-    Raises:
-        ValueError: The frame holds an error that no task has.
-    """
-    fields, _ = frame
-    if "error" not in fields:
-        return None
-    message, kind = fields.get("message"), getattr(errors, str(fields["error"]), None)
+    log, message = fields.get("log"), fields.get("message")
+    kind = getattr(errors, str(fields.get("error")), None)
+    if isinstance(log, str):
+        return CompileResult(cubin, log)
     if isinstance(kind, type) and issubclass(kind, CompileError) and isinstance(message, str):
         return kind(message)
     raise ValueError("a frame that answers nothing")
 
 
 def serve(channel: int, seconds: int) -> None:
-    """Do what is asked until the channel ends.
+    """Compile what is asked until the channel ends.
 
     Args:
         channel: File descriptor of a socket.
@@ -105,6 +89,7 @@ def serve(channel: int, seconds: int) -> None:
         return bytes(data)
 
     signal.alarm(seconds)
+    shared: dict[str, Any] = {}
     while True:
         try:
             task, _ = read_frame(read)
@@ -113,21 +98,16 @@ def serve(channel: int, seconds: int) -> None:
         signal.alarm(seconds)
         if "toolkit" in task:
             library, builtins, include, fingerprint = task["toolkit"]
-            tell_toolkit(Toolkit(library, builtins and Path(builtins), include and Path(include), fingerprint))
-            tell_headers(task["headers"])
-        reply = memoryview(_reply(task))
-        while reply:
-            reply = reply[os.write(channel, reply) :]
+            toolkit = Toolkit(library, builtins and Path(builtins), include and Path(include), fingerprint)
+            shared = {"toolkit": toolkit, "headers": task["headers"]}
+        answer = memoryview(_answer(task, shared))
+        while answer:
+            answer = answer[os.write(channel, answer) :]
 
 
-def answer(task: Mapping[str, Any]) -> Frame:
-    """Compile one text."""
-    found = compile_uncached(task["text"], task["arch"], **task["options"])
-    return {"log": found.log}, found.cubin
-
-
-def _reply(task: Mapping[str, Any]) -> bytes:
+def _answer(task: Mapping[str, Any], shared: Mapping[str, Any]) -> bytes:
     try:
-        return pack_frame(*import_module(TASKS[task["task"]]).answer(task))
+        found = compile_uncached(task["text"], task["arch"], **(shared | task["options"]))
     except CompileError as error:  # any other ends the process, and whoever asked tries for itself
         return pack_frame({"error": type(error).__name__, "message": error.args[0]})
+    return pack_frame({"log": found.log}, found.cubin)

@@ -38,24 +38,15 @@ class Toolkit:
     fingerprint: str
 
 
-_told: Toolkit | None = None
-
-
-def tell_toolkit(toolkit: Toolkit) -> None:
-    """Use a compiler that another process found: from now on nothing is looked for."""
-    global _told
-    _told = toolkit
-
-
 def find_toolkit() -> Toolkit:
-    """Return the compiler to use: `GETT_NVRTC`, else what cuda-pathfinder finds, unless `tell_toolkit` named one.
+    """Return the compiler to use: `GETT_NVRTC`, else what cuda-pathfinder finds.
 
     That looks into Python packages first, then into Conda's environment, then where the system has its toolkit.
 
     Raises:
         MissingPackageError: There is no NVRTC or no cuda-pathfinder, or `GETT_NVRTC` names no file.
     """
-    return _told or _find(read_environment())
+    return _find(read_environment())
 
 
 @lru_cache(maxsize=8)

@@ -1,50 +1,47 @@
-"""Work in processes of their own: the threads of one process search, and enter NVRTC's front end, one at a time.
+"""Compilers in processes of their own: of the threads of one process, NVRTC lets only one at a time into its front end.
 
-Owns the processes. They are no pool of a library: those import the program's main module again, or pickle, or cannot
-end one process that hangs, and loky is no dependency of gett's. A process starts isolated and without `site`, so that
-neither the current directory, nor an environment variable of Python's, nor a `sitecustomize` has a say in it; it runs
-the very gett, with the very NumPy, that started it, and talks over a socket of its own. One that cannot be started,
-ends early, or does not answer in time is no error: its work is done in this process. Knows neither plans nor caches.
+Owns the processes, and how many tasks are done side by side. The processes are no pool of a library: those import the
+program's main module again, or pickle, or cannot end one process that hangs, and loky is no dependency of gett's. A
+process starts isolated and without `site`, so that neither the current directory, nor an environment variable of
+Python's, nor a `sitecustomize` has a say in it; it runs the very gett that started it and talks over a socket of its
+own. One that cannot be started, ends early, or does not answer in time is no error: its work is done in this process.
+Knows neither plans nor caches.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from gett.console.progress import Step
 from gett.errors import CompileError
-from gett.jit.compile import CompileResult, compile_uncached, kernel_headers
-from gett.jit.serve import Frame, pack_frame, read_frame, setting, unpack_answer, unpack_error
+from gett.jit.compile import Compiler, CompileResult, compile_uncached, kernel_headers
+from gett.jit.serve import pack_frame, read_frame, setting, unpack_answer
 from gett.jit.toolkit import find_toolkit
 
 WORTH = 8  # kernels from which starting processes pays
-LIMIT = 60.0  # seconds that a process may take for a task; the slowest known kernel takes three
+TURN = 0.0005  # seconds between turns of threads: one that sends a text takes many, and the search beside it one
+LIMIT = 60.0  # seconds that a process may take for a kernel; the slowest known one takes three
 _END = 5.0  # seconds to wait for the end of a process that was killed
-# Nothing but the standard library is on the path; after it come the packages that are named, each from its place in
-# this process and nothing beside it. The `__init__` of gett is not run: it imports far more than is needed.
+# The package is this process's, by its location, and its `__init__` is not run: it imports NumPy, which takes longer
+# than all that a process needs. Nothing but the standard library is on the path.
 _START = """
-import json, sys, types
-from importlib.machinery import PathFinder
-places = json.loads(sys.argv[3])
+import sys, types
 package = sys.modules["gett"] = types.ModuleType("gett")
-package.__path__ = places.pop("gett")
-class Named:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        return PathFinder.find_spec(name, places[name]) if name in places else None
-sys.meta_path.append(Named)
+package.__path__ = sys.argv[3:]
 from gett.jit.serve import serve
 serve(int(sys.argv[1]), int(sys.argv[2]))
 """
-_Answer = TypeVar("_Answer")
+_Task = TypeVar("_Task")
+_Made = TypeVar("_Made")
 
 
 class _Process:
@@ -58,6 +55,7 @@ class _Process:
         self._told = False
         self._link, theirs = socket.socketpair()
         with theirs:
+            package = map(os.path.abspath, sys.modules[__name__.partition(".")[0]].__path__)
             self.popen = subprocess.Popen(
                 [
                     sys.executable,
@@ -66,7 +64,7 @@ class _Process:
                     _START,
                     str(theirs.fileno()),
                     str(int(2 * LIMIT) + 1),
-                    _places(),
+                    *package,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -75,17 +73,14 @@ class _Process:
                 start_new_session=True,  # Ctrl-C at a terminal is this process's to answer
             )
 
-    def ask(
-        self, task: dict[str, Any], shared: dict[str, Any], unpack: Callable[[Frame], _Answer]
-    ) -> _Answer | CompileError | None:
-        """What it makes of a task; None where it has ended, does not answer in time, or answers nonsense."""
+    def ask(self, task: dict[str, Any], shared: dict[str, Any]) -> CompileResult | CompileError | None:
+        """What it makes of a kernel; None where it has ended, does not answer in time, or answers nonsense."""
         end = time.monotonic() + LIMIT
         try:
             self._wait_until(end)
             self._link.sendall(pack_frame(task if self._told else task | shared))
             self._told = True
-            frame = read_frame(lambda count: self._read(count, end))
-            return unpack_error(frame) or unpack(frame)
+            return unpack_answer(read_frame(lambda count: self._read(count, end)))
         except (OSError, EOFError, ValueError, RecursionError):  # TimeoutError is an OSError
             return None
 
@@ -114,7 +109,7 @@ class _Process:
 
 
 class Workers:
-    """Processes that compile; each takes one task at a time. Safe to call from as many threads as there are workers.
+    """Processes that compile; each takes one kernel at a time. Safe to call from as many threads as there are workers.
 
     Args:
         count: How many processes.
@@ -136,25 +131,12 @@ class Workers:
         Raises:
             CompileError: Also where the processes were ended meanwhile.
         """
-        task = {"task": "compile", "text": text, "arch": arch, "options": options}
-        answer = self.ask(task, unpack_answer)
-        return compile_uncached(text, arch, **options) if answer is None else answer
-
-    def ask(self, task: dict[str, Any], unpack: Callable[[Frame], _Answer]) -> _Answer | None:
-        """What a process makes of a task; None where there is none that answers.
-
-        Args:
-            task: Fields of a frame; `task` names a row of `gett.jit.serve.TASKS`.
-            unpack: Makes the answer of a frame; raises ValueError where it is none.
-
-        Raises:
-            CompileError: What the process raised; also where the processes were ended meanwhile.
-        """
         process = self._idle.get()
-        answer: _Answer | CompileError | None = None
+        answer: CompileResult | CompileError | None = None
         try:
             if process is not None:
-                answer = process.ask(task, setting(find_toolkit(), kernel_headers()), unpack)
+                task = {"text": text, "arch": arch, "options": options}
+                answer = process.ask(task, setting(find_toolkit(), kernel_headers()))
         finally:
             if answer is None and process is not None:  # interrupts included: its next answer would be the last one's
                 process.end()
@@ -163,8 +145,8 @@ class Workers:
         if isinstance(answer, CompileError):
             raise answer
         if answer is None and self._closed:
-            raise CompileError("compiling was given up")
-        return answer
+            raise CompileError(f"compiling kernel {options.get('name', 'kernel')!r} was given up")
+        return compile_uncached(text, arch, **options) if answer is None else answer
 
     def close(self) -> None:
         """End the processes; what they are compiling is lost."""
@@ -185,13 +167,6 @@ def workers(count: int) -> Iterator[Workers]:
         made.close()
 
 
-def _places() -> str:
-    """Where a process finds what this one has loaded: the folders of gett's modules, and those that hold the others."""
-    own, *others = (sys.modules[name] for name in ("gett", "layouts", "numpy") if name in sys.modules)
-    places = {"gett": [*own.__path__]} | {x.__name__: [os.path.dirname(at) for at in x.__path__] for x in others}
-    return json.dumps({name: [*map(os.path.abspath, found)] for name, found in places.items()})
-
-
 def _start() -> _Process | None:
     # An interpreter inside another program has no path of its own, or names that program.
     inside = getattr(sys, "frozen", False) or not os.path.isabs(sys.executable or "")
@@ -201,3 +176,54 @@ def _start() -> _Process | None:
         return _Process()
     except (OSError, ValueError):
         return None
+
+
+def side_by_side(
+    begin: Callable[[_Task], Callable[[Compiler | None], _Made]],
+    tasks: Sequence[_Task],
+    step: Step,
+    size: Callable[[_Task], float] | None = None,
+) -> list[_Made]:
+    """What is made of each task, in their order, on all processors.
+
+    The first error is raised; what has not begun by then is left.
+
+    Args:
+        begin: Does what takes Python's time, in this thread: threads would do it one at a time, and each would wait for
+            the others. What it gives back compiles the rest in a thread of its own, by the compiler that it is given;
+            None stands for this process.
+        tasks: Its arguments.
+        step: Told of each that is done.
+        size: Of a task; the largest begin, so that none is left for the end. Default: the first begin.
+    """
+    if len(tasks) == 1:
+        return [begin(tasks[0])(None)]
+    count = max(1, min(len(tasks), os.cpu_count() or 1))
+    order = sorted(range(len(tasks)), key=lambda i: 0.0 if size is None else -size(tasks[i]))
+    made: list[_Made] = []
+    pool = ThreadPoolExecutor(count)
+    turn = sys.getswitchinterval()
+    with workers(count) if len(tasks) >= WORTH and count > 1 else contextlib.nullcontext() as processes:
+        if processes is not None:
+            setting(find_toolkit(), kernel_headers())  # read before there are threads to wait for
+        try:
+            sys.setswitchinterval(min(turn, TURN))
+            under_way: list[Future[_Made]] = []
+            for i in order:
+                make = begin(tasks[i])
+                under_way.append(pool.submit(make, None if processes is None else processes.compile))
+                while len(made) < len(under_way) and under_way[len(made)].done():
+                    made.append(under_way[len(made)].result())
+                    step("")
+            for future in under_way[len(made) :]:
+                made.append(future.result())
+                step("")
+        except BaseException:
+            if processes is not None:
+                processes.close()  # an interrupt does not wait for what they compile
+            raise
+        finally:
+            sys.setswitchinterval(max(turn, sys.getswitchinterval()))
+            pool.shutdown(cancel_futures=True)
+    found = dict(zip(order, made, strict=True))
+    return [found[i] for i in range(len(tasks))]

@@ -32,7 +32,7 @@ def build_executable(plan: GemmPlan, arch: str | None = None, schedule: Schedule
     """
     # Late: only building needs the compiler and the generator, and neither is loaded with the runtime.
     from gett.hw.archs import arch_facts
-    from gett.runtime.compiled import compile_best, compile_schedule
+    from gett.runtime.compiling import compile_best, compile_schedule
 
     facts = device_facts()
     arch = arch or facts.arch

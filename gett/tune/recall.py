@@ -7,8 +7,9 @@ kernel has compiled well. Knows nothing of measuring.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gett.console.progress import on_terminal, progress
@@ -17,14 +18,14 @@ from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan
 from gett.jit.diskcache import kernel_cache
 from gett.runtime.build import check_arch, load_executable
-from gett.runtime.compiled import CompiledKernel, side_by_side
+from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable
 from gett.schedule.spec.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store, signature
 
 if TYPE_CHECKING:
-    from gett.jit.workers import Workers
+    from gett.jit.compile import Compiler
 
 _log = logging.getLogger("gett")
 
@@ -75,23 +76,36 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
             if compiled[name] is None:
                 missing[name] = plan, key, entry
 
-    def compile_one(task: tuple[GemmPlan, bytes | None, Entry | None], processes: Workers | None) -> CompiledKernel:
-        from gett.runtime.by_workers import compile_by  # late: what is found in the store needs no compiler
-
-        plan, key, entry = task
-        made = None if entry is None else _recompiled(entry)
-        if made is None:
-            made = compile_by(processes, plan, arch, facts.planning if known else nominal)
-            if key is not None:
-                remember(key, made)
-        return made
-
     if missing:
-        with progress(len(missing), "compiling kernels", on_terminal()) as step:
-            made = side_by_side(compile_one, list(missing.values()), step, lambda task: task[0].flops)
-            compiled |= zip(missing, made, strict=True)
+        compiled |= zip(missing, _compile(missing.values(), arch, facts.planning if known else nominal), strict=True)
     found = [compiled[signature(plan)] for plan in plans]
     return [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
+
+
+def _compile(
+    tasks: Collection[tuple[GemmPlan, bytes | None, Entry | None]], arch: str, facts: ArchFacts
+) -> list[CompiledKernel]:
+    """The kernels of what the store lacks, or has no cubin of: of each a plan, its key, and what the store has."""
+    from gett.jit.workers import side_by_side
+    from gett.runtime.compiling import begin_best
+
+    def begin(task: tuple[GemmPlan, bytes | None, Entry | None]) -> Callable[[Compiler | None], CompiledKernel]:
+        plan, key, entry = task
+        search = partial(begin_best, plan, arch, facts)
+        begun = search() if entry is None else None
+
+        def make(compiler: Compiler | None) -> CompiledKernel:
+            made = None if entry is None else _recompiled(entry)
+            if made is None:
+                made = (begun or search())(compiler)
+                if key is not None:
+                    remember(key, made)
+            return made
+
+        return make
+
+    with progress(len(tasks), "compiling kernels", on_terminal()) as step:
+        return side_by_side(begin, [*tasks], step, lambda task: task[0].flops)
 
 
 def remember(key: bytes, compiled: CompiledKernel) -> None:

@@ -18,18 +18,18 @@ from pathlib import Path
 from gett.codegen.records import Kernel
 from gett.errors import MissingPackageError
 from gett.ir.gemm import GemmPlan
-from gett.jit.codec import Stale, decode, encode
 from gett.jit.diskcache import KernelCache, kernel_cache
 from gett.jit.entries import cache_key
 from gett.jit.toolkit import find_toolkit
 from gett.runtime.device import DeviceFacts
 from gett.schedule.spec.schedule import Schedule
+from gett.tune.codec import Stale, decode, encode
 
 FOLDER = "schedules"
 # Folders, with those below them, and the suffix of the files that count; single files.
 SOURCES = (
     *(("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("hw", ".py"), ("epilogue", ".py")),
-    *(("../layouts", ".py"), ("jit/compile.py", ""), ("jit/codec.py", "")),
+    *(("../layouts", ".py"), ("jit/compile.py", ""), ("tune/codec.py", "")),
 )
 ENTRY_BYTES = 12 << 10  # of a common entry; most of it is the kernel's text
 MOST_ENTRIES = 4096

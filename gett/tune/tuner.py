@@ -9,14 +9,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gett.console.progress import Step, on_terminal, progress
 from gett.errors import CompileError, GettError, ScheduleError, TuneWarning
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts
 from gett.ir.gemm import GemmPlan
+from gett.jit.workers import side_by_side
 from gett.runtime.build import load_executable
-from gett.runtime.compiled import CompiledKernel, compile_schedule, side_by_side
+from gett.runtime.compiled import CompiledKernel
+from gett.runtime.compiling import compile_schedule
 from gett.runtime.device import DeviceFacts, device_facts, require_cupy
 from gett.runtime.executable import GpuExecutable
 from gett.schedule.spec.schedule import Schedule
@@ -25,7 +28,7 @@ from gett.tune.recall import remember
 from gett.tune.store import plan_key
 
 if TYPE_CHECKING:
-    from gett.jit.workers import Workers
+    from gett.jit.compile import Compiler
 
 CANDIDATES = 12
 REPEAT = 20
@@ -175,14 +178,13 @@ def compile_all(
 ) -> list[tuple[Schedule, CompiledKernel | GettError]]:
     """Each schedule with its kernel, or with the error that says why there is none."""
 
-    def compile_one(schedule: Schedule, processes: Workers | None) -> CompiledKernel | GettError:
-        compiler = None if processes is None else processes.compile
+    def compile_one(schedule: Schedule, compiler: Compiler | None) -> CompiledKernel | GettError:
         try:
             return compile_schedule(plan, schedule, facts=facts, compiler=compiler)
         except (ScheduleError, CompileError) as error:
             return error
 
-    return list(zip(schedules, side_by_side(compile_one, schedules, step), strict=True))
+    return list(zip(schedules, side_by_side(lambda x: partial(compile_one, x), schedules, step), strict=True))
 
 
 def measure(clock: Clock, runs: Sequence[Run], repeat: int, step: Step) -> list[float]:

@@ -24,7 +24,7 @@ from gett.errors import PoorKernelError
 from gett.jit import directory, diskcache
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.fake_torch import AddressExecutable, make_torch
-from tests.cpu.tuning import FACTS, FakeBench
+from tests.cpu.tuning import FACTS, FakeBench, compile_by
 
 
 @pytest.fixture
@@ -60,8 +60,7 @@ def fake_gpu(monkeypatch, tmp_path):
         for name, stand in stands.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, stand)
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
-    monkeypatch.setattr(gett.jit, "compile_kernel", compile_kernel, raising=False)
+    compile_by(monkeypatch, compile_kernel)
     monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)
     plan_cache.clear()
@@ -81,7 +80,7 @@ def first_is_poor(fake_gpu, monkeypatch):
             raise PoorKernelError("it spills")
         return real(source, arch, **options)
 
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+    compile_by(monkeypatch, compile_kernel)
     return refused
 
 

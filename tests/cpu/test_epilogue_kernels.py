@@ -18,7 +18,7 @@ from gett.hw.dtypes import is_complex
 from gett.ir.gemm import EXTRA, GemmPlan, itemsize
 from gett.jit import compile_uncached, resources
 from gett.jit.ptxas import is_serialised
-from gett.runtime.compiled import compile_best
+from gett.runtime.compiling import compile_best
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamMatrix
 from gett.schedule.spec.stream_views import output_modes

@@ -14,7 +14,6 @@ import pytest
 
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
-from gett.jit.codec import Stale, decode, encode
 from gett.jit.compile import compile_uncached
 from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import RegisterStaged
@@ -30,6 +29,7 @@ from gett.schedule.spec.mainloop import (
 )
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
+from gett.tune.codec import Stale, decode, encode
 from layouts.box import Box
 from tests.cpu.mutations import Base, Mutations, bases, few_bases, mangled
 

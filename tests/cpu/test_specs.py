@@ -8,10 +8,10 @@ import pytest
 
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
-from gett.jit.codec import decode, encode
 from gett.schedule.spec import epilogue, loader, mainloop, scheduler
 from gett.schedule.spec.legality import RULES, can_implement
 from gett.schedule.spec.schedule import Schedule
+from gett.tune.codec import decode, encode
 from tests.spec_parts import parts_of
 from tests.specs import FAMILIES, Spec, by_hand, few_kernels, kernel_specs, specs
 

@@ -29,7 +29,20 @@ from gett.schedule.spec.mainloop import WgmmaSS
 from gett.tune.recall import build_remembered
 from gett.tune.store import plan_key, schedule_store, signature
 from gett.tune.tuner import Trial, Tuning, measure, shortlist, steps_of, tune
-from tests.cpu.tuning import FACTS, GEMM, PLAN, ROOT, SEARCH, FakeBench, forbid, gemm_plan, matrix, new_process, request
+from tests.cpu.tuning import (
+    FACTS,
+    GEMM,
+    PLAN,
+    ROOT,
+    SEARCH,
+    FakeBench,
+    compile_by,
+    forbid,
+    gemm_plan,
+    matrix,
+    new_process,
+    request,
+)
 
 
 @pytest.fixture
@@ -83,14 +96,12 @@ def test_kernels_that_spill_are_passed_over(fake_gpu, listed, monkeypatch):
             raise PoorKernelError("kernel 'x' compiles badly\n12 bytes spilled")
         return real(source, arch, **options)
 
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+    compile_by(monkeypatch, compile_kernel)
     tuning = tune(gemm_plan(*PLAN), candidates=4, bench=lambda plan: FakeBench(lambda s: s.forecast.us))
     assert len(texts) == 4
     assert tuning.trials[-1] == Trial(listed[0], None, "kernel 'x' compiles badly 12 bytes spilled")
     assert tuning.chosen.schedule == listed[1]
-    monkeypatch.setattr(
-        gett.jit.compile, "compile_kernel", lambda *a, **k: (_ for _ in ()).throw(PoorKernelError("no"))
-    )
+    compile_by(monkeypatch, lambda *a, **k: (_ for _ in ()).throw(PoorKernelError("no")))
     none = tune(gemm_plan(*PLAN), candidates=3, bench=lambda plan: FakeBench(lambda s: 1.0))
     assert (none.best, none.executable, none.gain) == (None, None, 1.0)
     assert [t.note for t in none.trials] == ["no"] * 3
@@ -242,8 +253,7 @@ def test_where_nothing_compiles_well_autotune_runs_what_einsum_runs(bench, monke
             raise PoorKernelError("spills")
         return real(source, arch, allow_spills=True)
 
-    monkeypatch.setattr(gett.jit, "compile_kernel", compile_kernel)
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+    compile_by(monkeypatch, compile_kernel)
     plan = gett.api.planner.find_plan(request(*PLAN, optimize="autotune"))
     assert plan.steps[0].executable.measured is None
     result = gett.autotune(GEMM, *PAIRS, candidates=3, progress=False)

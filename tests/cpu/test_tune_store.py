@@ -22,12 +22,12 @@ import gett.tune.tuner
 from gett.errors import DeviceError, PoorKernelError
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
-from gett.jit.codec import encode
 from gett.network.steps import PlanRequest
 from gett.schedule.search.select import candidates
+from gett.tune.codec import encode
 from gett.tune.recall import build_remembered
 from gett.tune.store import ScheduleStore, plan_key, schedule_store
-from tests.cpu.tuning import FACTS, ROOT, SEARCH, entry_of, forbid, gemm_plan, matrix, new_process, request
+from tests.cpu.tuning import FACTS, ROOT, SEARCH, compile_by, entry_of, forbid, gemm_plan, matrix, new_process, request
 
 
 def test_the_key_covers_whatever_a_schedule_depends_on(monkeypatch):
@@ -236,7 +236,7 @@ def test_where_every_candidate_spills_that_is_remembered_too(fake_gpu, monkeypat
             raise PoorKernelError("spills")
         return real(source, arch, allow_spills=True)
 
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", compile_kernel)
+    compile_by(monkeypatch, compile_kernel)
     first = build_remembered(gemm_plan())
     assert len(asked) > 1
     new_process(monkeypatch)
@@ -265,7 +265,7 @@ def test_a_useless_entry_is_replaced_by_a_search(fake_gpu, monkeypatch):
             raise gett.CompileError("unknown")
         return b"new"
 
-    monkeypatch.setattr(gett.jit.compile, "compile_kernel", fail)
+    compile_by(monkeypatch, fail)
     assert build_remembered(gemm_plan()).schedule == executable.schedule
     assert store.find(key).kernel == executable.kernel
 

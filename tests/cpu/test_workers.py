@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import json
-import logging
 import os
 import signal
 import socket
@@ -15,28 +13,17 @@ import sys
 import threading
 import time
 import venv
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import gett
-import gett.runtime.compiled
-from gett.codegen.records import Kernel, KernelSource
 from gett.errors import CompileError, SpillError
-from gett.hw.archs import arch_facts
-from gett.jit import diskcache
 from gett.jit import workers as module
-from gett.jit.codec import encode
-from gett.jit.compile import compile_uncached, kernel_key
-from gett.jit.diskcache import kernel_cache
-from gett.jit.serve import pack_frame, read_frame, unpack_error
+from gett.jit.compile import compile_uncached
+from gett.jit.serve import pack_frame, unpack_answer
 from gett.jit.toolkit import find_toolkit
-from gett.jit.workers import WORTH, Workers, workers
-from gett.runtime import by_workers
-from gett.runtime.by_workers import compile_by
-from gett.runtime.compiled import CompiledKernel, compile_best, side_by_side
-from gett.schedule.search.select import candidates
+from gett.jit.workers import WORTH, Workers, side_by_side, workers
 
 ROOT = Path(__file__).parents[2]
 GOOD = 'extern "C" __global__ void double_it(float* x) { x[threadIdx.x] *= 2; }'
@@ -64,86 +51,6 @@ def test_a_process_compiles_what_this_one_does():
     assert len(processes) == 2
     assert all(p.poll() is not None for p in processes)
     assert first.cubin == compile_uncached(GOOD, "sm_90a", name="double_it").cubin
-
-
-def plans():
-    """One of each kind of kernel, one with a function."""
-    square = ((512, 512), "float16")
-    yield gett.plan("mk,kn->mn", square, square, arch="sm_90a")
-    yield gett.plan("abc->cab", ((40, 50, 60), "float32"), arch="sm_90a")
-    yield gett.plan("mk,kn->mn", square, square, arch="sm_80", epilogue=lambda d: np.maximum(d, 0.0))
-
-
-@pytest.mark.parametrize("gemm", [plan.steps[0].gemm for plan in plans()], ids=lambda gemm: gemm.shape_class())
-def test_a_process_makes_of_a_plan_what_this_one_does(gemm, monkeypatch, fresh_cache, caplog):
-    """Neither has a cache on disk, so both search, render and compile."""
-    monkeypatch.setenv("GETT_CACHE_DISABLE", "1")
-    here = compile_best(gemm, "sm_90a")
-    monkeypatch.setattr(diskcache, "_current", None)
-    caplog.clear()
-    with workers(1) as made, caplog.at_level(logging.INFO, "gett"):
-        there = compile_by(made, gemm, "sm_90a")
-        assert made._started[0].popen.poll() is None
-    assert there == here
-    assert [x.split(" in ")[0] for x in caplog.messages] == [f"compiled {gemm.contraction} for sm_90a"]
-
-
-def test_a_kernel_of_a_process_is_in_the_cache_and_what_is_there_is_not_compiled(own_cache, monkeypatch, caplog):
-    gemm = next(plans()).steps[0].gemm
-    with workers(1) as made, caplog.at_level(logging.INFO, "gett"):
-        there = compile_by(made, gemm, "sm_90a")
-        assert kernel_cache().get(kernel_key(there.kernel.source, "sm_90a")) == there.cubin
-        monkeypatch.setattr(diskcache, "_current", None)
-        assert compile_best(gemm, "sm_90a") == there
-    with workers(1) as made, caplog.at_level(logging.INFO, "gett"):
-        assert compile_by(made, gemm, "sm_90a") == there
-    assert [x.split()[0] for x in caplog.messages] == ["compiled", "found", "found"]
-
-
-def test_what_a_process_logs_is_logged_here_at_its_level(monkeypatch, caplog):
-    """Through the very frame, though in one process."""
-    log = logging.getLogger("gett")
-
-    def compile_best(plan, arch, facts, **options):
-        log.debug("replaced candidate %d", 1)
-        log.warning("none compiles well")
-        return CompiledKernel(
-            candidates(plan, arch, facts)[0], Kernel(KernelSource("text", ("k",)), arch, ()), b"cubin"
-        )
-
-    class One:
-        def ask(self, task, unpack):
-            answer = by_workers.answer(json.loads(json.dumps(task)))
-            return unpack(read_frame(io.BytesIO(pack_frame(*answer)).read))
-
-    monkeypatch.setattr(by_workers, "compile_best", compile_best)
-    monkeypatch.setattr(log, "level", log.level)
-    monkeypatch.setattr(log, "propagate", log.propagate)
-    gemm = next(plans()).steps[0].gemm
-    task = {"task": "plan", "plan": encode(gemm), "arch": "sm_90a", "facts": encode(arch_facts("sm_90a"))}
-    made, lines = One().ask(task, by_workers._unpack)
-    assert (made.cubin, made.kernel.source.text) == (b"cubin", "text")
-    assert lines == ((logging.DEBUG, "replaced candidate 1"), (logging.WARNING, "none compiles well"))
-
-
-def test_a_plan_of_a_lost_process_is_compiled_here(caplog):
-    gemm = next(plans()).steps[0].gemm
-    with workers(1) as made, caplog.at_level(logging.INFO, "gett"):
-        made._started[0].popen.kill()
-        made._started[0].popen.wait()
-        assert compile_by(made, gemm, "sm_90a") == compile_best(gemm, "sm_90a")
-
-
-@pytest.mark.parametrize("gone", ["numpy", "layouts"])
-def test_a_process_that_cannot_import_is_not_needed(gone, monkeypatch):
-    places = json.loads(module._places())
-    monkeypatch.setattr(module, "_places", lambda: json.dumps(places | {gone: ["/no/such/place"]}))
-    gemm = next(plans()).steps[0].gemm
-    with workers(1) as made:
-        process = made._started[0].popen
-        assert made.compile(GOOD, "sm_90a").cubin
-        assert compile_by(made, gemm, "sm_90a").cubin
-        assert process.poll() is not None
 
 
 def test_the_work_of_a_lost_process_is_done_here():
@@ -184,15 +91,15 @@ def test_processes_work_at_the_same_time(monkeypatch):
 
 @pytest.mark.parametrize(("count", "expected"), [(WORTH - 1, False), (WORTH, True)])
 def test_many_tasks_get_processes(monkeypatch, count, expected):
-    monkeypatch.setattr(gett.runtime.compiled.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     seen = []
 
-    def make(task, processes):
-        seen.append(isinstance(processes, Workers))
+    def make(task, compiler):
+        seen.append(compiler is not None and isinstance(compiler.__self__, Workers))
         return task
 
     done = []
-    assert side_by_side(make, range(count), done.append) == [*range(count)]
+    assert side_by_side(lambda task: partial(make, task), range(count), done.append) == [*range(count)]
     assert seen == [expected] * count
     assert len(done) == count
 
@@ -211,14 +118,10 @@ print("no answer")
 PARENT = """
 import os, sys
 import {imports}
-import gett
-from gett.runtime.by_workers import compile_by
 from gett.jit.compile import compile_uncached, kernel_headers
 from gett.jit.workers import workers
 compile_uncached({good!r}, "sm_90a")
 kernel_headers()
-pair = ((64, 64), "float16")
-gemm = gett.plan("mk,kn->mn", pair, pair, arch="sm_90a").compile().steps[0].gemm
 {before}
 os.chdir({folder!r})
 with workers(1) as made:
@@ -226,7 +129,6 @@ with workers(1) as made:
     here = os.getpid()
     assert made.compile({good!r}, "sm_90a").cubin
     assert made.compile({good!r}, "sm_90a").cubin
-    assert compile_by(made, gemm, "sm_90a").cubin
     assert process.popen.poll() is None  # it was the process that compiled
 print("done", here)
 """
@@ -364,7 +266,7 @@ def test_a_compiler_that_only_a_process_lacks_is_used_here(monkeypatch):
 
 def test_an_error_keeps_its_kind_and_its_words():
     for kind in (SpillError, CompileError):
-        answer = unpack_error((json.loads(json.dumps({"error": kind.__name__, "message": "a\x1bb"})), b""))
+        answer = unpack_answer((json.loads(json.dumps({"error": kind.__name__, "message": "a\x1bb"})), b""))
         assert type(answer) is kind
         assert answer.args == ("a\x1bb",)
 
@@ -400,7 +302,7 @@ def test_what_waits_for_ended_processes_is_given_up(monkeypatch):
 
         def task():
             try:
-                made.compile(GOOD, "sm_90a")
+                made.compile(GOOD, "sm_90a", name="double_it")
             except CompileError as error:
                 errors.append(str(error))
 
@@ -409,19 +311,19 @@ def test_what_waits_for_ended_processes_is_given_up(monkeypatch):
         time.sleep(0.2)
         made.close()
         thread.join(20)
-        assert errors == ["compiling was given up"]
+        assert errors == ["compiling kernel 'double_it' was given up"]
 
 
 def test_an_interrupt_does_not_wait_for_processes(monkeypatch):
-    monkeypatch.setattr(gett.runtime.compiled.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     begun = threading.Event()
 
-    def make(task, processes):
+    def make(task, compiler):
         if task:
-            for process in processes._started:
+            for process in compiler.__self__._started:
                 process.popen.send_signal(signal.SIGSTOP)
             begun.set()
-            processes.compile(GOOD, "sm_90a")
+            compiler(GOOD, "sm_90a")
 
     def step(_):
         begun.wait(10)
@@ -430,7 +332,7 @@ def test_an_interrupt_does_not_wait_for_processes(monkeypatch):
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        side_by_side(make, range(WORTH), step)
+        side_by_side(lambda task: partial(make, task), range(WORTH), step)
     assert time.monotonic() - began < module.LIMIT / 4
 
 

@@ -13,6 +13,7 @@ import gett.api.autotune
 import gett.api.planner
 import gett.jit.compile
 import gett.runtime.build
+import gett.runtime.compiling
 import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
@@ -68,10 +69,19 @@ def forbid(monkeypatch, *names):
         monkeypatch.setattr(sys.modules[module], function, refuse)
 
 
+def compile_by(monkeypatch, compile_kernel):
+    """Have kernels compiled by a function, wherever they are."""
+    for module in (gett.jit, gett.jit.compile, gett.runtime.compiling):
+        monkeypatch.setattr(module, "compile_kernel", compile_kernel, raising=False)
+
+
 SEARCH = (
     "gett.schedule.search.select.candidates",
+    "gett.runtime.compiling.candidates",
     "gett.codegen.render.render_kernel",
+    "gett.runtime.compiling.render_kernel",
     "gett.jit.compile.compile_kernel",
+    "gett.runtime.compiling.compile_kernel",
 )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gett.runtime.build import load_executable
-from gett.runtime.compiled import compile_schedule
+from gett.runtime.compiling import compile_schedule
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case, to_host

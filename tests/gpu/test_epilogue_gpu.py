@@ -11,7 +11,7 @@ import pytest
 import gett
 from gett import ops
 from gett.runtime.build import load_executable
-from gett.runtime.compiled import compile_schedule
+from gett.runtime.compiling import compile_schedule
 from tests.cases import to_host
 from tests.epilogues import TENSORS, as_result, buffer_of, clipped, most_of, with_epilogue
 from tests.gpu.catalogue import kernels, problem_of

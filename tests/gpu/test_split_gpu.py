@@ -14,7 +14,7 @@ import gett
 from benchmarks.accuracy import BOUNDS, DATA, UNIT
 from gett.hw.tensor_types import PLANES
 from gett.runtime.build import load_executable
-from gett.runtime.compiled import compile_schedule
+from gett.runtime.compiling import compile_schedule
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import DENSE, Case, to_host

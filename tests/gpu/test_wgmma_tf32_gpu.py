@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gett.runtime.build import load_executable
-from gett.runtime.compiled import compile_schedule
+from gett.runtime.compiling import compile_schedule
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case, to_host
 from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules

@@ -1,26 +1,21 @@
 """Frozen records to JSON data and back, by their type hints alone.
 
-Owns the form in which plans, schedules and kernels go from process to process, at once or by way of the store. Strict
-when reading: a record with another set of fields, or a value of another type, is `Stale`, for then it was written by
-another version of the record. Knows no file and no device.
+Owns the form in which schedules and kernels are kept between processes. Strict when reading: a record with another set
+of fields, or a value of another type, is `Stale`, for then it was written by another version of the record. Knows no
+record by name, no file and no device.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any, TypeVar, Union, cast
-
-from gett.epilogue.expression import Expression
 
 T = TypeVar("T")
 TYPE = "type"
-# What modules of records import for their hints alone, so that a program without an epilogue does not load it.
-_FOR_TYPES = {Expression.__name__: Expression}
 
 
 class Stale(Exception):
@@ -30,8 +25,7 @@ class Stale(Exception):
 def encode(value: Any) -> Any:
     """A record as dictionaries, lists, strings and numbers, ready for `json.dumps`.
 
-    Records become dictionaries by field, with their type's name as `type`, tuples lists, read-only tables lists of
-    pairs, bytes hexadecimal strings.
+    Records become dictionaries by field, with their type's name as `type`, tuples lists, bytes hexadecimal strings.
 
     Raises:
         TypeError: A value of another kind.
@@ -42,8 +36,6 @@ def encode(value: Any) -> Any:
         return [encode(x) for x in value]
     if value.__class__ is bytes:
         return value.hex()
-    if value.__class__ is MappingProxyType:
-        return [[encode(key), encode(x)] for key, x in value.items()]
     if is_dataclass(value) and not isinstance(value, type):
         return {TYPE: type(value).__name__, **{f.name: encode(getattr(value, f.name)) for f in fields(value)}}
     raise TypeError(f"{value.__class__.__name__} has no form in JSON here")
@@ -67,15 +59,10 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return _union(hint)
     if origin is tuple:
         return _sequence(hint)
-    if origin is Mapping:
-        pairs = _reader(tuple[tuple[typing.get_args(hint)], ...])  # type: ignore[misc]
-        return lambda data: MappingProxyType(dict(pairs(data)))
     if hint is bytes:
         return _bytes
     if hint in (bool, int, float, str):
         return _plain(hint)
-    if hint is Hashable:
-        return _label
     if is_dataclass(hint):
         return _record(hint)
     raise TypeError(f"no reader for {hint!r}")
@@ -88,12 +75,6 @@ def _plain(kind: type) -> Callable[[Any], Any]:
         return data
 
     return read
-
-
-def _label(data: Any) -> Hashable:
-    if data.__class__ not in (int, str):
-        raise Stale(f"{data!r} is no label")
-    return cast("Hashable", data)
 
 
 def _bytes(data: Any) -> bytes:
@@ -149,7 +130,7 @@ def _list(data: Any) -> list[Any]:
 
 
 def _record(kind: Any) -> Callable[[Any], Any]:
-    hints = typing.get_type_hints(kind, localns=_FOR_TYPES)
+    hints = typing.get_type_hints(kind)
     readers = {f.name: _reader(hints[f.name]) for f in fields(kind)}
 
     def read(data: Any) -> Any:
