@@ -19,7 +19,7 @@ import numpy as np
 from gett.arrays.dynamo import leaves_tracing
 from gett.arrays.kinds import ALIGNMENT, out_of_memory
 from gett.errors import DTypeError, GradientError, OperandError
-from gett.ir.subscripts import Spec, sums_alone, sums_products
+from gett.ir.subscripts import Spec, sums_products
 from gett.ir.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
 
 _NO_DERIVATIVE = (
@@ -203,8 +203,8 @@ class TorchLibrary:
     def autocast(self, spec: Spec, tensors: Sequence[Any]) -> Any:
         """PyTorch's dtype in which `torch.autocast` has an einsum of some tensors computed; None where it has no say.
 
-        It holds for real tensors of at most 32 bits, on the devices that it was entered for: matrix products are formed
-        in its dtype, and on a GPU sums of one tensor in float32 (PyTorch's "CUDA Ops that can autocast to float32").
+        It holds for real tensors of at most 32 bits, on the devices that it was entered for. On a GPU every einsum is
+        computed in its dtype (PyTorch's "CUDA Ops that can autocast to float16"), elsewhere the matrix products are.
         """
         for x in tensors:
             if isinstance(x, self.tensor):
@@ -216,9 +216,7 @@ class TorchLibrary:
             return None
         if any(x.dtype not in self._lowered for x in tensors if isinstance(x, self.tensor)):
             return None
-        if sums_products(spec):
-            return self.module.get_autocast_dtype(device)
-        return self.module.float32 if device == "cuda" and sums_alone(spec) else None
+        return self.module.get_autocast_dtype(device) if device == "cuda" or sums_products(spec) else None
 
     def scalar(self, value: Any, beside: Any) -> Any:
         """A number as a tensor of rank 0 on another one's device.

@@ -164,19 +164,6 @@ def sums_products(spec: Spec) -> bool:
     return bool(shared if output is None else shared.difference(output))
 
 
-def sums_alone(spec: Spec) -> bool:
-    """Whether there is one operand, and a mode of it is summed.
-
-    Raises:
-        SubscriptsError: The subscripts are malformed.
-    """
-    terms, output = _terms(spec)
-    if len(terms) != 1:
-        return False
-    kept = [x for x in terms[0] if terms[0].count(x) == 1] if output is None else output
-    return not set(terms[0]) <= {*kept, Ellipsis}
-
-
 def _terms(spec: Spec) -> tuple[list[Any], Any]:
     """The labels of each operand, and of the result, None where they are not said."""
     if isinstance(spec, str):

@@ -66,11 +66,13 @@ def test_autocast_of_cuda_tensors(torch: Any) -> None:
         result = call("ij,jk->ik", a, b)
         assert result.dtype.name == "bfloat16"
         np.testing.assert_array_equal(result.values(), expected)
-    assert gett.einsum("ij,ij->ij", a, b).dtype.name == "float32"
+    assert gett.einsum("ij,ij->ij", a, b).dtype.name == "bfloat16"
     half = tensor(integers(4, 4), "float16")
-    for subscripts, dtype in (("ij->i", "float32"), ("ii", "float32"), ("ij->ji", "float16"), ("ii->i", "float16")):
-        assert gett.einsum(subscripts, half).dtype.name == dtype, subscripts
-        assert gett.contract(subscripts, half).dtype.name == dtype, subscripts
+    for subscripts in ("ij->i", "ii", "ij->ji", "ii->i"):
+        for one in (a, half):
+            assert gett.einsum(subscripts, one).dtype.name == "bfloat16", subscripts
+            assert gett.contract(subscripts, one).dtype.name == "bfloat16", subscripts
+    assert gett.transpose(a).dtype.name == "float32"
     assert gett.plan("ij,jk->ik", a, b)(a, b).dtype.name == "float32"
     wide = tensor(integers(4, 4), "float64")
     assert gett.einsum("ij,jk->ik", a, wide).dtype.name == "float64"
