@@ -109,7 +109,7 @@ def begin_best(
     Raises:
         ScheduleError: No schedule meets the hard limits.
     """
-    return partial(_compile_first, plan, candidates(plan, arch, facts), facts)
+    return partial(_compile_first, plan, candidates(plan, arch, facts, every=False), facts)
 
 
 def _compile_first(

@@ -36,16 +36,17 @@ def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -
     Raises:
         ScheduleError: None meets the hard limits; the text names the last one that was broken.
     """
-    return candidates(plan, arch, facts)[0]
+    return candidates(plan, arch, facts, every=False)[0]
 
 
-def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> list[Schedule]:
+def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, every: bool = True) -> list[Schedule]:
     """The most promising schedules of every main loop that takes the plan, best first.
 
     Args:
         plan: What to run.
         arch: Architecture, e.g. `"sm_90a"`.
         facts: Of the GPU at hand; the architecture's nominal ones by default.
+        every: Whether main loops are searched that cannot have the first one, since a bound of their time is above it.
 
     Raises:
         ScheduleError: None meets the hard limits.
@@ -60,7 +61,7 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> lis
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts)
     tiled = MultistageSearch(plan, facts, beside_wgmma=in_planes)
     found = best_schedules([tiled], MULTISTAGE) if in_planes else []
-    if not found or least_split_us(plan, facts) < found[0].forecast.us:
+    if every or not found or least_split_us(plan, facts) < found[0].forecast.us:
         found += wgmma_schedules(plan, facts)
     found += dmma_schedules(plan, facts)
     if not in_planes:
