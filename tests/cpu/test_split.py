@@ -388,3 +388,16 @@ def test_products_are_those_of_most_value_small_ones_first() -> None:
         assert value == sorted(value, reverse=True)
         pairs = [(i, j) for i in range(made.count) for j in range(made.count)]
         assert sorted(made.products) == [pair for pair in pairs if sum(pair) < made.count]
+
+
+@pytest.mark.parametrize("extent", [4, 24, 64, 160, 384])
+def test_what_is_not_searched_would_not_be_first(extent: int) -> None:
+    """Small products run by multiply-adds; where a bound says so, planes are left out of the search."""
+    left_out = []
+    for m, n, k in ((extent, extent, 4), (extent, extent, extent), (extent, 8 * extent, 16)):
+        plan = plan_of(Case("small", "mk,kn->mn", {"m": m, "n": n, "k": k}))
+        every, few = candidates(plan, "sm_90a"), candidates(plan, "sm_90a", every=False)
+        assert few[0] == every[0]
+        assert set(few) <= set(every)
+        left_out.append(len(few) < len(every))
+    assert left_out[0]
