@@ -134,7 +134,7 @@ def measure(task: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
     path = os.pathsep.join(p for p in (os.environ.get("PYTHONPATH"), root) if p)  # another tree's gett comes first
     given = json.dumps(task | {"on_gpu": on_gpu, "arch": ARCH})
     with tempfile.TemporaryDirectory(prefix="gett-first-calls-") as folder:
-        # The driver keeps what it compiles under the home directory; nothing of gett's is compiled there.
+        # NVRTC and the driver keep what they compile, under the home directory if nothing else is said.
         settings = os.environ | {"PYTHONPATH": path, "GETT_CACHE_DIR": folder, "CUDA_CACHE_PATH": folder}
         settings.pop("GETT_CACHE_DISABLE", None)
         command = [sys.executable, "-c", _CHILD]

@@ -158,17 +158,13 @@ def sums_products(spec: Spec) -> bool:
     Raises:
         SubscriptsError: The subscripts are malformed.
     """
-    terms, output = _terms(spec)
+    if isinstance(spec, str):
+        terms, output = _split_string(spec)
+    else:
+        terms, output = [t for t in spec[:-1] if t is not None], spec[-1]
     held = [label for term in terms for label in set(term) if label is not Ellipsis]
     shared = {label for label in held if held.count(label) > 1}
     return bool(shared if output is None else shared.difference(output))
-
-
-def _terms(spec: Spec) -> tuple[list[Any], Any]:
-    """The labels of each operand, and of the result, None where they are not said."""
-    if isinstance(spec, str):
-        return _split_string(spec)
-    return [t for t in spec[:-1] if t is not None], spec[-1]
 
 
 def _show(spec: Spec) -> str:

@@ -205,7 +205,8 @@ def side_by_side(
     turn = sys.getswitchinterval()
     with workers(count) if len(tasks) >= WORTH and count > 1 else contextlib.nullcontext() as processes:
         if processes is not None:
-            setting(find_toolkit(), kernel_headers())  # read before there are threads to wait for
+            find_toolkit()  # and the headers are read before there are threads to wait for
+            kernel_headers()
         try:
             sys.setswitchinterval(min(turn, TURN))
             under_way: list[Future[_Made]] = []

@@ -18,7 +18,7 @@ PORT_BYTES = 128
 
 
 def least_split_us(plan: GemmPlan, facts: ArchFacts) -> float:
-    """A bound of the time of any schedule: a launch, empty pipelines, and all tensors at copy speed."""
+    """A bound of the time of any schedule: a launch, empty pipelines, and the largest tensor at copy speed."""
     device = nearest(facts)
     launches = device.launches
     return launches.launch_us + WgmmaSplitCost.fills * launches.fill_us + max(traffic_us(plan, device).values())
