@@ -15,10 +15,12 @@ from benchmarks.accuracy import BOUNDS, DATA, UNIT
 from gett.hw.tensor_types import PLANES
 from gett.runtime.build import load_executable
 from gett.runtime.compiling import compile_schedule
+from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import DENSE, Case, to_host
-from tests.gpu.support import Problem, gemm_plan, needs_hopper, schedules
+from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, schedules
+from tests.schedules import spread
 
 CASES = (
     Case("k-k", "mk,nk->mn", {"m": 264, "n": 200, "k": 512}),
@@ -35,7 +37,8 @@ WORSE = {"bf16x6": 1.5, "fp16x3": 4.0, "bf16x3": math.inf}
 
 def split_schedules(case: Case, precision: str, c: Any = None) -> list[Schedule]:
     needs_hopper()
-    found = [s for s in schedules(Problem(case, "float32", precision, c), 40) if isinstance(s.mainloop, WgmmaSplit)]
+    every = candidates(gemm_plan(Problem(case, "float32", precision, c)), device_facts().arch)
+    found = spread((s for s in every if isinstance(s.mainloop, WgmmaSplit)), 40)
     assert found
     return found
 
