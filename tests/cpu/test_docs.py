@@ -15,6 +15,7 @@ import pytest
 import gett
 from gett.api.contraction_plan import ContractionPlan
 from gett.codegen.render import render_kernel
+from tests.prose import sentences, too_long
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "docs/guide", "docs/examples", "docs/reference")
@@ -34,6 +35,43 @@ def test_links_lead_to_files(path: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in link:
             assert (path.parent / link).exists(), link
+
+
+PLAIN = [path for path in IN_USE if path.name != "design.md"]
+
+
+@pytest.mark.parametrize("path", PLAIN, ids=[path.relative_to(ROOT).as_posix() for path in PLAIN])
+def test_sentences_are_short(path: Path) -> None:
+    assert too_long(path.read_text(encoding="utf-8"), most=30) == []
+
+
+def test_the_design_is_short_and_so_are_its_sentences() -> None:
+    text = text_of("docs/design.md")
+    assert text.count("\n") <= 400
+    assert max(len(line) for line in text.splitlines()) <= 120
+    assert too_long(text, most=25) == []
+
+
+def test_a_long_sentence_is_found_and_what_is_no_prose_is_not() -> None:
+    words = " ".join(["word"] * 25)
+    assert too_long(f"Short one. {words} and\none more. Another.", most=25) == [f"28 words: {words} and one more."]
+    assert too_long(f"- An item ({words} 26).", most=25)  # items and what stands in parentheses count
+    assert too_long(f"Some [link of {words}](to.md).", most=25)
+    for text in (
+        f"```text\n{words} more\n```",
+        f"| {words} | {words} |",
+        f"<!-- {words}\n{words} -->",
+        f"# {words} {words}",
+    ):
+        assert sentences(text) == []
+    assert not too_long(f"`{words} {words}` is a name.", most=25)
+    assert not too_long(", ".join(f"`name{n}`" for n in range(40)) + " and `last` are names.", most=25)
+    assert sentences("- First.\n- Second (a `b`) holds.\n\nThird, 2.5 times. Fourth?") == [
+        "First.",
+        "Second (a NAME) holds.",
+        "Third, 2.5 times.",
+        "Fourth?",
+    ]
 
 
 def test_the_readme_is_short_and_its_links_lead_from_anywhere_to_what_there_is() -> None:
