@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,6 +15,11 @@ import pytest
 import gett
 from gett.api.contraction_plan import ContractionPlan
 from gett.codegen.render import render_kernel
+from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, Store, TmaSource, VectorSource
+from gett.schedule.spec.loader import Multicast, Transpose, WgmmaLoader
+from gett.schedule.spec.mainloop import Mainloop, Multistage
+from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.smem import SmemPlan
 from tests.prose import sentences, too_long
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +77,18 @@ def test_a_long_sentence_is_found_and_what_is_no_prose_is_not() -> None:
         "Third, 2.5 times.",
         "Fourth?",
     ]
+
+
+def test_the_dictionary_has_every_part_of_a_schedule() -> None:
+    dictionary = text_of("docs/glossary.md").partition("## gett and CUTLASS")[2]
+    gett_names = " ".join(line.split(" | ")[0] for line in dictionary.splitlines() if line.startswith("|"))
+    parts = {
+        *(x for union in (Mainloop, WgmmaLoader, Store, TileScheduler) for x in get_args(union)),
+        *(Multicast, Transpose, DsmemExchange, TmaSource, VectorSource, R2SCopy, SmemPlan),
+        *get_args(get_type_hints(Multistage)["a"]),
+    }
+    missing = {part.__name__ for part in parts if f"`{part.__name__}`" not in gett_names}
+    assert missing == set()
 
 
 def test_the_readme_is_short_and_its_links_lead_from_anywhere_to_what_there_is() -> None:
