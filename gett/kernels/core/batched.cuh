@@ -1,5 +1,5 @@
 // Views of Index and Traits for a block that makes several batches. Such a block is for tensors whose neighbours in
-// memory belong to different batches: with one batch a block would use two bytes of every sector.
+// memory belong to different batches. With one batch a block would use two bytes of every sector.
 //
 // A row of A or D is batch * kBlockM + m, a row of B is batch * kBlockN + n. Loaders, offsets and stores see one tile
 // of that height; only the product multiplies each batch's part by itself.

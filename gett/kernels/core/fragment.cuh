@@ -1,5 +1,5 @@
-// Where the accumulators of a tensor-core product lie in its result, for mma.sync (m16n8) and wgmma (m64nN) alike: lane
-// 4g + t of warp w holds rows 16w + g and 16w + g + 8 and columns 8j + 2t and 8j + 2t + 1 (PTX ISA, figures of the
+// Where the accumulators of a tensor-core product lie in its result, for mma.sync (m16n8) and wgmma (m64nN) alike. Lane
+// 4g + t of warp w holds rows 16w + g and 16w + g + 8. Its columns are 8j + 2t and 8j + 2t + 1 (PTX ISA, figures of the
 // accumulator fragments).
 #pragma once
 #include "gett/core/types.cuh"
@@ -22,9 +22,9 @@ struct Fragment {
 };
 
 // The rows of M's box that the rows of the accumulators stand for. Two rearrangements are possible, one at a time.
-// Interleaved: a block of 64 rows takes groups of kInterleaveRows rows that lie kMmaM groups apart, so that
-// neighbouring groups belong to neighbouring blocks of a thread. Padded: only kGroupValidRows of each kGroupRows rows
-// are rows of the box.
+// Interleaved: a block of 64 rows takes groups of kInterleaveRows rows that lie kMmaM groups apart. Neighbouring groups
+// then belong to neighbouring blocks of a thread. Padded: only kGroupValidRows of each kGroupRows rows are rows of the
+// box.
 template <class Traits> struct FragmentRows {
   static constexpr int kGroups = 64 / Traits::kInterleaveRows;
   // Row `row` of block `i` of the warpgroup whose first block is `first`; kBoxM or more for padding.

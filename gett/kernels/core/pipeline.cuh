@@ -1,4 +1,4 @@
-// Positions in a ring of stages. A producer waits for a stage to be empty, a consumer for it to be full; both count the
+// Positions in a ring of stages. A producer waits for a stage to be empty, a consumer for it to be full. Both count the
 // rounds of the ring by the parity that an mbarrier's wait takes (CUTLASS: PipelineState).
 #pragma once
 #include "gett/core/types.cuh"

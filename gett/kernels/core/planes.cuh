@@ -1,5 +1,5 @@
 // Numbers as sums of planes of a narrower type: the nearest number of that type, the nearest to what is left, and so
-// on. Three planes of bfloat16 hold 24 bits, all that a float has; two of float16 hold 22 bits of numbers that are
+// on. Three planes of bfloat16 hold 24 bits, all that a float has. Two of float16 hold 22 bits of numbers that are
 // scaled, since float16 has few exponents. A product of two such sums is that of pairs of planes; those of least value
 // are left out (mainloop/wgmma_split.cuh).
 #pragma once
@@ -20,9 +20,9 @@ template <class Plane, int kPlanes> GETT_DEVICE void split_planes(float x, float
 }
 
 // The power of two that scales numbers for planes of float16: the largest comes to 2^15 or more, up to float16's
-// largest. A number then keeps 22 bits as long as it is no less than 2^-17 of that; what smaller ones lose is less than
-// 2^-39 of the largest. Numbers that are all below 2^-59 are scaled as if one of them were that large, so that the
-// product of two inverses is a float.
+// largest. A number then keeps 22 bits as long as it is no less than 2^-17 of that. What smaller ones lose is less than
+// 2^-39 of the largest. If all numbers are below 2^-59, they are scaled as if one were that large. The product of two
+// inverses is then a float.
 struct PlaneScale {
   static constexpr uint32 kTop = 15, kBias = 127, kLeast = kBias - 59;
   float times, inverse;

@@ -12,8 +12,8 @@
 #define GETT_MIN_BLOCKS
 #endif
 
-// A kernel that still spills is compiled again with GETT_SPARING, which saves registers: values that are cheap to
-// compute are computed where they are used, not kept through the main loop, and the main loop is not unrolled. Without
+// A kernel that still spills is compiled again with GETT_SPARING, which saves registers. Values that are cheap to
+// compute are computed where they are used, not kept through the main loop. The main loop is not unrolled. Without
 // GETT_SPARING the macros change nothing. GETT_MAIN_LOOP stands before a main loop. GETT_RECOMPUTE(x) is the value of
 // x, of which the compiler does not know that it is the same as before.
 #ifdef GETT_SPARING
@@ -54,12 +54,12 @@ typedef conj_t<double> conj128;
 
 // Where C comes from: there is none; in vectors or elements from global memory; by a tensor map.
 enum SourceC { kSourceNone, kSourceVector, kSourceTma };
-// How accumulators are copied to the staged tile of D, from registers to shared memory: element by element; by
-// stmatrix; by transposing stmatrix; in vectors of elements that are neighbours along N; likewise along M; in pairs of
-// neighbouring columns, or single ones, to the places that a swizzle gives them.
+// How accumulators are copied to the staged tile of D, from registers to shared memory. They go element by element, by
+// stmatrix, or by transposing stmatrix. They go in vectors of elements that are neighbours along N, or along M. Or they
+// go in pairs of neighbouring columns, or singly, to the places that a swizzle gives them.
 enum R2SCopy { kR2SScalar, kR2SStsm, kR2SStsmT, kR2SVecN, kR2SVecM, kR2SPairN, kR2SOne };
-// How an operand of wgmma gets into shared memory: by TMA with every k-tile; by TMA once, where it stays; gathered; by
-// cp.async straight to its place.
+// How an operand of wgmma gets into shared memory: by TMA with every k-tile; by TMA once, to stay; gathered; by
+// cp.async.
 enum LoaderKind { kLoaderTma, kLoaderStationary, kLoaderGather, kLoaderCpAsyncTile };
 
 // The traits of an operand's loader, A's or B's, out of those of a main loop.

@@ -1,7 +1,7 @@
-// Exchange of halves of D's tiles between two blocks of a cluster, through distributed shared memory. Where the rows of
-// an operand leave a tile rows of D of 16 bytes, two blocks that are neighbours along that dimension exchange halves of
-// their staged tiles, so that each stores rows of 32 bytes of one half. A row of 16 bytes writes half a sector, and the
-// store of such a tile takes four times as long.
+// Exchange of halves of D's tiles between two blocks of a cluster, through distributed shared memory. The rows of an
+// operand may leave a tile rows of D of 16 bytes. Two blocks that are neighbours along that dimension then exchange
+// halves of their staged tiles. Each stores one half, in rows of 32 bytes. A row of 16 bytes writes half a sector, and
+// the store of such a tile takes four times as long.
 //
 // Owns the exchange's barriers and the path of a vector. Knows two staged tiles of 16-byte vectors in D's order,
 // nothing of what they contain. Requires blocks of one tile: what arrives lies where the stages were.

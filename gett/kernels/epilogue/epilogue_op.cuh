@@ -1,7 +1,7 @@
 // The function that an epilogue applies to alpha * X + beta * C before the one store of D, and the tensors x0, x1, ...
-// that it reads. The function itself is generated: Index::op, and Index::op_row and Index::op_column, which give what
-// all elements of a row or of a column of the tile have in common. It is applied to accumulators in registers before
-// they are staged; where vectors of C are added later, there.
+// that it reads. The function itself is generated: Index::op. Index::op_row and Index::op_column give what all elements
+// of a row or of a column of the tile have in common. It is applied to accumulators in registers before they are
+// staged; where vectors of C are added later, there.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/ptx/opaque.cuh"
@@ -54,8 +54,8 @@ template <class Traits, class Index> struct TileOp<Traits, Index, true> {
 
   // Applies it to the accumulators of a thread, each of which `scale` gives its factor before; `fragment` knows which
   // rows and columns they stand for. Registers are scarce beside the accumulators, so a few rows are taken at a time.
-  // Of these all elements of a batch of columns are loaded before the first is used: a load takes long, and a sector
-  // has 16 or more bytes of neighbouring columns.
+  // All elements of a batch of columns are loaded before the first is used. The reasons are that a load takes long, and
+  // a sector has 16 or more bytes of neighbouring columns.
   template <class Fragment, class Scale> GETT_DEVICE void apply(Fragment& fragment, const Scale& scale) const {
     constexpr int kRowCount = Fragment::kRows, kColumnCount = Fragment::kColumns;
     constexpr int kRows = kRowCount < 4 ? kRowCount : 4;
@@ -97,7 +97,7 @@ template <class Traits, class Index> struct TileOp<Traits, Index, true> {
   static constexpr int kInFlight = 32;  // registers that loads under way may take
 
   // A result where each element reads tensors of its own. The compiler would defer all arithmetic to where results are
-  // used, so that loaded values need as many registers as accumulators; it does not defer what goes through `opaque`.
+  // used, so that loaded values need as many registers as accumulators. It does not defer what goes through `opaque`.
   static GETT_DEVICE Acc finished(Acc x) {
     if constexpr (Index::kElementReads > 0) return opaque(x);
     return x;

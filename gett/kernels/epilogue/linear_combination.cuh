@@ -1,7 +1,7 @@
-// What the epilogue computes: D = convert(f(alpha * X + beta * C)), where X is a finished sum of products and f the
+// What the epilogue computes: D = convert(f(alpha * X + beta * C)), where X is a finished sum of products. f is the
 // function of the plan, if it has one (epilogue/epilogue_op.cuh). All elements of D go through this functor, in every
-// family: in one call where product, C and store meet, or in two where the products are scaled before they are staged
-// in shared memory.
+// kernel. It is one call where product, C and store meet. It is two calls where the products are scaled before they are
+// staged in shared memory.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/core/vec.cuh"

@@ -2,7 +2,7 @@
 // gett/schedule/tile/staged_tile.py chooses it and the places of the rows.
 //
 // A copy visits each place of the staged tile with the accumulators that belong there. What is done at a place is the
-// visitor's: StoreStaged writes D, AddStagedSource reads C, which TMA has brought to the same places, and adds it.
+// visitor's. StoreStaged writes D. AddStagedSource reads C, which TMA has brought to the same places, and adds it.
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/swizzle.cuh"
@@ -227,7 +227,7 @@ template <class Traits, class Index> struct R2STiledCopy {
       }
   }
 
-  // Pairs in rows of 128 bytes: eight columns are two chunks or four, which the swizzle exchanges in odd rows, so lanes
+  // Pairs in rows of 128 bytes: eight columns are two chunks or four, which the swizzle exchanges in odd rows. So lanes
   // of two neighbouring rows would meet. Those of odd rows write the columns first that are 64 bytes further on.
   static constexpr int kTurn = kE < 8 ? 2 : 1;  // groups of eight columns
   static constexpr bool kTurned =

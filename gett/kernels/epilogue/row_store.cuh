@@ -1,6 +1,6 @@
-// The epilogue for rows of D that start anywhere. The staged tile is stored row by row: what lies between a row's first
-// and its last multiple of 16 bytes in D leaves in chunks of that size, which are shifted on their way. The up to seven
-// elements before and behind them leave one by one.
+// The epilogue for rows of D that start anywhere. The staged tile is stored row by row. Between a row's first and its
+// last multiple of 16 bytes in D, its elements leave in chunks of that size. The chunks are shifted on their way. The
+// up to seven elements before and behind them leave one by one.
 //
 // A lane looks up a row for its warp, so that what all lanes do for a row is little.
 //
@@ -13,8 +13,8 @@
 
 namespace gett {
 
-// A row of the tile as its chunks see it: where the first one goes, and where it lies in the staged tile; how many
-// there are, and how many elements before them and behind.
+// A row of the tile and its chunks: where the first one goes, and where it lies in the staged tile. It also says how
+// many chunks there are, and how many elements before them and behind.
 struct RowPlace {
   uint32 low, high;  // address of the first chunk in D
   uint32 packed;     // place in the staged tile (17 bits), elements before (4) and behind (4), chunks (7)

@@ -1,7 +1,7 @@
-// What the epilogues of wgmma kernels share: the staged tile of D in shared memory, in D's own order, and how the
-// accumulators get there, scaled and with the plan's function applied. The consumer warpgroups stage; how the tile
-// leaves is for TmaStore (epilogue/tma_store.cuh), VectorStore (epilogue/vector_store.cuh) and RowStore
-// (epilogue/row_store.cuh) to say.
+// What the epilogues of wgmma kernels share: the staged tile of D in shared memory, in D's own order. The accumulators
+// get there scaled, and with the plan's function applied. The consumer warpgroups stage; how the tile leaves is for
+// TmaStore (epilogue/tma_store.cuh), VectorStore (epilogue/vector_store.cuh) and RowStore (epilogue/row_store.cuh) to
+// say.
 #pragma once
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/r2s.cuh"
@@ -90,8 +90,8 @@ template <class Traits, class Index, class Scheduler> struct StagedEpilogue {
   }
 };
 
-// Of the epilogues whose consumers store D themselves: the table of the offsets of rows and columns, and the copy to
-// the staged tile, whose padding keeps fragments in different banks.
+// For epilogues whose consumers store D themselves: the table of the offsets of rows and columns, and the copy to the
+// staged tile. The padding of that tile keeps fragments in different banks.
 template <class Traits, class Index, class Scheduler> struct TableEpilogue : StagedEpilogue<Traits, Index, Scheduler> {
   typedef StagedEpilogue<Traits, Index, Scheduler> Base;
   typedef typename Base::Params Params;

@@ -1,5 +1,5 @@
-// The epilogue whose tensor map stores D's tile. The consumer warpgroups stage it, a warp of the producer warpgroup
-// issues the store, which runs while the next tile is multiplied; that warp also brings C's tile to the same places
+// The epilogue whose tensor map stores D's tile. The consumer warpgroups stage it. A warp of the producer warpgroup
+// issues the store, which runs while the next tile is multiplied. That warp also brings C's tile to the same places
 // before (kSourceTma).
 #pragma once
 #include "gett/epilogue/dsmem_exchange.cuh"
@@ -103,8 +103,8 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     }
   }
 
-  // The store warp of `group`: for each of its tiles it frees the staging buffer, or has C brought there, waits until
-  // the tile is staged, and stores it. So consumers need not compute where a tile lies.
+  // The store warp of `group`: for each of its tiles it frees the staging buffer, or has C brought there. It waits
+  // until the tile is staged, and stores it. So consumers need not compute where a tile lies.
   template <class Tiles>
   static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane,
                                      const Tiles& tiles) {

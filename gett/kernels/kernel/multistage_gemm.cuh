@@ -1,4 +1,4 @@
-// The GEMM kernel of Ampere and later, and of types without tensor cores, put together from a main loop, an epilogue, a
+// The GEMM kernel of Ampere and later, and of types without tensor cores. Its parts are a main loop, an epilogue, a
 // tile scheduler and a plan of shared memory. All warps do the same, part by part.
 #pragma once
 #include "gett/epilogue/padded.cuh"

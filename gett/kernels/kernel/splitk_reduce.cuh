@@ -1,8 +1,8 @@
 // The second kernel of split-K: adds the slices' partial tiles in a fixed order and stores the sums in D's order.
 //
-// Few outputs of many slices are bound by latency, not by bytes. So kRows threads share a vector of outputs: each adds
-// every kRows-th slice with several loads in flight, and their sums are added in shared memory, half of them to the
-// other half.
+// Few outputs of many slices are bound by latency, not by bytes. So kRows threads share a vector of outputs. Each adds
+// every kRows-th slice with several loads in flight. Their sums are added in shared memory, half of them to the other
+// half.
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/core/workspace.cuh"

@@ -2,8 +2,8 @@
 // product.
 //
 // A block makes one tile and writes it in D's order. An operand whose own order is another one is first read in that
-// order, in whole L2 lines, and transposed through shared memory. Where the vectors of a step are whole rows of the
-// tile's last dimension (kAdvance), a thread works out its places for one step, and those of the others are constant
+// order, in whole L2 lines, and transposed through shared memory. The vectors of a step may be whole rows of the tile's
+// last dimension (kAdvance). A thread then works out its places for one step, and those of the others are constant
 // distances further on.
 #pragma once
 #include "gett/epilogue/epilogue_op.cuh"
@@ -32,8 +32,8 @@ template <class Traits, class Index> struct StreamMap {
             : (Role::LoaderTraits::kImage * int(sizeof(typename Role::Element)) + 127) / 128 * 128;
   };
 
-  // Reads one operand's tile in its own order and leaves its image in shared memory: D's order without the dimensions
-  // along which the operand does not vary.
+  // Reads one operand's tile in its own order and leaves its image in shared memory. The image has D's order without
+  // the dimensions along which the operand does not vary.
   template <class Role, class Tile>
   static GETT_DEVICE void stage(const Params& p, const Tile& t, char* image, int thread) {
     if constexpr (Role::LoaderTraits::kViaSmem) {

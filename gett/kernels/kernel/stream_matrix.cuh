@@ -1,10 +1,11 @@
 // The kernel of a large operand times a small matrix: gates of quantum circuits, Kraus operators, changes of basis. The
-// large one, A, is read once and D is written once, both in A's order; B, K x N of a few elements, lies in shared
+// large one, A, is read once and D is written once, both in A's order. B, K x N of a few elements, lies in shared
 // memory. Each batch has matrices of its own.
 //
-// A thread has all of K and of N for kVec neighbours along M, or for one element of M where the unit-stride modes of A
-// and D are contracted and free ones of B: then its accesses are vectors along K and along N. Where vectors along M are
-// parts of a sector that D continues along N, kLanesN neighbouring lanes share a vector: each stores other columns.
+// A thread has all of K and of N for kVec neighbours along M. The unit-stride modes of A and D may instead be
+// contracted and free modes of B. A thread then has one element of M, and its accesses are vectors along K and along N.
+// Where vectors along M are parts of a sector that D continues along N, kLanesN neighbouring lanes share a vector: each
+// stores other columns.
 #pragma once
 #include "gett/core/index.cuh"
 #include "gett/epilogue/epilogue_op.cuh"

@@ -1,9 +1,9 @@
 // The kernel of sums in which the largest operand is read once: reductions, dot and matrix-vector products, batched or
 // not.
 //
-// A block owns a tile of outputs and one slice of K. Each thread sums its part of K in registers; lanes and warps are
-// then added in a fixed order, so that every run gives the same bits. With several slices the sums of each go to the
-// workspace, and `reduce`, a second kernel, adds them in a fixed order.
+// A block owns a tile of outputs and one slice of K. Each thread sums its part of K in registers. The sums of lanes and
+// warps are then added in a fixed order, so that every run gives the same bits. With several slices the sums of each go
+// to the workspace, and `reduce`, a second kernel, adds them in a fixed order.
 #pragma once
 #include "gett/core/shuffle.cuh"
 #include "gett/core/workspace.cuh"

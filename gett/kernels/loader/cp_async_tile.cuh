@@ -1,10 +1,10 @@
-// The loader that fills the stages of a warp-specialised kernel by cp.async, for operands that no tensor map takes: a
-// tensor map moves rows of whole 16 bytes of five dimensions at most, cp.async vectors of 4, 8 or 16 bytes from and to
-// anywhere. The tile is laid out as a tensor map lays it out. An operand that a tensor map brings comes by TMA.
+// The loader that fills the stages of a warp-specialised kernel by cp.async, for operands that no tensor map takes. A
+// tensor map moves rows of whole 16 bytes of five dimensions at most. cp.async moves vectors of 4, 8 or 16 bytes from
+// and to anywhere. The tile is laid out as a tensor map lays it out. An operand that a tensor map brings comes by TMA.
 //
-// A thread has one vector of every row and several rows: the address of its vector stays in registers, and the offsets
-// of the rows lie in a table in shared memory, which the warps write once a tile. No registers wait for memory:
-// an mbarrier counts the copies of each thread when they have landed.
+// A thread has one vector of every row and several rows. The address of its vector stays in registers. The offsets of
+// the rows lie in a table in shared memory, which the warps write once a tile. No registers wait for memory: an
+// mbarrier counts the copies of each thread when they have landed.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/swizzle.cuh"
@@ -18,7 +18,7 @@
 
 namespace gett {
 
-// How many of `count` copies, of rows that are `step` apart, one turn of a loop makes: the swizzle repeats after them,
+// How many of `count` copies, of rows that are `step` apart, one turn of a loop makes. The swizzle repeats after them,
 // so that places differ by constants.
 GETT_DEVICE constexpr int copies_together(int count, int step) {
   for (int found = 8; found > 1; --found)
@@ -62,8 +62,8 @@ struct CpAsyncTile : OperandIndex<Traits, Index, kIsA> {
     const int byte = inner(thread) * kE;
     to_ = byte / kS * Tile::kSlab + HardwareSwizzle<kS>::apply(row(thread) * kS + byte % kS);
   }
-  // Writes the offsets of a tile's rows, and of the vectors of a row behind them. Rows and columns that the tensor
-  // lacks read those of the first one, so that what lies in padding does not change from run to run.
+  // Writes the offsets of a tile's rows, and of the vectors of a row behind them. For rows and columns that the tensor
+  // lacks, the first one is read. So what lies in padding does not change from run to run.
   static GETT_DEVICE void tabulate(const Params& p, const TileId& id, uint32 table, int thread) {
     const auto t = Operand::mn_tile(p, id);
 #pragma unroll 1

@@ -2,9 +2,9 @@
 //
 // A tensor map starts every copy at a multiple of 16 bytes, and so does cp.async; rows of odd extents start anywhere.
 // Each gathering warp copies by cp.async the aligned chunks of 16 bytes that cover its pieces of a k-tile (kRunElements
-// elements of a row each) into a ring of its own, so no registers wait for memory. Some k-tiles later it shifts them by
-// the pieces' misalignment and stores them in wgmma's layout. A warp shifts only what it copied itself, so nothing but
-// its own synchronisation is needed between the two steps.
+// elements of a row each). They go into a ring of its own, so no registers wait for memory. Some k-tiles later it
+// shifts them by the pieces' misalignment and stores them in wgmma's layout. A warp shifts only what it copied itself,
+// so nothing but its own synchronisation is needed between the two steps.
 //
 // Knows pieces and chunks. The generated Index says what lies where.
 #pragma once

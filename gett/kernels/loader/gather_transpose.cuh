@@ -1,6 +1,6 @@
-// Gathered pieces that are transposed: for an operand whose rows run along one contracted mode (k1) while the other
-// operand's, and so the tile's K, run along another (k2). Pieces of k1 are gathered as others are. On the way from the
-// ring into the tile, blocks of 8 x 8 elements are transposed in registers, so that whole chunks of k2 are stored.
+// Gathered pieces that are transposed. The operand's rows run along one contracted mode (k1). The other operand's rows,
+// and so the tile's K, run along another (k2). Pieces of k1 are gathered as others are. Between the ring and the tile,
+// blocks of 8 x 8 elements are transposed in registers. So whole chunks of k2 are stored.
 //
 // The tile's K is k1 * kTransposeK + k2. Lanes take neighbouring groups of eight pieces, whose chunks lie side by side.
 #pragma once

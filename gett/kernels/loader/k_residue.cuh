@@ -11,7 +11,7 @@ namespace gett {
 
 // The chunks of 16 bytes of an operand's tile that no copy writes. In a K-major tile, [row][k], they are the end of
 // every row, which the swizzle may put anywhere in the row. In an MN-major tile, [atom of rows][k], they are whole rows
-// of k behind the valid ones, so the swizzle, which stays within a row, makes no difference.
+// of k behind the valid ones. So the swizzle, which stays within a row, makes no difference.
 template <class Tile, int kRows, int kValidK, int kBlockK, int kE> struct KResidue {
   static constexpr int kSwizzleBytes = Tile::kSwizzleBytes;
   static constexpr int kRowCount = Tile::kMajorK ? kRows : (kRows * kE + kSwizzleBytes - 1) / kSwizzleBytes;

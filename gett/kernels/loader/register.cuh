@@ -1,7 +1,7 @@
 // The loader through registers: for operands that asynchronous copies cannot take, since their vectors run along
 // another mode than the rows in shared memory. It transposes on the way.
 //
-// A tile is read in the operand's own memory order, so that the lanes of a warp share L2 lines: Index::idx2crd_a (or
+// A tile is read in the operand's own memory order, so that the lanes of a warp share L2 lines. Index::idx2crd_a (or
 // _b) gives the coordinates (mn, k) of a position in that order. The place of each element in shared memory is computed
 // once a block. Vectors are kept in registers while the tensor cores work on the tile before, then stored element by
 // element.

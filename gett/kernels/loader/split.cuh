@@ -1,7 +1,7 @@
-// The transform that splits B: a warpgroup reads the stages of B as they are in memory and writes the planes that wgmma
-// reads, in A's order of k. Reads and writes are free of bank conflicts: a quarter of a warp has the same chunk of
+// The transform that splits B: a warpgroup reads the stages of B as they are in memory. It writes the planes that wgmma
+// reads, in A's order of k. Reads and writes are free of bank conflicts. A quarter of a warp has the same chunk of
 // eight rows along K, or the chunks of two rows along N. Where A's and B's rows run along two modes, sixteen k are
-// eight of A's mode and two of B's: a thread reads halves of chunks, of which two are served together.
+// eight of A's mode and two of B's. A thread then reads halves of chunks, of which two are served together.
 //
 // Where planes are scaled, a warp has columns of its own and all of their k (ScaleColumns), so that it finds their
 // scale by itself. Along N eight lanes then have the same chunk of eight k that are apart (mainloop/split_order.cuh).

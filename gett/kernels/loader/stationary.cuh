@@ -1,7 +1,8 @@
-// The loader of a stationary operand, which stays in shared memory: for all work tiles of a block (the whole operand,
-// or with kOnePanel the rows of the panel that all of them are in), or with kEachPanel for the tiles of one panel, row
-// or column of tiles, after the other. In the last case the work tiles of a block are neighbours, the rows of a panel
-// are in one of two slots, and the producer loads those of the next panel while the warpgroups multiply with these.
+// The loader of a stationary operand, which stays in shared memory for several work tiles of a block. Without a panel
+// the whole operand stays for all of them. With kOnePanel the rows of the panel stay that all of them are in. With
+// kEachPanel a block makes one panel, a row or column of tiles, after the other, and the rows of each stay meanwhile.
+// In the last case the work tiles of a block are neighbours, and the rows of a panel are in one of two slots. The
+// producer loads those of the next panel while the warpgroups multiply with these.
 //
 // The producer and every warpgroup follow the work tiles with a StationaryOperand of their own, so all know the panel
 // without communication. mbarriers of a slot: `full`, when its rows have arrived, and `empty`, when all warpgroups are

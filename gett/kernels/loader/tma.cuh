@@ -1,4 +1,4 @@
-// The loader by TMA: one warp of the producer warpgroup fills the stages of a warp-specialised kernel, k-tile by
+// The loader by TMA. One warp of the producer warpgroup fills the stages of a warp-specialised kernel, k-tile by
 // k-tile, for all work tiles of the block. The generated Index issues the copies of a stage. Where D is staged in the
 // stages, those of a tile are filled once the store of the tile before has read them.
 #pragma once

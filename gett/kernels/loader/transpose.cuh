@@ -1,11 +1,11 @@
-// The transform that transposes B: a warpgroup reads the stages of B, whose rows run along N, and writes the tiles with
-// rows along K that wgmma reads. A thread takes blocks of four k and four n: it reads four chunks along N, at
+// The transform that transposes B. A warpgroup reads the stages of B, whose rows run along N. It writes the tiles that
+// wgmma reads, with rows along K. A thread takes blocks of four k and four n: it reads four chunks along N, at
 // neighbouring k, and writes four chunks along K. In between, registers change their names and nothing else.
 //
-// Eight lanes that are served together take a diagonal of eight by eight blocks: in both tiles they have eight
-// different chunks of rows of 128 bytes. Of shorter rows, two or four share the 128 bytes of all banks. What is written
-// at a time is then not the same row of every lane's block: lanes that would meet take their rows in another order. In
-// shorter rows that are read, two or four lanes meet.
+// Eight lanes that are served together take a diagonal of eight by eight blocks. In both tiles they then have eight
+// different chunks of rows of 128 bytes. Of shorter rows, two or four share the 128 bytes of all banks. Lanes then do
+// not write the same row of their blocks at a time. Lanes that would meet take their rows in another order. In shorter
+// rows that are read, two or four lanes meet.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/core/swizzle.cuh"
@@ -66,7 +66,7 @@ template <class Traits, class Scheduler, class Storage> struct TransposeTransfor
     GETT_DEVICE bool has(int i) const { return kBlocks % kThreads == 0 || i < passes; }
   };
   // The place of row `i` of four, of which the one that comes first is at `first`. Tiles start at multiples of 1024
-  // bytes, so `first` may be an address: what is made of it in each k-tile takes no registers between them.
+  // bytes, so `first` may be an address. What is made of it in each k-tile takes no registers between them.
   template <int kBytes> static GETT_DEVICE uint32 row(uint32 first, int i) {
     const int byte = i * kBytes;
     return (first ^ (HardwareSwizzle<kBytes>::bits(byte) + byte % 128)) + byte / 128 * 128;

@@ -31,8 +31,8 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
   static constexpr int kSharesA = Traits::kPerWarpgroupA ? kGroups : 1, kShareBytes = kLoaded / kSharesA;
   // Copies of a share, of which a block makes all or, where A is forwarded, half; and those with an mbarrier each.
   static constexpr int kPer = LoaderA::kTmaCopies / kSharesA, kOwn = kForwardA ? kPer : 1;
-  // mbarriers of a share, by bytes from the first: copies have arrived; the rows have been read, by all blocks that
-  // need them; the half that the other block forwards has arrived.
+  // mbarriers of a share, by bytes from the first. In their order they say: copies have arrived; all blocks that need
+  // the rows have read them; the forwarded half has arrived.
   static constexpr int kEmptyA = 8 * kOwn, kForwardedA = kEmptyA + 8;
   static constexpr int kBarsA = kForwardA ? kForwardedA + 8 : kForwardedA;
   static constexpr int kBarrierBytes = 16 * kStages + kSharesA * kBarsA + 8;
@@ -111,7 +111,7 @@ template <class Traits, class Index, class Store, class Scheduler, class Smem> s
 
   // Forwards this block's half of A to the other block. Its place there is free: the other block's warps, too, have
   // arrived at `empty`, or this half would not have been loaded. It is done by ordinary loads and stores, because the
-  // copy engine limits these kernels; and by two warps, because one would be what the other block waits for.
+  // copy engine limits these kernels. Two warps do it, because the other block would wait for one.
   static GETT_DEVICE void forward_a(const Params& p, uint32 start, const Bars& bars, int lane) {
     const Scheduler scheduler;
     const uint32 there = mapa(start, scheduler.n_ ^ 1) - start;

@@ -1,9 +1,9 @@
 // Fragments of complex numbers of float64 for mma.sync out of shared memory, for operands that TMA has brought, in
 // either major. A number is a chunk of 16 bytes, which one access reads. To the instruction its parts are two numbers
-// of k: re and im of k 2t are those of t and t + 4, of k 2t + 1 those of t + 8 and t + 12.
+// of k. Parts re and im of k 2t are those of t and t + 4. Parts of k 2t + 1 are those of t + 8 and t + 12.
 //
-// Lane 4g + t has row g of eight rows of A or columns of B, and of eight k 2t and 2t + 1, as A and B agree. Eight
-// lanes, two rows, are served at a time. In rows of 128 bytes their chunks differ in both majors, since the swizzle of
+// Lane 4g + t has row g of eight rows of A or columns of B. Of eight k it has 2t and 2t + 1, as A and B agree. Eight
+// lanes, two rows, are served at a time. In rows of 128 bytes their chunks differ in both majors. The swizzle of
 // neighbouring rows differs in the last bit alone, which their k have in common. Where rows are shorter, some lanes
 // read the second k first; in which order they are multiplied is B's choice, as of float64. So accesses are free of
 // bank conflicts, but for rows along K of 32 bytes or 16.
@@ -62,9 +62,9 @@ template <class Tile, bool kOfB, int kOrderBit> struct DmmaFragment<complex128, 
   }
 };
 
-// The same where the rows of A run along one contracted mode and those of B along another: a k-tile has four of each,
+// The same where the rows of A run along one contracted mode and those of B along another. A k-tile has four of each,
 // in rows of 64 bytes, and a slab for each k of the other mode. Lane 4g + t takes k (t, t ^ c) of A's and of B's mode,
-// c from 0 to 3, so that the lanes of a row read different chunks of either operand.
+// c from 0 to 3. The lanes of a row then read different chunks of either operand.
 template <class Tile, bool kOfB> struct DmmaFragment<complex128, Tile, 4, 4, kOfB, 0> {
   static constexpr int kDeep = 16;
   static constexpr bool kMajorK = true, kPairs = true;

@@ -1,16 +1,16 @@
 // Fragments of float64 for mma.sync out of shared memory, for operands that TMA has brought, in either major.
 //
-// Lane 4g + t has row g of eight rows of A or columns of B, and two k of each eight (PTX ISA, mma m16n8k8 and m16n8k16
-// of .f64). Which k those are is free as long as A and B agree: of 16 k lane t takes 4t to 4t + 3, two at a time, and
-// lanes of the upper half begin with the last two. So rows along K are read by whole chunks, and accesses are free of
-// bank conflicts in both majors, but for rows along K of 32 bytes or 16. Where rows along M or N are short, some lanes
-// read the second k first. B's are multiplied in the order in which they are read, if t alone decides it: A, which is
-// loaded less often, follows. Else they are exchanged once they are there.
+// Lane 4g + t has row g of eight rows of A or columns of B, and two k of each eight. That is in the PTX ISA under mma
+// m16n8k8 and m16n8k16 of .f64. Which k those are is free as long as A and B agree. Of 16 k lane t takes 4t to 4t + 3,
+// two at a time. Lanes of the upper half begin with the last two. So rows along K are read by whole chunks. Accesses
+// are free of bank conflicts in both majors, but for rows along K of 32 bytes or 16. Where rows along M or N are short,
+// some lanes read the second k first. B's are multiplied in the order in which they are read, if t alone decides it: A,
+// which is loaded less often, follows. Else they are exchanged once they are there.
 //
-// Where rows of A run along one contracted mode and those of B along another, of which a k-tile has kLeadA and kLeadB,
-// 16 k are two of A's mode times two of B's for each lane. Bit 0 of t chooses between the halves of A's rows, bit 1
-// between those of B's. A number of the other mode's is in another slab, at places of the same banks, so each of the
-// two bits also exchanges the order in which two neighbours along the other operand's rows are read.
+// Rows of A may run along one contracted mode and those of B along another, of which a k-tile has kLeadA and kLeadB. Of
+// 16 k each lane then has two of A's mode times two of B's. Bit 0 of t chooses between the halves of A's rows, bit 1
+// between those of B's. The next number along the other mode is in another slab, at places of the same banks. So each
+// of the two bits also exchanges the order in which two neighbours along the other operand's rows are read.
 #pragma once
 #include "gett/core/swizzle.cuh"
 #include "gett/ptx/opaque.cuh"

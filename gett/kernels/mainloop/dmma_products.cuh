@@ -1,16 +1,16 @@
 // The products of a warp's rows of A and eight columns of B, as mma.sync of float64 sums them.
 //
 // Parts of complex numbers are neighbours along k. Of 16 rows of the instruction eight are the real parts of rows of
-// A's product, and eight the imaginary ones: (re, -im) and (im, re) of A, times (re, im) of B, which is multiplied as
-// it is. Each part is summed as IEEE multiply-adds would be. All signs are A's, those of conjugates too.
+// the product, and eight the imaginary ones. They are (re, -im) and (im, re) of A, times (re, im) of B, which is
+// multiplied as it is. Each part is summed as IEEE multiply-adds would be. All signs are A's, those of conjugates too.
 #pragma once
 #include "gett/core/numeric.cuh"
 
 namespace gett {
 
-// A number where a product takes it, or that with the other sign. Those that come two at a time the instruction wants
-// apart, or beside others: to ptxas they are results of an operation, since it would repeat plain copies before each
-// product. `zero` is 0, which the compiler does not know.
+// A number where a product takes it, or that with the other sign. Numbers that come two at a time are not where the
+// instruction wants them, so they are moved. To ptxas the moved numbers are results of an operation, since it would
+// repeat plain copies before each product. `zero` is 0, which the compiler does not know.
 template <bool kMinus = false> GETT_DEVICE double settled(double x, uint32 zero) {
   const int sign = kMinus ? int(0x80000000) : 0;  // an addition would take the unit that multiplies
   return __hiloint2double((__double2hiint(x) ^ sign) | int(zero), __double2loint(x) | int(zero));

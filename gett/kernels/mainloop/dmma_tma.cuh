@@ -1,11 +1,11 @@
 // The main loop that multiplies float64, or complex numbers of it, by mma.sync out of stages that TMA fills, whatever
-// the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns: sums lie
-// as wgmma's do, so epilogues are the same.
+// the operands' rows run along. A warp has 16 rows of each of its warpgroup's blocks of 64, and all columns. Sums then
+// lie as wgmma's do, so epilogues are the same.
 //
 // Columns are taken in groups of eight. B's numbers are loaded ahead of the products that take them, over the ends of
-// k-tiles too, those of float64 by two groups: a load is issued behind the product at hand, and what waits for it would
-// do so beside the clocks that ptxas leaves between two products of a warp. A's numbers are loaded before the last
-// groups of a step.
+// k-tiles too. Those of float64 are loaded two groups ahead. A load is issued behind the product at hand. What waits
+// for a load would otherwise add its wait to the clocks that ptxas leaves between two products of a warp. A's numbers
+// are loaded before the last groups of a step.
 #pragma once
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
@@ -50,8 +50,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   typedef typename Products::Rows OperandA[kMmaM];
   typedef double StepB[2 * kNumbers];
 
-  // The place of a group's numbers of B: kAhead + 1 neighbours have different ones, and so have the last groups of a
-  // k-tile and the first ones of the next, whose places are the same in every k-tile. Groups go round kAhead + 1
+  // The place of a group's numbers of B. kAhead + 1 neighbours have different places, and so have the last groups of a
+  // k-tile and the first ones of the next. A group has the same place in every k-tile. Groups go round kAhead + 1
   // places, and at first round one more until the rest is a multiple of these.
   static constexpr int kRest = kGroups % (kAhead + 1);
   static constexpr bool kApart = kGroups < (kAhead + 2) * kRest;  // too few for that: each has its own

@@ -1,7 +1,7 @@
 // The shared memory of a warp-specialised kernel: stages, stationary operand, staging buffers of D, mbarriers, rings of
-// the gathering loader, in this order. D may be staged where the stages were (kReuseMainloopSmem), so more of them fit:
-// by a block of one tile, or where the loader waits between two tiles. The schedule says where the parts lie (the
-// generated struct Smem); what they need is computed here, and that they fit is asserted.
+// the gathering loader, in this order. D may be staged where the stages were (kReuseMainloopSmem), so more of them fit.
+// That is for blocks of one tile, or where the loader waits between two tiles. The schedule says where the parts lie
+// (the generated struct Smem); what they need is computed here, and that they fit is asserted.
 #pragma once
 #include "gett/loader/gather.cuh"
 #include "gett/loader/stationary.cuh"

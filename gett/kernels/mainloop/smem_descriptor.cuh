@@ -7,8 +7,8 @@ namespace gett {
 
 // The tile of an operand: columns of swizzle atoms (slabs). K-major, [slab][row][kSwizzleBytes of k]; MN-major, [slab
 // of kSwizzleBytes of rows][k]. A tile has as many rows as the box, up to whole atoms of eight rows. Instructions that
-// reach further multiply what lies behind, into rows that are not stored; kBytes are rounded up to kGrain rows so that
-// they stay inside the block's shared memory.
+// reach further multiply what lies behind, into rows that are not stored. kBytes are rounded up to kGrain rows, so that
+// instructions stay inside the block's shared memory.
 //
 // The slabs of a block of 64 rows of an MN-major tile may be kInterleave slabs apart. Neighbouring blocks then start at
 // neighbouring slabs.

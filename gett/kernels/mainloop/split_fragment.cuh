@@ -1,7 +1,7 @@
-// Fragments of A for wgmma out of a tile of numbers in shared memory: a thread's share of 64 rows and of the k of one
-// sum as planes. Lane 4g + t has rows g and g + 8, and of each step of 16 k 2t, 2t + 1, 2t + 8 and 2t + 9. Where rows
-// of floats run along K, it reads a chunk, four neighbours, which are its k in the fragment's order
-// (mainloop/split_order.cuh); of complex numbers it reads two chunks; where rows run along M, it reads single numbers.
+// Fragments of A for wgmma out of a tile of numbers in shared memory. A fragment is a thread's share of 64 rows and of
+// the k of one sum, as planes. Lane 4g + t has rows g and g + 8, and of each step of 16 k 2t, 2t + 1, 2t + 8 and 2t +
+// 9. Where rows of floats run along K, a thread reads a chunk, four neighbours, which are its k in the fragment's order
+// (mainloop/split_order.cuh). Of complex numbers it reads two chunks. Where rows run along M, it reads single numbers.
 //
 // Where planes are scaled, the numbers of a row and of the k of one sum share a scale, which four lanes agree on.
 #pragma once

@@ -1,10 +1,10 @@
 // What planes cannot multiply, and how it is noticed. In planes of bfloat16 numbers below 2^-109 in magnitude lose
-// bits, since their last plane would be below bfloat16's range; in scaled planes of float16, numbers far below the
-// largest of those that share a scale. Infinities and NaN are right only where the products of all planes are, and
-// numbers that round beyond bfloat16's range become infinite. Whoever splits numbers looks for small ones, and no sum
-// of a tile may be infinite or NaN. A tile in which either is found is not stored: its number is kept, and once a block
-// has made all of its tiles it makes those again by fused multiply-adds (mainloop/split_repair.cuh). Which tiles these
-// are depends on the data alone.
+// bits, since their last plane would be below bfloat16's range. In scaled planes of float16 numbers lose bits that are
+// far below the largest of those that share a scale. Infinities and NaN are right only where the products of all planes
+// are, and numbers that round beyond bfloat16's range become infinite. Whoever splits numbers looks for small ones, and
+// no sum of a tile may be infinite or NaN. A tile in which either is found is not stored, but its number is kept. Once
+// a block has made all of its tiles, it makes those again by fused multiply-adds (mainloop/split_repair.cuh). Which
+// tiles these are depends on the data alone.
 #pragma once
 #include "gett/core/types.cuh"
 #include "gett/ptx/shared.cuh"
@@ -22,9 +22,9 @@ struct Smallest {
   GETT_DEVICE bool is_lost() const { return word < kLeast; }
 };
 
-// Whether many of the numbers of a warp's share of a k-tile are so small beside the largest that they lose bits, or one
-// so small that it hardly keeps any. Few that lose bits are no reason: of random numbers some do, and what they lose is
-// nothing beside the other products.
+// Whether many numbers of a warp's share of a k-tile are so much smaller than the largest that they lose bits. One
+// number that keeps hardly any bits is enough as well. Few that lose bits are no reason: of random numbers some do, and
+// what they lose is nothing beside the other products.
 struct LowNumbers {
   static constexpr float kLow = 0.03125f;      // of a scaled number: 2^-20 of the largest
   static constexpr float kGone = 2.384185791015625e-7f;  // 2^-37 of it: two planes have three bits
@@ -49,8 +49,9 @@ struct LowNumbers {
 template <bool kScaled> struct SmallNumbers { typedef Smallest type; };
 template <> struct SmallNumbers<true> { typedef LowNumbers type; };
 
-// The guard's words in shared memory: the tiles to be made again, a bit for `per` of them; the tiles in whose B small
-// numbers were found, each in its place; whether the tile that is staged is not to be stored.
+// The guard's words in shared memory. They are the tiles to be made again, a bit for `per` of them. Then come the tiles
+// in whose B small numbers were found, each in its place. A word behind them says whether the staged tile is not to be
+// stored.
 template <class Params> struct SplitGuard {
   static constexpr int kWords = 8, kPlaces = 8, kBytes = 4 * (kWords + kPlaces + 4);
   uint32 words;

@@ -1,6 +1,6 @@
-// The products of planes of the steps of K that one sum has, in two sets of sums, which take turns: while the products
-// of one are under way, the other's are added to the tile's. The sets are halves of the tile's columns; of complex
-// numbers, real and imaginary parts. A tile that is too narrow to be halved is one set, and sums take turns.
+// The products of planes of the steps of K that one sum has, in two sets of sums, which take turns. While the products
+// of one set are under way, the sums of the other are added to the tile's. The sets are halves of the tile's columns;
+// of complex numbers, real and imaginary parts. A tile that is too narrow to be halved is one set, and sums take turns.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/ptx/wgmma.cuh"

@@ -1,13 +1,13 @@
-// The shared memory of a kernel that multiplies planes: behind the stages of both operands as they are in memory lie
-// stages of B's planes, which wgmma reads. A has none: its planes are fragments in registers.
+// The shared memory of a kernel that multiplies planes. The stages of both operands as they are in memory come first.
+// Behind them lie stages of B's planes, which wgmma reads. A has none: its planes are fragments in registers.
 //
 // Complex numbers have planes of their real parts, and behind them those of their imaginary parts.
 //
-// Where planes are scaled, each of the warps that split B has columns and a scale of its own (kScaleColumns): what one
-// warp sees, no other needs to wait for. The inverses of the scales lie behind the guard's words, four a k-tile.
+// Where planes are scaled, each of the warps that split B has columns and a scale of its own (kScaleColumns). So no
+// warp waits for what another one reads. The inverses of the scales lie behind the guard's words, four a k-tile.
 //
-// Where the rows of A and of B run along two different contracted modes, of which a k-tile has kLeadA and kLeadB, each
-// tile counts along its own mode first.
+// The rows of A and of B may run along two contracted modes, of which a k-tile has kLeadA and kLeadB. Each tile then
+// counts along its own mode first.
 #pragma once
 #include "gett/core/numeric.cuh"
 #include "gett/loader/cp_async_tile.cuh"
@@ -18,7 +18,7 @@
 namespace gett {
 
 // Of planes of elements of kE bytes. A row along K is that of a whole k-tile, however short the rows are that it is
-// made of; one along N has as many columns as the rows that it is made of.
+// made of. A row along N has as many columns as the rows that it is made of.
 template <class Loader, int kBlockK, int kE> struct PlaneLoaderTraits {
   static constexpr bool kMajorK = Loader::kMajorK;
   static constexpr int kSwizzleBytes = kMajorK ? kBlockK * 2 : Loader::kSwizzleBytes * 2 / kE;

@@ -1,8 +1,8 @@
 // Fragments of A for wgmma on TF32 out of shared memory: a thread's share of 64 rows and 8 k, whatever A's rows run
 // along. Lane 4g + t has rows g and g + 8 of its warp's 16 at k = t and t + 4 (PTX ISA, wgmma m64nNk8).
 //
-// All accesses are free of bank conflicts. Where rows run along M, the lanes of one access would meet in the chunks of
-// a swizzled row if all read the same half of the k: half of them reads the other one first.
+// All accesses are free of bank conflicts. Where rows run along M, lanes of one access that read the same half of the k
+// would meet in the chunks of a swizzled row. So half of them reads the other half first.
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/swizzle.cuh"

@@ -29,8 +29,8 @@ struct Tf32Storage : SharedStorage<Traits, Index, Store, Scheduler, Smem> {
   GETT_DEVICE uint32 transposed_full() const { return this->start + Smem::kBarriers + Base::kBarrierBytes; }
   GETT_DEVICE uint32 transposed_empty() const { return transposed_full() + kTransposedStages * 8; }
 
-  // A stage is empty once all warps of the cluster that read it have arrived: those that multiply, which load A from
-  // it, and those that transpose B.
+  // A stage is empty once all warps of the cluster that read it have arrived. These are the warps that multiply, which
+  // load A from it, and those that transpose B.
   GETT_DEVICE void init_barriers() const {
     constexpr int kWarps = 4 * Traits::kConsumerWarpgroups;
     for (int s = 0; s < Traits::kStages; ++s) {

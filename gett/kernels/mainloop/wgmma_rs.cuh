@@ -1,7 +1,7 @@
-// The main loop of wgmma with A from registers (RS), for operands whose contiguous modes are two different contracted
-// modes: A's rows run along k1, B's along k2. No matrix descriptor expresses that, so A comes from registers, where
-// pairs of k2 are packed (of TF32 nothing is); no tile is transposed in memory. Its producers are two warps, and two
-// more where A is forwarded (loader/wgmma_rs.cuh).
+// The main loop of wgmma with A from registers (RS), for operands whose contiguous modes are two contracted modes. A's
+// rows run along k1, B's along k2. No matrix descriptor expresses that, so A comes from registers, where pairs of k2
+// are packed (of TF32 nothing is). No tile is transposed in memory. Its producers are two warps, and two more where A
+// is forwarded (loader/wgmma_rs.cuh).
 //
 // A k-tile is kDepth of k1 times the k2 of one instruction or two. A lies as [row][k2][k1], and its place is free for
 // the next k-tile as soon as it is in registers. B lies as [n][k2] for one k1 at a time, one or two instructions deep,
@@ -13,7 +13,7 @@
 //
 // kForwardA: two blocks that are neighbours along N need the same A. Each loads its half of k2 from memory and forwards
 // it to the other (WgmmaRSLoader::forward_a), so L2 has half as many requests for A. A multicast would be sent row by
-// row, and a row of 32 bytes takes longer that way than two; loads from the other's memory bring 7 bytes a clock, these
+// row, and a row of 32 bytes takes longer that way than two. Loads from the other's memory bring 7 bytes a clock, these
 // stores 19.
 //
 // kMulticastB: two blocks that are neighbours along M need the same B. They take turns in loading a stage for both.

@@ -1,5 +1,5 @@
-// Fragments of A that come from registers in wgmma (RS): what a warpgroup holds of a k-tile at a time, out of
-// [row][k2][k1] in shared memory, of 16-bit types and of TF32. Knows places and registers, no pipeline.
+// Fragments of A that come from registers in wgmma (RS), of 16-bit types and of TF32. They are what a warpgroup holds
+// of a k-tile at a time, out of [row][k2][k1] in shared memory. Knows places and registers, no pipeline.
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/swizzle.cuh"
@@ -21,8 +21,8 @@ GETT_DEVICE uint32 word_of_all(const uint32 (&x)[2][4][2][4]) {
 // of rows g and g + 8. It reads vectors of eight k1 at two neighbouring k2 and packs their half-words in pairs. Lanes
 // of odd g read the odd k2 first, so that under the copy's swizzle eight lanes access eight different banks.
 //
-// With kForwardA the first 16 k2 of all rows of a warpgroup come before the second 16, and the part that is multiplied
-// has registers of its own, so that shared memory is released when three quarters of the products are still to come.
+// With kForwardA the first 16 k2 of all rows of a warpgroup come before the second 16. The part that is multiplied has
+// registers of its own. So shared memory is released when three quarters of the products are still to come.
 template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragments {
   static constexpr int kRowBytes = 16 * (kForwardA ? 1 : kHalves) * kSwizzleBytes;
   static constexpr int kSteps = 16 / kHalves;  // k1 of a batch

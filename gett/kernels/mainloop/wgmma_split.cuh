@@ -1,10 +1,10 @@
 // The main loop that multiplies floats, or complex numbers of floats, as sums of planes of 16 bits. TMA or cp.async
-// brings both operands as they are in memory (loader/tma.cuh, loader/cp_async_tile.cuh); a warpgroup splits B into
-// planes in shared memory (loader/split.cuh); the consumer warpgroups split their rows of A on the way to registers
-// (mainloop/split_fragment.cuh) and multiply pairs of planes by wgmma, those of least value first.
+// brings both operands as they are in memory (loader/tma.cuh, loader/cp_async_tile.cuh). A warpgroup splits B into
+// planes in shared memory (loader/split.cuh). The consumer warpgroups split their rows of A on the way to registers
+// (mainloop/split_fragment.cuh). They multiply pairs of planes by wgmma, those of least value first.
 //
-// The tensor core truncates its sums, so they must be short: the products of 16 or 32 k are summed in registers of
-// their own, which are then added to the tile's by ordinary additions, rounded to nearest
+// The tensor core truncates its sums, so they must be short. The products of 16 or 32 k are summed in registers of
+// their own. These are then added to the tile's by ordinary additions, rounded to nearest
 // (mainloop/split_products.cuh). Planes of float16 are those of scaled numbers, and the additions scale the sums back
 // (core/planes.cuh).
 #pragma once
@@ -42,8 +42,8 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kConsumerWarpgroups = Traits::kConsumerWarpgroups;
   static constexpr int kLoadWarps = Storage::Copies::kWarps;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
-  // With fewer the coordinates of copies would spill. Who copies by cp.async gives none: ptxas is told the same number
-  // again, for it spills where one is set for both warpgroups together.
+  // With fewer the coordinates of copies would spill. A warpgroup that copies by cp.async gives none up. ptxas is told
+  // the same number again, for it spills where one is set for both warpgroups together.
   static constexpr int kLoadRegs = Storage::kCopies ? kProducerRegs : 32, kSplitRegs = 2 * kProducerRegs - kLoadRegs;
 
   // The store warp: all tiles but those that are not to be stored, then those that are made again.
@@ -78,7 +78,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     const uint32 loaded = fragment.load(smem.stage(stage.stage), s, a, small);
     if (s == kSums - 1) give_back(p, smem, stage, loaded, lane);
   }
-  // Gives the stage back once this warp has loaded `word`, which stands for all that it reads of it: the address of the
+  // Gives the stage back once this warp has loaded `word`, which stands for all that it reads of it. The address of the
   // mbarrier depends on the word, so the arrival comes after the loads. Nothing is added, a count is never negative.
   static GETT_DEVICE void give_back(const Params& p, const Storage& smem, StageState& stage,
                                     uint32 word, int lane) {

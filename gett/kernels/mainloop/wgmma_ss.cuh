@@ -4,7 +4,7 @@
 //
 // A small operand may be stationary (loader/stationary.cuh): it stays in shared memory behind the stages, which then
 // hold the other operand alone. A store tile may consist of kMmaTilesPerStoreTile MMA tiles, neighbours along the last
-// dimension of M's box: they are staged one after the other and stored at once, in rows longer than the accumulators
+// dimension of M's box. They are staged one after the other and stored at once, in rows longer than the accumulators
 // would allow.
 //
 // Cooperative: the warpgroups share a tile, each has kMmaM blocks of 64 rows. Ping-pong: each has tiles of its own, so
@@ -74,7 +74,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     PipelineState<Traits::kStages> stage(0);
     typename Storage::Stationary stationary(p, smem.stationary_bars());
     // Ping-pong: the main loops of the warpgroups alternate (CUTLASS: OrderedSequenceBarrier). It is also necessary,
-    // since parity distinguishes neighbouring phases only: a warpgroup must not wait for a stage before the other one
+    // since parity distinguishes neighbouring phases only. A warpgroup must not wait for a stage before the other one
     // has seen all stages that come first.
     if constexpr (Traits::kPingPong) {
       static_assert(Traits::kConsumerWarpgroups == 2, "two warpgroups alternate");

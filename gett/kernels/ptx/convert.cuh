@@ -53,8 +53,8 @@ GETT_DEVICE uint32 cvt_tf32(uint32 x) {
   return y;
 }
 
-// A boolean as 0 or 1. It is an instruction because the compiler would otherwise keep the value in a predicate, and
-// moving it there and back takes registers until they spill.
+// A boolean as 0 or 1. It is an instruction because the compiler would otherwise keep the value in a predicate. Moving
+// it there and back takes registers until they spill.
 GETT_DEVICE uint32 cvt_u32(bool_t x) {
   uint32 y;
   asm("min.u32 %0, %1, 1;" : "=r"(y) : "r"(uint32(x.bits)));

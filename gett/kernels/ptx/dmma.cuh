@@ -1,6 +1,6 @@
 // Products of float64 by the tensor cores of Hopper, 16 x kK by kK x 8 (PTX ISA, mma m16n8k8 and m16n8k16 of .f64).
-// Lane 4g + t has of A row g + 8 * (i % 2) and of B column g, at k = t + 4 * (i / 2) and t + 4 * i; sums lie as those
-// of all m16n8.
+// Lane 4g + t has of A row g + 8 * (i % 2) at k = t + 4 * (i / 2). Of B it has column g at k = t + 4 * i. Sums lie as
+// those of all m16n8.
 #pragma once
 #include "gett/core/types.cuh"
 

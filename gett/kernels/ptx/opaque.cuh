@@ -1,5 +1,5 @@
-// Values of every type that the compiler cannot see through. Their types stay: a real number whose bits were hidden as
-// an integer would be kept as one, and copied to and from the registers of wgmma while a product writes them.
+// Values of every type that the compiler cannot see through. Their types stay. A real number whose bits were hidden as
+// an integer would be kept as one. It would be copied to and from the registers of wgmma while a product writes them.
 #pragma once
 #include "gett/core/types.cuh"
 

@@ -55,7 +55,7 @@ GETT_DEVICE void named_barrier_arrive(int id, int threads) {
 GETT_DEVICE void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Programmatic dependent launch, from sm_90 on. The first grid allows the next one to start once all of its own blocks
-// run; the next one waits until the first has ended and its writes are visible.
+// run. The next one waits until the first has ended and its writes are visible.
 GETT_DEVICE void griddepcontrol_launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -34,11 +34,11 @@ template <class Params, class Scheduler> struct KTileIterator {
 
 // K-tiles of an RS kernel: which ones a block has, and how much of each.
 //
-// Slices of split-K take k-tiles in turn: a row of a k-tile is a part of an L2 line, whose other parts belong to
-// neighbouring k-tiles, so the k-tiles in flight at a time are neighbours and lines are read from memory once. Where
-// k-tiles may be divided (kDivided), those left over when all slices have equally many are cut along k1 into halves or
-// quarters for several slices. Each part needs all rows of A, but the slowest slice is a quarter behind instead of a
-// k-tile.
+// Slices of split-K take k-tiles in turn. A row of a k-tile is a part of an L2 line, whose other parts belong to
+// neighbouring k-tiles. So the k-tiles in flight at a time are neighbours, and lines are read from memory once. Some
+// k-tiles are left over when all slices have equally many. Where they may be divided (kDivided), they are cut along k1
+// into halves or quarters for several slices. Each part needs all rows of A, but the slowest slice is a quarter behind
+// instead of a k-tile.
 template <class Scheduler, int kDepth, bool kDivided> struct RSKTiles {
   int count_;                // k-tiles of this block, the last of which may be a part of one
   int whole_, slice_, cut_;  // whole ones; the slice; how often the last is halved

@@ -1,6 +1,6 @@
 // The persistent tile schedulers: which work tiles a cluster of blocks makes, and which block fetches what for the
 // others. kClusterM x kClusterN neighbouring tiles are made by one cluster. The blocks of a row need the same A, those
-// of a column the same B; each fetches a part of it, which the copy engine multicasts to all of them.
+// of a column the same B. Each fetches a part of it, which the copy engine multicasts to all of them.
 //
 // PersistentRaster: clusters take tiles in turn, in the order of the raster. PersistentBatches: in that of a raster
 // over several batches. PersistentPanel: the tiles of a cluster are in one panel after the other, or in one only
@@ -9,7 +9,7 @@
 //
 // Several blocks fill a stage, so a block's `empty` barrier waits for the warpgroups of the whole cluster. All blocks
 // of a cluster have the same k-tiles in the same order. Where tiles do not suffice, the surplus block does the same
-// work and stores nothing; coordinates past the last tile are harmless, since copies read zeros there.
+// work and stores nothing. Coordinates past the last tile are harmless, since copies read zeros there.
 #pragma once
 #include "gett/ptx/cluster.cuh"
 #include "gett/ptx/mbarrier.cuh"

@@ -1,5 +1,5 @@
-// Lookahead over work tiles: the lanes of a warp compute what is needed of the next 32 tiles of a block at once, lane i
-// for the i-th of them. For a single thread it would take longer to locate a tile than to copy it.
+// Lookahead over work tiles: the lanes of a warp compute what is needed of the next 32 tiles of a block at once. Lane i
+// does so for the i-th of them. For a single thread it would take longer to locate a tile than to copy it.
 #pragma once
 #include "gett/core/shuffle.cuh"
 #include "gett/scheduler/persistent.cuh"
