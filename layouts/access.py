@@ -49,7 +49,7 @@ def contiguous_run(box: Box, strides: Sequence[int], itemsize: int) -> int:
     """Bytes that lie together in memory when one full tile of a tensor is read or written.
 
     A mode that the box covers whole is joined with its neighbour in this tensor's memory, whatever other tensors look
-    like. Where a flattened dimension is cut across its modes, so that tiles start in the middle of a row, the mean
+    like. A flattened dimension may be cut across its modes, so that tiles start in the middle of a row. Then the mean
     over all tiles is returned (rounded down to elements).
 
     Args:

@@ -83,7 +83,7 @@ def run_bandwidth(
 ) -> float:
     """Useful bytes per second relative to copy speed.
 
-    Runs that do not fill their sectors pay for whole sectors; each sector that a store of several sectors cuts costs
+    Runs that do not fill their sectors pay for whole sectors. Each sector that a store of several sectors cuts costs
     what it did in the measured runs that cut one.
 
     Args:

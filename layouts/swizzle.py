@@ -97,9 +97,9 @@ def replays(addresses: Iterable[int], width: int) -> list[int]:
 def choose_smem(rows: int, row_bytes: int, patterns: Sequence[Pattern]) -> SmemLayout:
     """The layout of a tile that serves the given accesses best.
 
-    Tried in this order, and the first that is free of conflicts wins: dense rows, dense rows with an XOR swizzle,
-    padded rows (16 to 128 bytes, the smallest first). If none is free of conflicts, the one with the fewest phases
-    served in all wins, the earlier on a tie.
+    The order is: dense rows, dense rows with an XOR swizzle, padded rows (16 to 128 bytes, the smallest first). The
+    first layout that is free of conflicts is taken. If none is, the one with the fewest phases served in all is taken,
+    the earlier on a tie.
 
     Args:
         rows: Number of rows.
@@ -150,6 +150,7 @@ def _candidates(rows: int, row_bytes: int) -> Iterable[SmemLayout]:
 def swizzle_address(swizzle: int, address: int) -> int:
     """Where byte `address` of a dense slab lies under the hardware's swizzle of `swizzle` bytes.
 
-    Bits 4, 5, 6 of the address are permuted by bits 7, 8, 9: all three for 128, two for 64, one for 32, none for 16.
+    Bits 4, 5, 6 of the address are permuted by bits 7, 8, 9. All three are for 128, two for 64, one for 32, none for
+    16.
     """
     return address ^ (((address >> 7) & (swizzle // CHUNK - 1)) << 4)

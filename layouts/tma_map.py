@@ -54,9 +54,9 @@ def tma_map(
 ) -> TmaMap | Refusal:
     """The tensor map that moves tiles of `box` elements, or the reason why there is none.
 
-    Modes that the box covers whole are merged with the next mode of the tile if no gap separates them in memory; modes
-    with a box of 1 are folded into one dimension when there are too many. A run longer than the swizzle is
-    moved in several slabs.
+    Modes that the box covers whole are merged with the next mode of the tile if no gap separates them in memory. Modes
+    with a box of 1 are folded into one dimension when there are too many. A run longer than the swizzle is moved in
+    several slabs.
 
     Args:
         extents: Extent of each mode.

@@ -1,7 +1,7 @@
 """Keeps BLAS to one thread while tiles run on threads of the executor's own, where threadpoolctl is installed.
 
-A BLAS that spreads each of many middling products over the cores waits for its threads after every one; on a busy
-machine a single late thread holds up the batch. Knows nothing of plans or arrays.
+A BLAS that spreads each of many middling products over the cores waits for its threads after every one. On a busy
+machine a single late thread delays the batch. Knows nothing of plans or arrays.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ PANEL_BYTES, _THIN = 1 << 21, 16
 #: Nanoseconds of one call of BLAS at most, for Ctrl-C is heard between two calls. Cutting a product of matrices into
 #: panels of this size costs a hundredth of its time, for smaller ones it is more.
 CALL_TIME = 2e8
-#: How much shorter a call for many products is: it can be cut for nothing, and takes many times as long where BLAS's
+#: How much shorter a call for many products is. It can be cut for nothing, and takes many times as long where BLAS's
 #: threads wait for each other.
 _BATCHES = 8
 #: How much longer K stays than the panels' other sides: adding a partial sum goes through memory once more.

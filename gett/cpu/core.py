@@ -1,6 +1,6 @@
 """Which matrix product lies inside a plan: the modes of its rows, columns and sum, and which tensors BLAS reads as is.
 
-Owns `Core` and its cost model. Every candidate is a batch of matrix products; a tensor that is no BLAS matrix in it is
+Owns `Core` and its cost model. Every candidate is a batch of matrix products. A tensor that is no BLAS matrix in it is
 packed (A, B) or scattered (D) tile by tile. Knows strides and extents only, no arrays.
 """
 
@@ -29,8 +29,8 @@ _STRAIGHT, _ACROSS, _ELEMENT = 0.1, 0.3, 0.5
 _WRITE = 1.75
 #: Python's share of one packed tile, and of one call of a NumPy function.
 _TILE, _FUNCTION = 6_000.0, 2_000.0
-#: One product by `numpy.einsum`'s own loop, which has no vector instructions for complex numbers: a byte of a real
-#: number, a complex number, a number that one of the tensors holds out of order.
+#: One product by `numpy.einsum`'s own loop, which has no vector instructions for complex numbers. The three are for a
+#: byte of a real number, a complex number, a number that one of the tensors holds out of order.
 _LOOP_BYTE, _LOOP_COMPLEX, _LOOP_SCATTERED = 0.04, 2.2, 1.6
 #: Modes of one matrix dimension, and those of the same group that are loops.
 _Side = tuple[Modes, Modes]

@@ -98,8 +98,8 @@ def _is_local(target: Array, source: Array, u_target: int, u_source: int) -> boo
 def move(target: Array, source: Array, threads: int = 1) -> None:
     """`target[...] = source`, cast as needed, both of one shape.
 
-    Where the two run along different axes, each piece goes through scratch in the source's order: memory is read and
-    written along its own runs, and the transposition happens in cache.
+    Where the two run along different axes, each piece goes through scratch in the source's order. Memory is then read
+    and written along its own runs, and the transposition happens in cache.
     """
     if source.size <= _SMALL:
         np.copyto(target, source, casting="unsafe")

@@ -28,7 +28,7 @@ def available_threads() -> int:
 
 
 class _Stopped(BaseException):
-    """Ends the work of a thread beside which another one failed."""
+    """Ends the work of a thread after another one failed."""
 
 
 _here = threading.local()  # `failures` of the call of `parallel` that this thread works for

@@ -27,8 +27,8 @@ class View:
 
     Attributes:
         shape, strides: Of the view, strides in bytes, from the array's first element.
-        array_shape, array_strides: Where the array has exactly these, `axes` and a reshape give the same view, an
-            order of magnitude cheaper than building it from an address.
+        array_shape, array_strides: Where the array has exactly these, `axes` and a reshape give the same view. That
+            is an order of magnitude cheaper than building it from an address.
         axes: Transposition before the reshape, or None where only the address will do (diagonals, broadcast axes).
         same: Whether the array as it is already is the view.
     """

@@ -1,12 +1,12 @@
 """What each architecture offers: the numbers that hard limits and the cost model are built from. Data only.
 
-One representative GPU per architecture stands for it, so that plans and schedules can be made where there is no GPU;
+One representative GPU stands for each architecture, so that plans and schedules can be made where there is no GPU.
 `gett.runtime.device` replaces the counts by those of the device at hand. Knows neither plans, kernels nor CuPy.
 
-Sources: per-SM limits and lanes per clock from the CUDA C++ Programming Guide (compute capabilities; throughput of
-native arithmetic instructions), counts, clocks and tensor rates from NVIDIA's data sheets (dense, without sparsity).
-DRAM rates are what a large copy reaches, bytes read plus bytes written: measured on the H200, elsewhere 0.885 of the
-data sheet's rate, the H200's own share. L2 rates are estimates.
+Sources: limits of an SM and lanes per clock are from the CUDA C++ Programming Guide (compute capabilities; throughput
+of native arithmetic instructions). Counts, clocks and tensor rates are from NVIDIA's data sheets (dense, without
+sparsity). DRAM rates are what a large copy reaches, bytes read plus bytes written. The H200's was measured; elsewhere
+it is 0.885 of the data sheet's rate, the H200's own share. L2 rates are estimates.
 """
 
 from __future__ import annotations

@@ -147,9 +147,9 @@ class DeviceModel:
     def rescaled(self, facts: ArchFacts) -> DeviceModel:
         """The record of another GPU of a similar kind.
 
-        Rates of memory and of L2 are that GPU's nominal ones; what one multiprocessor draws from L2 by its threads
-        follows its share of L2's rate. Clocks, shares and factors stay; the order of clusters where there are as many
-        multiprocessors.
+        Rates of memory and of L2 are that GPU's nominal ones. What one multiprocessor draws from L2 by its threads
+        follows its share of L2's rate. Clocks, shares and factors stay. The order of clusters stays where there are as
+        many multiprocessors.
         """
         share = facts.l2_tbps / (facts.sm_count * facts.clock_ghz)
         own_share = self.l2.read_tbps / (self.sm_count * self.clock_ghz)

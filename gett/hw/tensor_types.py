@@ -2,7 +2,7 @@
 
 Data only. Knows no type of elements in memory (`dtypes`), neither plans nor CUDA text beyond the names of types.
 
-Sources: PTX ISA, "wgmma.mma_async" (shapes; only 16-bit types may be transposed on the way out of shared memory) and
+Sources: PTX ISA, "wgmma.mma_async" (shapes; only 16-bit types may be transposed on the way out of shared memory);
 "mma.sync" (shapes and fragments); CUDA driver API, `CUtensorMapDataType`.
 """
 
@@ -52,7 +52,7 @@ class TensorType:
         wgmma: Instruction of a warpgroup (Hopper), None where there is none.
         mma: Instruction of a warp (`mma.sync`, Ampere and later), None where there is none.
         tma: `CUtensorMapDataType` that rounds elements of a wider type to this one on the way, to the nearest with ties
-            to even; None where there is none.
+            to even. None without such a type.
         four: Instructions of a warpgroup's four warps, as one, where there is no wgmma (Hopper); None elsewhere.
         four_complex: The same of complex numbers whose parts have the type.
     """
@@ -80,8 +80,8 @@ class Planes:
         count: Planes of a number.
         products: (plane of A, plane of B) of the products that are formed, those of least value first.
         sum_k: Products of real numbers that the tensor cores sum, before sums are added in float32.
-        scaled: Whether numbers are scaled by powers of two: those of a row of A and a sum, those of some columns of B
-            and a k-tile, where the type of the planes has few exponents.
+        scaled: Whether numbers are scaled by powers of two, because the type of the planes has few exponents. One scale
+            is for a row of A and a sum, one for some columns of B and a k-tile.
         bound: Of the error of a sum of k products, in units of 2^-24 of the sum of their magnitudes, as text.
         bound_complex: The same of a part of complex products, whose short sums have twice as many terms.
         low: Numbers that are smaller than this share of the largest that they are scaled with count as that much in the

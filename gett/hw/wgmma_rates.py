@@ -65,8 +65,8 @@ class InFlight:
         start_share: Share of the time that a first k-tile of 64 costs.
         two_stages: Factor on loops of two stages.
         alternating_three: Factor on long loops of three where warpgroups alternate.
-        behind_stores_us: Time that a load from L2 takes beside stores that keep device memory busy.
-        behind_stores_share: Share of the time that none under way beside them would cost.
+        behind_stores_us: Time that a load from L2 takes while stores keep device memory busy.
+        behind_stores_share: Share of the time that no loads under way beside these stores would cost.
         half_lines: Share that rows of half a line cost there.
     """
 
@@ -101,8 +101,8 @@ class PlaneClocks:
     """Where planes are multiplied.
 
     Attributes:
-        step_clocks: Of 16 k, beside the products: fragments are made and sums added.
-        copy_share: Share of the clocks that copies of short rows take beside products of 16-bit operands.
+        step_clocks: Of 16 k, besides the products: fragments are made and sums added.
+        copy_share: Share of the clocks that copies of short rows take while 16-bit operands are multiplied.
     """
 
     step_clocks: float

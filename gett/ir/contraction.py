@@ -50,8 +50,8 @@ class Contraction:
         b: Second operand, or None: D is then a permutation, diagonal, sum or broadcast of A alone.
         d: The result. Every mode of D is distinct.
         c: The added operand (its modes are a subset of D's), or None.
-        dtype: dtype in which products are formed (NumPy promotion of the operands); D may differ from it, and where
-            it is complex, A and B may be real.
+        dtype: dtype in which products are formed (NumPy promotion of the operands). D may differ from it. Where it
+            is complex, A and B may be real.
         precision: How products are formed at least: `"ieee"` (FMA or the type's own tensor-core product), `"tf32"`, or
             in planes (`gett.hw.tensor_types.PLANES`).
         epilogue: The function f, computed in the accumulator's type before the one store of D; None is the identity.

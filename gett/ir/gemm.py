@@ -24,7 +24,7 @@ class GemmPlan:
 
     `D[l, m, n] = f(alpha * sum_k A[l, m, k] * B[l, n, k] + beta * C[l, m, n], extras[l, m, n])`, where l, m, n, k are
     groups of fused modes, listed fastest first. Each mode's `strides` are bytes in (A, B, D, C), then in each of the
-    tensors that the epilogue f reads; C's are 0 when there is no C.
+    tensors that the epilogue f reads. C's are 0 when there is no C.
 
     Attributes:
         contraction: What is computed. Its `a` and `b` are the user's first and second operand.
@@ -143,8 +143,8 @@ def classify(contraction: Contraction) -> dict[str, list[Strided]]:
 def make_gemm_plan(contraction: Contraction) -> GemmPlan:
     """Plan a contraction as a GEMM.
 
-    A and B change roles when that puts D's unit-stride mode into the N group: the tensor cores hold rows of D along
-    N, and stores follow it.
+    A and B change roles when that puts D's unit-stride mode into the N group. The tensor cores have rows of D along N,
+    and stores follow these rows.
     """
     groups = {g: fuse(ms) if all(s.extent for s in ms) else tuple(ms) for g, ms in classify(contraction).items()}
     m, n = groups["m"], groups["n"]

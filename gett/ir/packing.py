@@ -1,7 +1,7 @@
 """Contractions in pieces, with dense copies of tensors: what is computed.
 
-Owns the layout of the copies and what copies them. In a copy the batch modes come last, and rows are contiguous and
-begin at multiples of 16 bytes, long ones of 32, wherever they lay before. Knows neither tiles nor devices.
+Owns the layout of the copies and what copies them. In a copy the batch modes come last. Rows are contiguous and begin
+at multiples of 16 bytes, long ones of 32, wherever they lay before. Knows neither tiles nor devices.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def piece_of(c: Contraction, cuts: Cuts) -> Contraction:
 def packed_operands(c: Contraction, names: Sequence[str]) -> dict[str, Operand]:
     """The dense copies of the tensors of these names, of `a`, `b` and `d`.
 
-    Batch modes are slowest, in an order that all share; then those of one group, then those of another, whose rows
-    begin at multiples of 16 bytes, long ones of 32, so that tensor maps move them. Groups are in an order in which they
-    fuse with those of the tensors that are not copied.
+    Batch modes are slowest, in an order that all share. Then come those of one group, then those of another. Rows begin
+    at multiples of 16 bytes, long ones of 32, so that tensor maps move them. Groups are in an order in which they fuse
+    with those of the tensors that are not copied.
     """
     assert c.b is not None
     tensors = {"a": c.a, "b": c.b, "d": c.d}

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 # -v makes ptxas report each function's registers and spills in the log; it costs no time.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
-# Macros with which a kernel that has faults is compiled again, one after the other, each where the text has the words
-# beside it (`gett/kernels/core/types.cuh`). By itself ptxas gives up registers for more resident blocks, now and then
-# at the price of a few spills: launch bounds that end in the first's words then ask for one block. By the second the
-# headers keep less in registers.
+# Macros with which a kernel that has faults is compiled again, one after the other. Each serves texts that have the
+# words that follow it (`gett/kernels/core/types.cuh`). By itself ptxas gives up registers for more resident blocks, now
+# and then at the price of a few spills. Launch bounds that end in `GETT_MIN_BLOCKS` then ask for one block. With the
+# second macro the headers keep less in registers.
 ONE_BLOCK = "--define-macro=GETT_ONE_BLOCK"
 SPARING = "--define-macro=GETT_SPARING"
 _AGAIN = ((ONE_BLOCK, "GETT_MIN_BLOCKS"), (SPARING, '#include "gett/'))

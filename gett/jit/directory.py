@@ -2,7 +2,7 @@
 
 Contents are opaque bytes under a key of 32 bytes; `entries.py` says what a file looks like.
 
-A file is written under another name and renamed, so a reader sees a whole file or none; whatever is not exactly such a
+A file is written under another name and renamed, so a reader sees a whole file or none. Whatever is not exactly such a
 file counts as absent and is written anew. Two processes that miss at once both build, and the later rename wins with
 equal contents.
 

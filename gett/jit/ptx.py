@@ -2,7 +2,7 @@
 
 `wgmma.mma_async` returns before its registers are written; only `wgmma.wait_group` makes them readable (PTX ISA,
 asynchronous warpgroup level matrix instructions). A compiler that keeps a value in another register between two
-products copies it there too early, and the assembler does not always notice: results are then wrong.
+products copies it there too early. The assembler does not always notice, and results are then wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds NVRTC's library and CUDA's headers on this machine, without loading the library where that can be avoided.
 
 Owns the fingerprint by which a compiler enters cache keys; where to look is cuda-pathfinder's. Loading a cached kernel
-must not cost the mapping of a library of 100 MB, so the library is looked for beside its header, and the fingerprint is
-read from the file. Knows neither kernels nor caches.
+must not cost the mapping of a library of 100 MB. So the library is looked for in the folder of its header, and the
+fingerprint is read from the file. Knows neither kernels nor caches.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _find_library() -> Path:
 
 
 def _find_include(library: Path) -> Path | None:
-    """CUDA's headers: beside the library, of whose version they then are, else where pathfinder finds the runtime's."""
+    """CUDA's headers: next to the library, whose version they then have, else where pathfinder finds the runtime's."""
     candidates = [library.parent.parent / "include"]
     pathfinder = _pathfinder()
     found = None if pathfinder is None else pathfinder.find_nvidia_header_directory("cudart")

@@ -1,11 +1,11 @@
 """Compilers in processes of their own: of the threads of one process, NVRTC lets only one at a time into its front end.
 
-Owns the processes, and how many tasks are done side by side. The processes are no pool of a library: those import the
-program's main module again, or pickle, or cannot end one process that hangs, and loky is no dependency of gett's. A
-process starts isolated and without `site`, so that neither the current directory, nor an environment variable of
-Python's, nor a `sitecustomize` has a say in it; it runs the very gett that started it and talks over a socket of its
-own. One that cannot be started, ends early, or does not answer in time is no error: its work is done in this process.
-Knows neither plans nor caches.
+Owns the processes, and how many tasks are done side by side. The processes are no pool of a library. Such pools import
+the program's main module again, or pickle, or cannot end one process that hangs; loky is no dependency of gett's. A
+process starts isolated and without `site`. So neither the current directory, nor an environment variable of Python's,
+nor a `sitecustomize` changes it. It runs the very gett that started it and talks over a socket of its own. One that
+cannot be started, ends early, or does not answer in time is no error: its work is done in this process. Knows neither
+plans nor caches.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from gett.jit.serve import pack_frame, read_frame, setting, unpack_answer
 from gett.jit.toolkit import find_toolkit
 
 WORTH = 8  # kernels from which starting processes pays
-TURN = 0.0005  # seconds between turns of threads: one that sends a text takes many, and the search beside it one
+# Seconds between turns of threads: a thread that sends a text takes many turns, and the searching thread one.
+TURN = 0.0005
 LIMIT = 60.0  # seconds that a process may take for a kernel; the slowest known one takes three
 _END = 5.0  # seconds to wait for the end of a process that was killed
-# The package is this process's, by its location, and its `__init__` is not run: it imports NumPy, which takes longer
-# than all that a process needs. Nothing but the standard library is on the path.
+# The package is this process's, by its location. Its `__init__` is not run: it imports NumPy, which takes longer than
+# all that a process needs. Nothing but the standard library is on the path.
 _START = """
 import sys, types
 package = sys.modules["gett"] = types.ModuleType("gett")

@@ -16,7 +16,7 @@ from gett.ir.gemm import A, B, D, GemmPlan, itemsize, make_gemm_plan
 from gett.ir.tensors import dense_strides
 from layouts.modes import Strided
 
-# Kernels add up to a box of 8192 to a place in a group before they compare it with the end, in 32 bits with a sign.
+# Kernels add up to a box of 8192 to a place in a group, in 32 bits with a sign. Then they compare the sum with the end.
 GROUP_LIMIT = 1 << 30
 # A tile holds at least 64 elements of D or so, and the tiles of a launch, slices of K included, have 32-bit numbers.
 RESULT_LIMIT = 1 << 36

@@ -44,7 +44,7 @@ class SumFirst:
     Attributes:
         gain: The products that this saves must be so many times the elements read and multiplied instead.
         least: Products that take as long as one more step.
-        wide: Whether sums must be kept in a wider type than the operands', so that they are not rounded twice; a
+        wide: Whether sums must be kept in a wider type than the operands', so that they are not rounded twice. A
             partner is then converted in a step of its own.
     """
 
@@ -218,10 +218,11 @@ def _order_intermediates(
 ) -> tuple[PathStep, ...]:
     """Give each intermediate the mode order that its consumer wants.
 
-    From slowest to fastest: modes that the consumer keeps as batch, modes that it keeps as free, both in the order of
-    its own result, so that each group fuses and stores run along; then the modes that it sums, in the order in which
-    the partner has them in memory, so that both operands run along K together. Where the partner is an intermediate
-    too, the summed modes go by mode number in both. The last step is fixed, so orders are found from the end.
+    From slowest to fastest these are: modes that the consumer keeps as batch, modes that it keeps as free, modes that
+    it sums. Batch and free modes have the order of the consumer's own result, so that each group fuses and stores run
+    along. Summed modes have the order in which the partner has them in memory, so that both operands run along K
+    together. Where the partner is an intermediate too, the summed modes go by mode number in both. The last step is
+    fixed, so orders are found from the end.
     """
     count = len(terms)
     sets = {i: set(t) for i, t in enumerate(terms)} | {s.output: set(s.modes) for s in steps}

@@ -124,8 +124,8 @@ def _compile_first(
             if isinstance(made, SpillError):
                 waiting = others
             if isinstance(made, PoorKernelError):
-                # The model guessed the registers wrong. The kernel that spares them is as a rule the better one; should
-                # it be poor too, the next candidate is there.
+                # The model's estimate of registers was wrong. The kernel that spares registers is as a rule the better
+                # one. If it is poor too, the next candidate is there.
                 meanwhile.begin(*waiting[:1])
                 made = meanwhile.compile_sparing(choice)
             if isinstance(made, CompiledKernel):

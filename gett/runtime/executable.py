@@ -4,8 +4,8 @@ Owns the call itself, whose host time matters: nothing is allocated or looked up
 Knows CuPy only through `gett.runtime.device.Host`.
 
 In a CUDA graph's capture a call records its launches like any other: nothing waits and, without a workspace, nothing is
-allocated. The workspace of a captured call is never given back to the pool, since the graph writes to it
-at every replay: it lives as long as the executable does, so the plan must outlive the graph.
+allocated. The workspace of a captured call is never given back to the pool, since the graph writes to it at every
+replay. It lives as long as the executable does, so the plan must outlive the graph.
 """
 
 from __future__ import annotations

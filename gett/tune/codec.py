@@ -1,8 +1,8 @@
 """Frozen records to JSON data and back, by their type hints alone.
 
 Owns the form in which schedules and kernels are kept between processes. Strict when reading: a record with another set
-of fields, or a value of another type, is `Stale`, for then it was written by another version of the record. Knows no
-record by name, no file and no device.
+of fields, or a value of another type, is `Stale`. Another version of the record then wrote it. Knows no record by name,
+no file and no device.
 """
 
 from __future__ import annotations

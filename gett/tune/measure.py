@@ -83,8 +83,8 @@ def pattern(dtype: str, seed: int, *, most: int = 0, count: int = PATTERN) -> An
 class Bench:
     """Scratch tensors of one plan on the current device.
 
-    Small tensors are held several times and visited in turn, so that a candidate finds nothing in the L2 cache that a
-    first call would not.
+    Small tensors have several copies, which are used in turn. So a candidate finds nothing in the L2 cache that a first
+    call would not.
 
     Args:
         cupy: The CuPy module.

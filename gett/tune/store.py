@@ -1,10 +1,10 @@
 """The schedule store: for each contraction, the schedule that was measured or chosen, and the kernel made of it.
 
 Owns what a schedule depends on, and therefore when it is stale. A key covers the plan's groups (extents and strides,
-not the letters), dtypes, alignments and precision, the device, the compiler, and every file that has a say in schedules
-and kernels: a new kernel or cost model finds an empty store. Entries are files beside the kernel cache, with its
-guarantees (`gett.jit.directory`): processes may race, and a damaged or foreign file counts as absent. What was measured
-is kept apart from what the model chose, so that many plans cannot push out the results of tuning.
+not the letters), dtypes, alignments and precision, the device and the compiler. It also covers every file that decides
+schedules and kernels, so a new kernel or cost model finds an empty store. Entries are files beside the kernel cache,
+with its guarantees (`gett.jit.directory`): processes may race, and a damaged or foreign file counts as absent. What was
+measured is kept apart from what the model chose, so that many plans cannot push out the results of tuning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """NVIDIA H200 as it was measured.
 
 Memory over 1 GiB in boxes of 16 KB or 256 rows, copied by 264 blocks. Clocks and factors were fitted by hand to kernels
-of TCCG, random and odd-sized contractions in float16; those of mma.sync to some 1900 schedules of 19 of them.
+of TCCG, random and odd-sized contractions in float16. Those of mma.sync were fitted to some 1900 schedules of 19 of
+them.
 """
 
 from gett.hw.device import DeviceModel, L2Rates, LaunchTimes, MainloopFactors, StoreClocks, TmaClocks

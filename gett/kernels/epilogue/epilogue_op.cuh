@@ -53,9 +53,9 @@ template <class Traits, class Index> struct TileOp<Traits, Index, true> {
   }
 
   // Applies it to the accumulators of a thread, each of which `scale` gives its factor before; `fragment` knows which
-  // rows and columns they stand for. Registers are scarce beside the accumulators, so a few rows are taken at a time.
-  // All elements of a batch of columns are loaded before the first is used. The reasons are that a load takes long, and
-  // a sector has 16 or more bytes of neighbouring columns.
+  // rows and columns they stand for. Accumulators leave few registers, so a few rows are taken at a time. All elements
+  // of a batch of columns are loaded before the first is used. The reasons are that a load takes long, and a sector has
+  // 16 or more bytes of neighbouring columns.
   template <class Fragment, class Scale> GETT_DEVICE void apply(Fragment& fragment, const Scale& scale) const {
     constexpr int kRowCount = Fragment::kRows, kColumnCount = Fragment::kColumns;
     constexpr int kRows = kRowCount < 4 ? kRowCount : 4;

@@ -41,7 +41,7 @@ GETT_DEVICE RowPlace row_place(const typename Traits::Params& p, typename Traits
   return {to + before * 2, mn.at + before, chunks, before, length - before - chunks * 8};
 }
 
-// Who stores what of a tile: a warp takes kPerWarp rows at a time, kLanes of its lanes the chunks of one row.
+// Which threads store what of a tile: a warp takes kPerWarp rows at a time, kLanes of its lanes the chunks of one row.
 template <class Traits, int kThreads> struct RowShares {
   static constexpr int kLength = Traits::kRowLengthD, kRows = Traits::kBoxMN / kLength, kChunks = kLength / 8;
   static constexpr int kLanes = kChunks <= 8 ? 8 : kChunks <= 16 ? 16 : 32, kWarps = kThreads / 32;

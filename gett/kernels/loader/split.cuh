@@ -261,7 +261,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     }
     mbarrier_wait(smem.judged(), 0);
     if (!guard.any()) return;
-    // Those who make tiles again read B as it is.
+    // The warpgroups that make tiles again read B as it is.
     int count = 0;
     for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p), ++count) {
       if (!guard.is_marked(count)) continue;

@@ -89,7 +89,7 @@ template <class Tile, class Traits> struct SplitFragment {
     }
     return fmaxf(most[0], most[kSumSteps - 1]);
   }
-  // Those of the four lanes that have the row.
+  // The largest number of a row, out of those of the four lanes that have it.
   static GETT_DEVICE float largest_of_row(float most) {
     most = fmaxf(most, shuffle_xor(most, 1));
     return fmaxf(most, shuffle_xor(most, 2));

@@ -24,7 +24,7 @@ struct Smallest {
 
 // Whether many numbers of a warp's share of a k-tile are so much smaller than the largest that they lose bits. One
 // number that keeps hardly any bits is enough as well. Few that lose bits are no reason: of random numbers some do, and
-// what they lose is nothing beside the other products.
+// what they lose does not count against the other products.
 struct LowNumbers {
   static constexpr float kLow = 0.03125f;      // of a scaled number: 2^-20 of the largest
   static constexpr float kGone = 2.384185791015625e-7f;  // 2^-37 of it: two planes have three bits
@@ -87,7 +87,7 @@ template <class Params> struct SplitGuard {
   }
 };
 
-// The tiles of a block at first: those that the consumers say so of are marked instead of stored.
+// All tiles of a block, in the first pass. A tile is marked instead of stored where the consumers have found it lost.
 template <class Guard> struct FirstTiles {
   const Guard& guard;
   GETT_DEVICE bool takes(int) const { return true; }
@@ -101,13 +101,13 @@ template <class Guard> struct FirstTiles {
     return !skip;
   }
 };
-// Those that are made again.
+// The tiles of the second pass: those that are marked are made again.
 template <class Guard> struct MarkedTiles {
   const Guard& guard;
   GETT_DEVICE bool takes(int count) const { return guard.is_marked(count); }
   GETT_DEVICE bool stores(int) const { return true; }
 };
-// All of them, or those that are made again.
+// The tiles of the first pass, or those of the second.
 template <class Guard> struct TilesOfPass {
   const Guard& guard;
   bool again;

@@ -17,8 +17,8 @@
 
 namespace gett {
 
-// Of planes of elements of kE bytes. A row along K is that of a whole k-tile, however short the rows are that it is
-// made of. A row along N has as many columns as the rows that it is made of.
+// The layout of planes of elements of kE bytes. A row along K is that of a whole k-tile, however short the rows are
+// that it is made of. A row along N has as many columns as the rows that it is made of.
 template <class Loader, int kBlockK, int kE> struct PlaneLoaderTraits {
   static constexpr bool kMajorK = Loader::kMajorK;
   static constexpr int kSwizzleBytes = kMajorK ? kBlockK * 2 : Loader::kSwizzleBytes * 2 / kE;

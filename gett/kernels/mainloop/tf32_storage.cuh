@@ -1,11 +1,11 @@
-// The shared memory of a kernel that multiplies TF32 with A in registers. wgmma reads rows of B along K. Where B's own
-// are, it reads the stages; else there are stages of B transposed behind those of both operands.
+// The shared memory of a kernel that multiplies TF32 with A in registers. wgmma reads rows of B along K. Where B's rows
+// run along K, wgmma reads the stages. Otherwise stages of B transposed lie behind those of both operands.
 #pragma once
 #include "gett/mainloop/shared_storage.cuh"
 
 namespace gett {
 
-// Of B transposed. A row is that of a whole k-tile, in the widest swizzle that it is made of.
+// The layout of B transposed. A row is that of a whole k-tile, in the widest swizzle that it is made of.
 template <int kBlockK> struct TransposedLoaderTraits {
   static constexpr bool kMajorK = true;
   static constexpr int kSwizzleBytes = kBlockK % 32 == 0 ? 128 : kBlockK % 16 == 0 ? 64 : 32;

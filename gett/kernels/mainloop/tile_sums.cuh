@@ -1,4 +1,4 @@
-// What the wgmma main loops do with a tile's sums beside the epilogue's work.
+// What the wgmma main loops do with a tile's sums, apart from the epilogue's work.
 #pragma once
 #include "gett/core/fragment.cuh"
 #include "gett/core/numeric.cuh"
@@ -21,7 +21,7 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
       for (int j = 0; j < kN / 2; ++j) acc[i][j] = gett::zero<Acc>();
   }
 
-  // Where the tile lies, which a plan's function that reads tensors needs to know beside a store warp.
+  // Where the tile lies. A plan's function that reads tensors needs to know it, even if a store warp stores D.
   static GETT_DEVICE TileId located(const Scheduler& scheduler, const Params& p, const TileId& id, int t) {
     if constexpr (Store::kStoreWarp && Store::Function::kReads) return scheduler.locate(p, opaque(t));
     return id;

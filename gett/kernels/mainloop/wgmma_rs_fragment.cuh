@@ -89,8 +89,8 @@ template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSFragment
   }
 };
 
-// Those of TF32: a batch is 8 k1 times 16 k2, or 16 times 8. Lane 4g + t needs k2 = t and t + 4 of rows g and g + 8. It
-// reads vectors of four k1, so registers have what wgmma takes. Lanes of odd g read k2 = t + 4 first.
+// Fragments of TF32: a batch is 8 k1 times 16 k2, or 16 times 8. Lane 4g + t needs k2 = t and t + 4 of rows g and g +
+// 8. It reads vectors of four k1, so registers have what wgmma takes. Lanes of odd g read k2 = t + 4 first.
 template <int kSwizzleBytes, int kHalves, bool kForwardA> struct WgmmaRSWords {
   static constexpr int kRowBytes = 8 * (kForwardA ? 1 : kHalves) * kSwizzleBytes;
   static constexpr int kSteps = 16 / kHalves;  // k1 of a batch

@@ -133,7 +133,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     give_planes_back(p, smem, made, last, lane);
     if (kCount % 2 && more) take(p, smem, stage, 0, fragment, lane, a[0], small);
   }
-  // Those of a tile.
+  // The products of a tile.
   static GETT_DEVICE void multiply(const Params& p, const Storage& smem, const KTileRange& k_tiles,
                                    StageState& stage, PlaneState& made, const FragmentA& fragment,
                                    int lane, Acc (&acc)[kN / 2], Small& small) {
