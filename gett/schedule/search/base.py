@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.schedule import Schedule
@@ -17,7 +17,13 @@ MOST = 3  # times the schedules that are kept are lowered at most
 
 
 class Search(ABC, Generic[Choice]):
-    """What may be tried for one plan in one assignment of roles to A and B."""
+    """What may be tried for one plan in one assignment of roles to A and B.
+
+    Attributes:
+        gain: The least that a schedule takes of its choice's estimate.
+    """
+
+    gain: ClassVar[float] = 1.0
 
     @abstractmethod
     def choices(self) -> Iterator[Choice]:
@@ -40,11 +46,17 @@ class Search(ABC, Generic[Choice]):
         return ()
 
 
-def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Schedule]:
+def best_schedules(searches: Sequence[Search[Choice]], limit: int, below: float | None = None) -> list[Schedule]:
     """The most promising schedules of some searches, about `limit`, best first.
 
     Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates;
     what lowering finds out may change the order once more. What is never among the best is never estimated.
+
+    Args:
+        searches: Of one kind of main loop.
+        limit: Schedules that are kept.
+        below: Where only the first schedule of all searches is wanted: the time of the best that is known. The first of
+            these searches is then among the schedules if it takes less; one schedule there is in any case.
     """
     # Of equal times the choice that comes first in its search goes first, then the search.
     queue: list[tuple[float, tuple[int, int, int], Choice, Estimate | None]] = []
@@ -52,9 +64,12 @@ def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Sched
         queue += [(search.least_us(choice), (i, at, 0), choice, None) for i, choice in enumerate(search.choices())]
     heapify(queue)
     found: dict[Schedule, None] = {}
-    best = math.inf
+    best, known = math.inf, math.inf if below is None else below
+    gain = min(search.gain for search in searches)
     # Lowering may find what makes all of the first few slow; then more are lowered, as long as they may be better.
     while queue and (len(found) < limit or (queue[0][0] < best and len(found) < MOST * limit)):
+        if found and below is not None and gain * queue[0][0] >= min(best, known):
+            break
         _, key, choice, estimate = heappop(queue)
         search = searches[key[1]]
         if estimate is None:

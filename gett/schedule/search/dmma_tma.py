@@ -52,7 +52,7 @@ def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
 class DmmaTmaSearch(WgmmaSSSearch):
     """Tiles of two warpgroups; nothing stays."""
 
-    Cost = DmmaTmaCost
+    Cost, gain = DmmaTmaCost, 0.98
     cost: DmmaTmaCost
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:

@@ -42,6 +42,8 @@ SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the 
 class WgmmaSSSearch(WgmmaSearch):
     """Estimates first, tensor maps for the best of them."""
 
+    gain = 0.99
+
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
         self.shared = shared_operands(self.plan)
