@@ -109,11 +109,15 @@ def boxed_tile(
         others = dims[inner:]
         if any(d.step * held.size % CHUNK for d in others):
             continue
+        turned = _turned(swizzle_bytes, held, copy)
+        writes, known = list(_writes(held, copy, turned)), dict[tuple[tuple[int, ...], ...], float]()
         for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
             steps, cut = _steps(dims[:inner], order, row)
-            at = _Places(steps, cut, swizzle_bytes, held.size)
-            served = _served(at, held, copy)
-            clocks = setup_clocks + _clocks(served, held, copy, _turned(at, held, copy))
+            places = _places(steps, cut, writes)
+            if places not in known:
+                known[places] = _served(places, writes, swizzle_bytes, held.size, copy)
+            served = known[places]
+            clocks = setup_clocks + _clocks(served, held, copy, turned)
             if best is None or clocks < best[1] * 0.999:
                 by = {d.key: step for d, step in steps.items()}
                 tile = StagedTile(
@@ -221,52 +225,59 @@ def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dic
     return at, cut
 
 
-class _Places:
-    """Bytes of elements in the staged tile."""
-
-    def __init__(self, steps: dict[DimD, int], cut: Cut | None, swizzle_bytes: int, size: int) -> None:
-        self.swizzle_bytes, self.size = swizzle_bytes, size
-        self.dims: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
-        for d, step in steps.items():
-            piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
-            self.dims[d.group].append((d.prefix, d.box, piece, step, far))
-
-    def offset(self, group: str, x: int) -> int:
-        """What index `x` of a group adds, in elements, before the swizzle."""
-        total = 0
-        for prefix, box, piece, step, far in self.dims[group]:
-            c = x // prefix % box
-            total += c % piece * step + c // piece * far
-        return total
-
-    def all(self, m: Sequence[int], n: Sequence[int]) -> list[int]:
-        """Bytes of all pairs, `n` fastest."""
-        columns = [self.offset("n", x) for x in n]
-        rows = (self.offset("m", x) for x in m)
-        return [swizzle_address(self.swizzle_bytes, (row + c) * self.size) for row in rows for c in columns]
+Write = tuple[list[int], list[int], list[tuple[int, int]]]
+"""Rows and columns of D that lanes write at a time, and each lane's position in either list."""
 
 
-def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
-    """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
-    served: list[int] = []
-    eight, turned = [held.row(g, copy) for g in range(8)], _turned(at, held, copy)
+def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> Iterator[Write]:
+    """The writes of the first fragments; `turned` as `_turned` has it."""
+    eight = [held.row(g, copy) for g in range(8)]
     for j in range(0, min(16, held.box_n), 8):
         if copy.kind == "stsm":
-            served += replays(at.all(eight, [j]), CHUNK)
+            yield eight, [j], [(g, 0) for g in range(8)]
         elif copy.kind == "stsm_t":
-            served += replays(at.all([0], range(j, j + 8)), CHUNK)
+            yield [0], [*range(j, j + 8)], [(0, i) for i in range(8)]
         elif not turned:
-            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * held.size)
+            yield eight, [*range(j, j + 8, 2)], [(g, i) for g in range(8) for i in range(4)]
         else:
-            lanes = [(row, j ^ TURN // held.size if g % 2 else j) for g, row in enumerate(eight)]
-            places = (at.all([row], range(first, first + 8, 2)) for row, first in lanes)
-            served += replays(itertools.chain.from_iterable(places), copy.vector * held.size)
+            other = j ^ TURN // held.size
+            columns = [*range(j, j + 8, 2), *range(other, other + 8, 2)]
+            yield eight, columns, [(g, g % 2 * 4 + i) for g in range(8) for i in range(4)]
+
+
+def _places(steps: dict[DimD, int], cut: Cut | None, writes: Sequence[Write]) -> tuple[tuple[int, ...], ...]:
+    """What the rows and the columns of each write add to places in the staged tile, in elements, before the swizzle."""
+    dims: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
+    for d, step in steps.items():
+        piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
+        dims[d.group].append((d.prefix, d.box, piece, step, far))
+    found = []
+    for rows, columns, _ in writes:
+        for of, along in ((rows, dims["m"]), (columns, dims["n"])):
+            at = [0] * len(of)
+            for prefix, box, piece, step, far in along:
+                for i, x in enumerate(of):
+                    if x >= prefix:
+                        c = x // prefix % box
+                        at[i] += c * step if c < piece else c % piece * step + c // piece * far
+            found.append(tuple(at))
+    return tuple(found)
+
+
+def _served(
+    places: tuple[tuple[int, ...], ...], writes: Sequence[Write], swizzle_bytes: int, size: int, copy: R2SCopy
+) -> float:
+    """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
+    served: list[int] = []
+    width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * size
+    for (_, _, lanes), rows, columns in zip(writes, places[::2], places[1::2], strict=True):
+        served += replays([swizzle_address(swizzle_bytes, (rows[g] + columns[i]) * size) for g, i in lanes], width)
     return sum(served) / len(served)
 
 
-def _turned(at: _Places, held: Accumulators, copy: R2SCopy) -> bool:
+def _turned(swizzle_bytes: int, held: Accumulators, copy: R2SCopy) -> bool:
     """Whether lanes of odd rows write other columns first than those of even rows (`R2STiledCopy::turn`)."""
-    return copy.kind == "pair_n" and at.swizzle_bytes == max(SWIZZLES) and held.box_n * held.size % (2 * TURN) == 0
+    return copy.kind == "pair_n" and swizzle_bytes == max(SWIZZLES) and held.box_n * held.size % (2 * TURN) == 0
 
 
 def _clocks(served: float, held: Accumulators, copy: R2SCopy, turned: bool) -> float:
