@@ -110,24 +110,33 @@ def boxed_tile(
         if any(d.step * held.size % CHUNK for d in others):
             continue
         turned = _turned(swizzle_bytes, held, copy)
-        writes, known = list(_writes(held, copy, turned)), dict[tuple[tuple[int, ...], ...], float]()
+        writes, known = _writes(held, copy, turned), dict[tuple[int, ...], float]()
+        width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * held.size
+        parts: list[tuple[list[Part], list[Part]]] = []
         for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
             steps, cut = _steps(dims[:inner], order, row)
-            places = _places(steps, cut, writes)
-            if places not in known:
-                known[places] = _served(places, writes, swizzle_bytes, held.size, copy)
-            served = known[places]
-            clocks = setup_clocks + _clocks(served, held, copy, turned)
+            # All orders have the same cut, and most have the same steps along the dimensions that lanes differ in.
+            parts = parts or [
+                (_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes
+            ]
+            asked = tuple([steps[key] for both in parts for along in both for key, _, _ in along])
+            if asked not in known:
+                served = []
+                for (rows, columns, lanes), (m, n) in zip(writes, parts, strict=True):
+                    places = _places(steps, m, len(rows), held.size), _places(steps, n, len(columns), held.size)
+                    served += _served(*_reduced(places, width), lanes, swizzle_bytes, width)
+                known[asked] = sum(served) / len(served)
+            mean = known[asked]
+            clocks = setup_clocks + _clocks(mean, held, copy, turned)
             if best is None or clocks < best[1] * 0.999:
-                by = {d.key: step for d, step in steps.items()}
                 tile = StagedTile(
-                    tuple(by.get(("m", i), 0) for i in range(counts[0])),
-                    tuple(by.get(("n", i), 0) for i in range(counts[1])),
-                    math.prod(d.box for d in dims), copy, round(served), row, swizzle_bytes, cut,
+                    tuple(steps.get(("m", i), 0) for i in range(counts[0])),
+                    tuple(steps.get(("n", i), 0) for i in range(counts[1])),
+                    math.prod(d.box for d in dims), copy, round(mean), row, swizzle_bytes, cut,
                     tuple(d.key for d in (*dims[:inner], *order)),
                 )  # fmt: skip
                 best = tile, clocks
-            if served <= 1.0:
+            if mean <= 1.0:
                 break
         if best is not None and best[0].conflicts <= 1:
             break
@@ -205,74 +214,90 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
             yield swizzle // size, swizzle, inner
 
 
-def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[DimD, int], Cut | None]:
+def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[tuple[str, int], int], Cut | None]:
     """Elements between neighbours of each dimension, and the dimension that a row's end cuts."""
-    at: dict[DimD, int] = {}
+    at: dict[tuple[str, int], int] = {}
     step = row
     for d in others:
-        at[d] = step
+        at[d.key] = step
         step *= d.box
     copy, before = step, 1
     cut: Cut | None = None
     for d in inner:
         if before >= row:
-            at[d] = copy * (before // row)
+            at[d.key] = copy * (before // row)
         else:
-            at[d] = before
+            at[d.key] = before
             if before * d.box > row:
                 cut = (d.group, d.at, row // before, copy)
         before *= d.box
     return at, cut
 
 
-Write = tuple[list[int], list[int], list[tuple[int, int]]]
-"""Rows and columns of D that lanes write at a time, and each lane's position in either list."""
+Lanes = tuple[tuple[int, int], ...]
+"""Positions of lanes' elements among the rows and the columns of a write."""
+
+ROWS: Lanes = tuple((g, 0) for g in range(8))
+COLUMNS: Lanes = tuple((0, i) for i in range(8))
+PAIRS: Lanes = tuple((g, i) for g in range(8) for i in range(4))
+TURNED: Lanes = tuple((g, g % 2 * 4 + i) for g, i in PAIRS)
+
+Part = tuple[tuple[str, int], list[int], list[int]]
+"""A dimension's key, coordinates along it that take its step, and what those behind a cut add."""
+
+PERIOD = 1024
+"""Bytes after which the swizzle and the banks repeat."""
 
 
-def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> Iterator[Write]:
-    """The writes of the first fragments; `turned` as `_turned` has it."""
+def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> list[tuple[list[int], list[int], Lanes]]:
+    """The writes of the first fragments: rows, columns and lanes; `turned` as `_turned` has it."""
     eight = [held.row(g, copy) for g in range(8)]
+    found: list[tuple[list[int], list[int], Lanes]] = []
     for j in range(0, min(16, held.box_n), 8):
         if copy.kind == "stsm":
-            yield eight, [j], [(g, 0) for g in range(8)]
+            found.append((eight, [j], ROWS))
         elif copy.kind == "stsm_t":
-            yield [0], [*range(j, j + 8)], [(0, i) for i in range(8)]
-        elif not turned:
-            yield eight, [*range(j, j + 8, 2)], [(g, i) for g in range(8) for i in range(4)]
+            found.append(([0], [*range(j, j + 8)], COLUMNS))
         else:
-            other = j ^ TURN // held.size
-            columns = [*range(j, j + 8, 2), *range(other, other + 8, 2)]
-            yield eight, columns, [(g, g % 2 * 4 + i) for g in range(8) for i in range(4)]
+            other = [*range(j ^ TURN // held.size, (j ^ TURN // held.size) + 8, 2)] if turned else []
+            found.append((eight, [*range(j, j + 8, 2), *other], TURNED if turned else PAIRS))
+    return found
 
 
-def _places(steps: dict[DimD, int], cut: Cut | None, writes: Sequence[Write]) -> tuple[tuple[int, ...], ...]:
-    """What the rows and the columns of each write add to places in the staged tile, in elements, before the swizzle."""
-    dims: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
-    for d, step in steps.items():
-        piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
-        dims[d.group].append((d.prefix, d.box, piece, step, far))
+def _parts(dims: Sequence[DimD], group: str, of: Sequence[int], cut: Cut | None) -> list[Part]:
+    """The dimensions of a group along which some of its indices differ."""
     found = []
-    for rows, columns, _ in writes:
-        for of, along in ((rows, dims["m"]), (columns, dims["n"])):
-            at = [0] * len(of)
-            for prefix, box, piece, step, far in along:
-                for i, x in enumerate(of):
-                    if x >= prefix:
-                        c = x // prefix % box
-                        at[i] += c * step if c < piece else c % piece * step + c // piece * far
-            found.append(tuple(at))
-    return tuple(found)
+    for d in dims:
+        at = [x // d.prefix % d.box for x in of] if d.group == group else []
+        if any(at):
+            piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
+            found.append((d.key, [c % piece for c in at], [c // piece * far for c in at]))
+    return found
 
 
-def _served(
-    places: tuple[tuple[int, ...], ...], writes: Sequence[Write], swizzle_bytes: int, size: int, copy: R2SCopy
-) -> float:
-    """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
-    served: list[int] = []
-    width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * size
-    for (_, _, lanes), rows, columns in zip(writes, places[::2], places[1::2], strict=True):
-        served += replays([swizzle_address(swizzle_bytes, (rows[g] + columns[i]) * size) for g, i in lanes], width)
-    return sum(served) / len(served)
+def _places(steps: dict[tuple[str, int], int], parts: Sequence[Part], count: int, size: int) -> list[int]:
+    """What some rows or columns add to places in the staged tile, in bytes before the swizzle."""
+    at = [0] * count
+    for key, near, far in parts:
+        step = steps[key]
+        at = [x + (c * step + away) * size for x, c, away in zip(at, near, far, strict=True)]
+    return at
+
+
+def _reduced(places: tuple[list[int], list[int]], width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Places within one period, apart where they are others: banks tell no more, and more tiles have the same ones."""
+    rows, columns = places
+    if any(x % width for x in rows) or any(x % width for x in columns):
+        return tuple(rows), tuple(columns)
+    apart = 2 * PERIOD  # of sums, too
+    first = [x % PERIOD + apart * len(columns) * rows.index(x) for x in rows]
+    return tuple(first), tuple([x % PERIOD + apart * columns.index(x) for x in columns])
+
+
+@lru_cache(maxsize=16384)
+def _served(rows: tuple[int, ...], columns: tuple[int, ...], lanes: Lanes, swizzle: int, width: int) -> list[int]:
+    """Times that each phase of 128 bytes of a write is served."""
+    return replays([swizzle_address(swizzle, rows[g] + columns[i]) for g, i in lanes], width)
 
 
 def _turned(swizzle_bytes: int, held: Accumulators, copy: R2SCopy) -> bool:
