@@ -55,7 +55,9 @@ class Search(ABC, Generic[Choice]):
         return ()
 
 
-def best_schedules(searches: Sequence[Search[Choice]], limit: int, below: float | None = None) -> list[Schedule]:
+def best_schedules(
+    searches: Sequence[Search[Choice]], limit: int, below: float | None = None, *, needed: bool = True
+) -> list[Schedule]:
     """The most promising schedules of some searches, about `limit`, best first.
 
     Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates;
@@ -65,7 +67,8 @@ def best_schedules(searches: Sequence[Search[Choice]], limit: int, below: float 
         searches: Of one kind of main loop.
         limit: Schedules that are kept.
         below: Where only the first schedule of all searches is wanted: the time of the best that is known. The first of
-            these searches is then among the schedules if it takes less; one schedule there is in any case.
+            these searches is then among the schedules if it takes less.
+        needed: Whether one schedule must be among them in any case, if there is one.
     """
     # Of equal times the choice that comes first in its search goes first, then the search.
     queue: list[tuple[float, tuple[int, int, int, int], Choice | Later[Choice], Estimate | None]] = []
@@ -79,7 +82,7 @@ def best_schedules(searches: Sequence[Search[Choice]], limit: int, below: float 
     gain = min(search.gain for search in searches)
     # Lowering may find what makes all of the first few slow; then more are lowered, as long as they may be better.
     while queue and (len(found) < limit or (queue[0][0] < best and len(found) < MOST * limit)):
-        if found and below is not None and gain * queue[0][0] >= min(best, known):
+        if (found or not needed) and below is not None and gain * queue[0][0] >= min(best, known):
             break
         _, key, choice, estimate = heappop(queue)
         search = searches[key[2]]

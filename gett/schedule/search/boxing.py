@@ -149,11 +149,12 @@ def _best(
     extents: tuple[int, ...],
     order: Sequence[int],
     block: int,
-    tensors: Sequence[Weight],
+    tensors: tuple[Weight, ...],
     compute: float,
 ) -> list[Cut]:
     """The cheapest boxes; what runs cost is worked out only where padding alone does not rule a box out."""
     volume, least = math.prod(extents), [t.weight * t.least(memory) for t in tensors]
+    known = _known_costs(memory, extents, tensors, tuple(order))
     queue, least_sum = [], sum(least)
     for i, (cut, (arithmetic, whole)) in enumerate(tried.items()):
         tiles = (
@@ -168,13 +169,23 @@ def _best(
             break
         costs, total = [*least], bound
         for at, tensor in enumerate(tensors):  # the others cost their least at least
-            costs[at] = tensor.weight * tensor.cost(memory, extents, cut, order)
+            if cut not in known[at]:
+                known[at][cut] = tensor.weight * tensor.cost(memory, extents, cut, order)
+            costs[at] = known[at][cut]
             total = (padded + sum(costs)) * whole
             if len(best) == KEPT and total > best[-1][0]:
                 break
         else:
             best = sorted([*best, (total, i, cut)], key=lambda x: x[:2])[:KEPT]
     return [cut for _, _, cut in best]
+
+
+@lru_cache(maxsize=64)
+def _known_costs(
+    memory: RunRates, extents: tuple[int, ...], tensors: tuple[Weight, ...], order: tuple[int, ...]
+) -> tuple[dict[Cut, float], ...]:
+    """What boxes cost each tensor, filled in as it is asked: blocks of one group have many boxes in common."""
+    return tuple({} for _ in tensors)
 
 
 def _assumed(extent: int) -> int:

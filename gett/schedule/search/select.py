@@ -75,7 +75,7 @@ def candidates(
     found += dmma_schedules(plan, facts, below())
     if not in_planes:
         tiled.beside_wgmma = bool(found)
-        found += best_schedules([tiled], MULTISTAGE, below())
+        found += best_schedules([tiled], MULTISTAGE, below(), needed=not found)
     found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX, below())
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
