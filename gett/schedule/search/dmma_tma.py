@@ -10,6 +10,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.search.base import Later
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue, TmaStore, VectorStore
@@ -70,9 +71,9 @@ class DmmaTmaSearch(WgmmaSSSearch):
                 self.mapped.add(boxes)
         return super().estimate(choice)
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
         """Every combination of rows, columns and boxes."""
-        plan, boxes = self.plan, self.boxes
+        plan = self.plan
         if not self.has_units:
             return
         places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
@@ -84,9 +85,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
                     needed, there = dmma_registers(groups.mma_m, n, parts(plan))
                     if needed + places > there:
                         continue
-                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
-                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                    yield self.later(groups, n, box_k, lambda tile: (tile,))
 
     def widths(self) -> list[int]:
         """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""
