@@ -77,7 +77,12 @@ class DmmaTmaSearch(WgmmaSSSearch):
         if not self.has_units:
             return
         places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
-        for box_k in self.boxes_of_k():
+        all_k = [*self.boxes_of_k()]
+        sides_m = [side for groups in GROUPS for side in self.boxes.boxes(A, groups.rows, self.mn_unit[A])]
+        sides_n = (side for n in self.widths() for side in self.boxes.boxes(B, n, self.mn_unit[B]))
+        if not self.movable(A, sides_m, all_k) or not self.movable(B, sides_n, all_k):
+            return
+        for box_k in all_k:
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue

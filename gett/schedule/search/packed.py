@@ -74,6 +74,7 @@ def packed_schedules(
         if _floor_us(plan, names, facts) <= most_us:
             for cuts in choose_cuts(c, names, facts.workspace_limit):
                 found += _of_cuts(c, names, cuts, facts, products, most_us, first)
+                most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted((s for s in found if s.forecast.us <= most_us), key=lambda s: s.forecast.us)
 
 

@@ -95,7 +95,9 @@ def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None =
 
 def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of float64 by tensor map, none for other types."""
-    return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA, below) if dmma_takes(plan, facts) else []
+    if not dmma_takes(plan, facts):
+        return []
+    return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA, below, needed=False)
 
 
 def wgmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
