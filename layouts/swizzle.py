@@ -83,8 +83,12 @@ def replays(addresses: Iterable[int], width: int) -> list[int]:
     for start in range(0, len(lanes), per_phase):
         phase = lanes[start : start + per_phase]
         if aligned:  # a lane never straddles a unit: the banks of a unit are hit together, so count units
+            units = {a // unit for a in phase}
+            if len({u % per_phase for u in units}) == len(units):
+                served.append(1)
+                continue
             slots = [0] * per_phase
-            for u in {a // unit for a in phase}:
+            for u in units:
                 slots[u % per_phase] += 1
         else:
             slots = [0] * BANKS

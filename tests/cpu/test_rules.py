@@ -33,6 +33,7 @@ from gett.schedule.spec.tiling import Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
+from tests.cpu.choices import bounded_choices
 
 FACTS = arch_facts("sm_80")
 Made = tuple[Schedule, GemmPlan] | tuple[Schedule, GemmPlan, ArchFacts]
@@ -184,7 +185,7 @@ CHUNKS = replace(FACTS, smem_per_block=1024)
 
 def big_map() -> Schedule:
     search = StreamSearch(BIG, FACTS)
-    (choice,) = search.choices()
+    ((_, choice),) = bounded_choices(search)
     assert list(search.lower(choice, search.estimate(choice))) == []
     assert "exceed the grid's limit" in search.refusal
     return choice
@@ -250,7 +251,7 @@ def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
 
 def test_of_schedules_that_differ_in_stages_the_fastest_is_made() -> None:
     search = MultistageSearch(GEMM, FACTS)
-    choices = list(search.choices())
+    choices = [choice for _, choice in bounded_choices(search)]
     tiles = {(s.tiling, s.multistage.warps) for s in choices}
     found = best_schedules([search], len(choices))
     assert len(found) == len(tiles) < len(choices)

@@ -10,24 +10,30 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.multistage import MultistageSearch
+from gett.schedule.search.select import candidates, is_stream, select_schedule
 from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import WgmmaTile
-from tests.cases import Case, Layout, tccg
+from tests.cases import AWKWARD, Case, Layout, tccg
+from tests.cpu.choices import bounded_choices
 
 FACTS = arch_facts("sm_90a")
 CASES = (*tccg()[::4], Case("few-tiles", "mk,nk->mn", {"m": 256, "n": 512, "k": 8192}))
+PRODUCTS = (*CASES[::2], *(x for x in AWKWARD if not is_stream(make_gemm_plan(x.contraction("float16")))))
 
 
 class Unbounded:
     """A search whose choices are all estimated, with their variants, before one is lowered."""
 
+    gain = 1.0
+
     def __init__(self, search: WgmmaSSSearch) -> None:
         self.search, self.estimated = search, 0
 
     def choices(self) -> Iterator[WgmmaTile]:
-        return self.search.choices()
+        return (choice for _, choice in bounded_choices(self.search))
 
     def least_us(self, choice: WgmmaTile) -> float:
         return 0.0
@@ -48,12 +54,12 @@ class Unbounded:
 def test_bounds_are_not_above_estimates(case: Case, with_c: Layout | None) -> None:
     plan = make_gemm_plan(case.contraction("float16", with_c=with_c))
     for search in both_roles(WgmmaSSSearch, plan, FACTS):
-        for choice in [*search.choices()][::7]:
+        for later, choice in [*bounded_choices(search)][::7]:
             least, estimate = search.least_us(choice), search.estimate(choice)
-            assert least <= estimate.us, choice
+            assert max(later, least) <= estimate.us, choice
             for other in search.variants(choice, estimate):
                 found = search.estimate(other).us
-                assert least <= found, other
+                assert max(later, least) <= found, other
                 assert search.least_us(other) <= found, other
 
 
@@ -74,7 +80,23 @@ def test_few_choices_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
         return estimate(self, choice)
 
     searches = both_roles(WgmmaSSSearch, plan, FACTS)
-    choices = sum(len([*search.choices()]) for search in searches)
+    choices = sum(len([*bounded_choices(search)]) for search in searches)
     monkeypatch.setattr(WgmmaSSSearch, "estimate", count)
     assert best_schedules(searches, 12)
     assert 0 < 3 * counted[0] < choices
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("case", PRODUCTS, ids=lambda c: c.name)
+def test_bounds_of_multistage_tiles_are_not_above_estimates(case: Case, dtype: str) -> None:
+    plan = make_gemm_plan(case.contraction(dtype))
+    search = MultistageSearch(plan, FACTS, beside_wgmma=dtype == "float16")
+    for least, choice in bounded_choices(search):
+        assert least <= search.estimate(choice).us, choice.tiling
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("case", CASES[:3], ids=lambda c: c.name)
+def test_the_schedule_that_is_selected_is_the_first_candidate(case: Case, dtype: str) -> None:
+    plan = make_gemm_plan(case.contraction(dtype))
+    assert select_schedule(plan, "sm_90a") == candidates(plan, "sm_90a")[0]

@@ -88,6 +88,13 @@ class DmmaTmaCost(WgmmaCost):
         clocks = sum(x**OVERLAP for x in units.values()) ** (1 / OVERLAP)
         return Loop(CLOCKS * clocks * self.in_step(tile), max(units, key=lambda name: units[name]), engine, 0.0)
 
+    def least_loop(self, tile: WgmmaTile, stays: bool) -> Loop:
+        """What a k-tile takes at least of the tensor cores and of shared memory."""
+        rows, bn, bk = tile.shape
+        math_clocks = rows * bn * bk * self.plan.contraction.real_products / self.lanes
+        port_clocks = (2 * rows + (1 + WARPS) * bn) * bk * self.size / self.device.wgmma.loop.smem_bytes_per_clock
+        return Loop(CLOCKS * (math_clocks**OVERLAP + port_clocks**OVERLAP) ** (1 / OVERLAP), "", 0.0, 0.0)
+
     def work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float, stored: float = 0.0) -> float:
         """Clocks from one tile to the next."""
         return min(self.ways(tile, loop, looped, tail))

@@ -37,6 +37,9 @@ FEW_WARPS = 0.25
 SHORT_PRODUCTS = 0.6
 """Factor on short loops of tensor cores on single 16-bit elements: 0.41 to 0.73 were seen of what fits longer loops."""
 
+ROUNDED = 1.0 - 1e-9
+"""A bound is not above what it bounds, however the sums are rounded."""
+
 SCATTERED = 2.3
 """Factor on kernels whose batches share lines that L2 does not hold from one batch to the next: seen, 1.7 to 3.0."""
 
@@ -58,7 +61,7 @@ class MultistageCost:
         self.plan, self.facts, self.device = plan, facts, nearest(facts)
         self.rates, self.tile = self.device.multistage.rates, self.device.multistage.tile
         c = plan.contraction
-        self.type = data_type(c.dtype)
+        self.type, self.tensor_cores = data_type(c.dtype), data_type(c.dtype).multiplied(c.precision) is not None
         self.size = itemsize(c.dtype)
         self.read_a = _volume(plan.l + plan.m + plan.k, A) * plan.size(A)
         self.read_b = _volume(plan.l + plan.n + plan.k, B) * plan.size(B)
@@ -93,6 +96,40 @@ class MultistageCost:
         if s.multistage.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
             factor *= SHORT_PRODUCTS
         return replace(found, us=found.us * factor)
+
+    def least_us(self, shape: tuple[int, int, int], warps: int, threads: int) -> float:
+        """A bound of the estimates of tiles of a shape, however boxes are cut: padding, products and copy speed.
+
+        Blocks have so many threads, and `warps` share the tile of one batch.
+        """
+        plan, facts, (bm, bn, bk) = self.plan, self.facts, shape
+        tiles = -(-plan.extent_m // bm) * -(-plan.extent_n // bn) * plan.extent_l
+        k_tiles = -(-plan.extent_k // bk)
+        outputs = plan.extent_m * plan.extent_n * plan.extent_l
+        clocks = tiles * k_tiles * self._math_clocks(shape, 1, warps, threads)
+        clocks += outputs / 32 * self.tile.staged_clocks
+        main, least = (
+            clocks / facts.sm_count / (facts.clock_ghz * 1e3),
+            self.distinct / self.device.memory.copy_tbps * 1e-6,
+        )
+        main = max(main, main + COPIED * (least - main))
+        short = SHORT_PRODUCTS if k_tiles <= 2 else 1.0
+        return (self.device.launches.launch_us + main) * short * ROUNDED
+
+    def _math_clocks(self, shape: tuple[int, int, int], batches: int, warps: int, threads: int) -> float:
+        """Clocks of a k-tile's multiply-adds, however few its warps."""
+        facts, rates, (bm, bn, bk) = self.facts, self.rates, shape
+        products = bm * bn * bk * batches * self.plan.contraction.real_products
+        few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
+        if self.tensor_cores:
+            tensor = self.type.tensor
+            assert tensor is not None
+            # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
+            share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
+            return products / (facts.tensor_lanes[tensor.name] * share) / few
+        outputs = bm * bn // warps * (2 if self.type.real_products > 1 else 1)
+        rate = next(share for least, share in rates.simt_shares if outputs >= least)
+        return products / (facts.fma_lanes[self.type.name] * rate) / few
 
     def _scatters(self, t: Tiling) -> bool:
         """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
@@ -194,21 +231,15 @@ class MultistageCost:
 
     def _arithmetic(self, s: Schedule) -> tuple[float, float, int]:
         """Clocks of a k-tile's multiply-adds, those of reading its fragments, and how many products it has."""
-        t, loop, facts, rates = s.tiling, s.multistage, self.facts, self.rates
+        t, loop, rates = s.tiling, s.multistage, self.rates
         bm, bn, bk = t.shape
         wm, wn = loop.warps
         products = bm * bn * bk * t.batches * self.plan.contraction.real_products
-        few = min(1.0, s.threads / 32 / 4)  # schedulers that have a warp
-        if loop.tensor_cores:
-            tensor = self.type.tensor
-            assert tensor is not None
-            # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
-            share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
-            fragments = wm * wn * t.batches * (bm / wm + bn / wn) * bk * self.size / rates.smem_bytes_per_clock
-            return products / (facts.tensor_lanes[tensor.name] * share) / few, fragments, products
-        outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
-        rate = next(share for least, share in rates.simt_shares if outputs >= least)
-        return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
+        math_clocks = self._math_clocks(t.shape, t.batches, wm * wn, s.threads)
+        if not loop.tensor_cores:
+            return math_clocks, 0.0, products
+        fragments = wm * wn * t.batches * (bm / wm + bn / wn) * bk * self.size / rates.smem_bytes_per_clock
+        return math_clocks, fragments, products
 
     def _waits(self, s: Schedule, blocks: int) -> float:
         """Factor on the multiply-adds of so many blocks of a multiprocessor."""

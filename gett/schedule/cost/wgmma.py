@@ -6,18 +6,19 @@ Rates, clocks and factors are those of the device's record (`gett.hw.device`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
-from gett.hw.dtypes import WORD, data_type, products_of
-from gett.ir.gemm import A, B, D, GemmPlan
+from gett.hw.dtypes import WORD, data_type, products_of, warpgroup_atom
+from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import TrafficCost
-from gett.schedule.tile.wgmma_tile import WgmmaTile, cluster_tiles
+from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
+from layouts.box import Box
 from layouts.rates import L2_LINE
 
 SMALL_D = 0.1
@@ -68,6 +69,7 @@ class WgmmaCost(TrafficCost):
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         super().__init__(plan, nearest(facts))
         self.facts = facts
+        self.atom = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision)
         self.batches = plan.extent_l
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.lanes = facts.tensor_lanes[products_of(plan.contraction.dtype, plan.contraction.precision)[0].name]
@@ -115,6 +117,51 @@ class WgmmaCost(TrafficCost):
         us = launches.launch_us + self.fills * launches.fill_us
         us += max(memory, busy) + self.beside_loads * min(memory, busy)
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
+
+    def least_of_sides(
+        self, groups: Warpgroups, m: Sequence[OperandTiling], n: Sequence[OperandTiling], box_k: Box, stays: bool
+    ) -> float:
+        """A bound of the estimates of all tiles of some boxes of M and N, in clusters and of operands that stay, too.
+
+        `stays` says whether an operand may stay: then shared memory takes less, and the time may be shorter.
+        """
+        memory, fewest = self._least_memory(m, n, box_k), min(side.box.tiles for side in m)
+        smallest = min(m, key=lambda side: side.box.size)
+        tiles = (WgmmaTile(self.atom, groups, smallest, side, box_k) for side in n)
+        return min(self._least_of(x, fewest * x.n.box.tiles * self.batches, memory, stays) for x in tiles)
+
+    def _least_memory(self, m: Sequence[OperandTiling], n: Sequence[OperandTiling], box_k: Box) -> float:
+        """What memory takes at least for tiles of any of some boxes."""
+        of, memory = self.bytes, self.device.memory
+        us = of[D] * min(1.0, memory.copy_tbps / max(*memory.store_tbps, *memory.bulk_store_tbps)) + of.get(C, 0)
+        for tensor, sides in ((A, m), (B, n)):
+            us += of[tensor] * min(self.cost(tensor, side, box_k, self.plan.k) for side in sides)
+        return us / memory.copy_tbps * 1e-6
+
+    def _least_of(self, tile: WgmmaTile, tiles: int, memory: float, stays: bool) -> float:
+        """A bound of the estimates of a tile of any box of M, of which there are `tiles` at least."""
+        facts, launches, rates = self.facts, self.device.launches, self.device.wgmma.loop
+        (rows, bn, bk), k_tiles, waves = tile.shape, tile.k.tiles, tiles / facts.sm_count
+        stationary = self.device.wgmma.stationary
+        loop = self.least_loop(tile, stays)
+        clocks = looped = k_tiles * loop.clocks * (min(1.0, stationary.one_panel) if stays else 1.0)
+        factor = 1.0 + rates.padded_share * (tiles * rows * bn / self.outputs - 1.0)
+        if waves > 1.0 or k_tiles < 8:  # K is not split
+            clocks = max(looped, self.least_work(tile, loop, looped, self.least_tail(tile)))
+            waves = self.waves(waves)
+            factor *= 1.0 + (self.shallow_share * k_tiles if bk == self.atom.k else 0.0)
+        busy = waves * clocks / (facts.clock_ghz * 1e3)
+        us = launches.launch_us + self.fills * launches.fill_us
+        us += max(memory, busy) + self.beside_loads * min(memory, busy)
+        return us * factor * (min(1.0, stationary.whole, stationary.whole_beside_lines) if stays else 1.0) * ROUNDED
+
+    def least_loop(self, tile: WgmmaTile, stays: bool) -> Loop:
+        """What a k-tile takes at least of the tensor cores and of shared memory."""
+        rates, (rows, bn, bk) = self.device.wgmma.loop, tile.shape
+        passed = 0 if stays else tile.m.rows + tile.n.rows
+        read = (rows / 64) * (64 + bn) * bk + passed * tile.k.size
+        clocks = max(rows * bn * bk / self.lanes, read * self.size / rates.smem_bytes_per_clock) / rates.peak_share
+        return Loop(clocks, "", 0.0, 0.0)
 
     def least_work(self, tile: WgmmaTile, loop: Loop, looped: float, tail: float) -> float:
         """What `work` is not below; does not ask how D is staged."""

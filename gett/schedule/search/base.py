@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.schedule import Schedule
@@ -16,11 +17,25 @@ Choice = TypeVar("Choice")
 MOST = 3  # times the schedules that are kept are lowered at most
 
 
+@dataclass(frozen=True, slots=True)
+class Later(Generic[Choice]):
+    """Choices that are made when they may be among the best: the estimates of all of them are at least `least_us`."""
+
+    least_us: float
+    choices: Callable[[], Iterable[Choice]]
+
+
 class Search(ABC, Generic[Choice]):
-    """What may be tried for one plan in one assignment of roles to A and B."""
+    """What may be tried for one plan in one assignment of roles to A and B.
+
+    Attributes:
+        gain: The least that a schedule takes of its choice's estimate.
+    """
+
+    gain: ClassVar[float] = 1.0
 
     @abstractmethod
-    def choices(self) -> Iterator[Choice]:
+    def choices(self) -> Iterator[Choice | Later[Choice]]:
         """Tiles, boxes and loaders, before anything is worked out in full."""
 
     @abstractmethod
@@ -40,28 +55,45 @@ class Search(ABC, Generic[Choice]):
         return ()
 
 
-def best_schedules(searches: Sequence[Search[Choice]], limit: int) -> list[Schedule]:
+def best_schedules(
+    searches: Sequence[Search[Choice]], limit: int, below: float | None = None, *, needed: bool = True
+) -> list[Schedule]:
     """The most promising schedules of some searches, about `limit`, best first.
 
     Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates;
     what lowering finds out may change the order once more. What is never among the best is never estimated.
+
+    Args:
+        searches: Of one kind of main loop.
+        limit: Schedules that are kept.
+        below: Where only the first schedule of all searches is wanted: the time of the best that is known. The first of
+            these searches is then among the schedules if it takes less.
+        needed: Whether one schedule must be among them in any case, if there is one.
     """
     # Of equal times the choice that comes first in its search goes first, then the search.
-    queue: list[tuple[float, tuple[int, int, int], Choice, Estimate | None]] = []
+    queue: list[tuple[float, tuple[int, int, int, int], Choice | Later[Choice], Estimate | None]] = []
     for at, search in enumerate(searches):
-        queue += [(search.least_us(choice), (i, at, 0), choice, None) for i, choice in enumerate(search.choices())]
+        for i, choice in enumerate(search.choices()):
+            least_us = choice.least_us if isinstance(choice, Later) else search.least_us(choice)
+            queue.append((least_us, (i, 0, at, 0), choice, None))
     heapify(queue)
     found: dict[Schedule, None] = {}
-    best = math.inf
+    best, known = math.inf, math.inf if below is None else below
+    gain = min(search.gain for search in searches)
     # Lowering may find what makes all of the first few slow; then more are lowered, as long as they may be better.
     while queue and (len(found) < limit or (queue[0][0] < best and len(found) < MOST * limit)):
+        if (found or not needed) and below is not None and gain * queue[0][0] >= min(best, known):
+            break
         _, key, choice, estimate = heappop(queue)
-        search = searches[key[1]]
-        if estimate is None:
+        search = searches[key[2]]
+        if isinstance(choice, Later):
+            for i, made_now in enumerate(choice.choices()):
+                heappush(queue, (search.least_us(made_now), (key[0], i, *key[2:]), made_now, None))
+        elif estimate is None:
             estimate = search.estimate(choice)
             heappush(queue, (estimate.us, key, choice, estimate))
             for i, variant in enumerate(search.variants(choice, estimate), 1):
-                heappush(queue, (search.least_us(variant), (*key[:2], i), variant, None))
+                heappush(queue, (search.least_us(variant), (*key[:3], i), variant, None))
         else:
             made = list(search.lower(choice, estimate))
             found.update(dict.fromkeys(made))

@@ -6,17 +6,21 @@ Knows strides and extents of one group at a time; what two groups of a tensor ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
+from layouts.access import Taken, alignment_of_boxes, run_of_boxes, run_of_cuts
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.rates import RunRates, run_cost
 
 CUT_MODES = 4  # modes that get a cut of their own; the rest of a group is walked tile by tile
 KEPT = 3  # boxes handed to the cost model
+
+
+Cut = tuple[int, ...] | Box
+"""What a tile takes of each mode of a group, or a box with a flattened dimension."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +50,30 @@ class Weight:
         return next((i for i, s in enumerate(strides) if s == self.itemsize), None)
 
     @cached_property
-    def partner_box(self) -> BoxStrides:
-        """The box that is assumed for the partners."""
-        extents = tuple(e for _, e in self.partners)
-        box = Box(extents, tuple(TileDim((i,), _assumed(e)) for i, e in enumerate(extents)))
-        return box, tuple(s for s, _ in self.partners)
+    def assumed(self) -> tuple[Taken, ...]:
+        """What a tile is assumed to take of the partners."""
+        return tuple((s, _assumed(e), e) for s, e in self.partners)
 
     def least(self, memory: RunRates) -> float:
         """What `cost` is at least, whatever the box."""
         return 1.0 if self.unit is None else run_cost(memory, memory.long_run, store=self.store)
 
-    def cost(self, memory: RunRates, box: Box) -> float:
-        """Relative cost of this tensor's traffic under `box`; 1 where its unit stride lies elsewhere."""
+    def cost(self, memory: RunRates, extents: tuple[int, ...], cut: Cut, order: Sequence[int]) -> float:
+        """Relative cost of this tensor's traffic under a box; 1 where its unit stride lies elsewhere."""
         if self.unit is None:
             return 1.0
-        boxes = ((box, self.strides), self.partner_box)
-        run = run_of_boxes(boxes, self.itemsize)
-        return run_cost(memory, run, store=self.store, start_alignment=alignment_of_boxes(boxes, run))
+        if isinstance(cut, Box):
+            partners = Box(
+                tuple(e for _, _, e in self.assumed),
+                tuple(TileDim((i,), x) for i, (_, x, _) in enumerate(self.assumed)),
+            )
+            boxes = ((cut, self.strides), (partners, tuple(s for s, _, _ in self.assumed)))
+            run = run_of_boxes(boxes, self.itemsize)
+            start = alignment_of_boxes(boxes, run)
+        else:
+            taken = [(self.strides[m], cut[m], extents[m]) for m in order if self.strides[m]]
+            run, start = run_of_cuts((*taken, *self.assumed), self.itemsize)
+        return run_cost(memory, run, store=self.store, start_alignment=start)
 
 
 def partner_modes(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:
@@ -109,48 +120,72 @@ def _cut_group(
 ) -> list[Box]:
     if len(extents) <= 1:
         return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
-    order = _nearest_first(extents, tensors, first)
-    tried: dict[Box, tuple[float, float]] = {}  # with factors of the arithmetic and of the whole
-    for cuts in _products(extents, block, order[:CUT_MODES], tensors):
-        box = Box.of_cuts(extents, cuts, order)
-        if not one_ragged or box.ragged <= 1:
-            tried[box] = 1.0, 1.0
+    order, volume = _nearest_first(extents, tensors, first), math.prod(extents)
+    tried: dict[Cut, tuple[float, float]] = {}  # with factors of the arithmetic and of the whole
+    for cut in _products(extents, block, order[:CUT_MODES], tensors):
+        if not one_ragged or _ragged(extents, cut) <= 1:
+            tried[cut] = 1.0, 1.0
     for growth in _growths(extents, tensors, first):
-        cuts = _greedy_cuts(extents, block, growth)
-        box = Box.of_cuts(extents, {m: cuts[m] for m in order if m in cuts}, order)
-        if not one_ragged or not box.ragged:
-            tried[box] = 1.0, 1.0
-        flat = Box(tuple(extents), (TileDim(tuple(growth), min(block, math.prod(extents))),))
+        cut = _greedy_cuts(extents, block, growth)
+        if not one_ragged or not _ragged(extents, cut):
+            tried[cut] = 1.0, 1.0
+        flat = Box(extents, (TileDim(tuple(growth), min(block, volume)),))
         # Every index is decoded, which costs time that the runs do not show.
-        tried[flat] = 1.1 if one_ragged else 1.0, 1.02
+        tried[flat if flat.tiled or growth != order else (1,) * len(extents)] = 1.1 if one_ragged else 1.0, 1.02
     if most_tiled:
-        tried = {box: factors for box, factors in tried.items() if len(box.tiled) <= most_tiled}
-    return _best(memory, tried, block, tensors, compute)
+        tried = {cut: x for cut, x in tried.items() if isinstance(cut, Box) or len(cut) - cut.count(1) <= most_tiled}
+    best = _best(memory, tried, extents, order, block, tensors, compute)
+    return [x if isinstance(x, Box) else Box.of_cuts(extents, {m: x[m] for m in order}, order) for x in best]
+
+
+def _ragged(extents: Sequence[int], cut: Sequence[int]) -> int:
+    """Modes that a box does not divide."""
+    return sum(e % c > 0 for e, c in zip(extents, cut, strict=True))
 
 
 def _best(
-    memory: RunRates, tried: dict[Box, tuple[float, float]], block: int, tensors: Sequence[Weight], compute: float
-) -> list[Box]:
+    memory: RunRates,
+    tried: dict[Cut, tuple[float, float]],
+    extents: tuple[int, ...],
+    order: Sequence[int],
+    block: int,
+    tensors: tuple[Weight, ...],
+    compute: float,
+) -> list[Cut]:
     """The cheapest boxes; what runs cost is worked out only where padding alone does not rule a box out."""
-
-    def score(box: Box, costs: Iterable[float]) -> float:
-        arithmetic, whole = tried[box]
-        return (compute * arithmetic / box.efficiency(block) + sum(costs)) * whole
-
-    least = [t.weight * t.least(memory) for t in tensors]
-    best: list[tuple[float, int, Box]] = []  # of equal scores the box that was tried first wins
-    for bound, i, box in sorted((score(box, least), i, box) for i, box in enumerate(tried)):
+    volume, least = math.prod(extents), [t.weight * t.least(memory) for t in tensors]
+    known = _known_costs(memory, extents, tensors, tuple(order))
+    queue, least_sum = [], sum(least)
+    for i, (cut, (arithmetic, whole)) in enumerate(tried.items()):
+        tiles = (
+            cut.tiles if isinstance(cut, Box) else math.prod([-(-e // c) for e, c in zip(extents, cut, strict=True)])
+        )
+        padded = compute * arithmetic / (volume / (tiles * block))
+        queue.append(((padded + least_sum) * whole, i, padded, whole, cut))
+    queue.sort(key=lambda x: x[:2])
+    best: list[tuple[float, int, Cut]] = []  # of equal scores the box that was tried first wins
+    for bound, i, padded, whole, cut in queue:
         if len(best) == KEPT and bound > best[-1][0]:
             break
         costs, total = [*least], bound
         for at, tensor in enumerate(tensors):  # the others cost their least at least
-            costs[at] = tensor.weight * tensor.cost(memory, box)
-            total = score(box, costs)
+            if cut not in known[at]:
+                known[at][cut] = tensor.weight * tensor.cost(memory, extents, cut, order)
+            costs[at] = known[at][cut]
+            total = (padded + sum(costs)) * whole
             if len(best) == KEPT and total > best[-1][0]:
                 break
         else:
-            best = sorted([*best, (total, i, box)])[:KEPT]
-    return [box for _, _, box in best]
+            best = sorted([*best, (total, i, cut)], key=lambda x: x[:2])[:KEPT]
+    return [cut for _, _, cut in best]
+
+
+@lru_cache(maxsize=64)
+def _known_costs(
+    memory: RunRates, extents: tuple[int, ...], tensors: tuple[Weight, ...], order: tuple[int, ...]
+) -> tuple[dict[Cut, float], ...]:
+    """What boxes cost each tensor, filled in as it is asked: blocks of one group have many boxes in common."""
+    return tuple({} for _ in tensors)
 
 
 def _assumed(extent: int) -> int:
@@ -178,28 +213,32 @@ def _growths(extents: Sequence[int], tensors: Sequence[Weight], first: int | Non
     return [*along, list(dict.fromkeys(m for step in zip(*along, strict=True) for m in step))]
 
 
-def _greedy_cuts(extents: Sequence[int], block: int, growth: Sequence[int]) -> dict[int, int]:
+def _greedy_cuts(extents: Sequence[int], block: int, growth: Sequence[int]) -> tuple[int, ...]:
     """Whole modes as long as they fit, then the longest divisor of the next."""
-    cuts, left = {}, block
+    cuts, left = [1] * len(extents), block
     for m in growth:
         cuts[m] = extents[m] if extents[m] <= left else _divisor(extents[m], left)
         left //= cuts[m]
         if left < 2:
             break
-    return cuts
+    return tuple(cuts)
 
 
 def _products(
     extents: Sequence[int], block: int, modes: Sequence[int], tensors: Sequence[Weight]
-) -> list[dict[int, int]]:
+) -> list[tuple[int, ...]]:
     """Products of cuts of some modes; only those that fill more than half of what they could."""
     units = {t.unit for t in tensors}
     vector = 16 // min(t.itemsize for t in tensors)
-    reachable = min(block, math.prod(extents[m] for m in modes))
-    found: list[tuple[int, dict[int, int]]] = [(1, {})]
+    reachable = min(block, math.prod([extents[m] for m in modes]))
+    found = [(1, (1,) * len(extents))]
     for m in modes:
         multiple = vector if m in units else 1
-        found = [(n * cut, {**cuts, m: cut}) for n, cuts in found for cut in _cuts(extents[m], block // n, multiple)]
+        found = [
+            (n * cut, (*cuts[:m], cut, *cuts[m + 1 :]))
+            for n, cuts in found
+            for cut in _cuts(extents[m], block // n, multiple)
+        ]
     return [cuts for n, cuts in found if 2 * n > reachable]
 
 

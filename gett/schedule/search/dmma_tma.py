@@ -10,6 +10,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.search.base import Later
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue, TmaStore, VectorStore
@@ -52,7 +53,7 @@ def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
 class DmmaTmaSearch(WgmmaSSSearch):
     """Tiles of two warpgroups; nothing stays."""
 
-    Cost = DmmaTmaCost
+    Cost, gain = DmmaTmaCost, 0.98
     cost: DmmaTmaCost
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -70,13 +71,18 @@ class DmmaTmaSearch(WgmmaSSSearch):
                 self.mapped.add(boxes)
         return super().estimate(choice)
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
         """Every combination of rows, columns and boxes."""
-        plan, boxes = self.plan, self.boxes
+        plan = self.plan
         if not self.has_units:
             return
         places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
-        for box_k in self.boxes_of_k():
+        all_k = [*self.boxes_of_k()]
+        sides_m = [side for groups in GROUPS for side in self.boxes.boxes(A, groups.rows, self.mn_unit[A])]
+        sides_n = (side for n in self.widths() for side in self.boxes.boxes(B, n, self.mn_unit[B]))
+        if not self.movable(A, sides_m, all_k) or not self.movable(B, sides_n, all_k):
+            return
+        for box_k in all_k:
             for groups in GROUPS:
                 if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
                     continue
@@ -84,9 +90,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
                     needed, there = dmma_registers(groups.mma_m, n, parts(plan))
                     if needed + places > there:
                         continue
-                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
-                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                    yield self.later(groups, n, box_k, lambda tile: (tile,))
 
     def widths(self) -> list[int]:
         """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""

@@ -25,6 +25,11 @@ class MmaTile:
     warps: tuple[int, int]
     batches: int = 1
 
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps[0] * self.warps[1] * (batch_warps(self.batches) if self.batches > 1 else 1)
+
 
 def uses_tensor_cores(plan: GemmPlan) -> bool:
     """Whether tensor cores form the products that the precision asks for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -11,7 +12,7 @@ from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
-from gett.schedule.search.base import Search
+from gett.schedule.search.base import Later, Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.mma_tiles import (
@@ -74,23 +75,35 @@ class MultistageSearch(Search[Schedule]):
         self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
         self._lowered: set[tuple[Tiling, tuple[int, int]]] = set()
 
-    def choices(self) -> Iterator[Schedule]:
+    def choices(self) -> Iterator[Schedule | Later[Schedule]]:
         """Schedules of all tiles that meet the limits; several that differ in their stages."""
         if self.fallback:
             for tile in fallback_tiles(self.size, self.tensor_cores):
                 yield from self._schedules(tile)
             return
         for tile in mma_tiles(self.plan, self.tensor_cores):
-            # What goes through registers wants more threads to share it, and few tiles more to hide latency.
-            made = self._schedules(tile)
-            yield from made
             more = with_more_warps(tile, self.tensor_cores)
-            copied = all(isinstance(x, CpAsync) for s in made for x in (s.multistage.a, s.multistage.b))
-            many = made and made[0].tiling.tiles(self.plan.extent_l) > 2 * self.facts.sm_count
-            if more is not None and not (copied and many):
-                yield from self._schedules(more)
+            least_us = min(self._least_us(x) for x in (tile, more) if x is not None)
+            yield Later(least_us, partial(self._with_more_warps, tile, more))
         for tile in batched_tiles(self.plan, self.tensor_cores):
-            yield from self._schedules(tile)
+            yield Later(self._least_us(tile), partial(self._schedules, tile))
+
+    def _least_us(self, tile: MmaTile) -> float:
+        """A bound of the estimates of a tile's schedules."""
+        wm, wn = tile.warps
+        least_us = self.cost.least_us((tile.m, tile.n, tile.k), wm * wn, tile.threads)
+        mainloops = self.device.mainloops
+        factors = (mainloops.multistage, mainloops.multistage_elements) if self.beside_wgmma else (1.0,)
+        return least_us * min(factors)
+
+    def _with_more_warps(self, tile: MmaTile, more: MmaTile | None) -> Iterator[Schedule]:
+        """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""
+        made = self._schedules(tile)
+        yield from made
+        copied = all(isinstance(x, CpAsync) for s in made for x in (s.multistage.a, s.multistage.b))
+        many = made and made[0].tiling.tiles(self.plan.extent_l) > 2 * self.facts.sm_count
+        if more is not None and not (copied and many):
+            yield from self._schedules(more)
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""

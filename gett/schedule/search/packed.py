@@ -51,10 +51,12 @@ writes, for each that writes what was read directly, and for each element: 190 t
 accesses of 1 to 8 elements.
 """
 
-Products = Callable[[GemmPlan, ArchFacts], list[Schedule]]
+Products = Callable[[GemmPlan, ArchFacts, float | None], list[Schedule]]
 
 
-def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least_us: float) -> list[Schedule]:
+def packed_schedules(
+    plan: GemmPlan, facts: ArchFacts, products: Products, least_us: float, first: bool = False
+) -> list[Schedule]:
     """Schedules with copies that are expected to be clearly faster than `least_us`.
 
     Args:
@@ -62,6 +64,7 @@ def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least
         facts: Of the GPU, with the limit of the workspace.
         products: The schedules of the product of the copies, best first.
         least_us: What the best schedule without copies is expected to take.
+        first: Whether only the best is wanted.
     """
     c = plan.contraction
     most_us = least_us / (SHORT_CLEARLY if least_us < SHORT_US else CLEARLY)
@@ -70,7 +73,8 @@ def packed_schedules(plan: GemmPlan, facts: ArchFacts, products: Products, least
     for names in packed_names(plan):
         if _floor_us(plan, names, facts) <= most_us:
             for cuts in choose_cuts(c, names, facts.workspace_limit):
-                found += _of_cuts(c, names, cuts, facts, products)
+                found += _of_cuts(c, names, cuts, facts, products, most_us, first)
+                most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted((s for s in found if s.forecast.us <= most_us), key=lambda s: s.forecast.us)
 
 
@@ -81,8 +85,16 @@ def _floor_us(plan: GemmPlan, names: Sequence[str], facts: ArchFacts) -> float:
     return (plan.bytes + 2 * copied) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
 
 
-def _of_cuts(c: Contraction, names: Sequence[str], cuts: Cuts, facts: ArchFacts, products: Products) -> list[Schedule]:
-    """The schedules with pieces of one kind."""
+def _of_cuts(
+    c: Contraction,
+    names: Sequence[str],
+    cuts: Cuts,
+    facts: ArchFacts,
+    products: Products,
+    most_us: float,
+    first: bool,
+) -> list[Schedule]:
+    """The schedules with pieces of one kind, none where the copies alone take more than `most_us`."""
     made = packed_plans(c, cuts, names)
     copies = _copies(made, facts)
     if copies is None:
@@ -91,9 +103,11 @@ def _of_cuts(c: Contraction, names: Sequence[str], cuts: Cuts, facts: ArchFacts,
     packing = Packing(cuts, a, b, d, made.workspace_bytes)
     copies_us = _copies_us(c, cuts, copies, facts)
     left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
-    found = []
-    for product in products(made.product, left)[:KEPT]:
-        products_us = count_pieces(c, cuts) * product.forecast.us
+    pieces, left_us, found = count_pieces(c, cuts), most_us - copies_us, []
+    if left_us < 0.0:
+        return []
+    for product in products(made.product, left, left_us / pieces if first else None)[:KEPT]:
+        products_us = pieces * product.forecast.us
         bound = product.forecast.bound if products_us > copies_us else "DRAM"
         share = f"copies {copies_us:.0f} us, products {products_us:.0f} us"
         reason = f"dense copies are multiplied: {share}; {product.forecast.reason}"

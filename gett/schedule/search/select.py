@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from gett.errors import ScheduleError
@@ -17,7 +18,7 @@ from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
-from gett.schedule.search.wgmma import both_roles, wgmma_takes
+from gett.schedule.search.wgmma import Made, both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
@@ -36,10 +37,12 @@ def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -
     Raises:
         ScheduleError: None meets the hard limits; the text names the last one that was broken.
     """
-    return candidates(plan, arch, facts, every=False)[0]
+    return candidates(plan, arch, facts, every=False, first=True)[0]
 
 
-def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, every: bool = True) -> list[Schedule]:
+def candidates(
+    plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, every: bool = True, first: bool = False
+) -> list[Schedule]:
     """The most promising schedules of every main loop that takes the plan, best first.
 
     Args:
@@ -47,11 +50,17 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, eve
         arch: Architecture, e.g. `"sm_90a"`.
         facts: Of the GPU at hand; the architecture's nominal ones by default.
         every: Whether main loops are searched that cannot have the first one, since a bound of their time is above it.
+        first: Whether only the first one is wanted: searches then end when they cannot have it.
 
     Raises:
         ScheduleError: None meets the hard limits.
     """
     facts = facts or arch_facts(arch)
+    found: list[Schedule] = []
+
+    def below() -> float | None:
+        return min((s.forecast.us for s in found), default=math.inf) if first else None
+
     if is_stream(plan):
         stream = StreamSearch(plan, facts)
         found = best_schedules([stream], 1)
@@ -60,56 +69,60 @@ def candidates(plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, eve
         return found
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts)
     tiled = MultistageSearch(plan, facts, beside_wgmma=in_planes)
-    found = best_schedules([tiled], MULTISTAGE) if in_planes else []
+    found += best_schedules([tiled], MULTISTAGE, below()) if in_planes else []
     if every or not found or least_split_us(plan, facts) < found[0].forecast.us:
-        found += wgmma_schedules(plan, facts)
-    found += dmma_schedules(plan, facts)
+        found += wgmma_schedules(plan, facts, below())
+    found += dmma_schedules(plan, facts, below())
     if not in_planes:
         tiled.beside_wgmma = bool(found)
-        found += best_schedules([tiled], MULTISTAGE)
-    found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX)
+        found += best_schedules([tiled], MULTISTAGE, below(), needed=not found)
+    found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX, below())
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
         fallback = MultistageSearch(plan, facts, fallback=True)
-        found = best_schedules([fallback], MULTISTAGE)
+        found = best_schedules([fallback], MULTISTAGE, below())
         refusal = fallback.refusal or refusal
     if not found:
         raise ScheduleError(refusal or f"no tile fits extents {plan.extent_m} x {plan.extent_n}")
-    found += packed_schedules(plan, facts, tensor_map_schedules, min(s.forecast.us for s in found))
+    found += packed_schedules(plan, facts, tensor_map_schedules, min(s.forecast.us for s in found), first)
     return sorted(found, key=lambda s: s.forecast.us)
 
 
-def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
-    """Schedules of the main loops that tensor maps feed: what copies are made for."""
-    return wgmma_schedules(plan, facts) or dmma_schedules(plan, facts)
+def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
+    """Schedules of the main loops that tensor maps feed: what copies are made for; `below` as searches take it."""
+    return wgmma_schedules(plan, facts, below) or dmma_schedules(plan, facts, below)
 
 
-def dmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of float64 by tensor map, none for other types."""
-    return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA) if dmma_takes(plan, facts) else []
+    if not dmma_takes(plan, facts):
+        return []
+    return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA, below, needed=False)
 
 
-def wgmma_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+def wgmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of the Hopper main loops; operands are gathered only where tensor maps move nothing."""
     if not wgmma_takes(plan, facts):
         return []
+
+    def best(kind: type[Made]) -> list[Schedule]:
+        return best_schedules(both_roles(kind, plan, facts), WGMMA, below)
+
     if planes(plan) is not None:
-        found = best_schedules(both_roles(WgmmaSplitSearch, plan, facts), WGMMA)
-        return found or best_schedules(both_roles(WgmmaSplitCopySearch, plan, facts), WGMMA)
-    found = best_schedules(both_roles(WgmmaSSSearch, plan, facts), WGMMA)
-    found += best_schedules(both_roles(WgmmaRSSearch, plan, facts), WGMMA)
+        return best(WgmmaSplitSearch) or best(WgmmaSplitCopySearch)
+    found = best(WgmmaSSSearch) + best(WgmmaRSSearch)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
-        found += best_schedules(both_roles(WgmmaTf32Search, plan, facts), WGMMA)
-        return found or finer_schedules(plan, facts)
-    return found or best_schedules(both_roles(GatherSearch, plan, facts), WGMMA)
+        found += best(WgmmaTf32Search)
+        return found or finer_schedules(plan, facts, below)
+    return found or best(GatherSearch)
 
 
-def finer_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+def finer_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules in planes where the plan's precision has none: who makes planes takes operands in any order."""
     precision = finer(plan.contraction.dtype, plan.contraction.precision)
     if not precision:
         return []
-    found = wgmma_schedules(at_precision(plan, precision), facts)
+    found = wgmma_schedules(at_precision(plan, precision), facts, below)
     return [replace(s, precision=precision) for s in found]
 
 

@@ -39,6 +39,7 @@ class WgmmaBoxes:
         tensor, products = products_of(plan.contraction.dtype, plan.contraction.precision)
         self.compute = plan.flops * products / facts.tensor_tflops[tensor.name] * 1e-6
         self.known: dict[tuple[int, int], list[OperandTiling]] = {}
+        self.known_weights: dict[int, list[Weight]] = {}
 
     def side(self, tensor: int) -> tuple[Strided, ...]:
         """The free modes of A or of B."""
@@ -46,11 +47,13 @@ class WgmmaBoxes:
 
     def weights(self, tensor: int) -> list[Weight]:
         """The stakes of an operand and of D in the boxes of the operand's free group."""
-        modes, other = self.side(tensor), self.side(B if tensor == A else A)
-        return [
-            Weight(tuple(s.strides[tensor] for s in modes), self.size, self.time[tensor]),
-            Weight(tuple(s.strides[D] for s in modes), self.size_d, self.time[D], True, partner_modes(other, D)),
-        ]
+        if tensor not in self.known_weights:
+            modes, other = self.side(tensor), self.side(B if tensor == A else A)
+            self.known_weights[tensor] = [
+                Weight(tuple(s.strides[tensor] for s in modes), self.size, self.time[tensor]),
+                Weight(tuple(s.strides[D] for s in modes), self.size_d, self.time[D], True, partner_modes(other, D)),
+            ]
+        return self.known_weights[tensor]
 
     def boxes(self, tensor: int, block: int, unit: int | None) -> list[OperandTiling]:
         """Boxes without flattened dimensions; the operand's unit mode `unit` first, in whole 16-byte pieces."""

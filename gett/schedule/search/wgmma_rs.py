@@ -38,7 +38,7 @@ DEEPER = 0.98  # of the time of slices of K with more slabs under way
 class WgmmaRSSearch(WgmmaSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    Cost = WgmmaRSCost
+    Cost, gain = WgmmaRSCost, 0.94
 
     @property
     def units(self) -> tuple[int, int]:

@@ -6,16 +6,17 @@ Where no such box exists there is no schedule, and another main loop serves.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import split_modes
+from gett.schedule.search.base import Later
 from gett.schedule.search.batches import MEMORY, with_batches
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.stationary import UNDER_WAY, one_panel_pace, shared_operands, with_stationary
+from gett.schedule.search.stationary import MOST, PANELS, UNDER_WAY, one_panel_pace, shared_operands, with_stationary
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
 from gett.schedule.search.wgmma import RASTER, WgmmaSearch
 from gett.schedule.search.wgmma_boxes import widths
@@ -42,13 +43,15 @@ SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the 
 class WgmmaSSSearch(WgmmaSearch):
     """Estimates first, tensor maps for the best of them."""
 
+    gain = 0.99
+
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
         self.shared = shared_operands(self.plan)
         c, d = self.plan.contraction.c, self.plan.contraction.d
         self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
         """Every combination of tile and boxes."""
         plan, boxes = self.plan, self.boxes
         if not self.has_units or len(self.leads) > 1:  # the operands' rows run along different contracted modes
@@ -71,10 +74,30 @@ class WgmmaSSSearch(WgmmaSearch):
                 for n in (n for n in widths_n if groups.takes(n)):
                     for tile in self.store_tiles(groups, n, box_k):
                         yield from (tile, *self.stationary(tile))
-                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]) if not low else ():
-                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
-                            yield from (tile, *self.stationary(tile), *self.exchanging(tile))
+                    if not low:
+                        yield self.later(groups, n, box_k, self.with_variants)
+
+    def later(
+        self, groups: Warpgroups, n: int, box_k: Box, variants: Callable[[WgmmaTile], Iterable[WgmmaTile]]
+    ) -> Later[WgmmaTile]:
+        """The tiles of all boxes of a shape, with variants of each, when they may be among the best."""
+        sides_m, sides_n = self.boxes.boxes(A, groups.rows, self.mn_unit[A]), self.boxes.boxes(B, n, self.mn_unit[B])
+        if not sides_m or not sides_n:
+            return Later(math.inf, tuple)
+        rows = min(side.rows for side in (*sides_m, *sides_n))
+        panels = min(side.box.tiles for side in (*sides_m, *sides_n)) <= PANELS
+        stays = panels or rows * up(box_k.size, self.atom.k) * box_k.tiles * self.size <= MOST
+
+        def made() -> Iterator[WgmmaTile]:
+            for m_side in sides_m:
+                for n_side in sides_n:
+                    yield from variants(WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source))
+
+        return Later(self.cost.least_of_sides(groups, sides_m, sides_n, box_k, stays), made)
+
+    def with_variants(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """A tile, the same with what stays, and where blocks exchange halves."""
+        yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
     def boxes_k(self, sides: Iterable[tuple[int, list[OperandTiling]]]) -> tuple[list[Box], list[Box], list[Box]]:
         """Boxes of K: the deep ones, those that zeros fill up to whole instructions, the shallow ones."""

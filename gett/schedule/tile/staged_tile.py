@@ -109,21 +109,34 @@ def boxed_tile(
         others = dims[inner:]
         if any(d.step * held.size % CHUNK for d in others):
             continue
+        turned = _turned(swizzle_bytes, held, copy)
+        writes, known = _writes(held, copy, turned), dict[tuple[int, ...], float]()
+        width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * held.size
+        parts: list[tuple[list[Part], list[Part]]] = []
         for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
             steps, cut = _steps(dims[:inner], order, row)
-            at = _Places(steps, cut, swizzle_bytes, held.size)
-            served = _served(at, held, copy)
-            clocks = setup_clocks + _clocks(served, held, copy, _turned(at, held, copy))
+            # All orders have the same cut, and most have the same steps along the dimensions that lanes differ in.
+            parts = parts or [
+                (_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes
+            ]
+            asked = tuple([steps[key] for both in parts for along in both for key, _, _ in along])
+            if asked not in known:
+                served = []
+                for (rows, columns, lanes), (m, n) in zip(writes, parts, strict=True):
+                    places = _places(steps, m, len(rows), held.size), _places(steps, n, len(columns), held.size)
+                    served += _served(*_reduced(places, width), lanes, swizzle_bytes, width)
+                known[asked] = sum(served) / len(served)
+            mean = known[asked]
+            clocks = setup_clocks + _clocks(mean, held, copy, turned)
             if best is None or clocks < best[1] * 0.999:
-                by = {d.key: step for d, step in steps.items()}
                 tile = StagedTile(
-                    tuple(by.get(("m", i), 0) for i in range(counts[0])),
-                    tuple(by.get(("n", i), 0) for i in range(counts[1])),
-                    math.prod(d.box for d in dims), copy, round(served), row, swizzle_bytes, cut,
+                    tuple(steps.get(("m", i), 0) for i in range(counts[0])),
+                    tuple(steps.get(("n", i), 0) for i in range(counts[1])),
+                    math.prod(d.box for d in dims), copy, round(mean), row, swizzle_bytes, cut,
                     tuple(d.key for d in (*dims[:inner], *order)),
                 )  # fmt: skip
                 best = tile, clocks
-            if served <= 1.0:
+            if mean <= 1.0:
                 break
         if best is not None and best[0].conflicts <= 1:
             break
@@ -201,72 +214,95 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
             yield swizzle // size, swizzle, inner
 
 
-def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[DimD, int], Cut | None]:
+def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[tuple[str, int], int], Cut | None]:
     """Elements between neighbours of each dimension, and the dimension that a row's end cuts."""
-    at: dict[DimD, int] = {}
+    at: dict[tuple[str, int], int] = {}
     step = row
     for d in others:
-        at[d] = step
+        at[d.key] = step
         step *= d.box
     copy, before = step, 1
     cut: Cut | None = None
     for d in inner:
         if before >= row:
-            at[d] = copy * (before // row)
+            at[d.key] = copy * (before // row)
         else:
-            at[d] = before
+            at[d.key] = before
             if before * d.box > row:
                 cut = (d.group, d.at, row // before, copy)
         before *= d.box
     return at, cut
 
 
-class _Places:
-    """Bytes of elements in the staged tile."""
+Lanes = tuple[tuple[int, int], ...]
+"""Positions of lanes' elements among the rows and the columns of a write."""
 
-    def __init__(self, steps: dict[DimD, int], cut: Cut | None, swizzle_bytes: int, size: int) -> None:
-        self.swizzle_bytes, self.size = swizzle_bytes, size
-        self.dims: dict[str, list[tuple[int, int, int, int, int]]] = {"m": [], "n": []}
-        for d, step in steps.items():
-            piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
-            self.dims[d.group].append((d.prefix, d.box, piece, step, far))
+ROWS: Lanes = tuple((g, 0) for g in range(8))
+COLUMNS: Lanes = tuple((0, i) for i in range(8))
+PAIRS: Lanes = tuple((g, i) for g in range(8) for i in range(4))
+TURNED: Lanes = tuple((g, g % 2 * 4 + i) for g, i in PAIRS)
 
-    def offset(self, group: str, x: int) -> int:
-        """What index `x` of a group adds, in elements, before the swizzle."""
-        total = 0
-        for prefix, box, piece, step, far in self.dims[group]:
-            c = x // prefix % box
-            total += c % piece * step + c // piece * far
-        return total
+Part = tuple[tuple[str, int], list[int], list[int]]
+"""A dimension's key, coordinates along it that take its step, and what those behind a cut add."""
 
-    def all(self, m: Sequence[int], n: Sequence[int]) -> list[int]:
-        """Bytes of all pairs, `n` fastest."""
-        columns = [self.offset("n", x) for x in n]
-        rows = (self.offset("m", x) for x in m)
-        return [swizzle_address(self.swizzle_bytes, (row + c) * self.size) for row in rows for c in columns]
+PERIOD = 1024
+"""Bytes after which the swizzle and the banks repeat."""
 
 
-def _served(at: _Places, held: Accumulators, copy: R2SCopy) -> float:
-    """Times that a phase of 128 bytes is served, on average over the writes of the first fragments."""
-    served: list[int] = []
-    eight, turned = [held.row(g, copy) for g in range(8)], _turned(at, held, copy)
+def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> list[tuple[list[int], list[int], Lanes]]:
+    """The writes of the first fragments: rows, columns and lanes; `turned` as `_turned` has it."""
+    eight = [held.row(g, copy) for g in range(8)]
+    found: list[tuple[list[int], list[int], Lanes]] = []
     for j in range(0, min(16, held.box_n), 8):
         if copy.kind == "stsm":
-            served += replays(at.all(eight, [j]), CHUNK)
+            found.append((eight, [j], ROWS))
         elif copy.kind == "stsm_t":
-            served += replays(at.all([0], range(j, j + 8)), CHUNK)
-        elif not turned:
-            served += replays(at.all(eight, range(j, j + 8, 2)), copy.vector * held.size)
+            found.append(([0], [*range(j, j + 8)], COLUMNS))
         else:
-            lanes = [(row, j ^ TURN // held.size if g % 2 else j) for g, row in enumerate(eight)]
-            places = (at.all([row], range(first, first + 8, 2)) for row, first in lanes)
-            served += replays(itertools.chain.from_iterable(places), copy.vector * held.size)
-    return sum(served) / len(served)
+            other = [*range(j ^ TURN // held.size, (j ^ TURN // held.size) + 8, 2)] if turned else []
+            found.append((eight, [*range(j, j + 8, 2), *other], TURNED if turned else PAIRS))
+    return found
 
 
-def _turned(at: _Places, held: Accumulators, copy: R2SCopy) -> bool:
+def _parts(dims: Sequence[DimD], group: str, of: Sequence[int], cut: Cut | None) -> list[Part]:
+    """The dimensions of a group along which some of its indices differ."""
+    found = []
+    for d in dims:
+        at = [x // d.prefix % d.box for x in of] if d.group == group else []
+        if any(at):
+            piece, far = (d.box, 0) if cut is None or d.key != cut[:2] else cut[2:]
+            found.append((d.key, [c % piece for c in at], [c // piece * far for c in at]))
+    return found
+
+
+def _places(steps: dict[tuple[str, int], int], parts: Sequence[Part], count: int, size: int) -> list[int]:
+    """What some rows or columns add to places in the staged tile, in bytes before the swizzle."""
+    at = [0] * count
+    for key, near, far in parts:
+        step = steps[key]
+        at = [x + (c * step + away) * size for x, c, away in zip(at, near, far, strict=True)]
+    return at
+
+
+def _reduced(places: tuple[list[int], list[int]], width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Places within one period, apart where they are others: banks tell no more, and more tiles have the same ones."""
+    rows, columns = places
+    if any(x % width for x in rows) or any(x % width for x in columns):
+        return tuple(rows), tuple(columns)
+    apart = 2 * PERIOD  # of sums, too
+    first = [x % PERIOD + apart * len(columns) * rows.index(x) for x in rows]
+    return tuple(first), tuple([x % PERIOD + apart * columns.index(x) for x in columns])
+
+
+@lru_cache(maxsize=16384)
+def _served(rows: tuple[int, ...], columns: tuple[int, ...], lanes: Lanes, swizzle: int, width: int) -> list[int]:
+    """Times that each phase of 128 bytes of a write is served."""
+    return replays([swizzle_address(swizzle, rows[g] + columns[i]) for g, i in lanes], width)
+
+
+def _turned(swizzle_bytes: int, held: Accumulators, copy: R2SCopy) -> bool:
     """Whether lanes of odd rows write other columns first than those of even rows (`R2STiledCopy::turn`)."""
-    return copy.kind == "pair_n" and at.swizzle_bytes == max(SWIZZLES) and held.box_n * held.size % (2 * TURN) == 0
+    return copy.kind == "pair_n" and swizzle_bytes == max(SWIZZLES) and held.box_n * held.size % (2 * TURN) == 0
 
 
 def _clocks(served: float, held: Accumulators, copy: R2SCopy, turned: bool) -> float:
