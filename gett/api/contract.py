@@ -27,7 +27,7 @@ from gett.ir.build import address_c
 from gett.ir.subscripts import Spec, operand_count, split_arguments
 from gett.ir.tensors import Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
-from gett.network.steps import PlanRequest
+from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -29,8 +29,9 @@ from gett.ir.subscripts import parse
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
 from gett.network.optimize import AUTOTUNE
 from gett.network.path import Path, path_info
+from gett.network.request import PlanRequest
 from gett.network.running import run_steps
-from gett.network.steps import Executable, PlanRequest, Step, last_uses, own_places, peak_bytes
+from gett.network.steps import Executable, Step, last_uses, own_places, peak_bytes
 
 if TYPE_CHECKING:
     from typing import Unpack

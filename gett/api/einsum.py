@@ -26,7 +26,7 @@ from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec, listed, split_arguments
 from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
 from gett.network.optimize import freeze_optimize, with_limit
-from gett.network.steps import PlanRequest
+from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -37,7 +37,7 @@ from gett.ir.tensors import (
     result_type,
 )
 from gett.network.optimize import AUTOTUNE, freeze_optimize, with_limit
-from gett.network.steps import PlanRequest
+from gett.network.request import PlanRequest
 from gett.typing import DType, Optimize, Order, Precision, Size
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")

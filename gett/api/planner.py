@@ -41,7 +41,8 @@ from gett.network.cutting import Section, cut_free, cut_sum, partial_sums, uncut
 from gett.network.forms import fastest_form
 from gett.network.optimize import AUTOTUNE, check_optimize, in_elements
 from gett.network.path import Path, PathStep, SumFirst, find_steps
-from gett.network.steps import PlanRequest, Step
+from gett.network.request import PlanRequest
+from gett.network.steps import Step
 
 _log = logging.getLogger("gett")
 

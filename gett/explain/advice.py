@@ -19,7 +19,8 @@ from gett.hw.dtypes import ACCESS_BYTES
 from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import TensorSpec, dense_strides
 from gett.network.optimize import AUTOTUNE
-from gett.network.steps import PlanRequest, Step
+from gett.network.request import PlanRequest
+from gett.network.steps import Step
 
 GAIN = 1.2  # times as fast, from which a change is worth a line
 MUCH = 0.3  # share of the time that launches take, from which it is worth a line

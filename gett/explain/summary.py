@@ -16,7 +16,8 @@ from gett.explain.schedule import count, spell
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, is_complex, planes_of
 from gett.ir.gemm import GemmPlan
-from gett.network.steps import PlanRequest, Step
+from gett.network.request import PlanRequest
+from gett.network.steps import Step
 from gett.schedule.spec.schedule import Schedule
 from layouts.modes import Strided
 

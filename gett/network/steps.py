@@ -1,4 +1,4 @@
-"""What a plan is asked for and what it consists of: `PlanRequest` and `Step`.
+"""What a plan consists of: `Step`.
 
 Owns how long tensors live and which operands the result may be written over. Knows no arrays, only their descriptions.
 """
@@ -10,48 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
-
-from gett.arrays.kinds import CPU
-from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.ir.subscripts import Spec
-from gett.ir.tensors import Casting, TensorSpec, UsualPrecision
+from gett.network.request import PlanRequest
 
-if TYPE_CHECKING:  # plans of NumPy arrays have neither
-    from gett.epilogue.expression import Expression
+if TYPE_CHECKING:  # plans of NumPy arrays have none
     from gett.schedule.spec.schedule import Schedule
 
 # (a, b, c, d, alpha, beta) in the user's order of operands; b and c may be None. Where the contraction has extras, a
 # seventh argument is the sequence of their arrays.
 Executable = Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """Everything that a plan depends on.
-
-    `conj` has a truth for each operand, of complex dtypes alone: whether it is conjugated. None stands for none.
-    `complex_factors` says that alpha or beta is complex: a GPU's plan may compute with real ones only.
-    """
-
-    spec: Spec
-    operands: tuple[TensorSpec, ...]
-    c: TensorSpec | None = None
-    out: TensorSpec | None = None
-    dtype: npt.DTypeLike | None = None
-    order: str | None = "K"
-    casting: Casting = "safe"
-    optimize: Any = True
-    precision: str | UsualPrecision | None = None
-    arch: str = "cpu"
-    device: int | None = CPU
-    epilogue: Expression | None = None
-    epilogue_args: tuple[TensorSpec, ...] = ()
-    conj: tuple[bool, ...] | None = None
-    workspace_limit: int = WORKSPACE_LIMIT
-    complex_factors: bool = False
 
 
 @dataclass(frozen=True, slots=True)

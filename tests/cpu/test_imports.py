@@ -36,7 +36,7 @@ INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
     "gett.arrays": ["dynamo", "bfloat16 kinds jax", "exported torch", "interop"],
-    "gett.network": ["optimize", "path cutting steps forms", "running"],
+    "gett.network": ["optimize request", "path cutting steps forms", "running"],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.api": [

@@ -23,7 +23,7 @@ import gett.tune.tuner
 from gett.api.plan_cache import PlanCache
 from gett.codegen.render import render_kernel
 from gett.errors import DeviceError, OptionError, PoorKernelError, TuneWarning
-from gett.network.steps import PlanRequest
+from gett.network.request import PlanRequest
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.tune.recall import build_remembered

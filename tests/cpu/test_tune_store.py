@@ -22,7 +22,7 @@ import gett.tune.tuner
 from gett.errors import DeviceError, PoorKernelError
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
-from gett.network.steps import PlanRequest
+from gett.network.request import PlanRequest
 from gett.schedule.search.select import candidates
 from gett.tune.codec import encode
 from gett.tune.recall import build_remembered
@@ -280,7 +280,7 @@ _SECOND = """
 import json, sys, time
 from tests.cpu.fake_driver import FakeDriver, FakeHost
 from tests.cpu.tuning import FACTS, matrix
-import gett.api.planner, gett.network.steps
+import gett.api.planner, gett.network.request
 gone = [m for m in sys.modules if m.startswith(("gett.tune", "gett.runtime", "gett.jit", "gett.codegen", "gett.sched"))]
 for name in gone:
     if not name.startswith(("gett.schedule.spec", "gett.schedule.lower")) and name != "gett.schedule":
@@ -289,7 +289,7 @@ import gett.tune.recall, gett.runtime.build
 for module in (gett.tune.recall, gett.runtime.build):
     module.CupyHost, module.device_facts, module.load_driver = FakeHost, lambda: FACTS, lambda: driver
 driver = FakeDriver(16)
-request = gett.network.steps.PlanRequest(
+request = gett.network.request.PlanRequest(
     spec="mk,kn->mn", operands=(matrix(64, 64, "float16"),) * 2, arch="sm_90a", device=0
 )
 gett.api.planner.make_plan(request)

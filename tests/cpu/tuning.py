@@ -22,7 +22,7 @@ from gett.api.plan_cache import plan_cache
 from gett.codegen.render import render_kernel
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
-from gett.network.steps import PlanRequest
+from gett.network.request import PlanRequest
 from gett.runtime.device import DeviceFacts
 from gett.schedule.search.select import candidates
 from gett.tune.store import Entry
