@@ -6,9 +6,9 @@ Knows nothing of what it holds but a rough size.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -30,40 +30,66 @@ class CacheInfo(NamedTuple):
 class PlanCache:
     """Plans by everything that they depend on: subscripts, layouts, dtypes, alignment, device, options."""
 
-    __slots__ = ("_entries", "_hits", "_lock", "_maxsize", "_misses")
+    __slots__ = ("_entries", "_lock", "_maxsize", "_misses", "_others", "_uses")
 
     def __init__(self, maxsize: int = DEFAULT_SIZE) -> None:
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._maxsize = maxsize
-        self._hits = self._misses = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        # [plan, number of its last use, the same when the order was made], in the order of the latter.
+        self._entries: dict[Hashable, list[Any]] = {}
+        self._uses = itertools.count(1)  # a number for each hit, and for what is counted in `_others`
+        self._misses = self._others = 0
 
     def get(self, key: Hashable) -> Any:
         """The plan under a key, or None; counts a hit or a miss. TypeError if the key cannot be hashed."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
+            with self._lock:
                 self._misses += 1
-            else:
-                self._hits += 1
-                self._entries.move_to_end(key)
-            return found
+            return None
+        entry[1] = next(self._uses)  # one step of the interpreter, where a lock takes longer than all else here
+        return entry[0]
+
+    def _count(self) -> int:
+        """A number of use that is no hit's; the lock is held."""
+        self._others += 1
+        return next(self._uses)
+
+    def peek(self, key: Hashable) -> Any:
+        """The plan under a key, or None; counts nothing, and is no use of it."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
 
     def put(self, key: Hashable, plan: Any) -> Any:
         """Keep a plan; where another thread was first, its plan is kept and returned."""
         with self._lock:
             if self._maxsize == 0:
                 return plan
-            kept = self._entries.setdefault(key, plan)
-            while len(self._entries) > self._maxsize:
-                self._entries.popitem(last=False)
+            now = self._count()
+            kept = self._entries.setdefault(key, [plan, now, now])[0]
+            self._shrink()
             return kept
+
+    def _shrink(self) -> None:
+        """Drop what was used least recently; the order is made anew only where it is no longer that of use."""
+        while len(self._entries) > self._maxsize:
+            first = next(iter(self._entries))
+            _, used, placed = self._entries[first]
+            if used != placed:
+                self._entries = dict(sorted(self._entries.items(), key=lambda item: item[1][1]))
+                for entry in self._entries.values():
+                    entry[2] = entry[1]
+                first = next(iter(self._entries))
+            del self._entries[first]
 
     def info(self) -> CacheInfo:
         """Counters, sizes, and an estimate of the host memory that the plans hold."""
         with self._lock:
-            entries = list(self._entries.items())
-            hits, misses, maxsize = self._hits, self._misses, self._maxsize
+            entries = [(key, entry[0]) for key, entry in self._entries.items()]
+            hits, misses, maxsize = self._count() - self._others, self._misses, self._maxsize
         seen: set[int] = set()
         total = sum(_size(key, seen) + _size(plan, seen) for key, plan in entries)
         return CacheInfo(hits, misses, len(entries), maxsize, total)
@@ -71,7 +97,7 @@ class PlanCache:
     def discard(self, unwanted: Callable[[Any], bool]) -> int:
         """Forget the plans of which `unwanted` is true; returns how many."""
         with self._lock:
-            keys = [key for key, plan in self._entries.items() if unwanted(plan)]
+            keys = [key for key, entry in self._entries.items() if unwanted(entry[0])]
             for key in keys:
                 del self._entries[key]
             return len(keys)
@@ -79,8 +105,7 @@ class PlanCache:
     def clear(self) -> None:
         """Forget all plans and counters."""
         with self._lock:
-            self._entries.clear()
-            self._hits = self._misses = 0
+            self._begin()
 
     def resize(self, maxsize: int) -> None:
         """Hold at most `maxsize` plans (0: none) and drop the least recently used beyond that.
@@ -92,8 +117,7 @@ class PlanCache:
             raise OptionError(f"the plan cache holds an integer number of plans of at least 0, not {maxsize!r}")
         with self._lock:
             self._maxsize = maxsize
-            while len(self._entries) > maxsize:
-                self._entries.popitem(last=False)
+            self._shrink()
 
 
 def _size(thing: Any, seen: set[int]) -> int:
