@@ -15,7 +15,7 @@ from gett.arrays.interop import gather
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
 from gett.arrays.torch import torch_library
 from gett.env import parse_size
-from gett.errors import DTypeError, MixedArraysError, OptionError, OutputError, ShapeError
+from gett.errors import DTypeError, EpilogueError, MixedArraysError, OptionError, OutputError, ShapeError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.tensors import BFLOAT16, TensorSpec, is_numpy_only
 
@@ -135,19 +135,17 @@ def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any
 
 def any_complex(alpha: Any, beta: Any) -> bool:
     """Whether a factor has an imaginary part; what is no number is none that has."""
-    return any(x.__class__ is not int and x.__class__ is not float and _is_complex(x) for x in (alpha, beta))
+    plain = [_python_scalar(x) for x in (alpha, beta) if x.__class__ is not int and x.__class__ is not float]
+    return any(isinstance(x, (complex, np.clongdouble)) and x.imag != 0 for x in plain)
 
 
-def _is_complex(value: Any) -> bool:
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
-        value = value.item()
-    return isinstance(value, (complex, np.clongdouble)) and value.imag != 0
+def _python_scalar(value: Any) -> Any:
+    """A scalar of NumPy as one of Python; its longdouble, and numbers such as fractions, stay what they are."""
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 else value
 
 
 def _number(value: Any, name: str) -> Any:
-    """A number as a Python scalar; NumPy's longdouble, and numbers such as fractions, stay what they are."""
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
-        value = value.item()
+    value = _python_scalar(value)
     if not isinstance(value, (int, float, complex, Number)):
         raise DTypeError(f"{name} must be a number, not {type(value).__name__}")
     return value
@@ -202,3 +200,18 @@ def check_fits(
         raise error(f"{name} has strides {have.strides}, the plan was made for {want.strides} (bytes)")
     if aligned and have.alignment < want.alignment:
         raise error(f"{name} is aligned to {have.alignment} bytes, the plan was made for {want.alignment}")
+
+
+def check_planned(planned: Sequence[TensorSpec], given: Sequence[TensorSpec]) -> None:
+    """Refuse `epilogue_args` that a plan's epilogue was not traced for.
+
+    Raises:
+        EpilogueError: Another number of them, or of one's axes.
+    """
+    if len(given) != len(planned):
+        raise EpilogueError(f"the plan's epilogue takes {len(planned)} epilogue_args, {len(given)} were given")
+    for i, (want, have) in enumerate(zip(planned, given, strict=True)):
+        if len(want.shape) != len(have.shape):
+            raise EpilogueError(
+                f"epilogue_args[{i}] has shape {have.shape}, the plan was made for one of {len(want.shape)} axes"
+            )

@@ -6,28 +6,15 @@ Owns which of its arguments is `c`, and what a factor of 0 leaves unread. Knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
-from gett.api.checks import any_complex, check_factors, check_out, check_workspace_limit, resolve_addend
-from gett.api.conjugation import Conj, check_conj, flipped, of_complex
-from gett.api.einsum import plan_on_device
-from gett.api.epilogue import check_arguments, gather_call, gradient_error, trace_epilogue
-from gett.api.numpy_route import is_numpys, numpy_contraction
-from gett.api.planner import resolve
-from gett.api.precision import usual_precision
+from gett.api.call import NO_ARGUMENTS, make_call
+from gett.api.checks import resolve_addend
+from gett.api.einsum import compute
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow, lend_bfloat16
-from gett.arrays.kinds import NUMPY
-from gett.arrays.torch import torch_library
-from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
-from gett.ir.build import address_c
+from gett.errors import GradientError, OptionError, SubscriptsError
 from gett.ir.subscripts import Spec, operand_count, split_arguments
-from gett.ir.tensors import Casting, parse_dtype
-from gett.network.optimize import freeze_optimize, with_limit
-from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -44,6 +31,8 @@ if TYPE_CHECKING:
         Size,
         SupportsArray,
     )
+
+_operand_count = lru_cache(maxsize=1024)(operand_count)
 
 
 @overload
@@ -86,7 +75,7 @@ def contract(
     optimize: Optimize = True,
     precision: Precision | None = None,
     epilogue: Callable[..., Any] | None = None,
-    epilogue_args: Sequence[Any] = (),
+    epilogue_args: Sequence[Any] = NO_ARGUMENTS,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
     memory_limit: Size | None = None,
@@ -144,21 +133,24 @@ def contract(
     """
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
-    flags = None if conj is None else check_conj(conj, len(factors))
-    fused = epilogue, check_arguments(epilogue, epilogue_args), flags, check_workspace_limit(workspace_limit)
+    call = make_call(
+        spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha, beta,
+        epilogue, epilogue_args,
+    )  # fmt: skip
     try:
-        path = freeze_optimize(optimize) if memory_limit is None else with_limit(optimize, memory_limit)
-        return _contract_spec(spec, factors, c, alpha, beta, out, path, precision, *fused)
+        return compute(call)
     except GradientError as error:
-        raise gradient_error(error, epilogue) from None
+        raise call.gradient_error(error) from None
 
 
 def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:
     """The subscripts, the factors, and `c`, which may stand behind them."""
+    if subscripts.__class__ is str and len(operands) == _operand_count(subscripts):
+        return subscripts, operands, c
     spec, found = split_arguments(subscripts, operands)
     if not isinstance(spec, str):
         return spec, found, c
-    count = operand_count(spec)
+    count = _operand_count(spec)
     if len(found) == count + 1:
         if c is not None and found[-1] is not None:
             raise OptionError("c is given twice: by its name, and as the array behind the operands")
@@ -169,81 +161,3 @@ def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequ
             "operands would be c"
         )
     return spec, found, c
-
-
-def _contract_spec(
-    spec: Spec,
-    operands: Sequence[Any],
-    c: Any,
-    alpha: Any,
-    beta: Any,
-    out: Any,
-    optimize: Any,
-    precision: Any,
-    epilogue: Any,
-    extras: Sequence[Any],
-    conj: Conj | None,
-    limit: int,
-    dtype: Any = None,
-    casting: Casting = "safe",
-) -> Any:
-    """`contract` of arguments that were told apart, and the dtype of `torch.autocast` where that holds."""
-    torch = torch_library()
-    if torch is not None and dtype is None and out is None:
-        asked = torch.autocast(spec, (*operands, c))
-        if asked is not None:
-            dtype, casting = asked, "same_kind"
-    loan = borrow(operands, c, out, dtype, casting, extras)
-    if loan is not None:
-        fused = epilogue, loan.extras, flipped(conj, loan.lazy), limit, loan.dtype, casting
-        return loan.finish(
-            _contract_spec(spec, loan.operands, loan.c, alpha, beta, loan.out, optimize, precision, *fused)
-        )
-    kind, device, arrays, c, extras = gather_call(operands, c, extras)
-    if kind is NUMPY and is_numpys([*arrays, *(x for x in (c, out) if isinstance(x, np.ndarray))]):
-        if epilogue is not None:
-            raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
-        factors: dict[str, Any] = {"c": c, "alpha": alpha, "beta": beta}
-        return numpy_contraction(spec, arrays, out, optimize=optimize, precision=precision, conj=conj, **factors)
-    loan = lend_bfloat16(arrays, c, out, dtype, casting, extras) if kind is NUMPY else None
-    if loan is not None:
-        if out is not None:
-            check_out(out, kind, device)
-        fused = epilogue, loan.extras, conj, limit, loan.dtype, casting
-        return loan.finish(
-            _contract_spec(spec, loan.operands, loan.c, alpha, beta, loan.out, optimize, precision, *fused)
-        )
-    arguments, described = tuple(map(kind.describe, extras)), tuple(map(kind.describe, arrays))
-    request = PlanRequest(
-        spec=spec,
-        operands=described,
-        c=None if c is None else kind.describe(c),
-        out=None if out is None else check_out(out, kind, device),
-        dtype=None if dtype is None else parse_dtype(dtype),
-        casting=casting,
-        optimize=optimize,
-        precision=usual_precision() if precision is None else precision,
-        arch=kind.arch(device),
-        device=device,
-        epilogue=trace_epilogue(epilogue, arguments),
-        epilogue_args=arguments,
-        conj=None if conj is None else of_complex(conj, arrays),
-        workspace_limit=limit,
-        complex_factors=any_complex(alpha, beta) and len({x.dtype.kind == "c" for x in described}) > 1,
-    )
-    if c is not None and beta.__class__ in (int, float) and beta == 0:
-        request = _without_c(request)
-        c = None
-    plan = plan_on_device(kind, request, runs=True)
-    alpha, beta = check_factors(alpha, beta, plan.dtype)
-    if out is not None:
-        return plan.run_into(kind, device, arrays, c, out, alpha, beta, extras)
-    return plan.run(kind, device, arrays, c, None, alpha, beta, extras)
-
-
-def _without_c(request: PlanRequest) -> PlanRequest:
-    """The request for beta = 0: `c` is checked and takes part in the promotion, but is not read."""
-    assert request.c is not None
-    subscripts, extents, dtype = resolve(request)
-    address_c(subscripts.output, request.c, extents)
-    return replace(request, c=None, dtype=dtype)

@@ -1,7 +1,6 @@
-"""`ContractionPlan`: the steps that compute a result, and how they run on arrays.
+"""`ContractionPlan`: a planned contraction as users hold it: what it says of itself, and its calls.
 
-Owns checking arrays against a plan, allocation of the result and of intermediates, and the order of calls. Knows no
-subscripts and makes no decision about kernels.
+Owns checking the arrays of a call against what was planned. How steps run is `gett.api.bound_steps`'.
 """
 
 from __future__ import annotations
@@ -9,29 +8,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.checks import any_complex, check_factors, check_fits, check_out, is_apart, resolve_addend
-from gett.api.epilogue import NO_ARGUMENTS, check_arguments, check_planned, gather_call, gradient_error
-from gett.api.executables import bind_steps, compile_steps
+from gett.api.bound_steps import BoundSteps
+from gett.api.call import NO_ARGUMENTS, Call, make_call
+from gett.api.checks import any_complex, check_factors, check_fits, check_out, check_planned, resolve_addend
+from gett.api.executables import compile_steps
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow, lend_bfloat16
-from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert, cupy_kind
+from gett.arrays.interop import lend_bfloat16
+from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
 from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
 from gett.ir.subscripts import parse
-from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec, packed_axes
-from gett.network.optimize import AUTOTUNE
+from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.path import Path, path_info
 from gett.network.request import PlanRequest
-from gett.network.running import run_steps
-from gett.network.steps import Executable, Step, last_uses, own_places, peak_bytes
+from gett.network.steps import Step, last_uses, peak_bytes
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, SupportsArray
 
 
-class ContractionPlan:
+class ContractionPlan(BoundSteps):
     """A planned contraction, to be run many times: `plan(a, b, out=d)`.
 
     Attributes:
@@ -53,31 +50,7 @@ class ContractionPlan:
         dtype: dtype in which products are formed; the result's, unless `out` was given in another.
     """
 
-    __slots__ = (
-        "_bound",
-        "_convert",
-        "_d",
-        "_direct",
-        "_last_uses",
-        "_layouts",
-        "_look_closer",
-        "_order",
-        "_own_place",
-        "_real_factors",
-        "_replan",
-        "_request",
-        "_scalar",
-        "_settled",
-        "_spans",
-        "_through_copy",
-        "_torch_parts",
-        "arch",
-        "dtype",
-        "path",
-        "shape",
-        "steps",
-        "subscripts",
-    )
+    __slots__ = ("_layouts", "_look_closer", "_real_factors", "_torch_parts", "path", "subscripts")
 
     def __init__(
         self,
@@ -102,35 +75,17 @@ class ContractionPlan:
             read: The dtype in which each operand is read.
             replan: Makes the plan of another request; with `keep=False` the plan cache does not keep it.
         """
+        super().__init__(request, steps, d, order, read, replan)
         self.subscripts = subscripts
-        self.arch = request.arch
-        self.steps = steps
         self.path = path
-        self.shape, self.dtype = d.shape, d.dtype
-        self._d, self._order, self._replan, self._request = d, order, replan, request
-        self._scalar = not d.shape
-        out = request.out or d
-        self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, out))
-        self._spans = tuple(map(bounds, (*request.operands, out)))
-        changed = [(t, x, t.dtype != x) for t, x in zip(request.operands, read, strict=True)]
-        self._convert = tuple(conversion(t, x) if differs else None for t, x, differs in changed)
-        self._through_copy = request.out is not None and request.out.dtype != d.dtype
-        given = tuple(range(len(request.operands)))
-        converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
+        self._layouts = tuple((t.shape, t.strides, t.dtype, t.alignment) for t in (*request.operands, request.out or d))
         # Of a NumPy array nobody sees that it stands for a tensor that is conjugated lazily.
         lazy = request.arch == "cpu" and any(t.conj for t in request.operands)
         self._look_closer = request.c is not None or bool(request.epilogue_args) or lazy
-        self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
-        self._own_place = own_places(request, steps)
         # Where the last step of a complex result computes in real numbers, complex factors take another plan.
         last = steps[-1].gemm.contraction.dtype if steps else d.dtype.name
         self._real_factors = is_complex(d.dtype.name) and not is_complex(last)
         self._torch_parts: list[Any] | None = None
-        self._bound: dict[int, tuple[Executable, ...]] = {}
-        if request.device is not None:
-            self._bound[request.device] = _executables(steps)
-        self._last_uses = last_uses(steps)
-        self._settled = request.device is not None or request.arch == "cpu"
 
     @property
     def path_info(self) -> Any:
@@ -163,7 +118,7 @@ class ContractionPlan:
     @property
     def intermediate_bytes(self) -> int:
         """Most memory that intermediates hold at one time; the result does not count."""
-        return peak_bytes(self.steps, self._last_uses)
+        return peak_bytes(self.steps, last_uses(self.steps))
 
     def __str__(self) -> str:
         """`explain()`: at most ten lines."""
@@ -334,10 +289,16 @@ class ContractionPlan:
         """
         kind = self._fits(operands, out, alpha, beta) if c is None and epilogue_args is NO_ARGUMENTS else None
         if kind is None:
+            c, beta = resolve_addend(c, beta, out)
+            request = self._request
+            call = make_call(
+                request.spec, operands, out, casting=request.casting, precision=request.precision, c=c, alpha=alpha,
+                beta=beta, epilogue=request.epilogue, extras=epilogue_args,
+            )  # fmt: skip
             try:
-                return self._check_and_run(operands, c, out, alpha, beta, epilogue_args)
+                return self._check_and_run(call)
             except GradientError as error:
-                raise gradient_error(error, self._request.epilogue) from None
+                raise call.gradient_error(error) from None
         home = self._request.device
         assert home is not None
         if out is not None and self.is_near(kind, operands, out):
@@ -381,35 +342,18 @@ class ContractionPlan:
             self._torch_parts = torch.translate((*self._request.operands, out), device)
         return torch.kind(device) if torch.fit(tensors, self._torch_parts) else None
 
-    def is_near(self, kind: ArrayKind, operands: Sequence[Any], out: Any) -> bool:
-        """Whether `out` is read-only or may share memory with an operand; all fit the plan otherwise."""
-        if kind is NUMPY:
-            return not out.flags.writeable or any([np.may_share_memory(out, x) for x in operands])
-        if kind.launch is None:  # CuPy's: without a call for each address
-            addresses, start = [x.data.ptr for x in operands], out.data.ptr
-        else:
-            addresses, start = [kind.pointer(x) for x in operands], kind.pointer(out)
-        *spans, (low, high) = self._spans
-        low, high = low + start, high + start
-        return any([x + lo < high and low < x + hi for x, (lo, hi) in zip(addresses, spans, strict=True)])
-
-    def _check_and_run(
-        self, operands: Sequence[Any], c: Any, out: Any, alpha: Any, beta: Any, given: Any, lazy: tuple[bool, ...] = ()
-    ) -> Any:
-        c, beta = resolve_addend(c, beta, out)
-        request = self._request
-        extras: Sequence[Any] = check_arguments(request.epilogue, given)
-        loan = borrow(operands, c, out, None, request.casting, extras)
+    def _check_and_run(self, call: Call, lazy: tuple[bool, ...] = ()) -> Any:
+        """Run a call, of whose operands some may stand for tensors that are conjugated lazily."""
+        request, out = self._request, call.out
+        loan = call.borrowed()
         if loan is not None:
-            lent = loan.operands, loan.c, loan.out, alpha, beta, loan.extras
-            return loan.finish(self._check_and_run(*lent, loan.lazy))
-        kind, device, inputs, c, extras = gather_call(operands, c, extras)
-        loan = lend_bfloat16(inputs, c, out, None, request.casting, extras) if kind is NUMPY else None
+            return loan.finish(self._check_and_run(call.lent(loan), loan.lazy))
+        kind, device, inputs, c, extras = call.gathered()
+        loan = lend_bfloat16(inputs, c, out, None, call.casting, extras) if kind is NUMPY else None
         if loan is not None:
             if out is not None:
                 check_out(out, kind, device)
-            lent = loan.operands, loan.c, loan.out, alpha, beta, loan.extras
-            return loan.finish(self._check_and_run(*lent, lazy))
+            return loan.finish(self._check_and_run(call.lent(loan), lazy))
         if len(inputs) != len(request.operands):
             raise ShapeError(
                 f"the plan {self.subscripts} takes {len(request.operands)} operands, {len(inputs)} were given"
@@ -424,107 +368,16 @@ class ContractionPlan:
         if out is not None:
             want = request.out or self._d
             check_fits("out", want, check_out(out, kind, device), OutputError, kind is not NUMPY)
-        alpha, beta = check_factors(alpha, beta, self.dtype)
+        alpha, beta = check_factors(call.alpha, call.beta, self.dtype)
         c_spec = None if c is None or beta == 0 else kind.describe(c)
-        plan, planned_out = self, None if out is None else request.out
         factors = request.complex_factors or (self._real_factors and any_complex(alpha, beta))
-        asked = c_spec, planned_out, specs, factors, lazy or tuple([x.conj for x in found])
+        plan, planned_out, flags = self, None if out is None else request.out, lazy or tuple([x.conj for x in found])
         made = request.c, request.out, request.epilogue_args, request.complex_factors
-        if asked != (*made, tuple([x.conj for x in request.operands])):
-            planned = tuple(replace(x, conj=y) for x, y in zip(request.operands, asked[4], strict=True))
+        if (c_spec, planned_out, specs, factors, flags) != (*made, tuple([x.conj for x in request.operands])):
+            planned = tuple(replace(x, conj=y) for x, y in zip(request.operands, flags, strict=True))
             request = replace(request, operands=planned, c=c_spec, out=planned_out, epilogue_args=specs)
-            request = replace(request, complex_factors=factors)
-            plan = self._replan(replace(request, dtype=self.dtype))
+            plan = self._replan(replace(request, complex_factors=factors, dtype=self.dtype))
         c = None if c_spec is None else c
         if out is not None:
             return plan.run_into(kind, device, inputs, c, out, alpha, beta, extras)
         return plan.run(kind, device, inputs, c, None, alpha, beta, extras)
-
-    def run_into(
-        self,
-        kind: ArrayKind,
-        device: int,
-        operands: Sequence[Any],
-        c: Any,
-        out: Any,
-        alpha: Any = 1,
-        beta: Any = 0,
-        extras: Sequence[Any] = (),
-    ) -> Any:
-        """`run` where `out` may overlap what is read: the result is then formed in an array of its own and copied.
-
-        That is not needed where the result is converted into `out` anyway, or where each element of `out` depends only
-        on what lay in its own place: `out` is `c` itself, or an operand of an element-wise product.
-
-        Raises:
-            OutputError: `out` is read-only, or elements of it overlap.
-        """
-        context = kind.on(device)
-        if context is not None:
-            with context:
-                return self.run_into(kind, device, operands, c, out, alpha, beta, extras)
-        spec = check_out(out, kind, device)
-        function = self._request.epilogue
-        added = [(extras[x.argument], False) for x in function.extras] if function is not None else []
-        added += [] if c is None else [(c, True)]
-        if self._through_copy or is_apart(kind, out, spec, operands, self._own_place, added):
-            return self.run(kind, device, operands, c, out, alpha, beta, extras)
-        buffer = allocate(kind, spec.shape, spec.dtype, packed_axes(spec))
-        dense, plan = kind.describe(buffer), self
-        if dense != (self._request.out or self._d):
-            plan = self._replan(replace(self._request, out=dense, dtype=self.dtype))
-        kind.copy(out, plan.run(kind, device, operands, c, buffer, alpha, beta, extras))
-        return out
-
-    def run(
-        self,
-        kind: ArrayKind,
-        device: int,
-        operands: Sequence[Any],
-        c: Any = None,
-        out: Any = None,
-        alpha: Any = 1,
-        beta: Any = 0,
-        extras: Sequence[Any] = (),
-    ) -> Any:
-        """Compute, for arrays that are known to fit the plan."""
-        context = kind.on(device)
-        if context is not None:
-            with context:
-                return self.run(kind, device, operands, c, out, alpha, beta, extras)
-        new = out is None or self._through_copy
-        d = kind.empty(self.shape, self.dtype, self._order) if new else out
-        executables = self._bound.get(device)
-        if executables is None:
-            executables = self._bind_to(device)
-        launch = kind.launch
-        if self._direct:
-            second = operands[1] if len(operands) == 2 else None
-            if launch is None:
-                executables[0](operands[0], second, c, d, alpha, beta)
-            else:
-                launch(executables[0], operands[0], second, c, d, alpha, beta)
-        else:
-            if launch is not None:
-                executables = tuple(partial(launch, x) for x in executables)
-            if c is not None and kind.describe(c).dtype != self.dtype:
-                c = convert(kind, c, conversion(kind.describe(c), self.dtype))
-            if self.steps:
-                written = c, d, alpha, beta, extras
-                run_steps(self.steps, executables, self._last_uses, kind, operands, self._convert, *written)
-        if out is None:
-            return d[()] if self._scalar and kind is NUMPY else d
-        if d is not out:
-            kind.copy(out, d)
-        return out
-
-    def _bind_to(self, device: int) -> tuple[Executable, ...]:
-        request = self._request
-        steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)
-        if not self._settled or not self._bound:  # from now on the plan shows what runs here
-            self.steps, self._settled = steps, True
-        return self._bound.setdefault(device, _executables(steps))
-
-
-def _executables(steps: Sequence[Step]) -> tuple[Executable, ...]:
-    return tuple(s.executable for s in steps if s.executable is not None)

@@ -1,31 +1,32 @@
-"""The public function `einsum`.
+"""The public function `einsum`, and what every call of a public function goes through: `compute`.
 
-Owns the warm path: from raw arguments to a cached plan in few attribute reads. Everything cold is elsewhere.
+Owns the warm path, from a call to a cached plan in few attribute reads, and the cold one, which asks for that plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.checks import check_holds, check_out, check_workspace_limit
-from gett.api.conjugation import Conj, check_conj, flipped, of_complex
+from gett.api.call import ONE, ZERO, Call, make_call
+from gett.api.checks import check_factors, check_out
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
-from gett.api.precision import usual_precision
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow, gather, lend_bfloat16
+from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.errors import SubscriptsError
 from gett.hw.archs import WORKSPACE_LIMIT
-from gett.ir.subscripts import Spec, listed, split_arguments
-from gett.ir.tensors import ALIGNMENT_LIMIT, Casting, parse_dtype
-from gett.network.optimize import freeze_optimize, with_limit
+from gett.ir.build import address_c
+from gett.ir.subscripts import listed, split_arguments
+from gett.ir.tensors import ALIGNMENT_LIMIT, Casting
 from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -153,36 +154,27 @@ def einsum(
         subscripts, operands = split_arguments(subscripts, operands)
     if conj is not None:
         operands = listed(subscripts, operands)
-        conj = of_complex(check_conj(conj, len(operands)), operands)
-    if memory_limit is not None:
-        optimize = with_limit(optimize, memory_limit)
-    limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
-    return einsum_spec(subscripts, operands, out, dtype, order, casting, optimize, precision, conj, limit)
+    return compute(
+        make_call(
+            subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit
+        )
+    )
 
 
-def einsum_spec(
-    spec: Spec,
-    operands: Sequence[Any],
-    out: Any,
-    dtype: Any,
-    order: Any,
-    casting: Any,
-    optimize: Any,
-    precision: Any,
-    conj: Conj | None,
-    limit: int = WORKSPACE_LIMIT,
-) -> Any:
-    """`einsum` of split arguments: the warm path, which reads little and asks the plan cache."""
-    if optimize is not True:
-        optimize = freeze_optimize(optimize)
-    if precision is None:
-        precision = usual_precision()
-    parts: list[Any] = [spec, dtype, order, casting, optimize, precision]
+def compute(call: Call) -> Any:
+    """What a call asks for: the warm path, which reads little and asks the plan cache."""
+    if call.epilogue is not None:  # it is traced at every call, since what it holds may have changed
+        return _compute_other(call)
+    operands, c, out, alpha, beta = call.operands, call.c, call.out, call.alpha, call.beta
+    parts: list[Any] = [call.spec, call.dtype, call.order, call.casting, call.optimize, call.precision]
     kind: ArrayKind = NUMPY
     device = CPU
     cupy: Any = cupy_kind()
     cupy_type = None if cupy is None else cupy.type
-    for x in operands if out is None else [*operands, out]:
+    tensors = operands if out is None else [*operands, out]
+    if c is not None:
+        tensors = [*tensors, c]
+    for x in tensors:
         array_type: Any = x.__class__
         if array_type is np.ndarray:
             parts += (x.shape, x.strides, x.dtype)
@@ -192,117 +184,84 @@ def einsum_spec(
             parts += (x.shape, x.strides, x.dtype, device, ALIGNMENT[data.ptr % ALIGNMENT_LIMIT])
             kind = cupy
         else:
-            return _einsum_other(spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
+            torch = torch_library()
+            warm = None if torch is None else torch.layouts(tensors)
+            if torch is None or warm is None or (c is not None and c.is_conj()):
+                return _compute_other(call)
+            if call.dtype is None and out is None and torch.casts() and torch.autocast(call.spec, tensors) is not None:
+                return _compute_other(call)
+            device, layouts = warm  # all are tensors, so that nothing was added to the parts yet
+            parts += layouts
+            kind = torch.kind(device)
+            break
     if out is not None:
         parts.append("out")
-    if conj is not None:
-        parts.append(conj)
-    if limit != WORKSPACE_LIMIT:
-        parts.append(("workspace", limit))
-    key = tuple(parts)
-    try:
-        found: ContractionPlan | None = plan_cache.get(key)
-    except TypeError:  # an option that cannot be hashed
-        return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
-    if found is None:
-        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
-    if out is not None and found.is_near(kind, operands, out):  # its layout is in the key and was checked then
-        return found.run_into(kind, device, operands, None, out)
-    return found.run(kind, device, operands, None, out)
-
-
-def _einsum_other(
-    spec: Spec,
-    operands: Sequence[Any],
-    out: Any,
-    dtype: Any,
-    order: Any,
-    casting: Any,
-    optimize: Any,
-    precision: Any,
-    conj: Conj | None,
-    limit: int,
-) -> Any:
-    """`einsum_spec` where an argument is neither a NumPy nor a CuPy array; the warm path of PyTorch's tensors."""
-    torch = torch_library()
-    warm = None if torch is None else torch.layouts(operands if out is None else [*operands, out])
-    if torch is None or warm is None:
-        if len(operands) == 1 and len(apart := listed(spec, operands)) > 1:
-            return einsum_spec(spec, apart, out, dtype, order, casting, optimize, precision, conj, limit)
-        if torch is not None and dtype is None and out is None:
-            asked = torch.autocast(spec, operands)
-            if asked is not None:
-                options = order, "same_kind", optimize, precision, conj, limit
-                return einsum_spec(spec, operands, out, asked, *options)
-        loan = borrow(operands, None, out, dtype, casting)
-        if loan is None:
-            return _einsum_cold(None, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
-        conj = flipped(conj, loan.lazy)
-        options = order, casting, optimize, precision, conj, limit
-        found = einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options)
-        return loan.finish(found)
-    device, parts = warm
-    if dtype is None and out is None and torch.casts():
-        asked = torch.autocast(spec, operands)
-        if asked is not None:
-            return _einsum_other(spec, operands, out, asked, order, "same_kind", optimize, precision, conj, limit)
-    key: Any = (spec, dtype, order, casting, optimize, precision, conj, limit, out is not None, *parts)
+    if call.conj is not None:
+        parts.append(call.conj)
+    if call.limit != WORKSPACE_LIMIT:
+        parts.append(("workspace", call.limit))
+    plain = c is None and alpha is ONE and beta is ZERO
+    if not plain:
+        if c is not None:
+            parts.append("c")
+            if call.leaves_c_unread():
+                parts.append("unread")
+                c = None
+        if call.mixes_complex_factors(operands):
+            parts.append("complex")
+    key: Any = tuple(parts)
     try:
         plan: ContractionPlan | None = plan_cache.get(key)
     except TypeError:  # an option that cannot be hashed
         key = plan = None
     if plan is None:
-        return _einsum_cold(key, spec, operands, out, dtype, order, casting, optimize, precision, conj, limit)
-    kind = torch.kind(device)
-    if out is not None and plan.is_near(kind, operands, out):
-        return plan.run_into(kind, device, operands, None, out)
-    return plan.run(kind, device, operands, None, out)
+        return _compute_cold(key, call)
+    if not plain:
+        alpha, beta = check_factors(alpha, beta, plan.dtype)
+    if out is not None:  # its layout is in the key and was checked then
+        read = operands if c is None or c is out else [*operands, c]
+        if plan.is_near(kind, read, out):
+            return plan.run_into(kind, device, operands, c, out, alpha, beta)
+    return plan.run(kind, device, operands, c, out, alpha, beta)
 
 
-def _einsum_cold(
-    key: Any,
-    spec: Spec,
-    operands: Sequence[Any],
-    out: Any,
-    dtype: Any,
-    order: Any,
-    casting: Any,
-    optimize: Any,
-    precision: Any,
-    conj: Conj | None,
-    limit: int,
-) -> Any:
+def _compute_other(call: Call) -> Any:
+    """`compute` where arguments need a closer look: an epilogue, lists, scalars, arrays that lend their memory."""
+    torch, operands = torch_library(), call.operands
+    if len(operands) == 1 and len(apart := listed(call.spec, operands)) > 1:
+        return compute(call.changed(operands=apart))
+    if torch is not None and call.dtype is None and call.out is None:
+        asked = torch.autocast(call.spec, [*operands, call.c])
+        if asked is not None:
+            return compute(call.changed(dtype=asked, casting="same_kind"))
+    loan = call.borrowed()
+    return _compute_cold(None, call) if loan is None else loan.finish(compute(call.lent(loan)))
+
+
+def _compute_cold(key: Any, call: Call) -> Any:
     """Convert arguments, plan, run; keep the plan under `key` unless that is None."""
-    if not operands:
+    if not call.operands:
         raise SubscriptsError("einsum needs at least one operand")
-    names = [f"operand {i}" for i in range(len(operands))]
-    kind, device, arrays = gather(operands, names, len(names))
-    out_spec = None if out is None else check_out(out, kind, device)
+    kind, device, operands, c, extras = call.gathered()
+    out = None if call.out is None else check_out(call.out, kind, device)
     if kind is NUMPY:
-        if is_numpys(arrays if out is None else [*arrays, out], dtype):
-            return numpy_contraction(spec, arrays, out, dtype, order, casting, optimize, precision, conj)
-        loan = lend_bfloat16(arrays, None, out, dtype, casting)
+        if is_numpys([x for x in (*operands, c, call.out) if x is not None], call.dtype):
+            return numpy_contraction(call.changed(operands=operands, c=c))
+        loan = lend_bfloat16(operands, c, call.out, call.dtype, call.casting, extras)
         if loan is not None:
-            options = order, casting, optimize, precision, conj, limit
-            return loan.finish(einsum_spec(spec, loan.operands, loan.out, loan.dtype, *options))
-    request = PlanRequest(
-        spec=spec,
-        operands=tuple(kind.describe(x) for x in arrays),
-        out=out_spec,
-        dtype=None if dtype is None else check_holds(kind, parse_dtype(dtype)),
-        order=order,
-        casting=casting,
-        optimize=optimize,
-        precision=precision,
-        arch=kind.arch(device),
-        device=device,
-        conj=of_complex(conj, arrays),
-        workspace_limit=limit,
-    )
-    made = plan_on_device(kind, request, key, runs=True)
+            return loan.finish(compute(call.lent(loan)))
+    described, arguments = tuple(map(kind.describe, operands)), tuple(map(kind.describe, extras))
+    added = None if c is None else kind.describe(c)
+    request = call.request(kind, described, added, out, arguments, kind.arch(device), device)
+    if added is not None and call.leaves_c_unread():  # it is checked, and takes part in the promotion
+        subscripts, extents, dtype = resolve(request)
+        address_c(subscripts.output, added, extents)
+        request, c = replace(request, c=None, dtype=dtype), None
+    plan = plan_on_device(kind, request, key, runs=True)
+    alpha, beta = check_factors(call.alpha, call.beta, plan.dtype)
     if out is not None:
-        return made.run_into(kind, device, arrays, None, out)
-    return made.run(kind, device, arrays)
+        return plan.run_into(kind, device, operands, c, call.out, alpha, beta, extras)
+    return plan.run(kind, device, operands, c, None, alpha, beta, extras)
 
 
 def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, runs: bool = False) -> ContractionPlan:
@@ -311,13 +270,9 @@ def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, ru
     Args:
         kind: Of the arrays.
         request: What is asked for.
-        key: Where the plan is kept, instead of under the request.
+        key: Where the plan is kept, instead of under the request; one that is kept there is taken.
         runs: Whether the plan is made for a call, which a result without room ends before it is planned and compiled.
     """
-    context = None if request.device is None else kind.on(request.device)
-    if context is not None:
-        with context:
-            return plan_on_device(kind, request, key, runs=runs)
 
     def make(request: PlanRequest) -> ContractionPlan:
         if runs and request.out is None and request.device is not None:
@@ -325,7 +280,9 @@ def plan_on_device(kind: ArrayKind, request: PlanRequest, key: Any = None, *, ru
             check_room(kind, request.device, [extents[m] for m in subscripts.output], dtype)
         return make_plan(request)
 
-    if key is None:
-        return find_plan(request, make)
-    made: ContractionPlan = plan_cache.put(key, make(request))
-    return made
+    context = None if request.device is None else kind.on(request.device)
+    with nullcontext() if context is None else context:
+        if key is None:
+            return find_plan(request, make)
+        made: ContractionPlan = plan_cache.put(key, plan_cache.peek(request) or make(request))
+        return made

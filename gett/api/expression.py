@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from gett.api.call import check_conj
 from gett.api.checks import check_workspace_limit
-from gett.api.conjugation import check_conj
 from gett.api.einsum import einsum
 from gett.api.paths import describe_operand, describe_shape, find_network_path
 from gett.arrays.interop import SCALARS

@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from gett.api.call import Call
 from gett.api.checks import check_factors, check_out
 from gett.arrays.kinds import NUMPY
-from gett.errors import SubscriptsError
+from gett.errors import DTypeError, SubscriptsError
 from gett.ir.build import address_c, choose_order, resolve_extents
-from gett.ir.subscripts import Spec, Subscripts, parse
+from gett.ir.subscripts import Subscripts, parse
 from gett.ir.tensors import (
     NUMPY_EINSUM,
     NUMPY_ONLY,
     SUPPORTED,
-    Casting,
-    UsualPrecision,
     is_numpy_only,
     parse_dtype,
     promote,
@@ -38,49 +37,39 @@ def is_numpys(arrays: Sequence[Any], dtype: Any = None) -> bool:
     return any([is_numpy_only(x.dtype) for x in arrays]) or (dtype is not None and is_numpy_only(parse_dtype(dtype)))
 
 
-def numpy_contraction(
-    spec: Spec,
-    operands: Sequence[Any],
-    out: Any,
-    dtype: Any = None,
-    order: str | None = "K",
-    casting: Casting = "safe",
-    optimize: Any = True,
-    precision: str | UsualPrecision | None = None,
-    conj: tuple[bool, ...] | None = None,
-    c: Any = None,
-    alpha: Any = 1,
-    beta: Any = 0,
-) -> Any:
-    """`alpha * einsum(spec, *operands) + beta * c` by NumPy, with the arguments of `einsum` and `contract`.
+def numpy_contraction(call: Call) -> Any:
+    """`alpha * einsum(spec, *operands) + beta * c` by NumPy, of a call whose operands and `c` are NumPy arrays.
 
     The objects' own errors come through as they are.
 
     Raises:
-        GettError: As `einsum`; SubscriptsError for more modes than NumPy's einsum can name.
+        GettError: As `einsum`; SubscriptsError for more modes than NumPy's einsum can name; DTypeError for an epilogue.
     """
+    operands, out, c = call.operands, call.out, call.c
+    if call.epilogue is not None:
+        raise DTypeError("epilogue= takes no arrays of object, longdouble or clongdouble, which NumPy contracts")
     specs = [NUMPY.describe(x) for x in operands]
-    subscripts = parse(spec, [x.ndim for x in operands])
+    subscripts = parse(call.spec, [x.ndim for x in operands])
     extents = resolve_extents(subscripts, [x.shape for x in operands], None if out is None else out.shape)
     out_spec = None if out is None else check_out(out, NUMPY, NUMPY.device(out))
     named = [] if c is None else [("c", NUMPY.describe(c))]
-    result = promote(specs, named, out_spec, dtype, casting, SUPPORTED | NUMPY_ONLY)
-    resolve_precision(precision, result)
+    result = promote(specs, named, out_spec, call.dtype, call.casting, SUPPORTED | NUMPY_ONLY)
+    resolve_precision(call.precision, result)
     if c is not None:
         address_c(subscripts.output, named[0][1], extents)
-    alpha, beta = check_factors(alpha, beta, result)
+    alpha, beta = check_factors(call.alpha, call.beta, result)
     if len(extents) > _MAX_MODES:
         raise SubscriptsError(
             f"the subscripts have {len(extents)} modes; in {result}, NumPy's einsum computes, which takes {_MAX_MODES}"
         )
     shape = tuple(extents[m] for m in subscripts.output)
-    d = NUMPY.empty(shape, result, choose_order(order, specs))
-    steps = _steps(subscripts, extents, in_elements(optimize, result.itemsize))
+    d = NUMPY.empty(shape, result, choose_order(call.order, specs))
+    steps = _steps(subscripts, extents, in_elements(call.optimize, result.itemsize))
     if 0 in extents:  # NumPy 2.4's einsum writes beyond an empty array of clongdouble
         d[...] = 0
     else:
         arrays = [x.astype(result, copy=False) for x in operands]
-        for i, flag in enumerate(conj or ()):
+        for i, flag in enumerate(call.conj or ()):
             if flag:
                 arrays[i] = np.conjugate(arrays[i])  # a copy: what else would do, objects need not know
         _run_steps(steps, subscripts, extents, arrays, d)

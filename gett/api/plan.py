@@ -12,19 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from gett.api.checks import check_holds, check_out, check_workspace_limit
-from gett.api.conjugation import Conj, check_conj, of_complex
+from gett.api.call import Call, argument_names, make_call
+from gett.api.checks import check_out
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
-from gett.api.epilogue import argument_names, check_arguments, gradient_error, trace_epilogue
-from gett.api.precision import usual_precision
 from gett.arrays.bfloat16 import FLOAT32
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow, gather
+from gett.arrays.interop import gather
 from gett.arrays.kinds import NUMPY
 from gett.console.formatting import brief
 from gett.errors import DTypeError, GradientError, OptionError, ShapeError
-from gett.ir.subscripts import Spec, split_arguments
+from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
     BFLOAT16,
@@ -36,8 +34,7 @@ from gett.ir.tensors import (
     parse_dtype,
     result_type,
 )
-from gett.network.optimize import AUTOTUNE, freeze_optimize, with_limit
-from gett.network.request import PlanRequest
+from gett.network.optimize import AUTOTUNE
 from gett.typing import DType, Optimize, Order, Precision, Size
 
 _GPU_ARCH = re.compile(r"sm_[1-9]\d{1,2}[af]?")
@@ -104,56 +101,39 @@ def plan(
     spec, found = split_arguments(subscripts, operands)
     if len(operands) == 1 and len(found) > 1 and described_pair(operands[0], "operand 0") is not None:
         found = operands  # a pair, not a list of operands
-    arguments = check_arguments(epilogue, epilogue_args)
-    flags, lazy = check_conj(conj, len(found)), (False,) * len(found)
-    if memory_limit is not None:
-        optimize = with_limit(optimize, memory_limit)
+    call = make_call(
+        spec, found, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit, c,
+        epilogue=epilogue, extras=epilogue_args,
+    )  # fmt: skip
+    lazy = (False,) * len(found)
     try:
-        loan = borrow(found, c, out, dtype, casting, arguments)
+        loan = call.borrowed()
         if loan is not None:  # the plan is one of the memory's layout, and calls come here again
             if dtype is not None and loan.dtype is not dtype:
                 _check_rounding(dtype, [parse_dtype(x.dtype) for x in found if hasattr(x, "dtype")])
-            found, c, out, dtype, arguments = tuple(loan.operands), loan.c, loan.out, loan.dtype, tuple(loan.extras)
-            lazy = loan.lazy or lazy
-        options = dtype, order, casting, optimize, precision, arch, epilogue, arguments, flags, lazy
-        return _plan(spec, found, c, out, *options, check_workspace_limit(workspace_limit))
+            call, lazy = call.lent(loan).changed(conj=call.conj), loan.lazy or lazy
+        return _plan(call, arch, lazy)
     except GradientError as error:
-        raise gradient_error(error, epilogue) from None
+        raise call.gradient_error(error) from None
 
 
-def _plan(
-    spec: Spec,
-    found: Sequence[Any],
-    c: Any,
-    out: Any,
-    dtype: Any,
-    order: Any,
-    casting: Any,
-    optimize: Any,
-    precision: Any,
-    arch: Any,
-    epilogue: Any,
-    arguments: tuple[Any, ...],
-    conj: Conj | None,
-    lazy: tuple[bool, ...],
-    limit: int,
-) -> ContractionPlan:
-    """`plan` of arguments that were told apart, of which some may stand for tensors that are conjugated lazily."""
-    names = [f"operand {i}" for i in range(len(found))] + argument_names(arguments)
-    given = {"c": c, "out": out}
-    extra = [n for n, x in given.items() if x is not None]
-    things = [*found, *arguments, *(given[n] for n in extra)]
-    pairs = [described_pair(x, n) for x, n in zip(things, [*names, *extra], strict=True)]
-    real = [x for x, p in zip(things, pairs, strict=True) if p is None]
-    real_names = [n for n, p in zip([*names, *extra], pairs, strict=True) if p is None]
-    kind, device, arrays = gather(real, real_names, sum(p is None for p in pairs[: len(found)]))
+def _plan(call: Call, arch: str | None, lazy: tuple[bool, ...]) -> ContractionPlan:
+    """`plan` of a call, of whose operands some may stand for tensors that are conjugated lazily."""
+    operands, out = len(call.operands), call.out
+    count = operands + len(call.extras)
+    names = [f"operand {i}" for i in range(operands)] + argument_names(call.extras)
+    further = [(n, x) for n, x in (("c", call.c), ("out", out)) if x is not None]
+    named = [*zip(names, (*call.operands, *call.extras), strict=True), *further]
+    pairs = [described_pair(x, n) for n, x in named]
+    real = [(n, x) for (n, x), p in zip(named, pairs, strict=True) if p is None]
+    kind, device, arrays = gather([x for _, x in real], [n for n, _ in real], pairs[:operands].count(None))
     if arch is not None:
         arch = _target(arch)
     if arch == "cpu" and kind is not NUMPY:
         raise OptionError(f"arch='cpu' cannot plan for {kind.name} arrays")
     target = arch or kind.arch(device)
     elsewhere = arch is not None and arch != "cpu" and (kind is NUMPY or arch != kind.arch(device))
-    if elsewhere and isinstance(optimize, str) and optimize == AUTOTUNE:
+    if elsewhere and call.optimize == AUTOTUNE:
         raise OptionError(f"optimize='autotune' measures on the GPU at hand, but arch={brief(arch)} plans without one")
     alignment = 1 if target == "cpu" else ALIGNMENT_LIMIT
     queue = list(arrays)
@@ -166,30 +146,14 @@ def _plan(
 
     specs = [describe(p) for p in pairs]
     if target == "cpu":
-        specs, dtype = _in_float32(specs, dtype, len(found))
-    factors = tuple(replace(x, conj=x.conj or y) for x, y in zip(specs, lazy, strict=False))
+        specs, dtype = _in_float32(specs, call.dtype, operands)
+        call = call.changed(dtype=dtype)
+    factors = [replace(x, conj=x.conj or y) for x, y in zip(specs, lazy, strict=False)]
     if out is not None and pairs[-1] is None:
         check_out(out, kind, device)
-    count = len(found) + len(arguments)
-    argument_specs = tuple(specs[len(found) : count])
-    extras = dict(zip(extra, specs[count:], strict=True))
-    request = PlanRequest(
-        spec=spec,
-        operands=factors,
-        c=extras.get("c"),
-        out=extras.get("out"),
-        dtype=None if dtype is None else check_holds(kind, parse_dtype(dtype)),
-        order=order,
-        casting=casting,
-        optimize=freeze_optimize(optimize),
-        precision=usual_precision() if precision is None else precision,
-        arch=target,
-        device=None if elsewhere else device,
-        epilogue=trace_epilogue(epilogue, argument_specs),
-        epilogue_args=argument_specs,
-        conj=of_complex(conj, factors),
-        workspace_limit=limit,
-    )
+    added = dict(zip([n for n, _ in further], specs[count:], strict=True))
+    place = target, None if elsewhere else device
+    request = call.request(kind, factors, added.get("c"), added.get("out"), specs[operands:count], *place)
     return plan_on_device(kind, request)
 
 

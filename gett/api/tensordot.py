@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.conjugation import check_conj, flipped, of_complex
-from gett.api.einsum import einsum_spec
+from gett.api.call import check_conj, flipped, make_call
+from gett.api.einsum import compute
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather
 from gett.arrays.kinds import cupy_kind
@@ -85,8 +85,7 @@ def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None
             raise OptionError("tensordot takes axes= or dims=, which mean the same, not both")
         axes = dims
     pairs = axes if axes.__class__ is int or axes is _USUAL else _axis_pairs(axes)
-    if conj is not None:
-        conj = of_complex(check_conj(conj, 2), (a, b))
+    conj = check_conj(conj, 2)
     cls = a.__class__
     if b.__class__ is not cls or (cls is not np.ndarray and not _is_plain(cls)):
         loan = borrow([a, b])
@@ -98,7 +97,7 @@ def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None
     except RuntimeError:  # a nested tensor has none
         gather([a, b], ["operand 0", "operand 1"], 2)
         raise
-    return einsum_spec(spec, (a, b), None, None, "K", "safe", True, None, conj)
+    return compute(make_call(spec, (a, b), conj=conj))
 
 
 def _is_plain(cls: Any) -> bool:

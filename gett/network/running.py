@@ -6,17 +6,64 @@ Owns the intermediates: when each is made, converted and dropped. Knows neither 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from gett.arrays.kinds import ArrayKind, Conversion, convert
 from gett.ir.tensors import parse_dtype
-from gett.network.steps import Executable, Step
+from gett.network.steps import Executable, Step, last_uses
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One step as it runs, worked out once for all calls.
+
+    Attributes:
+        first: Number of the tensor that it takes.
+        second: Of the other one, None where there is none.
+        output: Of what it writes.
+        is_last: Whether it writes the result: `c`, the factors and the epilogue are its.
+        shape: Of what it writes.
+        dtype: Of what it writes.
+        converted: Which of its inputs are operands that are read in another dtype, and needed here first.
+        extras: Which of the `epilogue_args` it reads, if it is the last.
+        done: Tensors that no later step reads.
+    """
+
+    first: int
+    second: int | None
+    output: int
+    is_last: bool
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    converted: tuple[int, ...]
+    extras: tuple[int, ...]
+    done: tuple[int, ...]
+
+
+def turns_of(steps: Sequence[Step], foreign: Sequence[Conversion | None]) -> tuple[Turn, ...]:
+    """The turns of steps; `foreign` has for each operand how it is converted, None where it is read as it is."""
+    turns, waiting = [], {i for i, how in enumerate(foreign) if how is not None}
+    for step, done in zip(steps, last_uses(steps), strict=True):
+        first, second = (*step.inputs, None)[:2]
+        assert first is not None
+        converted = tuple(i for i in dict.fromkeys(step.inputs) if i in waiting)
+        waiting.difference_update(converted)
+        d, function = step.gemm.contraction.d, step.gemm.contraction.epilogue
+        extras = () if function is None else tuple(x.argument for x in function.extras)
+        is_last = step.output == steps[-1].output
+        turns.append(
+            Turn(first, second, step.output, is_last, step.shape, parse_dtype(d.dtype), converted, extras, done)
+        )
+    return tuple(turns)
 
 
 def run_steps(
-    steps: Sequence[Step],
+    turns: Sequence[Turn],
     executables: Sequence[Executable],
-    uses: Sequence[tuple[int, ...]],
     kind: ArrayKind,
     operands: Sequence[Any],
     foreign: Sequence[Conversion | None],
@@ -29,41 +76,35 @@ def run_steps(
     """Call every step's executable.
 
     Args:
-        steps: At least one; those of the last one's output write `d`.
+        turns: Of at least one step; those of the last one's output write `d`.
         executables: One for each step.
-        uses: `gett.network.steps.last_uses` of them.
         kind: Of the arrays.
         operands: Arrays.
-        foreign: For each operand how it is converted when it is needed first, None where it is read as it is. An array
-            that stands for several operands is converted once.
+        foreign: As `turns_of` was given them. An array that stands for several operands is converted once.
         c: What is added to the result, or None.
         d: The result, written in place.
         alpha: Factor of the contraction.
         beta: Factor of `c`.
         extras: The `epilogue_args`.
     """
-    result = steps[-1].output
-    tensors: dict[int, Any] = {result: d}
-
-    def take(i: int) -> Any:
-        if i not in tensors:
+    tensors: dict[int, Any] = dict(enumerate(operands))
+    read = turns[-1].extras
+    result = (c, d, alpha, beta, [extras[i] for i in read]) if read else (c, d, alpha, beta)
+    launch = kind.launch
+    for turn, executable in zip(turns, executables, strict=True):
+        for i in turn.converted:
             array, how = operands[i], foreign[i]
-            if how is None:
-                return array
-            made = convert(kind, kind.base(array), how)
-            for j in range(len(operands)):  # none of them was needed before this one
-                if operands[j] is array and foreign[j] == how:
-                    tensors[j] = made
-        return tensors[i]
-
-    for step, execute, done in zip(steps, executables, uses, strict=True):
-        if step.output not in tensors:
-            tensors[step.output] = kind.empty(step.shape, parse_dtype(step.gemm.contraction.d.dtype))
-        second = take(step.inputs[1]) if len(step.inputs) == 2 else None
-        added, factors = (c, (alpha, beta)) if step.output == result else (None, (1, 0))
-        function = step.gemm.contraction.epilogue
-        further = ([extras[x.argument] for x in function.extras],) if function is not None and function.extras else ()
-        execute(take(step.inputs[0]), second, added, tensors[step.output], *factors, *further)
-        for i in done:  # memory goes as soon as its last consumer was called
-            tensors.pop(i, None)
-        del second
+            if tensors[i] is array and how is not None:  # not converted beside another operand yet
+                made = convert(kind, kind.base(array), how)
+                tensors |= {j: made for j, x in enumerate(operands) if x is array and foreign[j] == how}
+                del made
+        if turn.is_last:
+            rest = result
+        else:
+            if turn.output not in tensors:
+                tensors[turn.output] = kind.empty(turn.shape, turn.dtype)
+            rest = None, tensors[turn.output], 1, 0
+        run = executable if launch is None else partial(launch, executable)
+        run(tensors[turn.first], None if turn.second is None else tensors[turn.second], *rest)
+        for i in turn.done:  # memory goes as soon as its last consumer was called
+            del tensors[i]

@@ -40,8 +40,9 @@ INSIDE = {
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.api": [
-        "checks conjugation epilogue plan_cache precision",
-        "executables numpy_route",
+        "checks plan_cache precision",
+        "call executables",
+        "bound_steps numpy_route",
         "contraction_plan",
         "planner",
         "einsum",

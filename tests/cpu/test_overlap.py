@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
-from gett.api import contraction_plan
+from gett.api import bound_steps
 from gett.arrays.kinds import allocate, overlap, overlaps_itself
 from gett.ir.tensors import TensorSpec
 from tests.cpu.strategies import contractions, integers_of, values
@@ -90,7 +90,7 @@ def test_element_wise_products_are_written_in_place(dtype, extent, monkeypatch):
     a, b = integers(extent, extent, dtype=dtype), integers(extent, extent, dtype=dtype)
     row, diagonal = b[0].copy(), np.einsum("ii->i", a)
     taken = []
-    monkeypatch.setattr(contraction_plan, "allocate", lambda *x: taken.append(x) or allocate(*x))
+    monkeypatch.setattr(bound_steps, "allocate", lambda *x: taken.append(x) or allocate(*x))
     for subscripts, others, out in (
         ("ij,ij->ij", (b,), a),
         ("ij,j->ij", (row,), a),

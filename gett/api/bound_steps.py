@@ -1,0 +1,171 @@
+"""`BoundSteps`: the steps of a plan, bound to the devices where they run, and how they run on arrays that fit.
+
+Owns allocation of the result, what happens where `out` overlaps what is read, and the order of calls. Knows no
+subscripts, checks no array against a plan but `out`, and makes no decision about kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gett.api.checks import check_out, is_apart
+from gett.api.executables import bind_steps
+from gett.arrays.kinds import CPU, NUMPY, ArrayKind, allocate, bounds, conversion, convert
+from gett.ir.tensors import TensorSpec, packed_axes
+from gett.network.optimize import AUTOTUNE
+from gett.network.request import PlanRequest
+from gett.network.running import run_steps, turns_of
+from gett.network.steps import Executable, Step, own_places
+
+
+class BoundSteps:
+    """The steps of a plan, and what runs them on each device that a call came from.
+
+    Attributes:
+        arch: `"cpu"`, or the GPU architecture that it is planned for, e.g. `"sm_90a"`.
+        steps: The contractions in order; none where the result has no elements.
+        shape: Shape of the result.
+        dtype: dtype in which products are formed; the result's, unless `out` was given in another.
+    """
+
+    __slots__ = (
+        "_bound", "_convert", "_d", "_direct", "_order", "_own_place", "_replan", "_request", "_scalar", "_settled",
+        "_span", "_spans", "_through_copy", "_turns", "arch", "dtype", "shape", "steps",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        steps: tuple[Step, ...],
+        d: TensorSpec,
+        order: str,
+        read: Sequence[np.dtype[Any]],
+        replan: Callable[..., Any],
+    ) -> None:
+        """Made with a plan, which has the same arguments."""
+        self.arch, self.steps = request.arch, steps
+        self.shape, self.dtype, self._scalar = d.shape, d.dtype, not d.shape
+        self._d, self._order, self._replan, self._request = d, order, replan, request
+        operands, out = request.operands, request.out
+        self._span = bounds(out or d)
+        self._spans = tuple(map(bounds, operands if request.c is None else (*operands, request.c)))
+        changed = [(t, x, t.dtype != x) for t, x in zip(operands, read, strict=True)]
+        self._convert = tuple(conversion(t, x) if differs else None for t, x, differs in changed)
+        self._through_copy = out is not None and out.dtype != d.dtype
+        self._turns = turns_of(steps, self._convert)
+        converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
+        given = tuple(range(len(operands)))
+        self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
+        self._own_place = own_places(request, steps)
+        self._bound: dict[int, tuple[Executable, ...]] = {}
+        if request.device is not None:
+            self._bound[request.device] = _executables(steps)
+        self._settled = request.device is not None or request.arch == "cpu"
+
+    def is_near(self, kind: ArrayKind, read: Sequence[Any], out: Any) -> bool:
+        """Whether `out` is read-only or may share memory with what is read; all fit the plan otherwise.
+
+        Args:
+            kind: Of the arrays.
+            read: Operands and, behind them, `c` where the plan has one that is not `out` itself.
+            out: The array to write.
+        """
+        if kind is NUMPY:
+            return not out.flags.writeable or any([np.may_share_memory(out, x) for x in read])
+        if kind.launch is None:  # CuPy's: without a call for each address
+            addresses, start = [x.data.ptr for x in read], out.data.ptr
+        else:
+            addresses, start = [kind.pointer(x) for x in read], kind.pointer(out)
+        low, high = self._span
+        low, high = low + start, high + start
+        return any([x + lo < high and low < x + hi for x, (lo, hi) in zip(addresses, self._spans, strict=False)])
+
+    def run_into(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any,
+        out: Any,
+        alpha: Any = 1,
+        beta: Any = 0,
+        extras: Sequence[Any] = (),
+    ) -> Any:
+        """`run` where `out` may overlap what is read: the result is then formed in an array of its own and copied.
+
+        That is not needed where the result is converted into `out` anyway, or where each element of `out` depends only
+        on what lay in its own place: `out` is `c` itself, or an operand of an element-wise product.
+
+        Raises:
+            OutputError: `out` is read-only, or elements of it overlap.
+        """
+        context = kind.on(device)
+        if context is not None:
+            with context:
+                return self.run_into(kind, device, operands, c, out, alpha, beta, extras)
+        spec = check_out(out, kind, device)
+        function = self._request.epilogue
+        added = [(extras[x.argument], False) for x in function.extras] if function is not None else []
+        added += [] if c is None else [(c, True)]
+        if self._through_copy or is_apart(kind, out, spec, operands, self._own_place, added):
+            return self.run(kind, device, operands, c, out, alpha, beta, extras)
+        buffer = allocate(kind, spec.shape, spec.dtype, packed_axes(spec))
+        dense, plan = kind.describe(buffer), self
+        if dense != (self._request.out or self._d):
+            plan = self._replan(replace(self._request, out=dense, dtype=self.dtype))
+        kind.copy(out, plan.run(kind, device, operands, c, buffer, alpha, beta, extras))
+        return out
+
+    def run(
+        self,
+        kind: ArrayKind,
+        device: int,
+        operands: Sequence[Any],
+        c: Any = None,
+        out: Any = None,
+        alpha: Any = 1,
+        beta: Any = 0,
+        extras: Sequence[Any] = (),
+    ) -> Any:
+        """Compute, for arrays that are known to fit the plan."""
+        context = None if device == CPU else kind.on(device)
+        if context is not None:
+            with context:
+                return self.run(kind, device, operands, c, out, alpha, beta, extras)
+        new = out is None or self._through_copy
+        d = kind.empty(self.shape, self.dtype, self._order) if new else out
+        executables = self._bound.get(device)
+        if executables is None:
+            executables = self._bind_to(device)
+        launch = kind.launch
+        if self._direct:
+            second = operands[1] if len(operands) == 2 else None
+            if launch is None:
+                executables[0](operands[0], second, c, d, alpha, beta)
+            else:
+                launch(executables[0], operands[0], second, c, d, alpha, beta)
+        else:
+            if c is not None and kind.describe(c).dtype != self.dtype:
+                c = convert(kind, c, conversion(kind.describe(c), self.dtype))
+            if self._turns:
+                run_steps(self._turns, executables, kind, operands, self._convert, c, d, alpha, beta, extras)
+        if out is None:
+            return d[()] if self._scalar and kind is NUMPY else d
+        if d is not out:
+            kind.copy(out, d)
+        return out
+
+    def _bind_to(self, device: int) -> tuple[Executable, ...]:
+        request = self._request
+        steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)
+        if not self._settled or not self._bound:  # from now on the plan shows what runs here
+            self.steps, self._settled = steps, True
+        return self._bound.setdefault(device, _executables(steps))
+
+
+def _executables(steps: Sequence[Step]) -> tuple[Executable, ...]:
+    return tuple(s.executable for s in steps if s.executable is not None)
