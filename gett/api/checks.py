@@ -136,7 +136,7 @@ def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any
 def any_complex(alpha: Any, beta: Any) -> bool:
     """Whether a factor has an imaginary part; what is no number is none that has."""
     plain = [_python_scalar(x) for x in (alpha, beta) if x.__class__ is not int and x.__class__ is not float]
-    return any(isinstance(x, (complex, np.clongdouble)) and x.imag != 0 for x in plain)
+    return bool(plain) and any(isinstance(x, (complex, np.clongdouble)) and x.imag != 0 for x in plain)
 
 
 def _python_scalar(value: Any) -> Any:
@@ -152,8 +152,8 @@ def _number(value: Any, name: str) -> Any:
 
 
 def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
-    if value.__class__ is int and 0 <= value < 128:  # what every dtype holds
-        return value
+    if (value.__class__ is int and 0 <= value < 128) or (value.__class__ is float and dtype.kind in "fc"):
+        return value  # every dtype holds such an integer
     value = _number(value, name)
     if is_numpy_only(dtype):
         return value

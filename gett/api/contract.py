@@ -145,8 +145,11 @@ def contract(
 
 def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:
     """The subscripts, the factors, and `c`, which may stand behind them."""
-    if subscripts.__class__ is str and len(operands) == _operand_count(subscripts):
-        return subscripts, operands, c
+    if subscripts.__class__ is str and (further := len(operands) - _operand_count(subscripts)) in (0, 1):
+        if not further:
+            return subscripts, operands, c
+        if c is None:
+            return subscripts, operands[:-1], operands[-1]
     spec, found = split_arguments(subscripts, operands)
     if not isinstance(spec, str):
         return spec, found, c

@@ -339,6 +339,25 @@ def test_plan_cache_drops_the_least_recently_used(empty_cache):
             empty_cache.resize(bad)
 
 
+def test_plan_cache_drops_in_the_order_of_use_whatever_that_was():
+    cache, rng = PlanCache(6), np.random.default_rng(5)
+    kept: list[int] = []
+    hits = misses = 0
+    for key in rng.integers(0, 9, 3000).tolist():
+        found = cache.get(key)
+        assert found == (f"plan {key}" if key in kept else None)
+        assert cache.peek(rng.integers(0, 9)) != "nothing"  # which is no use
+        if found is None:
+            misses += 1
+            cache.put(key, f"plan {key}")
+        else:
+            hits += 1
+            kept.remove(key)
+        kept = [*kept, key][-6:]
+        if rng.random() < 0.01:
+            assert cache.info()[:3] == (hits, misses, len(kept))
+
+
 def test_plan_cache_under_threads():
     cache = PlanCache(8)
     failures: list[BaseException] = []
