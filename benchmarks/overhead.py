@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks import environment
 from benchmarks.records import write_text
 from benchmarks.timing import failure, host_time_us
+from gett.console.formatting import format_table
 
 # Small enough that the device is done before the host has queued the next call.
 SHAPES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
@@ -21,7 +22,16 @@ SHAPES: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
     "4-D": ("aebf,fdec->abcd", (8, 8, 8, 8), (8, 8, 8, 8)),
 }
 
-OWN = ("gett.einsum", "plan(a, b, out=d)")
+# A third operand makes them networks of two steps.
+NETWORKS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "64 x 64 matrices": ("mk,kn,np->mp", (64, 64)),
+    "4-D": ("aebf,fdec,cg->abgd", (8, 8)),
+}
+
+OWN = (
+    "gett.einsum", "gett.einsum(out=d)", "gett.contract", "gett.contract(out=d)", "gett.contract(c=c)",
+    "gett.contract(beta=1, out=d)", "gett.einsum of three", "gett.contract of three", "plan(a, b, out=d)",
+)  # fmt: skip
 
 # Time of the first call alone: imports and the CUDA context come before the clock starts.
 _FIRST_CALL = """
@@ -52,11 +62,12 @@ def warm_calls(on_gpu: bool) -> dict[str, dict[str, float | str]]:
     """Host microseconds per warm call, by operand shape and rival; a rival that fails gives its text."""
     found: dict[str, dict[str, float | str]] = {}
     for title, (subscripts, shape_a, shape_b) in SHAPES.items():
-        calls, finish = _gpu_calls(subscripts, shape_a, shape_b) if on_gpu else _cpu_calls(subscripts, shape_a, shape_b)
+        prepare = _gpu_calls if on_gpu else _cpu_calls
+        calls, finish = prepare(subscripts, shape_a, shape_b, *NETWORKS[title])
         times: dict[str, float | str] = {}
-        for name, prepare in calls.items():
+        for name, make in calls.items():
             try:
-                times[name] = host_time_us(prepare(), finish)
+                times[name] = host_time_us(make(), finish)
             except Exception as error:  # a rival that is missing or fails must not end the run
                 times[name] = failure(error).error or "failed"
         found[title] = times
@@ -66,29 +77,36 @@ def warm_calls(on_gpu: bool) -> dict[str, dict[str, float | str]]:
 Prepared = dict[str, Callable[[], Callable[[], object]]]
 
 
-def _gett_calls(subscripts: str, a: Any, b: Any, out: Any) -> Prepared:
-    def einsum() -> Callable[[], object]:
-        import gett
+def _gett_calls(subscripts: str, a: Any, b: Any, out: Any, network: str, third: Any) -> Prepared:
+    import gett
 
-        return lambda: gett.einsum(subscripts, a, b)
+    added = out.copy()
 
     def planned() -> Callable[[], object]:
-        import gett
-
         plan = gett.plan(subscripts, a, b)
         return lambda: plan(a, b, out=out)
 
-    return dict(zip(OWN, (einsum, planned), strict=True))
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: gett.einsum(subscripts, a, b),
+        lambda: gett.einsum(subscripts, a, b, out=out),
+        lambda: gett.contract(subscripts, a, b),
+        lambda: gett.contract(subscripts, a, b, out=out),
+        lambda: gett.contract(subscripts, a, b, c=added),
+        lambda: gett.contract(subscripts, a, b, beta=1, out=out),
+        lambda: gett.einsum(network, a, b, third),
+        lambda: gett.contract(network, a, b, third),
+    )
+    return dict(zip(OWN, [*(lambda call=call: call for call in calls), planned], strict=True))
 
 
 def _gpu_calls(
-    subscripts: str, shape_a: Sequence[int], shape_b: Sequence[int]
+    subscripts: str, shape_a: Sequence[int], shape_b: Sequence[int], network: str, shape_c: Sequence[int]
 ) -> tuple[Prepared, Callable[[], object]]:
     import cupy
     import numpy as np
 
     generator = np.random.default_rng(0)
-    a, b = (cupy.asarray(generator.random(tuple(s), dtype="float32")) for s in (shape_a, shape_b))
+    a, b, third = (cupy.asarray(generator.random(tuple(s), dtype="float32")) for s in (shape_a, shape_b, shape_c))
     out = cupy.einsum(subscripts, a, b).copy(order="C")
 
     def torch_call() -> Callable[[], object]:
@@ -97,16 +115,17 @@ def _gpu_calls(
         x, y = torch.from_dlpack(a), torch.from_dlpack(b)
         return lambda: torch.einsum(subscripts, x, y)
 
-    def own_torch_call() -> Callable[[], object]:
+    def own_torch_call(name: str) -> Callable[[], object]:
         import torch
 
         import gett
 
-        x, y = torch.from_dlpack(a), torch.from_dlpack(b)
-        return lambda: gett.einsum(subscripts, x, y)
+        call, x, y = getattr(gett, name), torch.from_dlpack(a), torch.from_dlpack(b)
+        return lambda: call(subscripts, x, y)
 
-    calls = _gett_calls(subscripts, a, b, out) | {
-        "gett.einsum, PyTorch tensors": own_torch_call,
+    calls = _gett_calls(subscripts, a, b, out, network, third) | {
+        "gett.einsum, PyTorch tensors": lambda: own_torch_call("einsum"),
+        "gett.contract, PyTorch tensors": lambda: own_torch_call("contract"),
         "torch.einsum": torch_call,
         "cupy.einsum": lambda: lambda: cupy.einsum(subscripts, a, b),
     }
@@ -114,15 +133,15 @@ def _gpu_calls(
 
 
 def _cpu_calls(
-    subscripts: str, shape_a: Sequence[int], shape_b: Sequence[int]
+    subscripts: str, shape_a: Sequence[int], shape_b: Sequence[int], network: str, shape_c: Sequence[int]
 ) -> tuple[Prepared, Callable[[], object]]:
     import numpy as np
     import opt_einsum
 
     generator = np.random.default_rng(0)
-    a, b = (generator.random(tuple(s), dtype="float32") for s in (shape_a, shape_b))
+    a, b, third = (generator.random(tuple(s), dtype="float32") for s in (shape_a, shape_b, shape_c))
     out = np.ascontiguousarray(np.einsum(subscripts, a, b))
-    calls = _gett_calls(subscripts, a, b, out) | {
+    calls = _gett_calls(subscripts, a, b, out, network, third) | {
         "numpy.einsum(optimize=True)": lambda: lambda: np.einsum(subscripts, a, b, optimize=True),
         "opt_einsum.contract": lambda: lambda: opt_einsum.contract(subscripts, a, b),
     }
@@ -154,13 +173,18 @@ def _in_process(task: str, cache: str) -> dict[str, float] | str:
     return {str(k): float(v) for k, v in json.loads(done.stdout.splitlines()[-1]).items()}
 
 
+def _cell(time: float | str) -> str:
+    """A time, or what there is in place of one."""
+    return f"{time:.1f}" if isinstance(time, float) else time[:40]
+
+
 def table(figures: dict[str, Any]) -> str:
     """The figures as text."""
+    warm = figures["warm_us"]
+    names = [*dict.fromkeys(name for times in warm.values() for name in times)]
+    rows = [[name, *(_cell(times.get(name, "")) for times in warm.values())] for name in names]
     lines = [f"host time of a warm call, us ({figures['where']})"]
-    for title, times in figures["warm_us"].items():
-        lines.append(f"  {title}")
-        for name, time in times.items():
-            lines.append(f"    {name:<30} {time:8.1f}" if isinstance(time, float) else f"    {name:<30} {time}"[:110])
+    lines += ["  " + line for line in format_table(["", *warm], rows, left=1)]
     for title, processes in figures.get("first_s", {}).items():
         lines.append(f"first call in a new process, ms: {title}")
         for name, got in processes.items():

@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import report, run_cpu
+import gett
+from benchmarks import overhead, report, run_cpu
 from benchmarks.__main__ import main
 from benchmarks.cases import Case, load_cases
 from benchmarks.records import from_json, to_json
@@ -122,6 +123,26 @@ def test_calls_of_several_dtypes_are_compared_with_conversions_by_hand(tmp_path,
         assert 0 <= row["off_by"] <= 1
         assert row["differing"] == 0
         assert ("by hand" in row["us"]) is ({*row["dtypes"]} != {row["result"]})
+
+
+def test_warm_calls_are_one_table_in_which_a_rival_may_fail(monkeypatch, capsys):
+    """Each call is made once here; its time is not the subject."""
+    results = []
+
+    def once(call, finish):
+        results.append(call())
+        return 1.5
+
+    monkeypatch.setattr(overhead, "host_time_us", once)
+    assert main(["overhead", "--cpu", "--no-first"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("host time of a warm call")
+    assert [row[2:32].strip() for row in rows[2 : 2 + len(overhead.OWN)]] == list(overhead.OWN)
+    assert all(row.split()[-2:] == ["1.5", "1.5"] for row in rows[2:])
+    assert {x.shape for x in results} == {(64, 64), (8, 8, 8, 8)}
+    monkeypatch.setattr(gett, "contract", None)
+    assert main(["overhead", "--cpu", "--no-first"]) == 1
+    assert "TypeError" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
