@@ -56,10 +56,10 @@ class BoundSteps:
         changed = [(t, x, t.dtype != x) for t, x in zip(operands, read, strict=True)]
         self._convert = tuple(conversion(t, x) if differs else None for t, x, differs in changed)
         self._through_copy = out is not None and out.dtype != d.dtype
-        self._turns = turns_of(steps, self._convert)
         converted = any(x is not None for x in self._convert) or (request.c is not None and request.c.dtype != d.dtype)
         given = tuple(range(len(operands)))
         self._direct = len(steps) == 1 and steps[0].inputs == given and not converted and not request.epilogue_args
+        self._turns = () if self._direct else turns_of(steps, self._convert)
         self._own_place = own_places(request, steps)
         self._bound: dict[int, tuple[Executable, ...]] = {}
         if request.device is not None:
