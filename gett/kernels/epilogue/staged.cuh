@@ -47,10 +47,11 @@ template <class Traits, class Index, class Scheduler> struct StagedEpilogue {
   static constexpr bool kVectorSource = Traits::kSourceC == kSourceVector;
 
   char* base_;
-  int thread_, barrier_;
+  int thread_;
+  NamedBarrier barrier_;
 
   GETT_DEVICE StagedEpilogue(char* base, int thread, int group)
-      : base_(base), thread_(thread), barrier_(1 + (Traits::kPingPong ? group : 0)) {}
+      : base_(base), thread_(thread), barrier_(NamedBarrier::kTile + (Traits::kPingPong ? group : 0)) {}
 
   GETT_DEVICE void sync() const { named_barrier_sync(barrier_, kThreads); }
 

@@ -35,7 +35,6 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
   static_assert(Traits::kSourceC != kSourceTma || (kStoreWarp && !kReuseMainloopSmem),
                 "a store warp brings C to the staging buffer once it is free");
   typedef DsmemExchange<Traits, Scheduler, kThreads> Exchange;
-  static constexpr int kStagedBarrier = 12;  // named barriers: the staged tile is written
   // The staged tile, and behind it the one that is put together from two blocks' halves.
   static constexpr int kExchangedOffset = (Staged::kBytes + 1023) / 1024 * 1024;
   static constexpr int kTileBytes = Exchange::kOn ? kExchangedOffset + Staged::kBytes : Staged::kBytes;
@@ -57,7 +56,7 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     Base::scale(op, acc);
     const int rows = Traits::kMmaTilesPerStoreTile > 1 ? mma_tile * Traits::kBoxM : 0;  // of the MMA tiles before
     if constexpr (Traits::kSourceC == kSourceNone) Base::finish_sums(p, id, acc, block, lane, rows);
-    const int group = Traits::kPingPong ? barrier_ - 1 : 0;
+    const int group = Traits::kPingPong ? barrier_ - NamedBarrier::kTile : 0;
     // Warpgroups wait for the buffer one by one: the first stages while another still multiplies.
     if constexpr (kStoreWarp) {
       if constexpr (kReuseMainloopSmem) {
@@ -87,7 +86,7 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
     }
     fence_proxy_async();
     if constexpr (kStoreWarp) {
-      named_barrier_arrive(kStagedBarrier + group, kThreads + 32);
+      named_barrier_arrive(NamedBarrier::kStaged + group, kThreads + 32);
     } else {
       sync();
       if (thread_ == 0) {
@@ -133,7 +132,7 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
         }
       }
       __syncwarp();
-      named_barrier_sync(kStagedBarrier + group, kThreads + 32);
+      named_barrier_sync(NamedBarrier::kStaged + group, kThreads + 32);
       if constexpr (Exchange::kOn) Exchange::wait(free);
       if (exists && tiles.stores(count) && elect_one()) {
         if constexpr (Exchange::kOn) Index::store_tile(p, coords, staged + kExchangedOffset, cluster_ctarank());

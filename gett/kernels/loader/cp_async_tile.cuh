@@ -144,7 +144,7 @@ template <class Traits, class Index, class Scheduler, class Storage> struct CpAs
   static constexpr bool kCopiesB = Traits::LoaderTraitsB::kKind == kLoaderCpAsyncTile;
   typedef CpAsyncTile<Traits, Index, typename Storage::TileA, true, kCopiesA> A;
   typedef CpAsyncTile<Traits, Index, typename Storage::TileB, false, kCopiesB> B;
-  static constexpr int kThreads = A::kThreads, kBarrier = 6;  // named
+  static constexpr int kThreads = A::kThreads;
   static constexpr bool kOneByTma = !A::kCopies || !B::kCopies;
 
   // Loads the tiles that `tiles` takes, from stage `stage` on; returns the stage behind the last.
@@ -160,10 +160,10 @@ template <class Traits, class Index, class Scheduler, class Storage> struct CpAs
       if (!tiles.takes(count)) continue;
       const Params& q = hidden(p);  // strides of many modes would fill the registers
       const TileId id = scheduler.locate(p, t);
-      named_barrier_sync(kBarrier, kThreads);  // all have read the tables of the tile before
+      named_barrier_sync(NamedBarrier::kRowTables, kThreads);  // all have read the tables of the tile before
       if constexpr (A::kCopies) A::tabulate(q, id, table_a, thread);
       if constexpr (B::kCopies) B::tabulate(q, id, table_b, thread);
-      named_barrier_sync(kBarrier, kThreads);
+      named_barrier_sync(NamedBarrier::kRowTables, kThreads);
       if constexpr (A::kCopies) a.locate(q, id, table_a, thread);
       if constexpr (B::kCopies) b.locate(q, id, table_b, thread);
       const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? id.slice : 0);

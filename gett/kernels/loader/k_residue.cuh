@@ -41,11 +41,10 @@ struct TileBuffers {
 // All kThreads threads of the consumers call this before their first product.
 template <class ResidueA, class ResidueB, int kThreads>
 GETT_DEVICE void zero_k_residues(TileBuffers a, TileBuffers b, int thread) {
-  constexpr int kZeroedBarrier = 6;  // a named barrier of its own
   for (int i = 0; i < a.count; ++i) ResidueA::clear(a.start + i * a.pitch, thread, kThreads);
   for (int i = 0; i < b.count; ++i) ResidueB::clear(b.start + i * b.pitch, thread, kThreads);
   fence_proxy_async();
-  named_barrier_sync(kZeroedBarrier, kThreads);
+  named_barrier_sync(NamedBarrier::kZeroed, kThreads);
 }
 
 }  // namespace gett

@@ -61,11 +61,11 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   // which the first one leaves to it.
   static GETT_DEVICE void load(const Params& p, const Storage& smem, char*, int thread) {
     if (thread < 128) {
-      named_barrier_sync(kGiveBarrier, 128);  // between two changes of registers (PTX ISA)
+      named_barrier_sync(NamedBarrier::kGive, 128);  // between two changes of registers (PTX ISA)
       setmaxnreg_dec<kLoadRegs>();
       if (thread < 32 * kLoadWarps) SplitLoader<Traits, Index, Scheduler, Storage>::run(p, smem, thread);
     } else {
-      named_barrier_sync(kTakeBarrier, 128);
+      named_barrier_sync(NamedBarrier::kTake, 128);
       setmaxnreg_inc<kSplitRegs>();
       SplitTransform<Traits, Scheduler, Storage>::run(p, smem, thread - 128);
     }
@@ -191,7 +191,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         if (lost) guard.mark(count);  // the sums of slices are not added yet
       } else if constexpr (Store::kStoreWarp) {
         epilogue.skip_ = lost;  // the store warp marks the tile
-      } else if (named_barrier_or(kVoteBarrier, 128 * kConsumerWarpgroups, lost)) {
+      } else if (named_barrier_or(NamedBarrier::kVote, 128 * kConsumerWarpgroups, lost)) {
         if (thread == 0) guard.mark(count);
         continue;
       }
@@ -201,7 +201,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
       mbarrier_wait(smem.judged(), 0);
       epilogue.skip_ = false;
     } else {
-      named_barrier_sync(kVoteBarrier, 128 * kConsumerWarpgroups);
+      named_barrier_sync(NamedBarrier::kVote, 128 * kConsumerWarpgroups);
       if (thread == 0) mbarrier_arrive(smem.judged());
     }
     if (guard.any()) {
@@ -226,9 +226,6 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   }
 
  private:
-  // Named barriers: of the consumer warpgroups, whether a tile is made again; of those that give and take registers.
-  static constexpr int kVoteBarrier = 3, kGiveBarrier = 4, kTakeBarrier = 5;
-
   struct Tile {
     TileId id;
     KTileRange k_tiles;

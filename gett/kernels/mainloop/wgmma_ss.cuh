@@ -32,7 +32,6 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
   static constexpr int kProducerWarpgroups = Traits::kProducerWarpgroups, kConsumerWarpgroups = kThreads / 128;
   static constexpr int kLoadWarps = Storage::kGather ? 4 * kProducerWarpgroups : 1;
   static constexpr int kProducerRegs = Traits::kProducerRegs, kConsumerRegs = Traits::kConsumerRegs;
-  static constexpr int kOrderBarrier = 4;  // named barriers of the ping-pong order
   typedef KResidue<TileA, Traits::LoaderTraitsA::kRows, Traits::LoaderTraitsA::kValidK, Traits::kBlockK, kE> ResidueA;
   typedef KResidue<TileB, Traits::LoaderTraitsB::kRows, Traits::LoaderTraitsB::kValidK, Traits::kBlockK, kE> ResidueB;
 
@@ -78,7 +77,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
     // has seen all stages that come first.
     if constexpr (Traits::kPingPong) {
       static_assert(Traits::kConsumerWarpgroups == 2, "two warpgroups alternate");
-      if (group == 1) named_barrier_arrive(kOrderBarrier, 256);
+      if (group == 1) named_barrier_arrive(NamedBarrier::kOrder, 256);
     }
     int count = 0;
     const int end = Scheduler::end(p);
@@ -100,7 +99,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
         // also end the life of the tile before, whose registers an epilogue that stores rows needs.
         if constexpr (Scheduler::kSplit || Store::kStoresRows || kSparing) Sums::zero(acc);
         if (mma_tile == 0) epilogue.prepare(p, id);
-        if constexpr (Traits::kPingPong) named_barrier_sync(kOrderBarrier + group, 256);
+        if constexpr (Traits::kPingPong) named_barrier_sync(NamedBarrier::kOrder + group, 256);
         int released = -1;
         GETT_MAIN_LOOP
         for (int kt = first; kt < last; ++kt) {
@@ -125,7 +124,7 @@ template <class Traits, class Index, class Mma, class Store, class Scheduler, cl
           released = kInFlight ? stage.stage : -1;
           ++stage;
         }
-        if constexpr (Traits::kPingPong) named_barrier_arrive(kOrderBarrier + (group ^ 1), 256);
+        if constexpr (Traits::kPingPong) named_barrier_arrive(NamedBarrier::kOrder + (group ^ 1), 256);
         wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < kMmaM; ++i) wgmma_fence_operand(acc[i]);

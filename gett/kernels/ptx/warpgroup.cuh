@@ -1,6 +1,7 @@
 // Instructions of whole warps and warpgroups: election, register counts, named barriers, the asynchronous proxy, and
 // launches that overlap.
 #pragma once
+#include "gett/core/named_barriers.cuh"
 #include "gett/core/types.cuh"
 
 namespace gett {
@@ -31,12 +32,12 @@ GETT_DEVICE constexpr bool setmaxnreg_fits(int dec, int dec_count, int inc, int 
   return dec * dec_count + inc * inc_count <= 65536 / (128 * groups) / 8 * 8 * groups;
 }
 
-// Barrier `id` among `threads` threads of the block.
-GETT_DEVICE void named_barrier_sync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+// `at` among `threads` threads of the block.
+GETT_DEVICE void named_barrier_sync(NamedBarrier at, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(int(at)), "r"(threads) : "memory");
 }
 // Whether any of the threads that wait says so.
-GETT_DEVICE bool named_barrier_or(int id, int threads, bool x) {
+GETT_DEVICE bool named_barrier_or(NamedBarrier at, int threads, bool x) {
   uint32 any;
   asm volatile(
       "{\n"
@@ -44,11 +45,11 @@ GETT_DEVICE bool named_barrier_or(int id, int threads, bool x) {
       "setp.ne.u32 x, %3, 0;\n"
       "barrier.cta.red.or.pred any, %1, %2, x;\n"
       "selp.u32 %0, 1, 0, any;\n"
-      "}\n" : "=r"(any) : "r"(id), "r"(threads), "r"(uint32(x)) : "memory");
+      "}\n" : "=r"(any) : "r"(int(at)), "r"(threads), "r"(uint32(x)) : "memory");
   return any != 0;
 }
-GETT_DEVICE void named_barrier_arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+GETT_DEVICE void named_barrier_arrive(NamedBarrier at, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(int(at)), "r"(threads) : "memory");
 }
 
 // Makes ordinary writes to shared memory visible to the copy engine and to the tensor cores.
