@@ -17,7 +17,7 @@ from gett.jit.elf import resources
 from gett.jit.entries import cache_key
 from gett.jit.nvrtc import Nvrtc, load_nvrtc
 from gett.jit.ptx import touched_in_flight
-from gett.jit.ptxas import find_faults, first_errors, is_serialised, missing_header, read_usage, spills
+from gett.jit.ptxas import find_faults, first_errors, is_serialised, lacking, missing_header, read_usage, spills
 from gett.jit.toolkit import find_toolkit
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 # -v makes ptxas report each function's registers and spills in the log; it costs no time.
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+
+# The options with which a text that does not compile is compiled again, to see what it lacks of its contract with the
+# headers (`gett/kernels/contract`). Concepts need C++20, by which ptxas makes the same code.
+CONTRACT = ("--std=c++20", "--define-macro=GETT_CONTRACT")
 
 # Macros with which a kernel that has faults is compiled again, one after the other. Each serves texts that have the
 # words that follow it (`gett/kernels/core/types.cuh`). By itself ptxas gives up registers for more resident blocks, now
@@ -139,7 +143,12 @@ def compile_uncached(
             raise MissingPackageError(f"compiling '{name}' needs CUDA's header {header}; {INSTALL_GPU}")
         version = ".".join(str(number) for number in nvrtc.version)
         reason = f"{outcome.error}, NVRTC {version}"
-        raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{first_errors(outcome.log)}")
+        what = None
+        if '#include "gett/' in text:
+            told = [x for x in options if not x.startswith("--std=")] + [*CONTRACT, f"--gpu-architecture={arch}"]
+            what = lacking(nvrtc.compile(text, f"{name}.cu", named, [*told, *includes]).log)
+        what = what or first_errors(outcome.log)
+        raise CompileError(f"kernel '{name}' does not compile for {arch} ({reason}):\n{what}")
     faults = [] if allow_spills else find_faults(outcome.log) + _silent_faults(outcome.cubin, outcome.log)
     if not is_serialised(outcome.log):  # else ptxas waits for each product, and reading is safe
         touched = touched_in_flight(outcome.ptx)[:1]

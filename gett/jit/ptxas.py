@@ -16,6 +16,12 @@ _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _FRONT_END = re.compile(r"\(\d+\): (catastrophic )?error")
+_UNMET = re.compile(r"error: (template constraint not satisfied|no instance of)")
+_NOTE = re.compile(r"^(gett/contract/\w+\.cuh)\((\d+)\): note ")
+_NEEDED = re.compile(
+    r"\{ (?:typename )?(?:(?P<struct>[A-Z]\w*)::|p\.)(?P<member>\w+).*?\}[^/]*(?:// (?P<meaning>.*))?$"
+)
+_ASKED = re.compile(r"concept is false for arguments \"<(?:\w+::)*(LoaderTraits[ABC])>\"")
 _ASSEMBLER = re.compile(r"^(ptxas|nvrtc).*\b(error|fatal)\b")
 _MISSING_HEADER = re.compile(r'(?:cannot|could not) open source file "(cuda_\w+\.h(?:pp)?|vector_types\.h)"')
 # The words by which ptxas marks lost asynchrony, as in C7511, wgmma serialised. C7517 alone, a wait that ptxas inserts
@@ -109,6 +115,31 @@ def first_errors(log: str) -> str:
         if usage.shared_bytes > _STATIC_SHARED_LIMIT
     ]
     return "\n".join(too_large or [line for line in lines if line.strip()][-2 * _ERRORS_SHOWN :])
+
+
+def lacking(log: str) -> str | None:
+    """Return the line that says what a generated text lacks of its contract with the headers, if `log` does.
+
+    The notes of such an error end in a line of `gett/kernels/contract`, which names a member and says what it is.
+    """
+    lines = log.splitlines()
+    for start, line in enumerate(lines):
+        if not _UNMET.search(line):
+            continue
+        end = next((i for i in range(start + 1, len(lines)) if _FRONT_END.search(lines[i])), len(lines))
+        notes = [(i, match) for i in range(start + 1, end - 1) if (match := _NOTE.search(lines[i])) is not None]
+        found = _NEEDED.search(lines[notes[-1][0] + 1]) if notes else None
+        if found is not None:
+            struct, member, meaning = found["struct"] or "Params", found["member"], found["meaning"]
+            asked = _ASKED.findall("\n".join(lines[start:end]))
+            if struct == "LoaderTraits" and asked:  # of A or of B
+                struct = asked[-1]
+            place = notes[-1][1]
+            return (
+                f"the text lacks {struct}::{member}{f' ({meaning})' if meaning else ''}, or has it in another form; "
+                f"needed for: {lines[start + 1].strip()} [{place[1]}, line {place[2]}]"
+            )
+    return None
 
 
 def missing_header(log: str) -> str | None:

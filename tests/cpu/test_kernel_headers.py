@@ -10,7 +10,7 @@ from gett.jit.compile import compile_uncached, kernel_headers
 
 # From the bottom up: a header may include those of its own level and of levels before it. Chunks are `core`'s, and
 # their loads and stores are instructions; a main loop knows its loader, and a loader the stages that it fills.
-FOLDERS = (("core", "ptx"), ("scheduler",), ("epilogue",), ("loader", "mainloop"), ("kernel",))
+FOLDERS = (("core", "ptx", "contract"), ("scheduler",), ("epilogue",), ("loader", "mainloop"), ("kernel",))
 LEVEL = {folder: level for level, folders in enumerate(FOLDERS) for folder in folders}
 HEADERS = kernel_headers()
 
@@ -58,10 +58,9 @@ def test_instructions_stand_in_ptx(name: str) -> None:
 
 
 def test_alpha_and_beta_stand_in_one_header() -> None:
-    """Every element of D goes through `LinearCombination`."""
-    assert [name for name, text in HEADERS.items() if re.search(r"\b(alpha|beta)\b", re.sub(r"//.*", "", text))] == [
-        "gett/epilogue/linear_combination.cuh"
-    ]
+    """Every element of D goes through `LinearCombination`; concepts name them as members of `Params`."""
+    having = [name for name, text in HEADERS.items() if re.search(r"\b(alpha|beta)\b", re.sub(r"//.*", "", text))]
+    assert having == ["gett/contract/params.cuh", "gett/epilogue/linear_combination.cuh"]
 
 
 @pytest.mark.parametrize("name", HEADERS)

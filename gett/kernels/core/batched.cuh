@@ -4,6 +4,7 @@
 // A row of A or D is batch * kBlockM + m, a row of B is batch * kBlockN + n. Loaders, offsets and stores see one tile
 // of that height; only the product multiplies each batch's part by itself.
 #pragma once
+#include "gett/contract/multistage.cuh"
 #include "gett/core/types.cuh"
 
 namespace gett {
@@ -17,7 +18,9 @@ template <class Base> struct BatchedResult : Base {
   static constexpr int kBlockM = Base::kBlockM * Base::kBatch;
 };
 
-template <class Traits, class Index, bool kMany> struct BatchedIndex : Index {
+template <class Traits, class Index, bool kMany>
+  GETT_REQUIRES(contract::BatchedIndex<Traits, Index>)
+struct BatchedIndex : Index {
   typedef typename Traits::Params Params;
   typedef typename Index::LTile LTile;
   typedef typename Index::MTile MTile;
@@ -53,7 +56,9 @@ template <class Traits, class Index, bool kMany> struct BatchedIndex : Index {
 };
 
 // One batch a block: its offsets are added to those of the tiles.
-template <class Traits, class Index> struct BatchedIndex<Traits, Index, false> : Index {
+template <class Traits, class Index>
+  GETT_REQUIRES(contract::BatchedIndex<Traits, Index>)
+struct BatchedIndex<Traits, Index, false> : Index {
   typedef typename Index::LTile LTile;
   typedef typename Index::MTile Rows;
   typedef typename Index::NTile Columns;

@@ -26,6 +26,15 @@
 #define GETT_IS_SPARING false
 #endif
 
+// What a class needs of its template arguments: a concept of gett/kernels/contract. It is checked with GETT_CONTRACT
+// alone, which needs C++20. A text that does not compile is compiled again with it, for the one line that says what the
+// text lacks; compiled always, the concepts would take 2 % of a kernel's time.
+#ifdef GETT_CONTRACT
+#define GETT_REQUIRES(...) requires __VA_ARGS__
+#else
+#define GETT_REQUIRES(...)
+#endif
+
 namespace gett {
 
 enum Sparing : bool { kSparing = GETT_IS_SPARING };  // a variable would be a symbol of every cubin

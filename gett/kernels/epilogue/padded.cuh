@@ -1,6 +1,7 @@
 // The epilogue of the multistage kernels: accumulators are staged in rows of N where the stages were, then stored as
 // vectors in D's order (epilogue/vector.cuh). Slices of K store partial tiles instead.
 #pragma once
+#include "gett/contract/stores.cuh"
 #include "gett/core/batched.cuh"
 #include "gett/core/workspace.cuh"
 #include "gett/epilogue/vector.cuh"
@@ -15,7 +16,9 @@ template <class Acc, int kN> struct StorePartial {
   GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { Vec<Acc, 2>{{x, y}}.store(to_ + m * kN + n); }
 };
 
-template <class Traits, class Index, class Scheduler, class Smem> struct PaddedEpilogue {
+template <class Traits, class Index, class Scheduler, class Smem>
+  GETT_REQUIRES(contract::PaddedEpilogue<Traits, Index, Smem>)
+struct PaddedEpilogue {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef BatchedResult<Traits> Result;

@@ -7,6 +7,7 @@
 // Knows rows of the staged tile (`Index::idx2crd_d`) and the offset tables. D's elements have two bytes, and C is not
 // added.
 #pragma once
+#include "gett/contract/stores.cuh"
 #include "gett/core/shuffle.cuh"
 #include "gett/epilogue/staged.cuh"
 #include "gett/ptx/shared.cuh"
@@ -119,7 +120,9 @@ GETT_DEVICE void store_rows(const typename Traits::Params& p, typename Traits::E
   }
 }
 
-template <class Traits, class Index, class Scheduler> struct RowStore : TableEpilogue<Traits, Index, Scheduler> {
+template <class Traits, class Index, class Scheduler>
+  GETT_REQUIRES(contract::RowStore<Traits, Index>)
+struct RowStore : TableEpilogue<Traits, Index, Scheduler> {
   typedef TableEpilogue<Traits, Index, Scheduler> Table;
   typedef typename Table::Base Base;
   using Table::Table;

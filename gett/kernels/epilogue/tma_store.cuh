@@ -2,6 +2,7 @@
 // issues the store, which runs while the next tile is multiplied. That warp also brings C's tile to the same places
 // before (kSourceTma).
 #pragma once
+#include "gett/contract/stores.cuh"
 #include "gett/epilogue/dsmem_exchange.cuh"
 #include "gett/epilogue/staged.cuh"
 #include "gett/ptx/shared.cuh"
@@ -18,6 +19,7 @@ template <> struct SkippedTile<true> {
 };
 
 template <class Traits, class Index, class Scheduler>
+  GETT_REQUIRES(contract::TmaStore<Traits, Index>)
 struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::kRepairs> {
   typedef StagedEpilogue<Traits, Index, Scheduler> Base;
   typedef typename Base::Params Params;

@@ -1,10 +1,13 @@
 // The epilogue whose consumers store vectors from the staged tile; C, if there is any, is added there.
 #pragma once
+#include "gett/contract/stores.cuh"
 #include "gett/epilogue/staged.cuh"
 
 namespace gett {
 
-template <class Traits, class Index, class Scheduler> struct VectorStore : TableEpilogue<Traits, Index, Scheduler> {
+template <class Traits, class Index, class Scheduler>
+  GETT_REQUIRES(contract::VectorStore<Traits, Index>)
+struct VectorStore : TableEpilogue<Traits, Index, Scheduler> {
   typedef TableEpilogue<Traits, Index, Scheduler> Table;
   typedef typename Table::Base Base;
   using Table::Table;

@@ -4,6 +4,7 @@
 // every kRows-th slice with several loads in flight. Their sums are added in shared memory, half of them to the other
 // half.
 #pragma once
+#include "gett/contract/stores.cuh"
 #include "gett/core/index.cuh"
 #include "gett/core/workspace.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
@@ -13,6 +14,7 @@
 namespace gett {
 
 template <class Traits, class Index, int kThreads, int kRows>
+  GETT_REQUIRES(contract::SliceSums<Traits, Index>)
 GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   typedef typename Traits::Acc Acc;
   constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV, kColumns = kThreads / kRows;

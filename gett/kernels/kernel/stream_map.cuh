@@ -6,6 +6,7 @@
 // last dimension (kAdvance). A thread then works out its places for one step, and those of the others are constant
 // distances further on.
 #pragma once
+#include "gett/contract/streams.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/loader/stream.cuh"
@@ -13,7 +14,9 @@
 
 namespace gett {
 
-template <class Traits, class Index> struct StreamMap {
+template <class Traits, class Index>
+  GETT_REQUIRES(contract::StreamMap<Traits, Index>)
+struct StreamMap {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef typename Traits::ElementC ElementC;

@@ -7,13 +7,16 @@
 // Where vectors along M are parts of a sector that D continues along N, kLanesN neighbouring lanes share a vector: each
 // stores other columns.
 #pragma once
+#include "gett/contract/streams.cuh"
 #include "gett/core/index.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 
 namespace gett {
 
-template <class Traits, class Index> struct StreamMatrix {
+template <class Traits, class Index>
+  GETT_REQUIRES(contract::StreamMatrix<Traits, Index>)
+struct StreamMatrix {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef typename Traits::ElementA ElementA;

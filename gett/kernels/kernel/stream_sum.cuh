@@ -5,6 +5,7 @@
 // warps are then added in a fixed order, so that every run gives the same bits. With several slices the sums of each go
 // to the workspace, and `reduce`, a second kernel, adds them in a fixed order.
 #pragma once
+#include "gett/contract/streams.cuh"
 #include "gett/core/shuffle.cuh"
 #include "gett/core/workspace.cuh"
 #include "gett/epilogue/epilogue_op.cuh"
@@ -14,7 +15,9 @@
 
 namespace gett {
 
-template <class Traits, class Index> struct StreamSum {
+template <class Traits, class Index>
+  GETT_REQUIRES(contract::StreamSum<Traits, Index>)
+struct StreamSum {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef typename Traits::ElementC ElementC;

@@ -7,6 +7,7 @@
 // for a load would otherwise add its wait to the clocks that ptxas leaves between two products of a warp. A's numbers
 // are loaded before the last groups of a step.
 #pragma once
+#include "gett/contract/loops.cuh"
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
 #include "gett/mainloop/dmma_complex_fragment.cuh"
@@ -18,7 +19,9 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct DmmaTma {
+template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem>
+  GETT_REQUIRES(contract::DmmaTma<Traits, Index, Smem>)
+struct DmmaTma {
   typedef typename Traits::Params Params;
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;

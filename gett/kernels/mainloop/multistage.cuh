@@ -4,6 +4,7 @@
 // Mma is the policy of mainloop/mma_sync.cuh or mainloop/simt.cuh. Index says where everything lies, as
 // core/batched.cuh sees it.
 #pragma once
+#include "gett/contract/multistage.cuh"
 #include "gett/core/batched.cuh"
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/cp_async.cuh"
@@ -22,7 +23,9 @@ template <class Traits, class Index, bool kIsA> struct LoaderOf<Traits, Index, k
   typedef RegisterLoader<Traits, Index, kIsA> type;
 };
 
-template <class Traits, class Index, class Mma, class Smem> struct Multistage {
+template <class Traits, class Index, class Mma, class Smem>
+  GETT_REQUIRES(contract::Multistage<Traits, Index, Smem>)
+struct Multistage {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   static constexpr int kThreads = Traits::kThreads, kStages = Traits::kStages;

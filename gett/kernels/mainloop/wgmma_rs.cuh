@@ -18,6 +18,7 @@
 //
 // kMulticastB: two blocks that are neighbours along M need the same B. They take turns in loading a stage for both.
 #pragma once
+#include "gett/contract/loops.cuh"
 #include "gett/core/fragment.cuh"
 #include "gett/core/vec.cuh"
 #include "gett/core/workspace.cuh"
@@ -26,7 +27,9 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaRS {
+template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem>
+  GETT_REQUIRES(contract::WgmmaRS<Traits, Index, Smem>)
+struct WgmmaRS {
   typedef WgmmaRSLoader<Traits, Index, Store, Scheduler, Smem> Loader;
   typedef typename Loader::Params Params;
   typedef typename Loader::Fragments Fragments;

@@ -8,6 +8,7 @@
 // (mainloop/split_products.cuh). Planes of float16 are those of scaled numbers, and the additions scale the sums back
 // (core/planes.cuh).
 #pragma once
+#include "gett/contract/loops.cuh"
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/split.cuh"
 #include "gett/loader/split_stages.cuh"
@@ -20,7 +21,9 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaSplit {
+template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem>
+  GETT_REQUIRES(contract::WgmmaSplit<Traits, Index, Smem>)
+struct WgmmaSplit {
   typedef typename Traits::Params Params;
   typedef typename Traits::Acc Acc;
   typedef TileSums<Traits, Store, Scheduler> Sums;

@@ -10,6 +10,7 @@
 // Cooperative: the warpgroups share a tile, each has kMmaM blocks of 64 rows. Ping-pong: each has tiles of its own, so
 // that one stores while the other multiplies.
 #pragma once
+#include "gett/contract/loops.cuh"
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/k_residue.cuh"
 #include "gett/loader/tma.cuh"
@@ -19,7 +20,9 @@
 
 namespace gett {
 
-template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaSS {
+template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem>
+  GETT_REQUIRES(contract::WgmmaSS<Traits, Index, Smem>)
+struct WgmmaSS {
   typedef typename Traits::Params Params;
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef SharedStorage<Traits, Index, Store, Scheduler, Smem> Storage;

@@ -5,6 +5,7 @@
 //
 // A k-tile is multiplied in two parts: while the products of one run, the fragments of the next are loaded.
 #pragma once
+#include "gett/contract/loops.cuh"
 #include "gett/core/pipeline.cuh"
 #include "gett/loader/tma.cuh"
 #include "gett/loader/transpose.cuh"
@@ -19,7 +20,9 @@ namespace gett {
 template <class Storage, bool kTransposes> struct Tf32TileB { typedef typename Storage::TileB type; };
 template <class Storage> struct Tf32TileB<Storage, true> { typedef typename Storage::TransposedB type; };
 
-template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem> struct WgmmaTf32 {
+template <class Traits, class Index, class Mma, class Store, class Scheduler, class Smem>
+  GETT_REQUIRES(contract::WgmmaTf32<Traits, Index, Smem>)
+struct WgmmaTf32 {
   typedef typename Traits::Params Params;
   typedef TileSums<Traits, Store, Scheduler> Sums;
   typedef typename Sums::Accumulators Accumulators;

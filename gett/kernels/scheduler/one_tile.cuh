@@ -1,12 +1,15 @@
 // The tile scheduler of the multistage kernels: one tile of D, or one slice of K of it, for each block. Blocks are
 // numbered along the raster; as many run at a time as the multiprocessors have room for.
 #pragma once
+#include "gett/contract/schedulers.cuh"
 #include "gett/ptx/warpgroup.cuh"
 #include "gett/scheduler/raster.cuh"
 
 namespace gett {
 
-template <class Traits> struct OneTile {
+template <class Traits>
+  GETT_REQUIRES(contract::OneTile<Traits>)
+struct OneTile {
   static constexpr bool kSplit = Traits::kSplit;  // whether K is split
 
   // Where K is split, the kernel that adds the slices may be launched before this one ends.

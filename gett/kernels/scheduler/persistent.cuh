@@ -11,6 +11,7 @@
 // of a cluster have the same k-tiles in the same order. Where tiles do not suffice, the surplus block does the same
 // work and stores nothing. Coordinates past the last tile are harmless, since copies read zeros there.
 #pragma once
+#include "gett/contract/schedulers.cuh"
 #include "gett/ptx/cluster.cuh"
 #include "gett/ptx/mbarrier.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -86,7 +87,9 @@ template <class Traits> struct ClusterTiles {
 
 // The work tiles of a cluster go from `first` to below `end` by `step`. On a grid of kOrderedClusters they start in the
 // device's order of clusters.
-template <class Traits> struct PersistentRaster : ClusterTiles<Traits> {
+template <class Traits>
+  GETT_REQUIRES(contract::PersistentRaster<Traits>)
+struct PersistentRaster : ClusterTiles<Traits> {
   static constexpr int kSize = ClusterTiles<Traits>::kSize;
   static constexpr bool kEachPanel = false;
 
@@ -102,7 +105,9 @@ template <class Traits> struct PersistentRaster : ClusterTiles<Traits> {
 };
 
 // The raster where neighbouring batches are visited together.
-template <class Traits> struct PersistentBatches : PersistentRaster<Traits> {
+template <class Traits>
+  GETT_REQUIRES(contract::PersistentBatches<Traits>)
+struct PersistentBatches : PersistentRaster<Traits> {
   static_assert(PersistentRaster<Traits>::kSize == 1 && !Traits::kSplit, "tiles of single blocks, and whole sums");
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
     return locate_tile_of_batches<Traits::kGroupL>(p, t);
@@ -111,7 +116,9 @@ template <class Traits> struct PersistentBatches : PersistentRaster<Traits> {
 
 // Where an operand is stationary for each panel in turn, the work tiles of a cluster are neighbours. Where it is for
 // one panel, clusters are assigned to panels in turn, and those of a panel share it.
-template <class Traits> struct PersistentPanel : ClusterTiles<Traits> {
+template <class Traits>
+  GETT_REQUIRES(contract::PersistentPanel<Traits>)
+struct PersistentPanel : ClusterTiles<Traits> {
   typedef ClusterTiles<Traits> Base;
   static constexpr int kSize = Base::kSize;
   static constexpr bool kOnePanel = Traits::kOnePanel, kEachPanel = !kOnePanel;

@@ -1,0 +1,41 @@
+// What the tile schedulers (scheduler/one_tile.cuh, scheduler/persistent.cuh) need of the generated SchedulerTraits.
+#pragma once
+#include "gett/core/types.cuh"
+
+#ifdef GETT_CONTRACT
+namespace gett {
+namespace contract {
+
+template <class SchedulerTraits>
+concept OneTile =
+    requires { SchedulerTraits::kSplit; };  // whether K is split
+
+// Of all persistent tile schedulers.
+template <class SchedulerTraits>
+concept Clusters =
+    requires { SchedulerTraits::kSplit; } &&         // whether K is split
+    requires { SchedulerTraits::kClusterM; } &&      // blocks of a cluster along M
+    requires { SchedulerTraits::kClusterN; } &&      // blocks of a cluster along N
+    requires { SchedulerTraits::kTileDistance; };    // tiles between those of a cluster; 1 but for an exchange
+
+template <class SchedulerTraits>
+concept PersistentRaster =
+    Clusters<SchedulerTraits> &&
+    requires { SchedulerTraits::kOrderedClusters; } &&  // clusters of the grid that start in the device's order, or 0
+    (SchedulerTraits::kOrderedClusters == 0 ||
+     requires(int cluster) { SchedulerTraits::cluster_order(cluster); });  // the place of a cluster in that order
+
+template <class SchedulerTraits>
+concept PersistentBatches =
+    PersistentRaster<SchedulerTraits> &&
+    requires { SchedulerTraits::kGroupL; };  // batches that are visited together
+
+template <class SchedulerTraits>
+concept PersistentPanel =
+    Clusters<SchedulerTraits> &&
+    requires { SchedulerTraits::kPanelA; } &&    // whether A is stationary, so that a panel is a row of tiles; else B
+    requires { SchedulerTraits::kOnePanel; };    // whether the tiles of a cluster are in one panel
+
+}  // namespace contract
+}  // namespace gett
+#endif
