@@ -83,6 +83,7 @@ def test_a_new_public_name_gets_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 EXAMPLES = {
     "embedding": (),
+    "ladder": (),
     "random_circuit": ("cotengra",),
     "dmrg_step": ("scipy",),
     "peps_quimb": ("quimb", "cotengra"),
