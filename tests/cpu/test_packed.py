@@ -51,8 +51,8 @@ def limited(limit: int, facts: ArchFacts = FACTS) -> ArchFacts:
     return replace(facts, workspace_limit=limit)
 
 
-def multiply_adds(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
-    return best_schedules([MultistageSearch(plan, facts)], 3)
+def multiply_adds(plan: GemmPlan, facts: ArchFacts, below: float | None) -> list[Schedule]:
+    return best_schedules([MultistageSearch(plan, facts)], 3, below)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

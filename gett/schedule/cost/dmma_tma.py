@@ -85,7 +85,7 @@ class DmmaTmaCost(WgmmaCost):
             "shared memory": port * bk * self.size / rates.smem_bytes_per_clock,
             "L2": max(drawn, (rows + bn) * bk * self.size / per_clock),
         }
-        clocks = sum(x**OVERLAP for x in units.values()) ** (1 / OVERLAP)
+        clocks = sum([x**OVERLAP for x in units.values()]) ** (1 / OVERLAP)
         return Loop(CLOCKS * clocks * self.in_step(tile), max(units, key=lambda name: units[name]), engine, 0.0)
 
     def least_loop(self, tile: WgmmaTile, stays: bool) -> Loop:

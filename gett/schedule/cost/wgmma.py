@@ -21,6 +21,8 @@ from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, 
 from layouts.box import Box
 from layouts.rates import L2_LINE
 
+Sides = Sequence[OperandTiling]
+
 SMALL_D = 0.1
 """Share of all bytes up to which D's hide beside those of A and B."""
 
@@ -71,6 +73,8 @@ class WgmmaCost(TrafficCost):
         self.facts = facts
         self.atom = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision)
         self.batches = plan.extent_l
+        self.least_reads: dict[tuple[int, int, Box], float] = {}
+        self.least_stores: dict[tuple[int, int], float] = {}
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.lanes = facts.tensor_lanes[products_of(plan.contraction.dtype, plan.contraction.precision)[0].name]
         self.shallow_share = self.device.wgmma.loop.shallow_share
@@ -119,24 +123,44 @@ class WgmmaCost(TrafficCost):
         return us * self.factor(tile, tiles, k_tiles if whole else 0) * ROUNDED
 
     def least_of_sides(
-        self, groups: Warpgroups, m: Sequence[OperandTiling], n: Sequence[OperandTiling], box_k: Box, stays: bool
+        self, groups: Warpgroups, columns: int, sides: tuple[Sides, Sides], box_k: Box, stays: bool
     ) -> float:
-        """A bound of the estimates of all tiles of some boxes of M and N, in clusters and of operands that stay, too.
+        """A bound of the estimates of all tiles of a shape, in clusters and of operands that stay, too.
 
-        `stays` says whether an operand may stay: then shared memory takes less, and the time may be shorter.
+        Args:
+            groups: Who multiplies.
+            columns: Of the tiles.
+            sides: Their boxes of M and of N.
+            box_k: That of K.
+            stays: Whether an operand may stay: then shared memory takes less, and the time may be shorter.
         """
-        memory, fewest = self._least_memory(m, n, box_k), min(side.box.tiles for side in m)
-        smallest = min(m, key=lambda side: side.box.size)
-        tiles = (WgmmaTile(self.atom, groups, smallest, side, box_k) for side in n)
-        return min(self._least_of(x, fewest * x.n.box.tiles * self.batches, memory, stays) for x in tiles)
+        m, n = sides
+        fewest, smallest = min(side.box.tiles for side in m), min(m, key=lambda side: side.box.size)
+        exchange = fewest * min(side.box.tiles for side in n) * self.batches <= self.facts.sm_count
+        memory = self._least_read(A, groups.rows, m, box_k) + self._least_read(B, columns, n, box_k)
+        memory += self.bytes[D] * min(self._least_stored(groups.rows, columns, sides), 1.0 if exchange else math.inf)
+        memory = (memory + self.bytes.get(C, 0)) / self.device.memory.copy_tbps * 1e-6
+        shapes = (WgmmaTile(self.atom, groups, smallest, side, box_k) for side in n)
+        return min(self._least_of(x, fewest * x.n.box.tiles * self.batches, memory, stays) for x in shapes)
 
-    def _least_memory(self, m: Sequence[OperandTiling], n: Sequence[OperandTiling], box_k: Box) -> float:
-        """What memory takes at least for tiles of any of some boxes."""
-        of, memory = self.bytes, self.device.memory
-        us = of[D] * min(1.0, memory.copy_tbps / max(*memory.store_tbps, *memory.bulk_store_tbps)) + of.get(C, 0)
-        for tensor, sides in ((A, m), (B, n)):
-            us += of[tensor] * min(self.cost(tensor, side, box_k, self.plan.k) for side in sides)
-        return us / memory.copy_tbps * 1e-6
+    def _least_read(self, tensor: int, block: int, sides: Sides, box_k: Box) -> float:
+        """Bytes at copy speed that reading an operand is worth at least, with any of the boxes of a block."""
+        key = (tensor, block, box_k)
+        if key not in self.least_reads:
+            k, share = self.plan.k, self.device.l2.line_share
+            self.least_reads[key] = self.bytes[tensor] * min(
+                self.cost(tensor, side, box_k, k) * (1.0 + share * (self.lines(tensor, side, box_k, k) - 1.0))
+                for side in sides
+            )
+        return self.least_reads[key]
+
+    def _least_stored(self, rows: int, columns: int, sides: tuple[Sides, Sides]) -> float:
+        """Relative cost of D's bytes at least, with any boxes of a shape."""
+        if (rows, columns) not in self.least_stores:
+            m, n = sides
+            pairs = ((x, y, bulk) for x in m for y in n for bulk in (True, False))
+            self.least_stores[rows, columns] = min(self.cost(D, x, y.box, y.modes, bulk) for x, y, bulk in pairs)
+        return self.least_stores[rows, columns]
 
     def _least_of(self, tile: WgmmaTile, tiles: int, memory: float, stays: bool) -> float:
         """A bound of the estimates of a tile of any box of M, of which there are `tiles` at least."""

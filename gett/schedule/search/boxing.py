@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import itemgetter
 
 from layouts.access import Taken, alignment_of_boxes, run_of_boxes, run_of_cuts
 from layouts.box import Box, TileDim
@@ -121,17 +122,18 @@ def _cut_group(
     if len(extents) <= 1:
         return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
     order, volume = _nearest_first(extents, tensors, first), math.prod(extents)
-    tried: dict[Cut, tuple[float, float]] = {}  # with factors of the arithmetic and of the whole
-    for cut in _products(extents, block, order[:CUT_MODES], tensors):
+    tried: dict[Cut, tuple[float, float, int]] = {}  # with factors of the arithmetic and of the whole, and the tiles
+    for cut, tiles in _products(extents, block, order[:CUT_MODES], tensors):
         if not one_ragged or _ragged(extents, cut) <= 1:
-            tried[cut] = 1.0, 1.0
+            tried[cut] = 1.0, 1.0, tiles
     for growth in _growths(extents, tensors, first):
         cut = _greedy_cuts(extents, block, growth)
         if not one_ragged or not _ragged(extents, cut):
-            tried[cut] = 1.0, 1.0
+            tried[cut] = 1.0, 1.0, math.prod([-(-e // c) for e, c in zip(extents, cut, strict=True)])
         flat = Box(extents, (TileDim(tuple(growth), min(block, volume)),))
         # Every index is decoded, which costs time that the runs do not show.
-        tried[flat if flat.tiled or growth != order else (1,) * len(extents)] = 1.1 if one_ragged else 1.0, 1.02
+        factors = 1.1 if one_ragged else 1.0, 1.02, flat.tiles
+        tried[flat if flat.tiled or growth != order else (1,) * len(extents)] = factors
     if most_tiled:
         tried = {cut: x for cut, x in tried.items() if isinstance(cut, Box) or len(cut) - cut.count(1) <= most_tiled}
     best = _best(memory, tried, extents, order, block, tensors, compute)
@@ -145,7 +147,7 @@ def _ragged(extents: Sequence[int], cut: Sequence[int]) -> int:
 
 def _best(
     memory: RunRates,
-    tried: dict[Cut, tuple[float, float]],
+    tried: dict[Cut, tuple[float, float, int]],
     extents: tuple[int, ...],
     order: Sequence[int],
     block: int,
@@ -156,13 +158,10 @@ def _best(
     volume, least = math.prod(extents), [t.weight * t.least(memory) for t in tensors]
     known = _known_costs(memory, extents, tensors, tuple(order))
     queue, least_sum = [], sum(least)
-    for i, (cut, (arithmetic, whole)) in enumerate(tried.items()):
-        tiles = (
-            cut.tiles if isinstance(cut, Box) else math.prod([-(-e // c) for e, c in zip(extents, cut, strict=True)])
-        )
+    for i, (cut, (arithmetic, whole, tiles)) in enumerate(tried.items()):
         padded = compute * arithmetic / (volume / (tiles * block))
         queue.append(((padded + least_sum) * whole, i, padded, whole, cut))
-    queue.sort(key=lambda x: x[:2])
+    queue.sort(key=itemgetter(0, 1))
     best: list[tuple[float, int, Cut]] = []  # of equal scores the box that was tried first wins
     for bound, i, padded, whole, cut in queue:
         if len(best) == KEPT and bound > best[-1][0]:
@@ -176,7 +175,7 @@ def _best(
             if len(best) == KEPT and total > best[-1][0]:
                 break
         else:
-            best = sorted([*best, (total, i, cut)], key=lambda x: x[:2])[:KEPT]
+            best = sorted([*best, (total, i, cut)], key=itemgetter(0, 1))[:KEPT]
     return [cut for _, _, cut in best]
 
 
@@ -226,20 +225,21 @@ def _greedy_cuts(extents: Sequence[int], block: int, growth: Sequence[int]) -> t
 
 def _products(
     extents: Sequence[int], block: int, modes: Sequence[int], tensors: Sequence[Weight]
-) -> list[tuple[int, ...]]:
-    """Products of cuts of some modes; only those that fill more than half of what they could."""
+) -> list[tuple[tuple[int, ...], int]]:
+    """Products of cuts of some modes, with their tiles; only those that fill more than half of what they could."""
     units = {t.unit for t in tensors}
     vector = 16 // min(t.itemsize for t in tensors)
     reachable = min(block, math.prod([extents[m] for m in modes]))
-    found = [(1, (1,) * len(extents))]
+    rest = math.prod([e for m, e in enumerate(extents) if m not in modes])
+    found: list[tuple[int, tuple[int, ...], int]] = [(1, (1,) * len(extents), rest)]
     for m in modes:
-        multiple = vector if m in units else 1
-        found = [
-            (n * cut, (*cuts[:m], cut, *cuts[m + 1 :]))
-            for n, cuts in found
-            for cut in _cuts(extents[m], block // n, multiple)
-        ]
-    return [cuts for n, cuts in found if 2 * n > reachable]
+        multiple, extent, made = vector if m in units else 1, extents[m], []
+        for n, cuts, tiles in found:
+            before, behind = cuts[:m], cuts[m + 1 :]
+            for cut in _cuts(extent, block // n, multiple):
+                made.append((n * cut, (*before, cut, *behind), tiles * -(-extent // cut)))
+        found = made
+    return [(cuts, tiles) for n, cuts, tiles in found if 2 * n > reachable]
 
 
 @lru_cache(maxsize=4096)

@@ -93,7 +93,7 @@ class WgmmaSSSearch(WgmmaSearch):
                 for n_side in sides_n:
                     yield from variants(WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source))
 
-        return Later(self.cost.least_of_sides(groups, sides_m, sides_n, box_k, stays), made)
+        return Later(self.cost.least_of_sides(groups, n, (sides_m, sides_n), box_k, stays), made)
 
     def with_variants(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """A tile, the same with what stays, and where blocks exchange halves."""

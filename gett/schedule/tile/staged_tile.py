@@ -110,23 +110,27 @@ def boxed_tile(
         if any(d.step * held.size % CHUNK for d in others):
             continue
         turned = _turned(swizzle_bytes, held, copy)
-        writes, known = _writes(held, copy, turned), dict[tuple[int, ...], float]()
+        if best is not None and setup_clocks + _clocks(1.0, held, copy, turned) >= best[1] * 0.999:
+            continue
+        writes, tried = _writes(held, copy, turned), set[tuple[int, ...]]()
         width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * held.size
         parts: list[tuple[list[Part], list[Part]]] = []
+        keys: list[tuple[str, int]] = []
         for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
             steps, cut = _steps(dims[:inner], order, row)
-            # All orders have the same cut, and most have the same steps along the dimensions that lanes differ in.
-            parts = parts or [
-                (_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes
-            ]
-            asked = tuple([steps[key] for both in parts for along in both for key, _, _ in along])
-            if asked not in known:
-                served = []
-                for (rows, columns, lanes), (m, n) in zip(writes, parts, strict=True):
-                    places = _places(steps, m, len(rows), held.size), _places(steps, n, len(columns), held.size)
-                    served += _served(*_reduced(places, width), lanes, swizzle_bytes, width)
-                known[asked] = sum(served) / len(served)
-            mean = known[asked]
+            if not parts:  # all orders have the same cut
+                parts = [(_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes]
+                keys = [*dict.fromkeys(key for both in parts for along in both for key, _, _ in along)]
+            # Most have the same steps along the dimensions that lanes differ in, and are served alike.
+            asked = tuple([steps[key] for key in keys])
+            if asked in tried:
+                continue
+            tried.add(asked)
+            served: list[int] = []
+            for (rows, columns, lanes), (m, n) in zip(writes, parts, strict=True):
+                places = _places(steps, m, len(rows), held.size), _places(steps, n, len(columns), held.size)
+                served += _served(*_reduced(places, width), lanes, swizzle_bytes, width)
+            mean = sum(served) / len(served)
             clocks = setup_clocks + _clocks(mean, held, copy, turned)
             if best is None or clocks < best[1] * 0.999:
                 tile = StagedTile(
