@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.specs import SHARED
 
 settings.register_profile(
     "gett", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -15,6 +20,14 @@ settings.load_profile("gett")
 # A shell starts what it puts into the background with Ctrl-C ignored, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The first process of a run makes the folder of the catalogue; workers have its environment."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="gett-catalogue-")
+        os.environ[SHARED] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(scope="session", autouse=True)

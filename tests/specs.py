@@ -7,10 +7,15 @@ take their schedules from here.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import os
+import pickle
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from pathlib import Path
 
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
@@ -40,6 +45,8 @@ from tests.cases import Case, Layout
 from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of
 
 Found = Callable[[GemmPlan, ArchFacts, int], list[Schedule]]
+SHARED = "GETT_TEST_CATALOGUE"
+"""Environment variable with the folder of one run of the tests, for what its processes find."""
 CLUSTERS = ((2, 1), (1, 2), (2, 2))
 
 
@@ -274,6 +281,22 @@ def specs(family: str, facts: ArchFacts | None = None, dtype: str = "") -> tuple
 
 @cache
 def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec, ...]:
+    """Found once in a run of the tests: what one process has found, the others read from a folder that they share."""
+    folder = os.environ.get(SHARED)
+    if folder is None:
+        return _searched(family, facts, dtypes)
+    file = Path(folder) / f"{family}-{'-'.join(dtypes)}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
+    if file.exists():
+        found: tuple[Spec, ...] = pickle.loads(file.read_bytes())
+        return found
+    found = _searched(family, facts, dtypes)
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
+        part.write(pickle.dumps(found))
+    os.replace(part.name, file)
+    return found
+
+
+def _searched(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec, ...]:
     chosen = FAMILIES[family]
     out = []
     for case, c in chosen.cases:

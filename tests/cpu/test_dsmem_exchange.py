@@ -33,7 +33,7 @@ def parts(s: Schedule) -> tuple[TmaStore, DsmemExchange]:
 
 
 def of(case: Case) -> list[Spec]:
-    return [spec for spec in specs("exchange") if spec.case is case]
+    return [spec for spec in specs("exchange") if spec.case == case]
 
 
 def staged(s: Schedule, tile_m: int, tile_n: int) -> np.ndarray:

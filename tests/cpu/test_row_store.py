@@ -74,7 +74,7 @@ def kinds(found: Iterable[Spec]) -> list[Spec]:
 
 
 def of(case: Case) -> list[Spec]:
-    return kinds(spec for name in NAMES for spec in specs(name) if spec.case is case)
+    return kinds(spec for name in NAMES for spec in specs(name) if spec.case == case)
 
 
 @pytest.mark.parametrize(

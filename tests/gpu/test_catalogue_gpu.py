@@ -30,7 +30,7 @@ CASES = [(name, case, c) for name in EXACT for case, c in FAMILIES[name].cases]
 
 
 def of(family: str, case: Case, c: Layout | None = None) -> list[Spec]:
-    return [spec for spec in kernels(family) if spec.case is case and spec.c is c]
+    return [spec for spec in kernels(family) if spec.case == case and spec.c == c]
 
 
 @pytest.mark.parametrize(("family", "case", "c"), CASES, ids=str)

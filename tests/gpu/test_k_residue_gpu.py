@@ -19,7 +19,7 @@ DIRTY = Case("dirty", "mk,kn->mn", {"m": 8192, "n": 2048, "k": 256})
 
 
 def chosen(case: Case) -> list[Spec]:
-    return good([spec for spec in kernels("k_residue") if spec.case is case][:6])
+    return good([spec for spec in kernels("k_residue") if spec.case == case][:6])
 
 
 @pytest.fixture

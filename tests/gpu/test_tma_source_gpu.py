@@ -22,7 +22,7 @@ IDS = [case.name for case, _ in TMA_SOURCE]
 
 def of(case: Case, layout: Layout, dtype: str = "") -> list[Spec]:
     """The kernels of a case for few multiprocessors: blocks make many tiles in one buffer."""
-    found = [spec for spec in kernels("tma_source", dtype) if spec.case is case and spec.c is layout]
+    found = [spec for spec in kernels("tma_source", dtype) if spec.case == case and spec.c == layout]
     return good(found[:6])
 
 
@@ -107,7 +107,7 @@ BFLOAT16 += [(name, case, c) for name in ("wgmma_rs_source", "gather_source") fo
 def test_bfloat16(family: str, case: Case, layout: Layout) -> None:
     """NumPy has no such type, so the operands are PyTorch's."""
     torch = pytest.importorskip("torch")
-    found = [spec for spec in kernels(family, "bfloat16") if spec.case is case and spec.c is layout]
+    found = [spec for spec in kernels(family, "bfloat16") if spec.case == case and spec.c == layout]
     host = case.operands(np, "float32")
     a, b = (torch.from_numpy(np.ascontiguousarray(x)).to("cuda", torch.bfloat16) for x in host)
     shape = case.shape(case.labels[2])
