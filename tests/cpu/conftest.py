@@ -17,7 +17,7 @@ import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
-from benchmarks import run_cpu
+from benchmarks import run_cpu, timing
 from gett.api.plan_cache import plan_cache
 from gett.cpu import arithmetic, boxes, elementwise, executable, moving, packed, tiles
 from gett.errors import PoorKernelError
@@ -115,7 +115,11 @@ def torch(monkeypatch):
 
 @pytest.fixture
 def quick_machine(monkeypatch):
-    """The machine's own figures are not the subject, and take a second; small cases say as much as large ones."""
+    """The machine's own figures are not the subject, and take a second; small cases say as much as large ones.
+
+    Nor are times: the processor need not rest between contestants.
+    """
+    monkeypatch.setattr(timing, "REST_S", 0.0)
     monkeypatch.setattr(run_cpu, "copy_bandwidth", lambda: 1e10)
     monkeypatch.setattr(run_cpu, "gemm_peak", lambda element: 1e11)
     for kind in ("CPU", "WORKLOAD"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,7 @@ def _digits(number: int, extents: list[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
+@cache
 def covered() -> dict[str, list[Spec]]:
     """Kernels of the catalogue on real numbers with every part of them, by what multiplies."""
     out: dict[str, list[Spec]] = {}

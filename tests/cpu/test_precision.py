@@ -11,6 +11,7 @@ import pytest
 
 import gett
 from gett.api import precision as module
+from gett.explain.detail import explain
 
 A = np.ones((512, 512), "float32")
 
@@ -27,6 +28,11 @@ def chosen(precision: str | None = None, a: Any = A) -> str:
     return str(step.gemm.contraction.precision)
 
 
+def told(precision: str | None = None, a: Any = A, arch: str = "sm_90a") -> str:
+    """What is said of a plan in detail, whose kernel is not compiled for it."""
+    return explain(gett.plan("ij,jk->ik", a, a, arch=arch, precision=precision))
+
+
 def test_float32_is_multiplied_in_planes_unless_asked_otherwise() -> None:
     names = ["ieee", "tf32", "bf16x3", "fp16x3", "bf16x6"]
     assert [chosen(), *map(chosen, names)] == ["bf16x6", *names]
@@ -35,32 +41,27 @@ def test_float32_is_multiplied_in_planes_unless_asked_otherwise() -> None:
 
 
 def test_plans_say_which_products_are_formed() -> None:
-    text = gett.plan("ij,jk->ik", A, A, arch="sm_90a").explain(detail=True)
+    text = told()
     assert "products  6, of 3 bfloat16 planes of each operand; float32 sums of every 16 k" in text
     assert "errors at most 13 + k / 16 units of 2^-24" in text
-    text = gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="fp16x3").explain(detail=True)
+    text = told("fp16x3")
     assert "products  3, of 2 scaled float16 planes of each operand; float32 sums of every 32 k" in text
     assert "errors at most 28 + k / 32 units of 2^-24" in text
     assert "where numbers count as 2^-17 or more of the largest that they are scaled with" in text
-    wide = A.astype("complex64")
-    assert "float32 sums of every 16 k" in gett.plan(
-        "ij,jk->ik", wide, wide, arch="sm_90a", precision="fp16x3"
-    ).explain(detail=True)
-    assert "planes" not in gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="ieee").explain(detail=True)
-    old = gett.plan("ij,jk->ik", A, A, arch="sm_80").explain(detail=True)  # which has no wgmma
+    assert "float32 sums of every 16 k" in told("fp16x3", A.astype("complex64"))
+    assert "planes" not in told("ieee")
+    old = told(arch="sm_80")  # which has no wgmma
     assert "fused multiply-adds, at least as accurate as bf16x6" in old
     assert "planes" not in old
 
 
 def test_complex_tf32_is_two_planes_of_bfloat16() -> None:
     z = A.astype("complex64")
-    text = gett.plan("ij,jk->ik", z, z, arch="sm_90a", precision="tf32").explain(detail=True)
+    text = told("tf32", z)
     assert "products  12, of 2 bfloat16 planes of each part; float32 sums of every 16 k" in text
     assert "errors at most 791 + k / 16 units of 2^-24" in text
-    assert "24, of 3 bfloat16 planes of each part" in gett.plan("ij,jk->ik", z, z, arch="sm_90a").explain(detail=True)
-    assert "3, of 2 bfloat16 planes" in gett.plan("ij,jk->ik", A, A, arch="sm_90a", precision="bf16x3").explain(
-        detail=True
-    )
+    assert "24, of 3 bfloat16 planes of each part" in told(a=z)
+    assert "3, of 2 bfloat16 planes" in told("bf16x3")
 
 
 def test_a_block_and_the_process_have_defaults() -> None:
