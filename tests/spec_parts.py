@@ -40,6 +40,14 @@ def one_of_each(found: Iterable[Schedule]) -> list[Schedule]:
     return list(out.values())
 
 
+def records(value: object) -> set[type]:
+    """Types of all records inside a record."""
+    if isinstance(value, tuple):
+        return set().union(*map(records, value))
+    fields = getattr(value, "__dataclass_fields__", {})
+    return ({type(value)} if fields else set()).union(*(records(getattr(value, name)) for name in fields))
+
+
 def coarse(part: str) -> str:
     """A part without its numbers: what counts where pairs of parts are wanted."""
     return part.split(", ")[0]

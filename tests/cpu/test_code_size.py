@@ -18,7 +18,7 @@ from tests.cases import Case, tccg
 INSTRUCTION = 16  # bytes
 
 LIMITS = {
-    # Crossed units: a body of eight products (2600 and 1800 instructions as there were 32).
+    # Rows along two contracted modes: a body of eight products.
     ("ijkl-minl-njmk", 0): 1750,
     # 1500 where A is not shared: warps send it on, and half a batch moves to registers of its own.
     ("ij-kil-lkj", 0): 1900,

@@ -1,0 +1,36 @@
+"""Which of many cases are quick tests: a few, named by hand or chosen by their parts. The others are slow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.spec_parts import coarse
+from tests.specs import Spec, covering
+
+
+def slow_but(cases: Iterable[Any], quick: Callable[[Any], bool] | Sequence[Any]) -> list[Any]:
+    """The cases as parameters of a test; those that are not quick are slow.
+
+    Args:
+        cases: Each a value, or a tuple of values.
+        quick: The quick cases, or whether a case is one.
+    """
+    every = list(cases)
+    chosen = [quick(case) if callable(quick) else case in quick for case in every]
+    assert any(chosen)
+    assert callable(quick) or sum(chosen) == len(quick), "a quick case is none of the cases"
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[] if fast else pytest.mark.slow)
+        for case, fast in zip(every, chosen, strict=True)
+    ]
+
+
+def of_every_kind(found: Iterable[Spec]) -> list[Spec]:
+    """Few kernels with every part that any has, whatever the numbers of the parts."""
+    every = list(found)
+    few = covering(every, pairs=False, numbers=False)
+    assert {coarse(x) for spec in few for x in spec.parts} == {coarse(x) for spec in every for x in spec.parts}
+    return few
