@@ -23,6 +23,7 @@ from gett.schedule.spec.schedule import Schedule
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.strategies import values
+from tests.sampling import slow_but
 from tests.schedules import spread
 
 RNG = np.random.default_rng(11)
@@ -83,16 +84,23 @@ def tiled(plan: GemmPlan, count: int) -> list[Schedule]:
     return spread(found, count)
 
 
-@pytest.mark.parametrize("name", [*TILED])
-def test_multiply_adds_of_tiles(name: str, tmp_path: Path) -> None:
+TILED_FACTORS = [(name, x) for name in TILED for x in range(len(name) % 3 if name != "rows" else 0, 10,
+                                                            4 if name != "rows" else 1)]  # fmt: skip
+STREAMED_FACTORS = [(name, x) for name in STREAMED for x in range(len(name) % 2, 10, 3)]
+# Both conjugated, the first, the second; a real factor first and second; each type; each loader.
+QUICK_TILED = [("rows", 7), ("columns", 5), ("transposed", 9), ("boxes", 2)]
+QUICK_STREAMED = [("hadamard", 6), ("outer", 4), ("vector-columns", 9), ("dot", 7)]
+
+
+@pytest.mark.parametrize(("name", "number"), slow_but(TILED_FACTORS, QUICK_TILED))
+def test_multiply_adds_of_tiles(name: str, number: int, tmp_path: Path) -> None:
     subscripts, shape_a, shape_b = TILED[name]
-    every = FACTORS if name == "rows" else FACTORS[(len(name) % 3) :: 4]
-    for number, (dtype_a, dtype_b, conj) in enumerate(every):
-        arrays = [integers(shape_a, dtype_a), integers(shape_b, dtype_b)]
-        plan = plan_of(subscripts, arrays, conj)
-        for schedule in tiled(plan, 1 + number % 2)[-1:]:
-            assert can_implement(schedule, plan, arch_facts("sm_90a")) is None
-            run(tmp_path, subscripts, arrays, conj, schedule, plan, 1 + 2j if number % 3 == 0 else 1)
+    dtype_a, dtype_b, conj = FACTORS[number]
+    arrays = [integers(shape_a, dtype_a), integers(shape_b, dtype_b)]
+    plan = plan_of(subscripts, arrays, conj)
+    schedule = tiled(plan, 1 + number % 2)[-1]
+    assert can_implement(schedule, plan, arch_facts("sm_90a")) is None
+    run(tmp_path, subscripts, arrays, conj, schedule, plan, 1 + 2j if number % 3 != 1 else 1)
 
 
 def test_every_way_of_a_loader_is_among_them() -> None:
@@ -105,18 +113,18 @@ def test_every_way_of_a_loader_is_among_them() -> None:
     assert met >= {(CpAsync, "k"), (CpAsync, "mn"), (RegisterStaged, "k")}
 
 
-@pytest.mark.parametrize("name", [*STREAMED])
-def test_streams_of_two_factors(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "number"), slow_but(STREAMED_FACTORS, QUICK_STREAMED))
+def test_streams_of_two_factors(name: str, number: int, tmp_path: Path) -> None:
     subscripts, shape_a, shape_b = STREAMED[name]
-    for number, (dtype_a, dtype_b, conj) in enumerate(FACTORS[(len(name) % 2) :: 3]):
-        arrays = [integers(shape_a, dtype_a), integers(shape_b, dtype_b)]
-        plan = plan_of(subscripts, arrays, conj)
-        (schedule,) = candidates(plan, "sm_90a")
-        assert can_implement(schedule, plan, arch_facts("sm_90a")) is None
-        run(tmp_path, subscripts, arrays, conj, schedule, plan, 2 - 1j if number % 2 else 1)
+    dtype_a, dtype_b, conj = FACTORS[number]
+    arrays = [integers(shape_a, dtype_a), integers(shape_b, dtype_b)]
+    plan = plan_of(subscripts, arrays, conj)
+    (schedule,) = candidates(plan, "sm_90a")
+    assert can_implement(schedule, plan, arch_facts("sm_90a")) is None
+    run(tmp_path, subscripts, arrays, conj, schedule, plan, 2 - 1j if number % 2 else 1)
 
 
-@pytest.mark.parametrize("name", [*ALONE])
+@pytest.mark.parametrize("name", slow_but(ALONE, ["sum"]))
 def test_streams_of_one_factor(name: str, tmp_path: Path) -> None:
     subscripts, shape = ALONE[name]
     arrays = [integers(shape, "complex128" if name == "rows" else "complex64")]
@@ -153,9 +161,10 @@ def test_what_is_written_names_the_types_of_the_factors() -> None:
     assert "typedef gett::complex64 Acc;" in text
 
 
-def test_kernels_compile_without_spills() -> None:
+@pytest.mark.parametrize("numbers", slow_but(range(5), [2]))
+def test_kernels_compile_without_spills(numbers: int) -> None:
     jobs = []
-    for number, (dtype_a, dtype_b, conj) in enumerate(FACTORS):
+    for number, (dtype_a, dtype_b, conj) in list(enumerate(FACTORS))[numbers::5]:
         large = [integers((512, 512), dtype_a), integers((512, 512), dtype_b)]
         for subscripts in ("ij,jk->ik", "ji,jk->ki", "ij,kj->ik")[number % 3 :: 2]:
             plan = plan_of(subscripts, large, conj)

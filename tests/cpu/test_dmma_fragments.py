@@ -17,6 +17,7 @@ from gett.schedule.spec.wgmma_needs import leads, parts
 from gett.schedule.spec.wgmma_registers import dmma_step
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
+from tests.sampling import of_every_kind
 from tests.specs import Spec, covering, reuses_smem, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
@@ -121,6 +122,14 @@ def replays(addresses: Any, size: int) -> int:
     return worst
 
 
+def test_fragments_of_every_kind_multiply_to_the_tile(tmp_path: Path) -> None:
+    found = of_every_kind([*specs("dmma"), *specs("dmma_complex")])
+    assert {spec.dtype for spec in found} == {"float64", "complex128"}
+    for spec in found:
+        check(spec, tmp_path / repr(spec))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(3))
 def test_fragments_multiply_to_the_tile(at: int, tmp_path: Path) -> None:
     found = covering([*specs("dmma"), *specs("dmma_complex")], pairs=False)

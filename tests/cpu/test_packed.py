@@ -32,6 +32,7 @@ from tests.cpu.fake_driver import PARAMS, A, B, C, D, build, launch, product_pla
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.packed_launches import run_packed
+from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_90a")
 TRIANGLE = "bikc,bjkc->bijc"
@@ -123,7 +124,11 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("subscripts", "shape_a", "shape_b", "dtype", "limit", "alpha"), RUNS)
+# Pieces along two modes, along the unit mode, rows along two contracted modes; real, integer and complex.
+QUICK_RUNS = (RUNS[0], RUNS[3], RUNS[9], RUNS[10])
+
+
+@pytest.mark.parametrize(("subscripts", "shape_a", "shape_b", "dtype", "limit", "alpha"), slow_but(RUNS, QUICK_RUNS))
 def test_every_launch_runs_on_the_host(folder, subscripts, shape_a, shape_b, dtype, limit, alpha):
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-4, 5, s).astype(dtype) for s in (shape_a, shape_b))
@@ -192,7 +197,7 @@ def test_copies_keep_every_bit(folder):
         assert out[place] == bits[at], at
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", slow_but(["float16", "bfloat16", "float32"], ["float16"]))
 def test_packed_kernels_compile_without_spills(dtype):
     plan = triangle(dtype)
     schedule = candidates(plan, "sm_90a")[0]

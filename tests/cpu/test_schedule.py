@@ -15,6 +15,7 @@ from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
 from tests.cases import TILED, Case, Layout, small_tccg, tccg
 from tests.cpu.walk import Walk
+from tests.sampling import slow_but
 from tests.schedules import multistage_candidates, spread
 
 HALF = arch_facts("sm_90a").resized("half of it", 66, 25 << 20, 1.5, 2.0)
@@ -107,8 +108,10 @@ def test_every_candidate_of_the_benchmark_meets_the_hard_limits(case: Case, dtyp
             assert len(set(found)) == len(found)
 
 
-@pytest.mark.parametrize("case", TILED, ids=repr)
-@pytest.mark.parametrize("dtype", DTYPES)
+AWKWARD = [(case, dtype) for dtype in DTYPES for case in TILED]
+
+
+@pytest.mark.parametrize(("case", "dtype"), slow_but(AWKWARD, lambda x: x in AWKWARD[::4]), ids=str)
 def test_every_candidate_of_awkward_cases_meets_the_hard_limits(case: Case, dtype: str) -> None:
     for arch in ARCHS if dtype in ("float16", "complex128") else ("sm_80",):
         plan = plan_of(case, dtype, with_c=True)
@@ -116,8 +119,11 @@ def test_every_candidate_of_awkward_cases_meets_the_hard_limits(case: Case, dtyp
             check_hard_limits(plan, s)
 
 
-@pytest.mark.parametrize("most", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", SMALL, ids=repr)
+# Two schedules of every other case; three of all of them.
+ACCESSES = [(case, most) for most in (2, 3) for case in SMALL]
+
+
+@pytest.mark.parametrize(("case", "most"), slow_but(ACCESSES, lambda x: x in ACCESSES[: len(SMALL) : 2]), ids=str)
 def test_every_access_is_legal_and_right(case: Case, most: int) -> None:
     """The proof of vector widths, alignment and index functions together: all accesses of first and last tiles."""
     turn = sum(case.name.encode())

@@ -62,7 +62,20 @@ def served(spec: Spec, tmp_path: Path) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("family", ["split", "split_complex", "split_fp16", "split_fp16_complex"])
+FAMILIES = ("split", "split_complex", "split_fp16", "split_fp16_complex")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_long_rows_are_served_at_once(family: str, tmp_path: Path) -> None:
+    """One kernel of a family, both of whose operands have rows of 64 bytes and more."""
+    found = (
+        s for s in specs(family) if min(x.map.swizzle_bytes for x in (s.schedule.wgmma.a, s.schedule.wgmma.b)) > 64
+    )
+    assert served(next(found), tmp_path / "one") == [1, 1, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_rows_of_64_bytes_and_more_are_served_at_once(family: str, tmp_path: Path) -> None:
     seen = set()
     for spec in covering(specs(family), pairs=False):

@@ -24,6 +24,7 @@ from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel
 from tests.cpu.stream_plans import array, large, plan_for
 from tests.cpu.stream_walk import StreamWalk
+from tests.sampling import slow_but
 from tests.specs import few
 
 FACTS = arch_facts("sm_90a")
@@ -74,7 +75,9 @@ WALKS = [
 ]
 
 
-@pytest.mark.parametrize(("subscripts", "shapes", "dtype", "layouts", "with_c"), WALKS)
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "dtype", "layouts", "with_c"), slow_but(WALKS, lambda x: x in WALKS[::2])
+)
 def test_every_product_is_formed_once_from_whole_vectors(
     subscripts: str, shapes: list[tuple[int, ...]], dtype: str, layouts: str, with_c: bool
 ) -> None:
@@ -83,14 +86,16 @@ def test_every_product_is_formed_once_from_whole_vectors(
     assert walk.walk() == walk.definition()
 
 
-@pytest.mark.parametrize("sparing", [False, True])
+IMAGES = (
+    ("ab,c->cba", [(64, 3), (50,)]),
+    ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)]),
+    ("zui,zvj->zuvij", [(9, 16, 3), (9, 16, 5)]),
+)
+
+
 @pytest.mark.parametrize(
-    ("subscripts", "shapes"),
-    [
-        ("ab,c->cba", [(64, 3), (50,)]),
-        ("abc,def->fecdba", [(24, 7, 3), (5, 4, 6)]),
-        ("zui,zvj->zuvij", [(9, 16, 3), (9, 16, 5)]),
-    ],
+    ("subscripts", "shapes", "sparing"),
+    slow_but([(*case, x) for case in IMAGES for x in (False, True)], [(*IMAGES[1], False), (*IMAGES[2], True)]),
 )
 def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     subscripts: str, shapes: list[tuple[int, ...]], sparing: bool, tmp_path: Path
@@ -110,17 +115,20 @@ def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     np.testing.assert_array_equal(d, wanted)
 
 
-@pytest.mark.parametrize("sparing", [False, True])
-@pytest.mark.parametrize(
-    ("subscripts", "shapes", "step"),
-    [
-        ("zui,zvj->zuvij", [(3, 16, 3), (3, 16, 5)], (240, 4)),
-        ("abc->bca", [(30, 24, 16)], (240, 16)),
-        ("ij,ji->ij", [(64, 72), (72, 64)], (240, 20)),
-        ("ab->ba", [(128, 96)], (256, 8)),
-        ("ab,c->cba", [(64, 3), (50,)], (256, 0)),  # rows of 192 elements, of which 256 vectors have no whole number
-    ],
+STEPS = (
+    ("zui,zvj->zuvij", [(3, 16, 3), (3, 16, 5)], (240, 4)),
+    ("abc->bca", [(30, 24, 16)], (240, 16)),
+    ("ij,ji->ij", [(64, 72), (72, 64)], (240, 20)),
+    ("ab->ba", [(128, 96)], (256, 8)),
+    ("ab,c->cba", [(64, 3), (50,)], (256, 0)),  # rows of 192 elements, of which 256 vectors have no whole number
 )
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "step", "sparing"),
+    slow_but([(*case, x) for case in STEPS for x in (False, True)],
+             [(*STEPS[1], True), (*STEPS[3], False), (*STEPS[4], False)]),
+)  # fmt: skip
 def test_places_of_further_steps_are_constant_distances_on(
     subscripts: str, shapes: list[tuple[int, ...]], step: tuple[int, int], sparing: bool, tmp_path: Path
 ) -> None:

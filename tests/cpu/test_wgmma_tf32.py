@@ -31,6 +31,7 @@ from gett.schedule.spec.wgmma_smem import wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
+from tests.sampling import of_every_kind, slow_but
 from tests.specs import Spec, covering, specs
 
 PROGRAM = (
@@ -94,6 +95,12 @@ def conflicts(addresses: Any, size: int) -> int:
     return worst
 
 
+def test_tiles_of_every_kind_lie_where_wgmma_reads_them(tmp_path: Path) -> None:
+    for spec in of_every_kind(specs("tf32")):
+        check(spec, tmp_path / repr(spec))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(3))
 def test_tiles_lie_where_wgmma_reads_them(at: int, tmp_path: Path) -> None:
     found = covering(specs("tf32"), pairs=False)
@@ -267,10 +274,14 @@ def test_sixteen_bit_types_and_planes_have_main_loops_of_their_own() -> None:
         assert refusal.rule.name == "data types"
 
 
-def test_candidates_compile_without_spills() -> None:
-    """Nor do products wait for each other: the compiler says so where they do."""
-    for name in ("ij-ik-kj", "ijk-ilk-jl", "abjc-cbka-kj"):
-        case = next(c for c in tccg() if c.name == name)
-        found = [s for s in candidates(plan_of(case), "sm_90a") if s.kind == "wgmma tf32"]
-        for s in {(x.tiling.shape, x.kind): x for x in found}.values():
-            assert compile_kernel(render_kernel(plan_of(case), s).source, "sm_90a")
+@pytest.mark.parametrize(
+    ("name", "every"),
+    slow_but([(x, True) for x in ("ij-ik-kj", "ijk-ilk-jl", "abjc-cbka-kj")] + [("ijk-ilk-jl", False)],
+             lambda case: not case[1]),
+)  # fmt: skip
+def test_candidates_compile_without_spills(name: str, every: bool) -> None:
+    """Those of each shape of tile, or the first. Nor do products wait for each other: the compiler says so."""
+    case = next(c for c in tccg() if c.name == name)
+    found = [s for s in candidates(plan_of(case), "sm_90a") if s.kind == "wgmma tf32"]
+    for s in list({x.tiling.shape: x for x in found}.values())[: None if every else 1]:
+        assert compile_kernel(render_kernel(plan_of(case), s).source, "sm_90a")
