@@ -1,15 +1,12 @@
-"""From candidates to kernels: one way for plans with and without a GPU; many kernels side by side."""
+"""From candidates to kernels: one way for plans with and without a GPU."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 import types
-from functools import partial
 
-import numpy as np
 import pytest
 
 import gett
@@ -19,11 +16,9 @@ import gett.runtime.compiling
 from benchmarks import first_calls
 from gett.api.planner import find_plan
 from gett.codegen.render import render_kernel
-from gett.console.progress import progress
-from gett.errors import CompileError, MissingPackageError, PoorKernelError, SpillError
+from gett.errors import MissingPackageError, PoorKernelError, SpillError
 from gett.jit.compile import CompileResult, kernel_key
 from gett.jit.diskcache import kernel_cache
-from gett.jit.workers import side_by_side
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.compiling import compile_best, compile_schedule
 from gett.schedule.search.select import candidates
@@ -319,83 +314,3 @@ def test_a_network_has_at_most_one_product_whose_first_candidate_is_replaced(own
         for gemm in split.values():
             assert not compile_best(gemm, "sm_90a").spills
     assert caplog.text.count("replaced candidate") <= 1
-
-
-@pytest.mark.parametrize("size", [None, lambda task: task % 4])
-def test_the_largest_begin_and_results_are_in_order(size, monkeypatch):
-    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 1)
-    begun = []
-
-    def begin(task):
-        begun.append(task)
-        return lambda compiler: -task
-
-    assert side_by_side(begin, range(6), lambda text: None, size) == [0, -1, -2, -3, -4, -5]
-    assert begun == ([0, 1, 2, 3, 4, 5] if size is None else [3, 2, 1, 5, 0, 4])
-
-
-def test_steps_that_are_alike_are_compiled_once_and_others_side_by_side(fake_gpu, monkeypatch):
-    """Two compilers wait for each other here, so one after the other would never end."""
-    real, together = gett.jit.compile.compile_kernel, threading.Barrier(2, timeout=30)
-
-    def compile_kernel(source, arch, **options):
-        together.wait()
-        return real(source, arch, **options)
-
-    compile_by(monkeypatch, compile_kernel)
-    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 2)
-    pairs = [((n, m), "float32") for n, m in ((64, 64), (64, 48), (48, 32), (32, 16), (16, 8))]
-    plan = gett.plan("ab,bc,cd,de,ef->af", *pairs, optimize=False, arch="sm_90a")
-    bound = gett.api.executables.bind_steps(plan.steps * 2, "sm_90a", False)
-    assert len(bound) == 8
-    assert len(fake_gpu.compiled) == len({signature(s.gemm) for s in plan.steps}) == 4
-    assert len({id(s.executable) for s in bound}) == 8
-
-
-def test_the_first_error_ends_it_and_nothing_new_begins(monkeypatch):
-    monkeypatch.setattr(gett.runtime.compiling.os, "cpu_count", lambda: 1)
-    begun = []
-
-    def begin(task):
-        return partial(make, task)
-
-    def make(task, compiler):
-        begun.append(task)
-        raise CompileError(f"task {task}")
-
-    with progress(5, "test", False) as step, pytest.raises(CompileError, match="task 0"):
-        side_by_side(begin, range(5), step)
-    assert len(begun) < 5
-
-
-def test_what_is_planned_compiled_and_found_is_logged(fake_gpu, caplog):
-    with caplog.at_level(logging.INFO, "gett"):
-        find_plan(request(64, 64, 64))
-        gett.plan_cache.clear()
-        find_plan(request(64, 64, 64))
-    planned, _, again, found = caplog.messages
-    assert planned == again == "planned mk,kn->mn for sm_90a in 1 step"
-    assert re.fullmatch(r"found mk,kn->mn for sm_90a in the store: [a-z ]+, chosen by the model", found)
-
-
-def test_a_kernel_that_is_compiled_is_told_from_one_of_the_cache(caplog):
-    gemm = gett.plan("ab,bc->ac", ((9, 77), "f4"), ((77, 13), "f4"), arch="sm_80").steps[0].gemm
-    schedule = candidates(gemm, "sm_80")[0]
-    with caplog.at_level(logging.INFO, "gett"):
-        for _ in range(2):
-            compile_schedule(gemm, schedule, compiler=lambda *args, **options: CompileResult(b"cubin", ""))
-    tile = " x ".join(map(str, schedule.tiling.shape))
-    compiled, found = caplog.messages
-    assert re.fullmatch(rf"compiled ab,bc->ac for sm_80 in [\d.]+ [mun]?s: {schedule.kind}, tile {tile}", compiled)
-    assert found == f"found ab,bc->ac for sm_80 in the cache: {schedule.kind}, tile {tile}"
-
-
-def test_a_plan_of_the_cpu_is_one_line_of_the_log(caplog):
-    with caplog.at_level(logging.INFO, "gett"):
-        gett.plan("ab,bc,cd->ad", *[((3, 3), "f8")] * 3)
-    assert caplog.messages == ["planned ab,bc,cd->ad for cpu in 2 steps"]
-
-
-def test_nothing_is_logged_by_default(capfd):
-    gett.einsum("ij,jk->ik", np.ones((3, 3)), np.ones((3, 3)))
-    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,48 @@
+"""What planning and compiling log: a line each, and nothing by default."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import numpy as np
+
+import gett
+from gett.api.planner import find_plan
+from gett.jit.compile import CompileResult
+from gett.runtime.compiling import compile_schedule
+from gett.schedule.search.select import candidates
+from tests.cpu.tuning import request
+
+
+def test_what_is_planned_compiled_and_found_is_logged(fake_gpu, caplog):
+    with caplog.at_level(logging.INFO, "gett"):
+        find_plan(request(64, 64, 64))
+        gett.plan_cache.clear()
+        find_plan(request(64, 64, 64))
+    planned, _, again, found = caplog.messages
+    assert planned == again == "planned mk,kn->mn for sm_90a in 1 step"
+    assert re.fullmatch(r"found mk,kn->mn for sm_90a in the store: [a-z ]+, chosen by the model", found)
+
+
+def test_a_kernel_that_is_compiled_is_told_from_one_of_the_cache(caplog):
+    gemm = gett.plan("ab,bc->ac", ((9, 77), "f4"), ((77, 13), "f4"), arch="sm_80").steps[0].gemm
+    schedule = candidates(gemm, "sm_80")[0]
+    with caplog.at_level(logging.INFO, "gett"):
+        for _ in range(2):
+            compile_schedule(gemm, schedule, compiler=lambda *args, **options: CompileResult(b"cubin", ""))
+    tile = " x ".join(map(str, schedule.tiling.shape))
+    compiled, found = caplog.messages
+    assert re.fullmatch(rf"compiled ab,bc->ac for sm_80 in [\d.]+ [mun]?s: {schedule.kind}, tile {tile}", compiled)
+    assert found == f"found ab,bc->ac for sm_80 in the cache: {schedule.kind}, tile {tile}"
+
+
+def test_a_plan_of_the_cpu_is_one_line_of_the_log(caplog):
+    with caplog.at_level(logging.INFO, "gett"):
+        gett.plan("ab,bc,cd->ad", *[((3, 3), "f8")] * 3)
+    assert caplog.messages == ["planned ab,bc,cd->ad for cpu in 2 steps"]
+
+
+def test_nothing_is_logged_by_default(capfd):
+    gett.einsum("ij,jk->ik", np.ones((3, 3)), np.ones((3, 3)))
+    assert capfd.readouterr() == ("", "")
