@@ -314,9 +314,9 @@ def test_a_case_with_gaps_keeps_them() -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "from tests.cpu.torch_compiled import check; check(torch, 'cuda', ('eager',))",
-        "from tests.cpu.torch_compiled import check; check(torch, 'cuda', ('inductor',))",
-        "from tests.cpu.torch_transforms import check; check(torch, 'cuda')",
+        "from tests.cpu.arrays.torch_compiled import check; check(torch, 'cuda', ('eager',))",
+        "from tests.cpu.arrays.torch_compiled import check; check(torch, 'cuda', ('inductor',))",
+        "from tests.cpu.arrays.torch_transforms import check; check(torch, 'cuda')",
     ],
     ids=["compile-eager", "compile-inductor", "transforms"],
 )

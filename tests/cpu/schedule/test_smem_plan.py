@@ -1,0 +1,110 @@
+"""Shared memory of Hopper blocks: stages, the staged tile, what stays; tiles staged where the stages were."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from gett.codegen.render import render_kernel
+from gett.codegen.smem import smem_struct
+from gett.errors import CompileError
+from gett.hw.archs import arch_facts
+from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.jit import compile_kernel
+from gett.schedule.lower import lower_plan
+from gett.schedule.spec.epilogue import TmaStore
+from gett.schedule.spec.loader import tma_of
+from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamMatrix, StreamSum
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST
+from gett.schedule.spec.wgmma_smem import wgmma_smem
+from gett.schedule.tile.wgmma_tile import cluster_tiles
+from tests.cpu.schedule.hopper_schedules import with_store
+from tests.specs import FAMILIES, few, few_kernels, kernel_specs, reuses_smem, specs, ss_schedules
+
+FACTS = arch_facts("sm_90a")
+CAPACITY = FACTS.smem_per_block
+
+
+def deepest(s: Schedule, plan: GemmPlan, most: int) -> int:
+    """Stages that fit into shared memory, one where not even two do."""
+    stages = range(most, 1, -1)
+    made = (replace(s, mainloop=replace(s.wgmma, stages=n)) for n in stages)
+    return next((n for n, x in zip(stages, made, strict=True) if wgmma_smem(x, plan).size <= CAPACITY), 1)
+
+
+def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
+    reusing = 0
+    for spec in specs("reuse"):
+        s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
+        store, stages = s.epilogue.store, s.wgmma.stages
+        assert stages == deepest(s, plan, DEEP)
+        if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
+            reusing += 1
+            beside = deepest(with_store(s, reuse_mainloop_smem=False), plan, DEEP)
+            assert beside < min(stages, s.tiling.k.tiles)
+            assert s.smem.barriers >= stages * s.smem.stage
+        else:
+            assert s.smem.staging == stages * s.smem.stage <= s.smem.barriers
+        assert 1024 + s.smem.barriers + 16 * stages <= s.smem.size <= CAPACITY
+    assert reusing
+
+
+@pytest.mark.parametrize("family", ["stationary", "each_panel"])
+def test_what_stays_costs_no_stage(family: str) -> None:
+    for spec in specs(family):
+        s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
+        loads = {name: tma_of(getattr(s.wgmma, name)) for name in "ab"}
+        plain = replace(s, mainloop=replace(s.wgmma, **loads))
+        assert s.wgmma.stages == deepest(s, plan, DEEPEST) >= deepest(plain, plan, DEEP)
+        assert s.smem.stages == 0 < s.smem.stationary == s.wgmma.stages * s.smem.stage < s.smem.staging
+        assert 1024 + s.smem.barriers + 16 * s.wgmma.stages <= s.smem.size <= CAPACITY
+
+
+def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> None:
+    family = FAMILIES["reuse"]
+    seen = 0
+    for case, _ in family.cases:
+        plan = make_gemm_plan(case.contraction("float16"))
+        for count in family.sm_counts:
+            for s in filter(reuses_smem, ss_schedules(plan, few(FACTS, count), 24)):
+                seen += 1
+                size = math.prod(s.cluster)
+                clusters = cluster_tiles(s.tiling.m.tiles, s.tiling.n.tiles, s.cluster) * plan.extent_l
+                assert clusters <= count // size
+                assert render_kernel(plan, s).launches[0].grid[0] == clusters * size
+                assert s.split_k == 1
+                assert isinstance(s.epilogue.store, TmaStore)
+                assert not s.wgmma.ping_pong
+                assert s.tiling.k.tiles > 2
+                assert s.smem.staging == s.smem.stages == 0
+    assert seen > 20
+    assert {spec.case for spec in specs("reuse")} == {case for case, _ in family.cases}
+
+
+def test_smem_struct_is_the_plan() -> None:
+    """The kernel computes no offset of its own: what is printed is what the schedule says."""
+    for spec in few_kernels():
+        s = spec.schedule
+        if isinstance(s.mainloop, (StreamMap, StreamMatrix, StreamSum)):
+            continue
+        found = dict(re.findall(r"(k\w+) = (\d+)", smem_struct(s)))
+        parts = {"kKTable": s.smem.k_table, "kOffsets": s.smem.offsets}
+        if not isinstance(s.mainloop, Multistage):
+            parts = {"kStationary": s.smem.stationary, "kStaging": s.smem.staging, "kBarriers": s.smem.barriers}
+        expected = {"kSize": s.smem.size, "kStages": s.smem.stages, **parts}
+        assert {name: int(found[name]) for name in expected} == expected
+        assert smem_struct(s) in render_kernel(spec.plan, s).source.text
+
+
+@pytest.mark.parametrize("kind", ["mma.sync", "wgmma ss", "wgmma rs"])
+def test_a_plan_whose_parts_overlap_does_not_compile(kind: str) -> None:
+    spec = next(x for x in kernel_specs() if x.schedule.kind == kind and x.schedule.split_k == 1)
+    source = render_kernel(spec.plan, spec.schedule).source
+    name = "kOffsets" if kind == "mma.sync" else "kBarriers"
+    text = re.sub(rf"{name} = (\d+)", lambda x: f"{name} = {int(x[1]) - 16}", source.text)
+    with pytest.raises(CompileError, match="static assertion"):
+        compile_kernel(replace(source, text=text), spec.schedule.arch)
