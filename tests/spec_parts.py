@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
@@ -44,8 +45,9 @@ def records(value: object) -> set[type]:
     """Types of all records inside a record."""
     if isinstance(value, tuple):
         return set().union(*map(records, value))
-    fields = getattr(value, "__dataclass_fields__", {})
-    return ({type(value)} if fields else set()).union(*(records(getattr(value, name)) for name in fields))
+    if not is_dataclass(value):
+        return set()
+    return {type(value)}.union(*(records(getattr(value, field.name)) for field in fields(value)))
 
 
 def coarse(part: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,21 @@ def _no_gpu() -> str:
         return "" if load_driver().device_count() else "no GPU is visible"
     except DeviceError as error:
         return str(error)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a GPU one test a module is left: it says why it is skipped, for all of its module."""
+    if not _no_gpu():
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    modules: set[Path] = set()
+    for item in items:
+        again = Path(__file__).parent in item.path.parents and item.path in modules
+        (left_out if again else kept).append(item)
+        modules.add(item.path)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session", autouse=True)

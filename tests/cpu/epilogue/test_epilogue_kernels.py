@@ -26,6 +26,7 @@ from gett.schedule.spec.stream_views import output_modes
 from layouts.box import Box
 from tests.cpu.host_cuda import generated, includes, run_host
 from tests.epilogues import TENSORS, buffer_of, clipped, most_of, with_epilogue
+from tests.sampling import slow_but
 from tests.specs import Spec, covering, kernel_specs
 
 KINDS = (
@@ -304,8 +305,9 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("name", [pytest.param(x, marks=[] if x == "simt" else pytest.mark.slow) for x in COMPILED])
+@pytest.mark.parametrize(
+    ("name", "arch"), slow_but([(x, arch) for x in COMPILED for arch in ("sm_80", "sm_90a")], [("simt", "sm_90a")])
+)
 def test_kernels_compile_without_spills(name: str, arch: str) -> None:
     subscripts, shapes, dtype, function, extra = COMPILED[name]
     arrays = [np.broadcast_to(np.ones((), dtype), shape).copy() for shape in shapes]

@@ -186,6 +186,7 @@ def test_a_record_is_written_and_read_back(tmp_path: Path) -> None:
     record = with_field(replace(H200, name='NVIDIA "H1" 80GB'), "tma.row_clocks", 2.5)
     assert file_name(record.name) == "h1_80gb.py"
     path = write_record(record, ["By hand."], tmp_path / file_name(record.name))
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
     spec = importlib.util.spec_from_file_location("written", path)
     assert spec is not None
     assert spec.loader is not None
@@ -193,7 +194,6 @@ def test_a_record_is_written_and_read_back(tmp_path: Path) -> None:
     spec.loader.exec_module(module)
     assert record == module.MODEL
     assert module.__doc__ == 'NVIDIA "H1" 80GB as it was measured.\n\nBy hand.\n'
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert max(map(len, source_text(record, []).splitlines())) <= 120
 
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,11 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(p): p for top in ("layouts", "gett") for p in sorted((ROOT / top).rglob("*.py"))}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def part_of(module: str) -> str:
     """The line of LAYERS that a module belongs to: its top-level package or file."""
     return "layouts" if module.split(".")[0] == "layouts" else ".".join(module.split(".")[:2])
@@ -103,7 +109,7 @@ def test_the_order_names_what_exists() -> None:
 def test_imports_run_downward(module: str) -> None:
     own = part_of(module)
     assert own in LEVEL, f"{own} has no place in the order of imports"
-    for node, target in imports(ast.parse(MODULES[module].read_text())):
+    for node, target in imports(tree_of(MODULES[module])):
         other = part_of(target)
         if target.split(".")[0] not in ("layouts", "gett") or other == own:
             continue
@@ -113,7 +119,7 @@ def test_imports_run_downward(module: str) -> None:
 
 @pytest.mark.parametrize("module", LEVEL_INSIDE)
 def test_imports_inside_a_package_run_downward(module: str) -> None:
-    for node, target in imports(ast.parse(MODULES[module].read_text())):
+    for node, target in imports(tree_of(MODULES[module])):
         if part_of(target) == part_of(module):
             place = f"{module}, line {getattr(node, 'lineno', 0)}"
             assert LEVEL_INSIDE[target] < LEVEL_INSIDE[module], f"{place}: may not import {target}"
@@ -124,7 +130,7 @@ def test_imports_between_the_folders_of_a_package_run_downward(folder: str) -> N
     own = {m: p for m, p in MODULES.items() if m == folder or m.startswith(f"{folder}.")}
     assert own
     for module, path in own.items():
-        for node, target in imports(ast.parse(path.read_text())):
+        for node, target in imports(tree_of(path)):
             other = ".".join(target.split(".")[:3])
             if part_of(target) == part_of(module) and other != folder:
                 place = f"{module}, line {getattr(node, 'lineno', 0)}"
@@ -134,7 +140,7 @@ def test_imports_between_the_folders_of_a_package_run_downward(folder: str) -> N
 
 @pytest.mark.parametrize("module", MODULES)
 def test_cupy_is_imported_late_if_at_all(module: str) -> None:
-    tree = ast.parse(MODULES[module].read_text())
+    tree = tree_of(MODULES[module])
     names = {target.split(".")[0] for _, target in imports(tree)}
     if part_of(module) in ("layouts", "gett.schedule", "gett.codegen"):
         assert not names & {"cupy", "cupyx", "cupy_backends"}
@@ -155,5 +161,5 @@ def test_importing_loads_no_heavy_package(package: str) -> None:
 
 def test_no_test_module_imports_another() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        parts = {part for _, target in imports(ast.parse(path.read_text())) for part in target.split(".")}
+        parts = {part for _, target in imports(tree_of(path)) for part in target.split(".")}
         assert not [part for part in parts if part.startswith("test_")], path

@@ -61,6 +61,7 @@ def test_every_case_of_a_family_has_its_part(family: str) -> None:
     assert {spec.case for spec in specs(family)} == {case for case, _ in FAMILIES[family].cases}
 
 
+@pytest.mark.slow
 def test_few_kernels_cover_all_parts_and_pairs() -> None:
     every = kernel_specs()
     parts, pairs = few_kernels(), few_kernels(pairs=True)
