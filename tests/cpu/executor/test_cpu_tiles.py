@@ -21,6 +21,7 @@ from gett.cpu.tiles import Tiles, call_blocks
 from gett.ir.gemm import make_gemm_plan
 from layouts.modes import Strided, can_fuse, fuse
 from tests.cpu.helpers import contraction_of
+from tests.sampling import slow_but
 
 MILLISECONDS, MEGABYTES = 50, 5
 
@@ -177,9 +178,10 @@ def many_modes(kind: str, rng: random.Random, count: int) -> tuple[list[int], ..
 KINDS = ["permutation", "sum", "hadamard", "dot", "product", "batched product", "any"]
 
 
-@pytest.mark.parametrize("extent", [2, 3])
-@pytest.mark.parametrize("count", [40, 64])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "count", "extent"),
+    slow_but([(k, c, e) for k in KINDS for c in (40, 64) for e in (2, 3)], lambda x: x[1:] in ((40, 3), (64, 2))),
+)
 def test_planning_of_many_modes(kind: str, count: int, extent: int) -> None:
     for seed in range(2):
         terms = many_modes(kind, random.Random(seed), count)

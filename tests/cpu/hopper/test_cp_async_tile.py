@@ -147,7 +147,7 @@ QUICK = ("odd-k-mn", "pairs", "twos")
 @pytest.mark.parametrize(
     ("case", "dtype", "most"),
     [
-        *((c, "float32", 2) for c in SPLIT_COPIES if c.name in QUICK),
+        *((c, "float32", 1) for c in SPLIT_COPIES if c.name in QUICK),
         *(pytest.param(c, "float32", 40, marks=pytest.mark.slow) for c in SPLIT_COPIES),
         *(pytest.param(c, "complex64", 40, marks=pytest.mark.slow) for c in SPLIT_COPIES_COMPLEX),
     ],

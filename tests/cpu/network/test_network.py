@@ -134,7 +134,9 @@ def test_a_single_operand_step_sums_early():
     assert len(plan.steps) == 3
 
 
-def test_intermediates_are_freed_as_soon_as_used():
+def test_intermediates_are_freed_as_soon_as_used(request):
+    gc.freeze()  # what other tests keep is not looked at
+    request.addfinalizer(gc.unfreeze)
     operands = [integers(6, 6) for _ in range(5)]
     plan = gett.plan("ab,bc,cd,de,ef->af", *operands, optimize=False)
     alive: list[weakref.ref[np.ndarray]] = []

@@ -76,7 +76,7 @@ WALKS = [
 
 
 @pytest.mark.parametrize(
-    ("subscripts", "shapes", "dtype", "layouts", "with_c"), slow_but(WALKS, lambda x: x in WALKS[::2])
+    ("subscripts", "shapes", "dtype", "layouts", "with_c"), slow_but(WALKS, lambda x: x in WALKS[::3])
 )
 def test_every_product_is_formed_once_from_whole_vectors(
     subscripts: str, shapes: list[tuple[int, ...]], dtype: str, layouts: str, with_c: bool
@@ -95,7 +95,7 @@ IMAGES = (
 
 @pytest.mark.parametrize(
     ("subscripts", "shapes", "sparing"),
-    slow_but([(*case, x) for case in IMAGES for x in (False, True)], [(*IMAGES[1], False), (*IMAGES[2], True)]),
+    slow_but([(*case, x) for case in IMAGES for x in (False, True)], [(*IMAGES[2], True)]),
 )
 def test_the_image_of_an_operand_serves_all_that_it_is_multiplied_by(
     subscripts: str, shapes: list[tuple[int, ...]], sparing: bool, tmp_path: Path
@@ -127,7 +127,7 @@ STEPS = (
 @pytest.mark.parametrize(
     ("subscripts", "shapes", "step", "sparing"),
     slow_but([(*case, x) for case in STEPS for x in (False, True)],
-             [(*STEPS[1], True), (*STEPS[3], False), (*STEPS[4], False)]),
+             [(*STEPS[1], True), (*STEPS[4], False)]),
 )  # fmt: skip
 def test_places_of_further_steps_are_constant_distances_on(
     subscripts: str, shapes: list[tuple[int, ...]], step: tuple[int, int], sparing: bool, tmp_path: Path
@@ -260,7 +260,7 @@ SHAPES = [
 
 @pytest.mark.parametrize(
     "dtype",
-    [x if x in ("float16", "complex64", "bool") else pytest.param(x, marks=pytest.mark.slow) for x in DTYPES],
+    [x if x in ("float16", "complex64") else pytest.param(x, marks=pytest.mark.slow) for x in DTYPES],
 )
 def test_kernels_of_every_dtype_compile_without_spills(dtype: str) -> None:
     for i, (subscripts, extents) in enumerate(SHAPES):

@@ -6,6 +6,8 @@ import itertools
 import struct
 from pathlib import Path
 
+import pytest
+
 from gett.codegen.records import TensorMapSpec
 from gett.codegen.render import render_kernel
 from gett.ir.gemm import A, B, D
@@ -13,6 +15,7 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaStore
 from layouts.swizzle import swizzle_address
 from tests.cpu.host_cuda import generated, includes, run_host
+from tests.sampling import slow_but
 from tests.specs import Spec, covering, specs
 
 PROGRAM = """
@@ -50,11 +53,14 @@ def places(spec: TensorMapSpec, at: int, first: list[int]) -> dict[int, int]:
     return out
 
 
-def test_copies_bring_both_halves_to_their_places(tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbers", slow_but([False, True], [False]))
+def test_copies_bring_both_halves_to_their_places(numbers: bool, tmp_path: Path) -> None:
+    """Of few kernels with every part; where `numbers` count, parts that differ in them are different ones."""
     stores = 0
     every = specs("dmma_complex")
     led = [spec for spec in every if spec.case.name.startswith("two-leads")]
-    for spec in {id(x): x for x in (*covering(every, pairs=False), *covering(led, pairs=False))}.values():
+    found = (*covering(every, False, numbers), *covering(led, False, numbers))
+    for spec in {id(x): x for x in found}.values():
         if max(spec.schedule.cluster) > 1:
             continue
         folder = tmp_path / repr(spec)
