@@ -33,13 +33,8 @@ def unit_mode(modes: Sequence[Strided], tensor: int, itemsize: int) -> int | Non
     return max(units, key=lambda i: modes[i].extent, default=None)
 
 
-def can_fuse(inner: Strided, outer: Strided) -> bool:
-    """Whether `outer` continues `inner` without a gap in every tensor (zero strides continue zero strides)."""
-    return outer.strides == _next_strides(inner)
-
-
 def _next_strides(inner: Strided) -> tuple[int, ...]:
-    """Strides of a mode that continues `inner` without a gap."""
+    """Strides of a mode that continues `inner` without a gap; zero strides continue zero strides."""
     return tuple(s * inner.extent for s in inner.strides)
 
 

@@ -68,16 +68,6 @@ class RunRates:
         )
 
 
-def sector_efficiency(run_bytes: int, start_alignment: int) -> float:
-    """Share of the bytes of the touched sectors that is useful, in (0, 1].
-
-    Args:
-        run_bytes: Length of the contiguous run, at least 1.
-        start_alignment: Alignment in bytes of the starts of runs; the mean over the possible starts is taken.
-    """
-    return run_bytes / (_sectors(run_bytes, start_alignment)[0] * SECTOR)
-
-
 def run_bandwidth(
     rates: RunRates, run_bytes: int, *, store: bool = False, start_alignment: int = SECTOR, bulk: bool = False
 ) -> float:

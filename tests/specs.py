@@ -173,7 +173,7 @@ class Family:
 
 def _is_stationary(s: Schedule, panel: bool | None) -> bool:
     """Whether an operand stays: whole (`panel` None), or for one panel or for each."""
-    if not (isinstance(s.wgmma.a, Stationary) or isinstance(s.wgmma.b, Stationary)):
+    if not (isinstance(s.hopper.a, Stationary) or isinstance(s.hopper.b, Stationary)):
         return False
     scheduler = s.scheduler
     return panel is (scheduler.one_panel if isinstance(scheduler, PersistentPanel) else None)
@@ -332,7 +332,7 @@ def by_hand(found: Iterable[Spec]) -> list[Spec]:
         if can_cluster(s):
             firsts.setdefault(frozenset(map(coarse, spec.parts)), spec)
         if can_group(s) and spec.plan.extent_l > 1:
-            loop = s.wgmma
+            loop = s.hopper
             batched.setdefault((type(loop), type(s.epilogue.store), loop.ping_pong), spec)
     return [
         *(

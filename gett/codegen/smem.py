@@ -15,14 +15,14 @@ def smem_struct(schedule: Schedule) -> str:
     if isinstance(schedule.mainloop, Multistage):
         parts = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
     else:
-        buffers = schedule.wgmma.warpgroups if schedule.wgmma.ping_pong else 1
+        buffers = schedule.hopper.warpgroups if schedule.hopper.ping_pong else 1
         parts = {
             "kStationary": s.stationary,
             "kPlanes": s.planes,
             "kStaging": s.staging,
             "kStagingPitch": (s.barriers - s.staging) // buffers,
             "kBarriers": s.barriers,
-            "kGather": s.gather,
+            "kGather": s.loaders,
         }
     places = ", ".join(f"{name} = {value}" for name, value in {"kStages": s.stages, **parts}.items())
     return f"struct Smem {{\n  static constexpr int kSize = {s.size}, {places};\n}};\n"

@@ -65,14 +65,14 @@ class Pipeline:
 
 def render_wgmma_ss(plan: GemmPlan, schedule: Schedule) -> Kernel:
     """The kernel of a lowered plan with both operands in shared memory."""
-    loop = schedule.wgmma
+    loop = schedule.hopper
     wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.shape[1], loop.a.major, loop.b.major)
     return render_pipeline(plan, schedule, Pipeline("wgmma_ss", "WgmmaSS", stage_loads, wgmma))
 
 
 def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
     """The kernel of a lowered plan around a hand-written main loop."""
-    t, loop, epilogue = schedule.tiling, schedule.wgmma, schedule.epilogue
+    t, loop, epilogue = schedule.tiling, schedule.hopper, schedule.epilogue
     stage = epilogue.store.stage
     assert stage is not None
     assert not isinstance(schedule.scheduler, OneTile)
@@ -136,7 +136,7 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
 
 def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
     """The tensor maps of a kernel by the role of their tensor, in the order of the argument."""
-    loop, store, source = schedule.wgmma, schedule.epilogue.store, schedule.epilogue.source
+    loop, store, source = schedule.hopper, schedule.epilogue.store, schedule.epilogue.source
     loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
     maps = {name: load.map for name, load in loads.items() if load is not None}
     if isinstance(store, TmaStore):
@@ -166,7 +166,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
     k_outputs: list[tuple[str, Expr]] = []
     calls: list[str] = []
     stationary: list[str] = []
-    for name, loader, side in (("a", schedule.wgmma.a, "m"), ("b", schedule.wgmma.b, "n")):
+    for name, loader, side in (("a", schedule.hopper.a, "m"), ("b", schedule.hopper.b, "n")):
         load = tma_of(loader)
         if load is None:
             continue
@@ -197,7 +197,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
 
 def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
     """Moves the coordinates of A's copies to the next MMA tile of a tile of D."""
-    load = tma_of(schedule.wgmma.a)
+    load = tma_of(schedule.hopper.a)
     assert load is not None
     _, last = schedule.tiling.m.tiled[-1]
     mode = load.map.modes[len(plan.l) + last.modes[0]]

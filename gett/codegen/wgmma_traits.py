@@ -13,7 +13,7 @@ from gett.codegen.types import cpp_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.mainloop import DmmaTma, Hopper, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.wgmma_needs import (
     chunk_columns,
@@ -61,7 +61,7 @@ def wgmma_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]
 
 def _division(schedule: Schedule) -> Constants:
     """How warpgroups divide the tile, and which of the accumulators' rows are rows of the box."""
-    t, loop, stage = schedule.tiling, schedule.wgmma, schedule.epilogue.store.stage
+    t, loop, stage = schedule.tiling, schedule.hopper, schedule.epilogue.store.stage
     assert stage is not None
     valid, rows = _rows_of_groups(loop, tma_of(loop.a), t.m.size // t.mma_tiles)
     return {
@@ -79,7 +79,7 @@ def _division(schedule: Schedule) -> Constants:
 
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     """The struct `MainloopTraits`, with a struct for the loader of each operand."""
-    t, loop = schedule.tiling, schedule.wgmma
+    t, loop = schedule.tiling, schedule.hopper
     producer, consumer = thread_registers(plan, loop, t.shape[1])
     constants: dict[str, bool | int | str] = {
         "kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer
@@ -178,7 +178,7 @@ def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
         "kR2SStepN": _r2s_step(schedule, order),
         "kColumnsBy8": by8,
         "kStagingStepN": stage.n[lead] if lead is not None else 0,
-        "kRecomputePlaces": gathers(schedule.wgmma) and not by8,
+        "kRecomputePlaces": gathers(schedule.hopper) and not by8,
     }
 
 
@@ -189,7 +189,7 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
     if isinstance(store, TmaStore):
         constants |= {
             "kRepairs": isinstance(schedule.mainloop, WgmmaSplit),
-            "kStoreWarp": not gathers(schedule.wgmma),
+            "kStoreWarp": not gathers(schedule.hopper),
             "kReuseMainloopSmem": store.reuse_mainloop_smem,
             "kExchange": store.exchange is not None,
         }
@@ -200,7 +200,7 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
     return constants
 
 
-def _rows_of_groups(loop: Wgmma, a: Tma | None, rows: int) -> tuple[int, int]:
+def _rows_of_groups(loop: Hopper, a: Tma | None, rows: int) -> tuple[int, int]:
     """Rows of A that hold something, of groups of how many: swizzle atoms, or shares of warpgroups; (0, 1) for all."""
     if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < 64 * loop.warpgroups:
         return rows // loop.warpgroups, 64

@@ -130,7 +130,7 @@ def _warps(schedule: Schedule) -> str:
         rows, columns = loop.warps
         groups = f" for each of {loop.batch_warps} groups of batches" if schedule.tiling.l is not None else ""
         return f"{rows} x {columns} warps{groups}"
-    wgmma = schedule.wgmma
+    wgmma = schedule.hopper
     loaders = (wgmma.a, wgmma.b)
     fetch = "1 producer"
     if any(isinstance(x, Gather) for x in loaders):

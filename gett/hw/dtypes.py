@@ -88,11 +88,6 @@ class DataType:
         """Whether an element, or each of its parts, is a number for the tensor cores that takes two registers."""
         return self.parts is not None and DTYPES[self.real].bytes == 2 * WORD
 
-    @property
-    def real_flops(self) -> int:
-        """Operations on real numbers for one product and its sum."""
-        return 2 * self.real_products
-
 
 _IN_PLANES = ("float32", "complex64")
 

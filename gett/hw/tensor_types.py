@@ -122,14 +122,12 @@ def _four(k: int) -> MmaAtom:
     return MmaAtom(64, 8, 256, k, (16, 8), ("k", "mn"), ("rr",))
 
 
-# float64 has m16n8k4 to m16n8k16 on Hopper, two m8n8k4 before it; 8-bit types have instructions from Ada on.
+# float64 has m16n8k4 to m16n8k16 on Hopper, two m8n8k4 before it.
 _TENSOR = (
     TensorType("float16", "f16", 2, _wgmma(2), _mma(2)),
     TensorType("bfloat16", "bf16", 2, _wgmma(2), _mma(2)),
     TensorType("tf32", "tf32", 4, _wgmma(4), _mma(4), 11),
     TensorType("float64", "f64", 8, None, _mma(8), None, _four(16), _four(8)),
-    TensorType("float8_e4m3fn", "e4m3", 1, _wgmma(1), _mma(1)),
-    TensorType("float8_e5m2", "e5m2", 1, _wgmma(1), _mma(1)),
 )
 
 TENSOR_TYPES: Mapping[str, TensorType] = MappingProxyType({t.name: t for t in _TENSOR})

@@ -125,9 +125,9 @@ def staged_kinds(tmp_path: Path, specs: Iterable[Spec]) -> set[str]:
     for spec in specs:
         source, store, t = spec.schedule.epilogue.source, spec.schedule.epilogue.store, spec.schedule.tiling
         kind = store.stage.copy.kind if store.stage is not None else ""
-        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, spec.schedule.wgmma.mma_m) in ran:
+        if not isinstance(source, TmaSource) or kind == "scalar" or (kind, spec.schedule.hopper.mma_m) in ran:
             continue
-        ran.add((kind, spec.schedule.wgmma.mma_m))
+        ran.add((kind, spec.schedule.hopper.mma_m))
         real = lower_plan(spec.plan, t)
         _, places = walked(tmp_path, render_kernel(spec.plan, spec.schedule), [(0, 0, 0)])
         for row, column, byte in places:

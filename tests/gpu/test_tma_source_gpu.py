@@ -59,7 +59,7 @@ def test_many_tiles_on_all_multiprocessors(cupy: Any, layout: Layout, in_place: 
     problem = Problem(LARGE, "float16", c=layout)
     found = ss_schedules(gemm_plan(problem), device_facts().planning)
     by_map = [s for s in found if isinstance(s.epilogue.source, TmaSource)]
-    assert {s.wgmma.ping_pong for s in by_map} == {True, False}
+    assert {s.hopper.ping_pong for s in by_map} == {True, False}
     for schedule in by_map:
         run_case(cupy, problem, schedule, alpha=1, beta=-2, in_place=in_place)
 

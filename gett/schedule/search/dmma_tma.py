@@ -135,7 +135,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
         staging = self.cost.staging(tile)
         refused = staging.bulk and made.split_k == 1 and isinstance(made.epilogue.store, VectorStore)
         slower = self.cost.by_vectors(tile) if refused else 1.0
-        store, stages, doubles = made.epilogue.store, made.wgmma.stages, parts(self.plan) == 1
+        store, stages, doubles = made.epilogue.store, made.hopper.stages, parts(self.plan) == 1
         deep = stages >= 3 and tile.shape[2] * self.size >= DEEP_BYTES
         share = (DEEP_SHARE if doubles else DEEP_SHARE_COMPLEX) if deep else 1.0
         share *= 1.0 if doubles or tile.shape[1] < NARROW[0] else CROWDED

@@ -41,7 +41,7 @@ def with_stationary(
     if tile.m.box.tiles * tile.n.box.tiles * batches < TILES * sm_count:
         return
     whole = next((x for x in shared if sides[x].box.tiles == 1 and fits(x, tile.k.tiles)), "")
-    if whole or tile.mma_m is not None:
+    if whole or tile.mma_tile is not None:
         yield from (replace(tile, stationary=whole),) if whole else ()
         return
     for x, y in (("a", "b"), ("b", "a")):

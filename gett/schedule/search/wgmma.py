@@ -20,7 +20,7 @@ from gett.schedule.search.base import Search
 from gett.schedule.search.tma import d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
 from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Wgmma
+from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
@@ -138,7 +138,7 @@ class WgmmaSearch(Search[WgmmaTile]):
     def fitted(
         self,
         tile: WgmmaTile,
-        loops: Iterable[Wgmma],
+        loops: Iterable[Hopper],
         epilogue: Epilogue,
         split: tuple[int, int],
         scheduler: TileScheduler | None = None,

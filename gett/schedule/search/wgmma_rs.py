@@ -90,7 +90,7 @@ class WgmmaRSSearch(WgmmaSearch):
             return self.fitted(tile, loops, epilogue, split)
 
         deepest = fitted(False, range(SLABS, 0, -1))
-        most = deepest.wgmma.stages if deepest is not None else 0
+        most = deepest.hopper.stages if deepest is not None else 0
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
         slabs = min(SLABS if slices == 1 else tile.k.cut[self.units[0]] // 4, most)
         apart = self.waits_apart(tile, a, epilogue, slices)

@@ -139,7 +139,7 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Copies take longer to arrive than those of tensor maps: of two stages, too few are under way."""
-        return super().depth(tile, estimate, made) * (FEW_STAGES if made.wgmma.stages < 3 else 1.0)
+        return super().depth(tile, estimate, made) * (FEW_STAGES if made.hopper.stages < 3 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -137,7 +137,7 @@ class WgmmaSSSearch(WgmmaSearch):
 
     def clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile in clusters that share one operand."""
-        if tile.blocks > 1 or tile.stationary or tile.mma_m is not None or tile.k.tiles < 8:
+        if tile.blocks > 1 or tile.stationary or tile.mma_tile is not None or tile.k.tiles < 8:
             return
         for cluster in ((2, 1), (1, 2)):
             if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
@@ -163,8 +163,10 @@ class WgmmaSSSearch(WgmmaSearch):
             return
         for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
             sizes = self.size, self.size_d
-            for m_side, mma_m in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
-                tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, mma_m=mma_m, tma_source=self.tma_source)
+            for m_side, mma_tile in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
+                tile = WgmmaTile(
+                    self.atom, groups, m_side, n_side, box_k, mma_tile=mma_tile, tma_source=self.tma_source
+                )
                 staging = self.cost.staging(tile)
                 if staging.bulk:
                     yield tile
@@ -199,7 +201,7 @@ class WgmmaSSSearch(WgmmaSearch):
         made = self.deepest(choice, (a, b), epilogue, split, self.scheduler(choice, estimate, split[0]))
         if made is None or (choice.exchange and not _reuses(made)):
             return
-        under_way, pace = made.wgmma.stages * made.smem.stage, 1.0
+        under_way, pace = made.hopper.stages * made.smem.stage, 1.0
         if choice.panel == "one":
             if under_way < UNDER_WAY:
                 return
@@ -214,7 +216,7 @@ class WgmmaSSSearch(WgmmaSearch):
         d = self.d_map(plan, tile, staging, split)
         added = d is not None and self.plan.contraction.c is not None
         c = c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d) if added and d is not None else None
-        if (added and c is None) or (d is None and (tile.exchange or tile.mma_m is not None)):
+        if (added and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
             return None
         if d is None or not tile.exchange:
             return Epilogue(self.stores(plan, tile, staging, d, split), self.source(c))
@@ -239,15 +241,15 @@ class WgmmaSSSearch(WgmmaSearch):
             return self.fitted(tile, loops, epilogue, split, order)
 
         found = fitted(rings[0], rings[1], DEEPEST if tile.stationary else DEEP, epilogue)
-        stages = found.wgmma.stages if found is not None else 1
+        stages = found.hopper.stages if found is not None else 1
         if tile.stationary:
             plain = fitted(*loads, DEEP, epilogue) if tile.panel != "one" else None
-            return None if plain is not None and stages < plain.wgmma.stages else found
+            return None if plain is not None and stages < plain.hopper.stages else found
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
-        single = self.one_tile(tile, tile.cluster) and tile.mma_m is None and not groups.ping_pong
+        single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not groups.ping_pong
         if isinstance(store, TmaStore) and epilogue.source is None and single:
             reusing = fitted(*loads, DEEP, replace(epilogue, store=replace(store, reuse_mainloop_smem=True)))
-            if reusing is not None and stages < min(reusing.wgmma.stages, tile.k.tiles):
+            if reusing is not None and stages < min(reusing.hopper.stages, tile.k.tiles):
                 return reusing
         return found
 
@@ -263,7 +265,7 @@ class WgmmaSSSearch(WgmmaSearch):
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """How stages show: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
         rates = self.device.wgmma.in_flight
-        stages, stage, deep, by_dram = made.wgmma.stages, made.smem.stage, tile.shape[2], estimate.bound == "DRAM"
+        stages, stage, deep, by_dram = made.hopper.stages, made.smem.stage, tile.shape[2], estimate.bound == "DRAM"
         enough = rates.dram_bytes if by_dram else rates.l2_bytes
         missing = rates.none_share * max(0.0, 1.0 - (stages - 1) * stage / enough)
         few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
@@ -293,7 +295,7 @@ class WgmmaSSSearch(WgmmaSearch):
         rates = self.device.wgmma.in_flight
         tiles, at_once = self.cost.grid(tile)
         k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles
-        under_way = (made.wgmma.stages - 1) * estimate.us / (k_tiles * rates.behind_stores_us)  # by what is needed
+        under_way = (made.hopper.stages - 1) * estimate.us / (k_tiles * rates.behind_stores_us)  # by what is needed
         half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and self.majors == ("k", "k")
         if not isinstance(made.epilogue.store, TmaStore):  # threads store, the copy engine loads
             return 0.0
@@ -325,7 +327,7 @@ class WgmmaSSSearch(WgmmaSearch):
         text += ", which exchange halves of D's" if tile.exchange else ""
         text += f", {tile.stationary.upper()} stationary" if tile.stationary else ""
         text += {"": "", "one": " for the block's panel", "each": " for a panel"}[tile.panel]
-        return text + (f", {tile.mma_tiles} of them a tile of D" if tile.mma_m is not None else "")
+        return text + (f", {tile.mma_tiles} of them a tile of D" if tile.mma_tile is not None else "")
 
 
 def _reuses(s: Schedule) -> bool:

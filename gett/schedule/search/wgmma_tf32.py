@@ -84,7 +84,7 @@ class WgmmaTf32Search(WgmmaSSSearch):
         Where memory limits, tiles of 256 rows and more have longer pauses between their loads.
         """
         tall = TALL if estimate.bound == "DRAM" and tile.warpgroups.mma_m > 1 and made.split_k == 1 else 1.0
-        return super().depth(tile, estimate, made) * (FEW_STAGES if made.wgmma.stages < 3 else 1.0) * tall
+        return super().depth(tile, estimate, made) * (FEW_STAGES if made.hopper.stages < 3 else 1.0) * tall
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -295,6 +295,6 @@ class StreamMatrix:
     kind: ClassVar[str] = "stream matrix"
 
 
-Wgmma = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma
+Hopper = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma
 Stream = StreamMap | StreamSum
 Mainloop = Multistage | WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma | StreamMap | StreamSum | StreamMatrix

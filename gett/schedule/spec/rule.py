@@ -122,7 +122,7 @@ class Lowered:
     @cached_property
     def operands(self) -> tuple[WgmmaOperand, WgmmaOperand]:
         """A and B of a Hopper kernel."""
-        t, loop, plan = self.s.tiling, self.s.wgmma, self.plan
+        t, loop, plan = self.s.tiling, self.s.hopper, self.plan
         assert plan.b is not None
         out = []
         for name, tensor, operand, loader, free, box in (

@@ -115,11 +115,11 @@ def tma_source(x: Lowered) -> Iterator[str]:
     if not isinstance(source, TmaSource):
         return
     assert c is not None
-    if not isinstance(store, TmaStore) or isinstance(x.s.mainloop, WgmmaRS) or gathers(x.s.wgmma):
+    if not isinstance(store, TmaStore) or isinstance(x.s.mainloop, WgmmaRS) or gathers(x.s.hopper):
         yield f"a {type(store).__name__} of a {type(x.s.mainloop).__name__} has 0 warps that bring C"
         return
     if store.reuse_mainloop_smem:
-        yield f"D is staged where {x.s.wgmma.stages} stages were, C would come too early"
+        yield f"D is staged where {x.s.hopper.stages} stages were, C would come too early"
     if c.dtype != x.plan.contraction.d.dtype:
         yield f"{c.dtype} cannot lie where {x.plan.contraction.d.dtype} is staged, in place of 1"
     yield from wrong_map("C", source.map, c, C, (*x.plan.l, *x.plan.m, *x.plan.n))
@@ -131,7 +131,7 @@ def tma_source(x: Lowered) -> Iterator[str]:
 @rule
 def reuse(x: Lowered) -> Iterator[str]:
     """D is staged where the stages were if a block makes one tile, of float64 any, and nothing else needs them."""
-    store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.wgmma, x.s.cluster
+    store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.hopper, x.s.cluster
     if not isinstance(store, TmaStore) or not store.reuse_mainloop_smem:
         return
     assert not isinstance(x.s.scheduler, OneTile)
@@ -154,7 +154,7 @@ def exchange(x: Lowered) -> Iterator[str]:
     if not isinstance(store, TmaStore) or store.exchange is None:
         return
     if not store.reuse_mainloop_smem:
-        yield f"a second tile needs the place of {x.s.wgmma.stages} stages"
+        yield f"a second tile needs the place of {x.s.hopper.stages} stages"
     found = exchanged(t.m, t.n, store.stage, x.size_d, len(x.plan.l))
     if found is None or found.cluster != x.s.cluster or found.exchange != store.exchange:
         yield f"{store.exchange} in clusters of {x.s.cluster}, the tile has {found}"

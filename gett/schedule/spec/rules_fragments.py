@@ -57,7 +57,7 @@ def copy_kind(x: Lowered) -> Iterator[str]:
 @rule
 def rows_apart(x: Lowered) -> Iterator[str]:
     """MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms."""
-    stage, a = x.s.epilogue.store.stage, x.s.wgmma.a
+    stage, a = x.s.epilogue.store.stage, x.s.hopper.a
     if stage is None or stage.copy.rows == ATOM_M:
         return
     atom, run, load = swizzle_of(a) // x.size, stage.copy.rows, tma_of(a)
@@ -67,7 +67,7 @@ def rows_apart(x: Lowered) -> Iterator[str]:
 
 def _rows(s: Schedule, copy: R2SCopy) -> Places:
     """Row of M's box in row [warpgroup, MMA atom, row of it] of the accumulators; for padding the number of rows."""
-    loop, rows = s.wgmma, mma_box(s.tiling).size
+    loop, rows = s.hopper, mma_box(s.tiling).size
     groups = 1 if loop.ping_pong else loop.warpgroups
     first = np.arange(groups)[:, None, None] * loop.mma_m
     mma, x = np.arange(loop.mma_m)[None, :, None], np.arange(ATOM_M)[None, None, :]
@@ -127,7 +127,7 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]
             yield f"{m.size} rows are no whole matrices of {MATRIX}"
         run = eights[0][held]
     else:
-        mma_m = x.s.wgmma.mma_m
+        mma_m = x.s.hopper.mma_m
         if mma_m % vector:
             yield f"{vector} neighbours of D are in MMA atoms one after the other, a warpgroup has {mma_m}"
         shape = (-1, mma_m // vector, vector, ATOM_M)

@@ -30,7 +30,7 @@ def _lead(o: WgmmaOperand, loader: Gather) -> TileDim | None:
 @rule
 def producers(x: Lowered) -> Iterator[str]:
     """Two warpgroups gather into chunks of their own; without gathering one fetches."""
-    loop = x.s.wgmma
+    loop = x.s.hopper
     assert isinstance(loop, WgmmaSS)
     there, gathering = (loop.producers, min(loop.cp_async_stages, 1)), gathers(loop)
     if there != ((GATHERING, 1) if gathering else (1, 0)):
@@ -41,7 +41,7 @@ def producers(x: Lowered) -> Iterator[str]:
 def gather(x: Lowered) -> Iterator[str]:
     """Gathering warps serve blocks of a raster, without clusters."""
     raster = type(x.s.scheduler)
-    if gathers(x.s.wgmma) and (raster is not PersistentRaster or x.s.cluster != (1, 1)):
+    if gathers(x.s.hopper) and (raster is not PersistentRaster or x.s.cluster != (1, 1)):
         yield f"tiles of a {raster.__name__}, clusters of {x.s.cluster}"
 
 

@@ -149,8 +149,8 @@ def one_panel(x: Lowered) -> Iterator[str]:
     made, t = x.s.scheduler, x.s.tiling
     if isinstance(made, PersistentPanel) and made.one_panel:
         panels = (t.m if made.tensor == "a" else t.n).tiles
-        if x.s.wgmma.ping_pong or x.plan.extent_l > 1 or made.blocks < panels:
-            how = " in ping-pong" if x.s.wgmma.ping_pong else ""
+        if x.s.hopper.ping_pong or x.plan.extent_l > 1 or made.blocks < panels:
+            how = " in ping-pong" if x.s.hopper.ping_pong else ""
             yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
 
 

@@ -61,7 +61,7 @@ def wgmma(x: Lowered) -> Iterator[str]:
 @rule
 def data_types(x: Lowered) -> Iterator[str]:
     """The instruction multiplies the operands' type as it comes, or in planes, out of the sources of the main loop."""
-    dtype, loop = x.plan.contraction.dtype, x.s.wgmma
+    dtype, loop = x.plan.contraction.dtype, x.s.hopper
     source, tensor = "rs" if isinstance(loop, WgmmaRS | WgmmaTf32) else "ss", multiplied(x.plan)
     made = planes(x.plan)
     if isinstance(loop, DmmaTma):
@@ -110,14 +110,14 @@ def batches_together(x: Lowered) -> Iterator[str]:
 @rule
 def ping_pong(x: Lowered) -> Iterator[str]:
     """Two warpgroups take turns."""
-    if x.s.wgmma.ping_pong and x.s.wgmma.warpgroups != 2:
-        yield f"2 warpgroups take turns, not {x.s.wgmma.warpgroups}"
+    if x.s.hopper.ping_pong and x.s.hopper.warpgroups != 2:
+        yield f"2 warpgroups take turns, not {x.s.hopper.warpgroups}"
 
 
 @rule
 def warpgroups(x: Lowered) -> Iterator[str]:
     """The warpgroups share the registers of a multiprocessor."""
-    loop = x.s.wgmma
+    loop = x.s.hopper
     fetching, multiplying = thread_registers(x.plan, loop, x.s.tiling.shape[1])
     groups = loop.warpgroups + loop.producers
     needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
@@ -128,7 +128,7 @@ def warpgroups(x: Lowered) -> Iterator[str]:
 @rule
 def mma_tiles(x: Lowered) -> Iterator[str]:
     """MMA tiles of one tile of D divide the last tiled dimension of M, come and leave together by tensor map."""
-    count, tiled, loop, store = x.s.tiling.mma_tiles, x.s.tiling.m.tiled, x.s.wgmma, x.s.epilogue.store
+    count, tiled, loop, store = x.s.tiling.mma_tiles, x.s.tiling.m.tiled, x.s.hopper, x.s.epilogue.store
     if count == 1:
         return
     if not tiled or tiled[-1][1].box % count:
@@ -141,7 +141,7 @@ def mma_tiles(x: Lowered) -> Iterator[str]:
 @rule
 def block(x: Lowered) -> Iterator[str]:
     """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes."""
-    loop, atom, (m, n, k) = x.s.wgmma, x.atom, x.s.tiling.shape
+    loop, atom, (m, n, k) = x.s.hopper, x.atom, x.s.tiling.shape
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
     columns, deep = up(x.s.tiling.n.size, atom.n), up(x.s.tiling.k.size, atom.k)
     if m != rows:
@@ -158,7 +158,7 @@ def block(x: Lowered) -> Iterator[str]:
 @rule
 def accumulators(x: Lowered) -> Iterator[str]:
     """A thread's registers hold its products."""
-    count, most = x.s.wgmma.mma_m * x.s.tiling.shape[1] // 2, ACCUMULATORS
+    count, most = x.s.hopper.mma_m * x.s.tiling.shape[1] // 2, ACCUMULATORS
     if isinstance(x.s.mainloop, WgmmaRS):  # fragments of A take registers too
         most = RS_WIDEST_WITH_C // 2 if x.plan.contraction.c is not None else most
         most = min(most, RS_WIDEST_SHARED_A // 2) if x.s.cluster[1] > 1 else most
@@ -169,7 +169,7 @@ def accumulators(x: Lowered) -> Iterator[str]:
 @rule
 def stages(x: Lowered) -> Iterator[str]:
     """The pipeline has two stages or more, of which all have barriers."""
-    loop = x.s.wgmma
+    loop = x.s.hopper
     # Transposed k-tiles are deep; each is multiplied while the next one is still in the warps' buffers.
     least = 1 if isinstance(loop.a, Gather) and loop.a.transform else 2
     most = DEEPEST if isinstance(loop, WgmmaRS) or x.stationary else DEEP

@@ -9,7 +9,7 @@ from typing import Annotated
 from gett.hw.archs import ARCHS
 from gett.ir.tensors import PRECISIONS
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import Mainloop, Multistage, Stream, StreamMatrix, Wgmma
+from gett.schedule.spec.mainloop import Hopper, Mainloop, Multistage, Stream, StreamMatrix
 from gett.schedule.spec.packing import Packing
 from gett.schedule.spec.scheduler import OneTile, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
@@ -82,7 +82,7 @@ class Schedule:
         return self.mainloop.threads
 
     @property
-    def wgmma(self) -> Wgmma:
+    def hopper(self) -> Hopper:
         """The main loop of a Hopper kernel."""
         assert not isinstance(self.mainloop, (Multistage, Stream, StreamMatrix))
         return self.mainloop

@@ -18,7 +18,7 @@ class SmemPlan:
         stationary: Where the operand that stays lies.
         staging: Where tiles of D are staged.
         barriers: Where mbarriers lie.
-        gather: Where the gathering warps' buffers lie.
+        loaders: Where buffers and tables of warps that bring operands lie.
         k_table: Where the table of offsets along K lies: 16 bytes a k, a slot more than stages.
         offsets: Where offsets of a tile's rows and columns in D and C lie.
         planes: Where planes of an operand lie, or an operand transposed, one k-tile after the other.
@@ -30,7 +30,7 @@ class SmemPlan:
     stationary: Index = 0
     staging: Index = 0
     barriers: Index = 0
-    gather: Index = 0
+    loaders: Index = 0
     k_table: Index = 0
     offsets: Index = 0
     planes: Index = 0

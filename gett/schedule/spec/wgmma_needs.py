@@ -13,7 +13,7 @@ from gett.hw.tensor_types import Planes, TensorType
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.spec.epilogue import Store
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import DmmaTma, Wgmma, WgmmaRS, WgmmaSplit
+from gett.schedule.spec.mainloop import DmmaTma, Hopper, WgmmaRS, WgmmaSplit
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.swizzle import CHUNK
@@ -92,7 +92,7 @@ def planes(plan: GemmPlan) -> Planes | None:
     return planes_of(plan.contraction.dtype, plan.contraction.precision)
 
 
-def gathers(loop: Wgmma) -> bool:
+def gathers(loop: Hopper) -> bool:
     """Whether warps bring an operand, not a tensor map."""
     return any(isinstance(x, Gather | CpAsyncTile) for x in (loop.a, loop.b))
 

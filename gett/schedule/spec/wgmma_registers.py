@@ -6,7 +6,7 @@ Searches choose by these numbers, rules check them, and kernels set them (`setma
 from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.mainloop import Wgmma, WgmmaSplit, WgmmaTf32
+from gett.schedule.spec.mainloop import Hopper, WgmmaSplit, WgmmaTf32
 from gett.schedule.spec.wgmma_needs import ACCUMULATORS, WIDEST_SPLIT, gathers, parts, planes
 
 THREAD_REGISTERS = (40, 232)
@@ -32,7 +32,7 @@ DMMA_SPARE = 32
 """The same beside those of float64, whose places in either major are kept."""
 
 
-def thread_registers(plan: GemmPlan, loop: Wgmma, columns: int) -> tuple[int, int]:
+def thread_registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Registers of a thread that fetches and of one that multiplies a tile of `columns`."""
     if isinstance(loop, WgmmaSplit):
         made, sums = planes(plan), columns * parts(plan)

@@ -87,7 +87,7 @@ def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
     In ping-pong each warpgroup has a tile. With C from vectors float32 is staged, and C has offsets too; where a tensor
     map brings C to where D is staged, it takes no room of its own.
     """
-    store, loop, (rows, columns, _) = s.epilogue.store, s.wgmma, s.tiling.shape
+    store, loop, (rows, columns, _) = s.epilogue.store, s.hopper, s.tiling.shape
     if s.split_k > 1 or store.stage is None:
         return 0
     added, tile = isinstance(s.epilogue.source, VectorSource), store.stage
@@ -101,7 +101,7 @@ def _staging_bytes(s: Schedule, plan: GemmPlan) -> int:
 
 def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Where the parts of a schedule's shared memory lie, worked out from its other parts."""
-    t, loop, size, staging = s.tiling, s.wgmma, itemsize(plan.contraction.dtype), _staging_bytes(s, plan)
+    t, loop, size, staging = s.tiling, s.hopper, itemsize(plan.contraction.dtype), _staging_bytes(s, plan)
     rows, columns, deep = t.shape
     if isinstance(loop, WgmmaRS):  # D is staged where a k-tile of A was, slabs of B lie behind
         stages, slab = up(max(rows * deep * size, staging), ALIGN), up(columns * depth_width(loop, t)[1] * size, ALIGN)
@@ -120,9 +120,9 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
         fixed += 16 + 16 * loop.plane_stages if made.scaled else 0
         tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
         end = staged + staging
-        gather = up(end + fixed - ALIGN, 16) if tables else 0
-        total = ALIGN + gather + tables if tables else fixed + end
-        return SmemPlan(total, stage, planes=first, staging=staged, barriers=end, gather=gather)
+        loaders = up(end + fixed - ALIGN, 16) if tables else 0
+        total = ALIGN + loaders + tables if tables else fixed + end
+        return SmemPlan(total, stage, planes=first, staging=staged, barriers=end, loaders=loaders)
     if isinstance(loop, WgmmaTf32 | DmmaTma):
         row_a, row_b = (row_bytes(x, deep, size) for x in (loop.a, loop.b))
         held_a, held_b = loop.a.rows(t.m.size), loop.b.rows(t.n.size)
@@ -157,6 +157,6 @@ def wgmma_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
         return SmemPlan(fixed + max(end, staging), stage, barriers=max(end, staging))
     barriers = end + kept + staging
-    gather = barriers + barrier_bytes(loop.stages) if buffers else 0
+    loaders = barriers + barrier_bytes(loop.stages) if buffers else 0
     stationary = end if kept else 0
-    return SmemPlan(fixed + barriers + buffers, stage, 0, stationary, end + kept, barriers, gather)
+    return SmemPlan(fixed + barriers + buffers, stage, 0, stationary, end + kept, barriers, loaders)

@@ -76,7 +76,7 @@ class WgmmaTile:
         stationary: The operand that stays in shared memory, "" for none.
         panel: For how long: "" where the whole operand stays, else its rows of a panel: `"one"` where a block keeps to
             one panel, `"each"` where it makes them one after the other.
-        mma_m: What the accumulators hold of M's box, where several MMA tiles make one tile of D.
+        mma_tile: What the accumulators hold of M's box, where several MMA tiles make one tile of D.
         tma_source: Whether a tensor map may bring C, if its strides let one.
         exchange: Whether the two blocks of a cluster exchange halves of their tiles of D.
         runs: Elements of a gathered piece of A and of B, 0 for an operand by tensor map.
@@ -91,7 +91,7 @@ class WgmmaTile:
     cluster: tuple[int, int] = (1, 1)
     stationary: str = ""
     panel: str = ""
-    mma_m: OperandTiling | None = None
+    mma_tile: OperandTiling | None = None
     tma_source: bool = False
     exchange: bool = False
     runs: tuple[int, int] = (0, 0)
@@ -104,12 +104,12 @@ class WgmmaTile:
     @property
     def a(self) -> OperandTiling:
         """What a tile of A covers of M."""
-        return self.mma_m or self.m
+        return self.mma_tile or self.m
 
     @property
     def mma_tiles(self) -> int:
         """MMA tiles that make one tile of D."""
-        return 1 if self.mma_m is None else self.m.box.size // self.mma_m.box.size
+        return 1 if self.mma_tile is None else self.m.box.size // self.mma_tile.box.size
 
     @property
     def blocks(self) -> int:

@@ -47,7 +47,7 @@ def of(case: Case, dtype: str = "float32", limit: int = 8) -> tuple[GemmPlan, li
 
 
 def copied(s: Schedule) -> list[CpAsyncTile]:
-    return [x for x in (s.wgmma.a, s.wgmma.b) if isinstance(x, CpAsyncTile)]
+    return [x for x in (s.hopper.a, s.hopper.b) if isinstance(x, CpAsyncTile)]
 
 
 @pytest.mark.parametrize("dtype", SIZES)
@@ -70,7 +70,7 @@ def test_candidates_keep_the_rules(case: Case) -> None:
 
 def test_an_aligned_operand_keeps_its_tensor_map() -> None:
     _, found = of(next(c for c in SPLIT_COPIES if c.name == "one-aligned"))
-    assert {type(found[0].wgmma.a), type(found[0].wgmma.b)} == {Tma, CpAsyncTile}
+    assert {type(found[0].hopper.a), type(found[0].hopper.b)} == {Tma, CpAsyncTile}
 
 
 def test_scaled_planes_are_not_made_of_copies() -> None:
@@ -91,7 +91,7 @@ def test_scaled_planes_are_not_made_of_copies() -> None:
 def test_copies_that_the_hardware_lacks_are_illegal(wrong: dict[str, int], reason: str) -> None:
     plan, (s, *_) = of(LARGE[0])
     (first, *_) = copied(s)
-    name = "a" if s.wgmma.a is first else "b"
+    name = "a" if s.hopper.a is first else "b"
     assert isinstance(s.mainloop, WgmmaSplit)
     bent = replace(s, mainloop=replace(s.mainloop, **{name: replace(first, **wrong)}))
     assert can_implement(s, plan, FACTS) is None
@@ -136,7 +136,7 @@ def kinds(found: list[Schedule]) -> list[Schedule]:
     """One schedule for each pair of loaders, depth and assignment of roles."""
     out: dict[object, Schedule] = {}
     for s in found:
-        loaders = tuple(x if isinstance(x, CpAsyncTile) else None for x in (s.wgmma.a, s.wgmma.b))
+        loaders = tuple(x if isinstance(x, CpAsyncTile) else None for x in (s.hopper.a, s.hopper.b))
         out.setdefault((loaders, s.tiling.shape[2], s.tiling.swap_ab), s)
     return list(out.values())
 
@@ -173,8 +173,8 @@ def test_k_tiles_lie_as_planes_are_read(case: Case, dtype: str, most: int, tmp_p
         got = np.frombuffer(run_host(tmp_path, body, sent), np.uint8).reshape(len(jobs), 2, TILES)
         for (m, n, l, k), tiles in zip(jobs, got, strict=True):
             for x, loader, side, tile, group in (
-                (A, s.wgmma.a, t.m, m, real.m),
-                (B, s.wgmma.b, t.n, n, real.n),
+                (A, s.hopper.a, t.m, m, real.m),
+                (B, s.hopper.b, t.n, n, real.n),
             ):
                 if not isinstance(loader, CpAsyncTile):
                     continue

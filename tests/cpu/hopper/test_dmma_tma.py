@@ -92,18 +92,18 @@ def test_other_types_and_architectures_are_as_they_were() -> None:
 
 
 def remade(schedule: Schedule, plan: GemmPlan, **changes: Any) -> Schedule:
-    loop = replace(schedule.wgmma, **changes)
+    loop = replace(schedule.hopper, **changes)
     made = replace(schedule, mainloop=loop)
     return replace(made, smem=wgmma_smem(made, plan))
 
 
 def test_rules() -> None:
     plan = plan_of(square("mk,kn->mn"))
-    schedule = next(s for s in of_kind(plan) if s.wgmma.mma_m == 1)
+    schedule = next(s for s in of_kind(plan) if s.hopper.mma_m == 1)
     for changes, reason in (
         ({"stages": 1}, "stages: 1, a pipeline has 2 to 8"),
         ({"mma_m": 2}, "block: block_m = 128, but 2 warpgroups of 2 MMA atoms"),
-        ({"a": replace(schedule.wgmma.b)}, "majors: "),
+        ({"a": replace(schedule.hopper.b)}, "majors: "),
     ):
         refusal = can_implement(remade(schedule, plan, **changes), plan, FACTS)
         assert refusal is not None
@@ -113,7 +113,7 @@ def test_rules() -> None:
 def test_tiles_are_staged_in_the_stages_of_single_blocks() -> None:
     """Those of other blocks of a cluster would fill the stages too early."""
     for spec in specs("dmma_reuse"):
-        assert spec.schedule.tiling.tiles(spec.plan.extent_l) > spec.schedule.wgmma.warpgroups
+        assert spec.schedule.tiling.tiles(spec.plan.extent_l) > spec.schedule.hopper.warpgroups
         assert can_implement(spec.schedule, spec.plan, FACTS) is None
     spec = next(x for x in specs("dmma_reuse") if x.schedule.tiling.m.tiles > 2)
     refusal = can_implement(clustered(spec.schedule, (2, 1)), spec.plan, FACTS)
@@ -144,7 +144,7 @@ def test_tiles_are_staged_in_the_stages_where_sums_are_long() -> None:
 
 def test_rows_along_two_modes_have_4_or_8_k_of_each() -> None:
     plan = plan_of(Case("two leads", "lmk,nkl->mn", {"m": 400, "n": 300, "k": 96, "l": 80}))
-    found = {leads(s.wgmma, s.tiling.k): s for s in of_kind(plan) if isinstance(s.mainloop, DmmaTma)}
+    found = {leads(s.hopper, s.tiling.k): s for s in of_kind(plan) if isinstance(s.mainloop, DmmaTma)}
     assert found
     for (lead_a, lead_b), s in found.items():
         assert can_implement(s, plan, FACTS) is None

@@ -63,7 +63,7 @@ def test_odd_strides_are_gathered(case: Case) -> None:
     facts = replace(FACTS, workspace_limit=0)
     chosen = select_schedule(make_gemm_plan(case.contraction("float16")), "sm_90a", facts)
     assert chosen.kind == "wgmma ss"
-    assert gathered(chosen.wgmma)
+    assert gathered(chosen.hopper)
 
 
 @pytest.mark.parametrize("case", LARGE, ids=repr)
@@ -71,12 +71,12 @@ def test_candidates_keep_the_rules(case: Case) -> None:
     plan, found = of(case)
     for s in found:
         t = s.tiling
-        assert gathered(s.wgmma)
+        assert gathered(s.hopper)
         assert s.smem.size <= FACTS.smem_per_block
         assert t.shape[2] == t.k.size
         assert t.shape[2] % 16 == 0
         real = lower_plan(plan, t)
-        for loader, tensor, box, modes in ((s.wgmma.a, A, t.m, real.m), (s.wgmma.b, B, t.n, real.n)):
+        for loader, tensor, box, modes in ((s.hopper.a, A, t.m, real.m), (s.hopper.b, B, t.n, real.n)):
             assert loader.major == ("k" if any(x.strides[tensor] == 2 for x in real.k) else "mn")
             if isinstance(loader, Gather):
                 inner, group = (t.k, real.k) if loader.major == "k" else (box, modes)
@@ -89,7 +89,7 @@ def test_candidates_keep_the_rules(case: Case) -> None:
 
 def test_an_aligned_operand_keeps_its_tensor_map() -> None:
     _, found = of(next(c for c in LARGE if c.name == "one-aligned"))
-    assert {type(found[0].wgmma.a), type(found[0].wgmma.b)} == {Tma, Gather}
+    assert {type(found[0].hopper.a), type(found[0].hopper.b)} == {Tma, Gather}
 
 
 @pytest.mark.parametrize("case", LARGE, ids=repr)
@@ -97,7 +97,7 @@ def test_the_index_along_k_is_the_box(case: Case) -> None:
     plan, found = of(case)
     for s in found[:3]:
         real = lower_plan(plan, s.tiling)
-        tensors = strides_of(real, real.k, gathered(s.wgmma))
+        tensors = strides_of(real, real.k, gathered(s.hopper))
         box = s.tiling.k
         _, functions = gather_index(box, tensors, ParamTable())
         by = {f.name: f for f in functions}
@@ -136,7 +136,7 @@ def test_what_offsets_cannot_address_is_not_gathered(sign: int, far: int) -> Non
 
 def transposed(s: Schedule) -> tuple[int, int]:
     """Elements of B's unit mode and of A's in a tile; (0, 0) where nothing is transposed."""
-    a = s.wgmma.a
+    a = s.hopper.a
     return (a.transform.elements, a.run) if isinstance(a, Gather) and a.transform else (0, 0)
 
 
@@ -179,8 +179,8 @@ def test_k_tiles_lie_as_wgmma_reads_them(case: Case, most: int, tmp_path: Path) 
         for (m, n, l, k), answer in zip(jobs, np.frombuffer(got, ANSWER), strict=True):
             at_l = flat(tuple(x.extent for x in real.l), l)
             for x, loader, side, tile, group in (
-                (A, s.wgmma.a, t.m, m, real.m),
-                (B, s.wgmma.b, t.n, n, real.n),
+                (A, s.hopper.a, t.m, m, real.m),
+                (B, s.hopper.b, t.n, n, real.n),
             ):
                 shown, careful = answer["tiles"][x].astype(int), answer["careful"][x]
                 assert isinstance(loader, Gather)

@@ -44,7 +44,7 @@ def found() -> list[Spec]:
 
 
 def sides(plan: GemmPlan, s: Schedule) -> list[tuple[int, Tma, Box, tuple[Any, ...]]]:
-    a, b = tma_of(s.wgmma.a), tma_of(s.wgmma.b)
+    a, b = tma_of(s.hopper.a), tma_of(s.hopper.b)
     assert a is not None
     assert b is not None
     return [(A, a, mma_box(s), plan.m), (B, b, s.tiling.n, plan.n)]

@@ -29,7 +29,7 @@ CASES = [case for case, _ in FAMILIES["mma_tiles"].cases]
 
 def parts(s: Schedule) -> tuple[Tma, TmaStore, StagedTile]:
     """A's copies, the store and its staged tile."""
-    a, store = tma_of(s.wgmma.a), s.epilogue.store
+    a, store = tma_of(s.hopper.a), s.epilogue.store
     assert a is not None
     assert isinstance(store, TmaStore)
     return a, store, store.stage
@@ -38,7 +38,7 @@ def parts(s: Schedule) -> tuple[Tma, TmaStore, StagedTile]:
 def accumulator_rows(s: Schedule) -> list[list[int]]:
     """Rows of an MMA tile by block of 64 accumulator rows, as `FragmentRows` has them; -1 for padding."""
     load, _, stage = parts(s)
-    size, held, blocks = s.tiling.m.size // s.tiling.mma_tiles, stage.copy.rows, s.wgmma.mma_m
+    size, held, blocks = s.tiling.m.size // s.tiling.mma_tiles, stage.copy.rows, s.hopper.mma_m
     out = []
     for block in range(s.tiling.shape[0] // 64):
         first, i = block // blocks * blocks, block % blocks
@@ -60,11 +60,11 @@ def test_every_case_has_tiles_of_several_mma_tiles() -> None:
     found = [spec.schedule for spec in specs("mma_tiles")]
     assert {spec.case for spec in specs("mma_tiles")} == set(CASES)
     assert {s.tiling.mma_tiles for s in found} >= {2, 3, 6}
-    assert {(isinstance(s.wgmma.a, Stationary), isinstance(s.wgmma.b, Stationary)) for s in found} == {
+    assert {(isinstance(s.hopper.a, Stationary), isinstance(s.hopper.b, Stationary)) for s in found} == {
         (False, False),
         (False, True),
     }
-    assert {s.wgmma.mma_m for s in found} == {4, 8}
+    assert {s.hopper.mma_m for s in found} == {4, 8}
     assert {(parts(s)[0].run > 0, parts(s)[0].map.swizzle_bytes) for s in found} >= {
         (True, 128),
         (False, 128),
@@ -76,7 +76,7 @@ def test_rows_of_d_are_whole_sectors() -> None:
     for spec in specs("mma_tiles"):
         _, store, stage = parts(spec.schedule)
         assert store.map.box[0] * 2 >= 32
-        assert not spec.schedule.wgmma.ping_pong
+        assert not spec.schedule.hopper.ping_pong
         assert stage.copy.kind == "vec_m"
 
 

@@ -38,7 +38,7 @@ def found(family: str) -> tuple[Spec, ...]:
 
 def kept(schedule: Schedule) -> tuple[str, Tma, Box]:
     """The operand that stays, its copies and the box of its rows."""
-    loop = schedule.wgmma
+    loop = schedule.hopper
     ((name, loader, box),) = (
         (name, loader, box)
         for name, loader, box in (("a", loop.a, mma_box(schedule)), ("b", loop.b, schedule.tiling.n))
@@ -117,7 +117,7 @@ def test_shared_memory_has_a_place_for_it(family: str) -> None:
         smem, tiling = spec.schedule.smem, spec.schedule.tiling
         tiles = tiling.k.tiles * (2 if family == "each_panel" else 1)
         room = stationary_bytes(name, load.rows(box.size), row_bytes(load, tiling.shape[2], 2), tiles)
-        assert smem.stationary == spec.schedule.wgmma.stages * smem.stage
+        assert smem.stationary == spec.schedule.hopper.stages * smem.stage
         assert smem.stationary + room == smem.staging <= smem.barriers < smem.size <= FACTS.smem_per_block
 
 
@@ -142,7 +142,7 @@ def test_the_copies_of_a_stage_are_those_of_the_other() -> None:
 def test_operands_that_come_with_every_k_tile_stay_candidates() -> None:
     for case, _ in FAMILIES["stationary"].cases:
         found = ss_schedules(make_gemm_plan(case.contraction("float16")), few(FACTS, 2), 40)
-        ways = {any(isinstance(x, Stationary) for x in (s.wgmma.a, s.wgmma.b)) for s in found}
+        ways = {any(isinstance(x, Stationary) for x in (s.hopper.a, s.hopper.b)) for s in found}
         assert ways == {True, False}
 
 
@@ -156,7 +156,7 @@ def test_an_operand_stays_only_where_every_tile_needs_it() -> None:
         schedules = ss_schedules(plan, FACTS, 60)
         assert schedules
         for s in schedules:
-            if any(isinstance(x, Stationary) for x in (s.wgmma.a, s.wgmma.b)):
+            if any(isinstance(x, Stationary) for x in (s.hopper.a, s.hopper.b)):
                 assert not panel(s).one_panel
 
 

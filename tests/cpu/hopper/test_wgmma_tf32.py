@@ -179,7 +179,7 @@ def chosen(case: Case) -> Schedule:
 def test_the_main_loop_follows_from_the_majors(subscripts: str, kind: str, majors: str, transposes: bool) -> None:
     s = chosen(square(subscripts))
     assert s.kind == kind
-    assert f"{s.wgmma.a.major} {s.wgmma.b.major}" == majors
+    assert f"{s.hopper.a.major} {s.hopper.b.major}" == majors
     assert bool(getattr(s.mainloop, "transposed_stages", 0)) == transposes
     assert can_implement(s, plan_of(square(subscripts)), FACTS) is None
     text = explain_gemm(plan_of(square(subscripts)), s)

@@ -62,7 +62,7 @@ def test_a_float32_tile_of_16_bit_operands_keeps_stages() -> None:
     short = gett.plan("ik,kj->ij", pair, pair, arch="sm_90a").steps[0].schedule
     assert found is not None
     assert short is not None
-    assert found.wgmma.stages >= 3
+    assert found.hopper.stages >= 3
     assert found.forecast.us < 1.1 * short.forecast.us  # D has twice the bytes
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from layouts.access import alignment, contiguous_run, max_vector
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, unit_mode
-from layouts.rates import RunRates, run_bandwidth, run_cost, sector_efficiency
+from layouts.rates import RunRates, run_bandwidth, run_cost
 
 RATES = RunRates(
     copy_tbps=4.25,
@@ -144,13 +144,6 @@ def test_contiguous_run_of_the_case_bmji() -> None:
     assert contiguous_run(box, strides, 2) == 2 * a * b * 10 == 9600
     whole = Box((a, b, c, i), (TileDim((3,), 1), TileDim((0,), a), TileDim((2,), c), TileDim((1,), b)))
     assert contiguous_run(whole, strides, 2) == 2 * a * b * c
-
-
-@given(st.integers(1, 200), st.sampled_from((1, 2, 4, 8, 16, 32, 128)))
-def test_sector_efficiency(run: int, align: int) -> None:
-    starts = range(0, 128, align)
-    touched = [len({(s + x) // 32 for x in range(run)}) for s in starts]
-    assert sector_efficiency(run, align) == pytest.approx(run * len(starts) / (32 * sum(touched)), rel=1e-12)
 
 
 def test_run_bandwidth_reproduces_the_measurement() -> None:

@@ -80,7 +80,7 @@ def deep_pieces() -> Found:
     s, plan, facts = hopper.gathered()
     box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 768})
     made = loop(
-        tiling(s, k=box, shape=(*s.tiling.shape[:2], 768)), a=replace(s.wgmma.a, run=8), b=replace(s.wgmma.b, run=8)
+        tiling(s, k=box, shape=(*s.tiling.shape[:2], 768)), a=replace(s.hopper.a, run=8), b=replace(s.hopper.b, run=8)
     )
     return made, plan, facts
 
@@ -88,7 +88,7 @@ def deep_pieces() -> Found:
 def short_rows() -> Found:
     s, plan, facts = hopper.gathered()
     box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 48})
-    sides = {name: replace(getattr(s.wgmma, name), run=16) for name in "ab"}
+    sides = {name: replace(getattr(s.hopper, name), run=16) for name in "ab"}
     return loop(tiling(s, k=box, shape=(*s.tiling.shape[:2], 48)), **sides), plan, facts
 
 
@@ -97,7 +97,7 @@ def gathered_residue() -> Found:
     box = Box.of_cuts(s.tiling.k.extents, {s.tiling.k.dims[0].modes[0]: 24})
     sides = {}
     for name in "ab":
-        loader = getattr(s.wgmma, name)
+        loader = getattr(s.hopper, name)
         sides[name] = replace(loader, run=8, swizzle_bytes=16)
     return loop(tiling(s, k=box, shape=(*s.tiling.shape[:2], 32)), **sides), plan, facts
 
@@ -118,13 +118,13 @@ def half_of_a() -> Found:
 def two_stay() -> Found:
     s, plan, facts = hopper.plain()
     tiles = s.tiling.k.tiles
-    return loop(s, a=Stationary(s.wgmma.a, tiles), b=Stationary(s.wgmma.b, tiles)), plan, facts
+    return loop(s, a=Stationary(s.hopper.a, tiles), b=Stationary(s.hopper.b, tiles)), plan, facts
 
 
 def one_stays() -> Found:
     s, plan, facts = hopper.plain()
-    assert isinstance(s.wgmma.a, Tma)
-    return loop(s, a=Stationary(s.wgmma.a, s.tiling.k.tiles)), plan, facts
+    assert isinstance(s.hopper.a, Tma)
+    return loop(s, a=Stationary(s.hopper.a, s.tiling.k.tiles)), plan, facts
 
 
 def panel_of_none() -> Found:
@@ -207,9 +207,9 @@ def turned(s: Schedule) -> Schedule:
 
 
 def without_run(s: Schedule) -> Schedule:
-    assert isinstance(s.wgmma.b, Stationary)
-    assert s.wgmma.b.load.run
-    return loop(s, b=replace(s.wgmma.b, load=replace(s.wgmma.b.load, run=0)))
+    assert isinstance(s.hopper.b, Stationary)
+    assert s.hopper.b.load.run
+    return loop(s, b=replace(s.hopper.b, load=replace(s.hopper.b.load, run=0)))
 
 
 def misplaced(s: Schedule) -> Schedule:
@@ -234,7 +234,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.plain, lambda s: raster(s, cluster=(-1, -1))),
         changed(hopper.plain, lambda s: replace(s, workspace_bytes=-1)),
         changed(hopper.plain, lambda s: staged(s, swizzle_bytes=48)),
-        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=0))),
+        changed(hopper.gathered, lambda s: loop(s, a=replace(s.hopper.a, run=0))),
     ],
     "splits": [changed(hopper.plain, lambda s: tiling(s, splits=(Split("m", 0, 24),)))],
     "architecture": [changed(hopper.plain, lambda s: replace(s, arch="sm_80"))],
@@ -297,29 +297,29 @@ CASES: dict[str, list[Callable[[], Found]]] = {
         changed(hopper.gathered, lambda s: replace(s, scheduler=PersistentPanel(132, "a", False, 1))),
     ],
     "transpose": [
-        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, transform=Transpose(8)))),
-        changed(hopper.transposed, lambda s: loop(s, b=replace(s.wgmma.b, transform=Transpose(8)))),
-        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transform=Transpose(12)))),
-        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, run=2 * s.wgmma.a.run))),
+        changed(hopper.gathered, lambda s: loop(s, a=replace(s.hopper.a, transform=Transpose(8)))),
+        changed(hopper.transposed, lambda s: loop(s, b=replace(s.hopper.b, transform=Transpose(8)))),
+        changed(hopper.transposed, lambda s: loop(s, a=replace(s.hopper.a, transform=Transpose(12)))),
+        changed(hopper.transposed, lambda s: loop(s, a=replace(s.hopper.a, run=2 * s.hopper.a.run))),
     ],
     "pieces": [
-        changed(hopper.gathered, lambda s: loop(s, a=replace(s.wgmma.a, run=12))),
-        changed(hopper.transposed, lambda s: loop(s, a=replace(s.wgmma.a, transform=None))),
+        changed(hopper.gathered, lambda s: loop(s, a=replace(s.hopper.a, run=12))),
+        changed(hopper.transposed, lambda s: loop(s, a=replace(s.hopper.a, transform=None))),
     ],
     "swizzle": [short_rows],
     "offsets": [far],
     "gathered copies": [deep_pieces],
     "flattened": [flattened],
-    "majors": [changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, major=OTHER[s.wgmma.a.major])))],
+    "majors": [changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, major=OTHER[s.hopper.a.major])))],
     "maps": [
-        changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, map=longer(s.wgmma.a.map)))),
-        changed(hopper.plain, lambda s: loop(s, b=replace(s.wgmma.b, map=replace(s.wgmma.b.map, base_offset=16)))),
+        changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, map=longer(s.hopper.a.map)))),
+        changed(hopper.plain, lambda s: loop(s, b=replace(s.hopper.b, map=replace(s.hopper.b.map, base_offset=16)))),
     ],
     "copies": [
         half_of_a,
         changed(hopper.stationary, without_run),
-        changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, pitch=128))),
-        changed(hopper.plain, lambda s: loop(s, a=replace(s.wgmma.a, repeats=((5, 1, 1),)))),
+        changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, pitch=128))),
+        changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, repeats=((5, 1, 1),)))),
     ],
     "k residue": [gathered_residue],
     "cluster": [
@@ -333,7 +333,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "stationary": [
         two_stay,
-        changed(one_stays, lambda s: loop(s, a=replace(s.wgmma.a, k_tiles=s.tiling.k.tiles + 1))),
+        changed(one_stays, lambda s: loop(s, a=replace(s.hopper.a, k_tiles=s.tiling.k.tiles + 1))),
     ],
     "stationary whole": [one_stays],
     "panel": [panel_of_none, changed(one_stays, lambda s: replace(s, scheduler=PersistentPanel(132, "b", False, 1)))],

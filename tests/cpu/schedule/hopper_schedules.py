@@ -79,7 +79,7 @@ def vectors() -> Found:
 
 
 def stays(s: Schedule) -> bool:
-    return any(isinstance(x, Stationary) for x in (s.wgmma.a, s.wgmma.b))
+    return any(isinstance(x, Stationary) for x in (s.hopper.a, s.hopper.b))
 
 
 def stationary() -> Found:
@@ -109,7 +109,7 @@ def residue() -> Found:
 def mixed() -> Found:
     """One operand gathered, the other by tensor map."""
     case = Case("mixed", "ik,kj->ij", {"i": 301, "j": 512, "k": 192}, a=Layout((), (1, 1), 1))
-    return first(case, lambda s: isinstance(s.wgmma.a, Tma) or isinstance(s.wgmma.b, Tma), search=GatherSearch)
+    return first(case, lambda s: isinstance(s.hopper.a, Tma) or isinstance(s.hopper.b, Tma), search=GatherSearch)
 
 
 def unsliced() -> Found:

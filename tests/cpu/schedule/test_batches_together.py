@@ -68,4 +68,4 @@ def test_not_where_operands_are_most_of_the_bytes() -> None:
 def test_lines_of_whole_rows_are_chosen_where_stores_of_d_keep_memory_busy() -> None:
     found = select_schedule(plan_of("ibj,kbj->bik", "float32", "tf32"), "sm_90a")
     assert found.tiling.shape[2] * 4 == 128
-    assert (found.wgmma.stages - 1) * found.smem.stage >= 96 << 10
+    assert (found.hopper.stages - 1) * found.smem.stage >= 96 << 10

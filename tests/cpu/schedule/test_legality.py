@@ -78,9 +78,9 @@ def test_what_the_cases_start_from_is_legal(base: Callable[[], Found]) -> None:
 
 def test_an_operand_that_stays_must_fit() -> None:
     s, plan, facts = hopper.plain()
-    assert isinstance(s.wgmma.a, Tma)
+    assert isinstance(s.hopper.a, Tma)
     group_m = 1
-    made = loop(s, a=Stationary(s.wgmma.a, s.tiling.k.tiles), ping_pong=s.wgmma.ping_pong)
+    made = loop(s, a=Stationary(s.hopper.a, s.tiling.k.tiles), ping_pong=s.hopper.ping_pong)
     made = planned(replace(made, scheduler=PersistentPanel(132, "a", False, group_m)), plan)
     refusal = can_implement(made, plan, facts)
     assert refusal is not None

@@ -45,7 +45,7 @@ def test_text_of_a_cluster_shares_what_tensor_maps_bring() -> None:
         text = render_kernel(spec.plan, s).source.text
         assert f"__cluster_dims__({math.prod(s.cluster)}, 1, 1)" in text
         assert "gett::tma_load_multicast(" in text
-        assert [x.blocks for x in (s.wgmma.a, s.wgmma.b) if isinstance(x, Tma)] == [*reversed(s.cluster)]
+        assert [x.blocks for x in (s.hopper.a, s.hopper.b) if isinstance(x, Tma)] == [*reversed(s.cluster)]
 
 
 def test_without_a_cluster_nothing_is_shared() -> None:

@@ -32,7 +32,7 @@ CAPACITY = FACTS.smem_per_block
 def deepest(s: Schedule, plan: GemmPlan, most: int) -> int:
     """Stages that fit into shared memory, one where not even two do."""
     stages = range(most, 1, -1)
-    made = (replace(s, mainloop=replace(s.wgmma, stages=n)) for n in stages)
+    made = (replace(s, mainloop=replace(s.hopper, stages=n)) for n in stages)
     return next((n for n, x in zip(stages, made, strict=True) if wgmma_smem(x, plan).size <= CAPACITY), 1)
 
 
@@ -40,7 +40,7 @@ def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
     reusing = 0
     for spec in specs("reuse"):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
-        store, stages = s.epilogue.store, s.wgmma.stages
+        store, stages = s.epilogue.store, s.hopper.stages
         assert stages == deepest(s, plan, DEEP)
         if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
             reusing += 1
@@ -57,11 +57,11 @@ def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
 def test_what_stays_costs_no_stage(family: str) -> None:
     for spec in specs(family):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
-        loads = {name: tma_of(getattr(s.wgmma, name)) for name in "ab"}
-        plain = replace(s, mainloop=replace(s.wgmma, **loads))
-        assert s.wgmma.stages == deepest(s, plan, DEEPEST) >= deepest(plain, plan, DEEP)
-        assert s.smem.stages == 0 < s.smem.stationary == s.wgmma.stages * s.smem.stage < s.smem.staging
-        assert 1024 + s.smem.barriers + 16 * s.wgmma.stages <= s.smem.size <= CAPACITY
+        loads = {name: tma_of(getattr(s.hopper, name)) for name in "ab"}
+        plain = replace(s, mainloop=replace(s.hopper, **loads))
+        assert s.hopper.stages == deepest(s, plan, DEEPEST) >= deepest(plain, plan, DEEP)
+        assert s.smem.stages == 0 < s.smem.stationary == s.hopper.stages * s.smem.stage < s.smem.staging
+        assert 1024 + s.smem.barriers + 16 * s.hopper.stages <= s.smem.size <= CAPACITY
 
 
 def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> None:
@@ -78,7 +78,7 @@ def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> Non
                 assert render_kernel(plan, s).launches[0].grid[0] == clusters * size
                 assert s.split_k == 1
                 assert isinstance(s.epilogue.store, TmaStore)
-                assert not s.wgmma.ping_pong
+                assert not s.hopper.ping_pong
                 assert s.tiling.k.tiles > 2
                 assert s.smem.staging == s.smem.stages == 0
     assert seen > 20

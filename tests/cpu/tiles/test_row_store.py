@@ -92,7 +92,7 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, most: in
         s, store, t = spec.schedule, store_of(spec.schedule), spec.schedule.tiling
         real = lower_plan(spec.plan, t)
         kernel = render_kernel(spec.plan, s)
-        threads = 128 * (1 if s.wgmma.ping_pong else s.wgmma.warpgroups)
+        threads = 128 * (1 if s.hopper.ping_pong else s.hopper.warpgroups)
         program = PROGRAM.replace("STAGED", str(store.stage.elements)).replace("THREADS", str(threads))
         body = includes("epilogue/row_store", "ptx/tma", "scheduler/persistent") + generated(kernel) + program
         size = 1 + sum(x.strides[D] * (x.extent - 1) for g in (real.l, real.m, real.n) for x in g) // 2

@@ -102,12 +102,12 @@ def test_vectors_are_neighbours_in_the_staged_tile(kind: str) -> None:
 def rows_of_vectors(s: Schedule, stage: StagedTile) -> list[list[int]]:
     """Rows of M that each store of `vec_m` writes: a thread's rows of neighbouring blocks."""
     size, vector = s.tiling.m.size, stage.copy.vector
-    load = tma_of(s.wgmma.a)
+    load = tma_of(s.hopper.a)
     if load is not None and load.run:  # every block has one atom with rows to spare
         assert load.map.swizzle_bytes == 128
         firsts = range(0, size // load.run, vector)
         return [[x + load.run * (i + v) for v in range(vector)] for i in firsts for x in range(load.run)]
-    held, blocks, part = stage.copy.rows, s.wgmma.mma_m, size // s.tiling.mma_tiles
+    held, blocks, part = stage.copy.rows, s.hopper.mma_m, size // s.tiling.mma_tiles
     per, rows = 64 // held, []
     for first in range(0, s.tiling.shape[0] // 64, blocks):
         for i, x in itertools.product(range(0, blocks, vector), range(64)):

@@ -43,7 +43,7 @@ def found() -> tuple[Schedule, ...]:
 
 def loads(schedule: Schedule) -> Iterator[tuple[Tma, Box]]:
     """The copies of A and B, with the boxes of their rows."""
-    for loader, box in ((schedule.wgmma.a, mma_box(schedule)), (schedule.wgmma.b, schedule.tiling.n)):
+    for loader, box in ((schedule.hopper.a, mma_box(schedule)), (schedule.hopper.b, schedule.tiling.n)):
         load = tma_of(loader)
         assert load is not None
         yield load, box

@@ -85,8 +85,8 @@ def check(spec: Spec, tmp_path: Path) -> bool:
         found[role] |= places(maps[role], at % (1 << 24), first)
     batch = coordinate(tile[2], [s.extent for s in real.l])
     for role, tensor, made, groups in (
-        ("a", A, spec.schedule.wgmma.a.map, ((real.m, t.m, tile[0]), (real.k, t.k, tile[3]))),
-        ("b", B, spec.schedule.wgmma.b.map, ((real.n, t.n, tile[1]), (real.k, t.k, tile[3]))),
+        ("a", A, spec.schedule.hopper.a.map, ((real.m, t.m, tile[0]), (real.k, t.k, tile[3]))),
+        ("b", B, spec.schedule.hopper.b.map, ((real.n, t.n, tile[1]), (real.k, t.k, tile[3]))),
         *(
             (("d", D, store.map, ((real.m, t.m, tile[0]), (real.n, t.n, tile[1]))),)
             if isinstance(store, TmaStore)

@@ -201,7 +201,7 @@ def test_staging_takes_what_it_does_without_c() -> None:
     for case in (case for case, layout in TMA_SOURCE if layout == DENSE):
         with_c, without = (
             {
-                (s.tiling, s.epilogue.store, s.scheduler, replace(s.wgmma, stages=0)): s
+                (s.tiling, s.epilogue.store, s.scheduler, replace(s.hopper, stages=0)): s
                 for s in ss_schedules(make_gemm_plan(case.contraction("float16", with_c=c)), few(FACTS, 2), 60)
                 if c is None or by_map(s)
             }
@@ -210,7 +210,7 @@ def test_staging_takes_what_it_does_without_c() -> None:
         for key in with_c.keys() & without.keys():
             twins += 1
             assert with_c[key].smem == without[key].smem
-            assert with_c[key].wgmma.stages == without[key].wgmma.stages
+            assert with_c[key].hopper.stages == without[key].hopper.stages
     assert twins > 20
 
 
