@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
 from gett.schedule.spec.epilogue import Epilogue, RowStore, StagedTile, TmaSource, TmaStore
-from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, RegisterStaged, Stationary, Tma, WgmmaLoader
+from gett.schedule.spec.hopper_needs import leads
+from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, HopperLoader, RegisterStaged, Stationary, Tma
 from gett.schedule.spec.mainloop import (
     DmmaTma,
     Multistage,
@@ -25,7 +26,6 @@ from gett.schedule.spec.mainloop import (
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
 from gett.schedule.spec.tiling import Tiling
-from gett.schedule.spec.wgmma_needs import leads
 
 
 def parts_of(s: Schedule) -> frozenset[str]:
@@ -102,7 +102,7 @@ def _mainloop(s: Schedule) -> Iterator[str]:
         yield from (f"{name}: {x}" for x in _loader(loader))
 
 
-def _loader(x: CpAsync | RegisterStaged | WgmmaLoader | StreamLoad | None) -> Iterator[str]:
+def _loader(x: CpAsync | RegisterStaged | HopperLoader | StreamLoad | None) -> Iterator[str]:
     if x is None:
         yield "none"
     elif isinstance(x, StreamLoad):

@@ -20,6 +20,7 @@ from pathlib import Path
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
@@ -39,7 +40,6 @@ from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from tests import spec_cases as cases
 from tests.cases import Case, Layout
 from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of
@@ -128,7 +128,7 @@ def _may_reuse(s: Schedule) -> bool:
 def _within_stages(s: Schedule, plan: GemmPlan) -> Schedule:
     assert isinstance(s.epilogue.store, TmaStore)
     made = replace(s, epilogue=Epilogue(replace(s.epilogue.store, reuse_mainloop_smem=True)))
-    return replace(made, smem=wgmma_smem(made, lower_plan(plan, s.tiling)))
+    return replace(made, smem=smem_plan(made, lower_plan(plan, s.tiling)))
 
 
 def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:

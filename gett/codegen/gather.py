@@ -14,7 +14,6 @@ from gett.codegen.common import reach
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.spec.loader import CpAsyncTile, Gather
 from gett.schedule.spec.mainloop import Hopper
 from layouts.box import Box
 
@@ -23,8 +22,7 @@ ROOM = const(1 << 20)  # more than any piece has
 
 def gathered(loop: Hopper) -> dict[str, int]:
     """The operands that warps bring: name to position in `Strided.strides`."""
-    found = (("a", A, loop.a), ("b", B, loop.b))
-    return {name: t for name, t, loader in found if isinstance(loader, Gather | CpAsyncTile)}
+    return {name: t for name, t, loader in (("a", A, loop.a), ("b", B, loop.b)) if loader.by_warps}
 
 
 def cosize(plan: GemmPlan, tensor: int) -> int:

@@ -22,7 +22,7 @@ from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, til
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
-from gett.codegen.smem import smem_struct
+from gett.codegen.smem import multistage_smem_struct
 from gett.codegen.tiles import (
     batch_index,
     group_index,
@@ -30,7 +30,6 @@ from gett.codegen.tiles import (
     k_table_index,
 )
 from gett.codegen.traits import (
-    Constants,
     problem_traits,
     scheduler_class,
     scheduler_traits,
@@ -39,6 +38,7 @@ from gett.codegen.traits import (
     tile_shape,
 )
 from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.schedule.mainloops.kind import Constants
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
@@ -83,7 +83,7 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{op_struct(contraction)}{_traits(plan, schedule, order, dtype_c)}\n{smem_struct(schedule)}\n"
+        f"{op_struct(contraction)}{_traits(plan, schedule, order, dtype_c)}\n{multistage_smem_struct(schedule)}\n"
         f"struct Index {{\n{index}\n}};\n\n"
         "typedef gett::BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Offsets;\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
@@ -136,7 +136,7 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
         block: Its block.
         name: `"a"` or `"b"`.
     """
-    if isinstance(loader, CpAsync):
+    if not loader.through_registers:
         return []
     boxes = _boxes(tiling, {"mn": ("m", box), "k": ("n", tiling.k)}, block)
     return [unpack(f"idx2crd_{name}", digits(loader.walk, boxes))]
@@ -146,11 +146,11 @@ def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, eleme
     """What an operand's loader is told: constants, then the types of its elements and of the layout of its tile."""
     s = loader.smem
     row = False  # whether the elements of a vector are neighbours in a shared-memory row
-    if isinstance(loader, RegisterStaged) and loader.walk and loader.walk[0][0] == loader.major:
+    if loader.walk and loader.walk[0][0] == loader.major:
         box, i = tiling.k if loader.major == "k" else box_mn, loader.walk[0][1]
         row = box.prefix(i) == 1 and box.dims[i].box % loader.vector == 0
     constants = {
-        "kCpAsync": isinstance(loader, CpAsync),
+        "kCpAsync": not loader.through_registers,
         "kMajorK": loader.major == "k",
         "kVecK": loader.vector_group == "k",
         "kVec": loader.vector,

@@ -18,7 +18,7 @@ from gett.codegen.tiles import GroupIndex, Strides, group_index, local_coordinat
 from gett.codegen.types import cpp_type
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
+from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.stream_views import image_is_whole, image_places, image_size, output_modes, output_views
 from layouts.box import Box
@@ -68,8 +68,8 @@ def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Ke
         DTypeError: The kernels have no such type.
         ScheduleError: A stride is no multiple of its item size.
     """
-    s, c = _loop(schedule), plan.contraction
-    sums = isinstance(s, StreamSum)
+    s, c = schedule.stream, plan.contraction
+    sums = s.sums
     table = ParamTable()
     index = stream_index(plan, schedule, table)
     box = schedule.tiling.m
@@ -111,8 +111,8 @@ def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Ke
 
 def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> StreamIndex:
     """The index functions of a schedule."""
-    s, tiling = _loop(schedule), schedule.tiling
-    sums = isinstance(s, StreamSum)
+    s, tiling = schedule.stream, schedule.tiling
+    sums = s.sums
     loads = {name: (t, load) for name, t, load in (("a", A, s.a), ("b", B, s.b), ("c", C, s.c)) if load is not None}
     modes = output_modes(plan)
     tensors = [Strides(name, element_strides(plan, modes, t)) for name, (t, _) in loads.items()]
@@ -140,7 +140,7 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
             value = table.stride(_step(plan, schedule, modes, t))
             steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
     advances = {}
-    if isinstance(s, StreamMap) and (rows := vectors_of_step(plan, tiling.m, s)[1]):
+    if rows := vectors_of_step(plan, tiling.m, s)[1]:
         last, direct = tiling.m.tiled[-1][1].modes[0], {n: t for n, (t, load) in loads.items() if not load.staged}
         for name, t in {**direct, "d": D}.items():
             value = table.stride(element_strides(plan, modes, t)[last] * rows)
@@ -148,13 +148,13 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
     return StreamIndex(o, k, walks, images, steps, advances)
 
 
-def vectors_of_step(plan: GemmPlan, box: Box, s: StreamMap) -> tuple[int, int]:
-    """Vectors of a step of all threads, and the rows of the tile's last dimension that they are, 0 for none.
+def vectors_of_step(plan: GemmPlan, box: Box, s: Stream) -> tuple[int, int]:
+    """Vectors of a map's step of all threads, and the rows of the tile's last dimension that they are, 0 for none.
 
     A thread's places in two steps differ by a constant distance where steps are whole rows. They are whole lines of L2
     as well, and a tenth of the threads may be idle for that.
     """
-    if len(box.tiled) < 2 or len(box.tiled[-1][1].modes) != 1:
+    if s.sums or len(box.tiled) < 2 or len(box.tiled[-1][1].modes) != 1:
         return s.threads, 0
     row = box.size // box.tiled[-1][1].box
     period = math.lcm(row, s.vector, L2_LINE // itemsize(plan.contraction.d.dtype)) // s.vector
@@ -164,20 +164,14 @@ def vectors_of_step(plan: GemmPlan, box: Box, s: StreamMap) -> tuple[int, int]:
     return step, step * s.vector // row
 
 
-def _loop(schedule: Schedule) -> Stream:
-    assert isinstance(schedule.mainloop, StreamMap | StreamSum)
-    return schedule.mainloop
-
-
 def _in_pieces(load: StreamLoad, vector: int) -> bool:
     return not load.staged and not load.splat and load.width < vector
 
 
 def _step(plan: GemmPlan, schedule: Schedule, modes: Sequence[Strided], tensor: int) -> int:
     """Elements between neighbours along the first dimension of the box that holds the vector."""
-    s = _loop(schedule)
-    along_k = isinstance(s, StreamSum) and s.along_k
-    box, group = (schedule.tiling.k, plan.k) if along_k else (schedule.tiling.m, modes)
+    s = schedule.stream
+    box, group = (schedule.tiling.k, plan.k) if s.along_k else (schedule.tiling.m, modes)
     assert box.dims[0].box % s.vector == 0, "a vector read in pieces lies along one mode"
     return element_strides(plan, group, tensor)[box.dims[0].modes[0]]
 
@@ -215,9 +209,8 @@ def _image(name: str, box: Box, places: Sequence[int]) -> Function:
 
 def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: bool) -> str:
     c, box = plan.contraction, schedule.tiling.m
-    along_k, lanes_k, rows = (s.along_k, s.lanes_k, s.rows) if isinstance(s, StreamSum) else (False, 1, 1)
     views = output_views(plan)
-    step, advance = vectors_of_step(plan, box, s) if isinstance(s, StreamMap) else (s.threads, 0)
+    step, advance = vectors_of_step(plan, box, s)
 
     def loader(name: str, tensor: int, w: StreamLoad | None, element: str) -> str:
         w = w or StreamLoad()
@@ -245,10 +238,10 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: 
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)}, kPlain = {cpp_bool(plain)};\n"
-        f"  static constexpr bool kAlongK = {cpp_bool(along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
-        f"  static constexpr bool kStoreOnce = {cpp_bool(isinstance(s, StreamMap) and s.store_once)};\n"
+        f"  static constexpr bool kAlongK = {cpp_bool(s.along_k)}, kSplit = {cpp_bool(schedule.split_k > 1)};\n"
+        f"  static constexpr bool kStoreOnce = {cpp_bool(s.store_once)};\n"
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kStep = {step};\n  static constexpr bool kAdvance = {cpp_bool(advance > 0)};\n"
-        f"  static constexpr int kLanesK = {lanes_k}, kRows = {rows}, kSmemBytes = {schedule.smem.size};\n"
+        f"  static constexpr int kLanesK = {s.lanes_k}, kRows = {s.rows}, kSmemBytes = {schedule.smem.size};\n"
         f"{loader('A', A, s.a, a)}{loader('B', B, s.b, b)}{loader('C', C, s.c, cpp_type(dtype_c))}}};\n"
     )

@@ -24,8 +24,7 @@ def render_stream_matrix(plan: GemmPlan, schedule: Schedule) -> Kernel:
         DTypeError: The kernels have no such type.
         ScheduleError: A stride is no multiple of its item size.
     """
-    loop, t, c = schedule.mainloop, schedule.tiling, plan.contraction
-    assert isinstance(loop, StreamMatrix)
+    loop, t, c = schedule.loop(StreamMatrix), schedule.tiling, plan.contraction
     table = ParamTable()
     out = {"d": D, **({"c": C} if c.c is not None else {}), **extra_tensors(c)}
     groups = (

@@ -13,7 +13,7 @@ from gett.codegen.index import ZERO, Expr, Function, ParamTable, var
 from gett.codegen.tiles import Statement, decode, scaled, tile_origins
 from gett.codegen.tma_copies import store_pieces
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.epilogue import Epilogue, TmaSource, TmaStore
+from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.tma import TmaMap
@@ -49,8 +49,8 @@ class TileCoords:
 
     def store(self, epilogue: Epilogue) -> list[str]:
         """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
-        store, source = epilogue.store, epilogue.source
-        if not isinstance(store, TmaStore):
+        store, c = epilogue.tma_store, epilogue.source_map
+        if store is None:
             return []
         d, exchange = store.map, store.exchange
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
@@ -62,8 +62,7 @@ class TileCoords:
             fields[d.modes[mode].dim] += f" {sign} rank * {d.modes[mode].weight * step}"
         head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{rank})"
         functions = [tile_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
-        if isinstance(source, TmaSource):
-            c = source.map
+        if c is not None:
             known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once
             coords = _coordinates(c, at)
             fields = [known.get(x, f"c{i}") for i, x in enumerate(coords)]

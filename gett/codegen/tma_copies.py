@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.schedule import Schedule
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
@@ -138,3 +139,11 @@ def store_pieces(made: TmaMap) -> tuple[tuple[int, ...], list[tuple[int, tuple[i
         for i, first in enumerate(pieces):
             out.append((slab * made.slab_bytes + i * size, (slab * made.box[0] * made.halves, *first[1:])))
     return tuple(box), out
+
+
+def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
+    """The tensor maps of a kernel by the role of their tensor, in the order of the argument."""
+    loads, epilogue = {"a": schedule.hopper.a.tma, "b": schedule.hopper.b.tma}, schedule.epilogue
+    maps = {name: None if load is None else load.map for name, load in loads.items()}
+    maps |= {"d": epilogue.store.map, "c": epilogue.source_map}
+    return {name: made for name, made in maps.items() if made is not None}

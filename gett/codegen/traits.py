@@ -6,19 +6,15 @@ shared: the structs of main loop and epilogue extend `TileShape`, which extends 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gett.codegen.common import cpp_bool, source_c
 from gett.codegen.epilogue_op import op_traits
 from gett.codegen.types import cpp_type
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.epilogue import TmaSource, TmaStore
+from gett.schedule.mainloops.kind import Constants
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
-
-Constants = Mapping[str, bool | int | str]
-"""Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""
 
 
 def struct(name: str, constants: Constants, base: str = "", more: Sequence[str] = ()) -> str:
@@ -67,17 +63,16 @@ def tile_shape(schedule: Schedule, more: Constants) -> str:
 def scheduler_traits(schedule: Schedule) -> str:
     """The struct `SchedulerTraits`: the slices of K, clusters and panels."""
     constants: dict[str, bool | int | str] = {"kSplit": schedule.split_k > 1}
-    scheduler, store = schedule.scheduler, schedule.epilogue.store
-    if scheduler_class(schedule) != "OneTile":
-        exchange = store.exchange if isinstance(store, TmaStore) else None
+    scheduler, exchange = schedule.scheduler, schedule.epilogue.store.exchange
+    if scheduler.persistent:
         constants |= {
             "kClusterM": schedule.cluster[0],
             "kClusterN": schedule.cluster[1],
             "kTileDistance": max(1, exchange.distance) if exchange is not None else 1,
         }
-    if isinstance(scheduler, PersistentPanel):
+    if scheduler.tensor:
         constants |= {"kPanelA": scheduler.tensor == "a", "kOnePanel": scheduler.one_panel}
-    if not isinstance(scheduler, PersistentRaster):
+    if scheduler.tensor or not scheduler.persistent:
         return struct("SchedulerTraits", constants)
     order = scheduler.cluster_order
     constants["kOrderedClusters"] = len(order)
@@ -92,10 +87,7 @@ def scheduler_traits(schedule: Schedule) -> str:
 
 def scheduler_class(schedule: Schedule) -> str:
     """The class of `gett/kernels/scheduler`, which has the name of the record but where batches are grouped."""
-    scheduler = schedule.scheduler
-    if isinstance(scheduler, PersistentRaster) and scheduler.group_l > 1:
-        return "PersistentBatches"
-    return type(scheduler).__name__
+    return "PersistentBatches" if schedule.scheduler.group_l > 1 else type(schedule.scheduler).__name__
 
 
 def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> Constants:
@@ -115,7 +107,7 @@ def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, 
             step["m"] = t.shape[0] * t.l.prefix(i)
         else:
             step[group] = (t.m if group == "m" else t.n).prefix(i)
-    source = source_c(plan.contraction.c is not None, isinstance(schedule.epilogue.source, TmaSource))
+    source = source_c(plan.contraction.c is not None, schedule.epilogue.source_map is not None)
     return {
         "kSourceC": f"SourceC::{source.removeprefix('gett::')}",
         "kVecD": schedule.epilogue.store.vector,

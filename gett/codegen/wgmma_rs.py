@@ -1,34 +1,21 @@
-"""The kernel with A in registers: copies of a k-tile of A in pieces, and of B slab by slab.
+"""Copies of the main loop with A in registers: of a k-tile of A in pieces, and of B slab by slab.
 
-The pipeline is hand-written in `gett/kernels/mainloop/wgmma_rs.cuh`; the rest of the text is `wgmma_kernel`'s.
+The pipeline is hand-written in `gett/kernels/mainloop/wgmma_rs.cuh`; the rest of the text is `gett.codegen.hopper`'s.
 """
 
 from __future__ import annotations
 
 from gett.codegen.index import ParamTable
-from gett.codegen.records import Kernel
 from gett.codegen.tma_coords import prefetch, tile_coords
-from gett.codegen.wgmma_atom import wgmma_registers_struct
-from gett.codegen.wgmma_kernel import Pipeline, render_pipeline, tensor_maps
+from gett.codegen.tma_copies import tensor_maps
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
 
 
-def render_wgmma_rs(plan: GemmPlan, schedule: Schedule) -> Kernel:
-    """The kernel of a lowered plan whose operands' rows run along two different contracted modes."""
-    wgmma = wgmma_registers_struct(plan.contraction.dtype, schedule.tiling.shape[1], "k")
-    return render_pipeline(plan, schedule, Pipeline("wgmma_rs", "WgmmaRS", _copies, wgmma, thrifty=True))
-
-
-def _loop(schedule: Schedule) -> WgmmaRS:
-    assert isinstance(schedule.mainloop, WgmmaRS)
-    return schedule.mainloop
-
-
-def _copies(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
+def slab_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
     """Coordinates of the boxes, the copy of a k-tile of A, that of slab `s` of B, and that of a tile of D."""
-    loop, cluster = _loop(schedule), schedule.cluster
+    loop, cluster = schedule.loop(WgmmaRS), schedule.cluster
     coords = tile_coords(plan, schedule.tiling, table)
     texts: list[str] = []
     for name, load, side in (("a", loop.a, "m"), ("b", loop.b, "n")):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, planes_of
 from gett.network.steps import Step
-from gett.schedule.spec.wgmma_needs import ARCHS
+from gett.schedule.spec.hopper_needs import ARCHS
 
 
 @dataclass(frozen=True, slots=True)

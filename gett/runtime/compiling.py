@@ -24,8 +24,8 @@ from gett.ir.gemm import GemmPlan
 from gett.jit.compile import Compiler, CompileResult, compile_kernel, compile_uncached
 from gett.jit.workers import workers
 from gett.runtime.compiled import CompiledKernel
+from gett.schedule.legality import check_schedule
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.legality import check_schedule
 from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 

@@ -21,7 +21,7 @@ from gett.runtime.build import check_arch, load_executable
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable
-from gett.schedule.spec.legality import can_implement
+from gett.schedule.legality import can_implement
 from gett.tune.store import Entry, plan_key, schedule_store, signature
 
 if TYPE_CHECKING:

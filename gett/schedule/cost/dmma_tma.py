@@ -16,9 +16,9 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import even_splits
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
+from gett.schedule.mainloops.dmma_tma import dmma_step
+from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.spec.wgmma_needs import DEEP, parts
-from gett.schedule.spec.wgmma_registers import dmma_step
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.swizzle import CHUNK, swizzle_dividing
 
@@ -145,7 +145,7 @@ class DmmaTmaCost(WgmmaCost):
         `memory` is the share of time that it takes, `staged` the bytes beside the stages.
         """
         rows, bn, bk = tile.shape
-        stages = min(DEEP, (self.facts.smem_per_block - staged) // ((rows + bn) * bk * self.size))
+        stages = min(MOST_STAGES, (self.facts.smem_per_block - staged) // ((rows + bn) * bk * self.size))
         if stages < 2:
             return math.inf
         steps = looped / loop.clocks

@@ -6,7 +6,7 @@ from gett.ir.gemm import A, B, D
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import Traffic
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
-from gett.schedule.spec.wgmma_needs import pieces_of
+from gett.schedule.rules.gather import pieces_of
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 SHORT_K = 64

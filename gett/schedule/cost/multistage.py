@@ -16,8 +16,8 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, even_splits, fastest, traffic_cost
+from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.multistage_needs import multistage_registers
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box

@@ -7,7 +7,7 @@ from gett.hw.device import nearest
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
-from gett.schedule.spec.wgmma_needs import parts, planes
+from gett.schedule.spec.hopper_needs import parts, planes
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 
 COMPLEX = 1.65

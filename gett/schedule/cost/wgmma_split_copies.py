@@ -10,7 +10,7 @@ from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import Traffic
 from gett.schedule.cost.wgmma import Loop
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
-from gett.schedule.spec.wgmma_needs import parts, up
+from gett.schedule.spec.hopper_needs import parts, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.rates import L2_LINE
 

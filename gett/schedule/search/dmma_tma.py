@@ -10,16 +10,16 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.mainloops.dmma_tma import LEADS_COMPLEX, dmma_registers
 from gett.schedule.search.base import Later
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue, TmaStore, VectorStore
+from gett.schedule.spec.hopper_needs import ARCHS, MOST_STAGES, parts, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import ARCHS, DEEP, DMMA_LEADS_COMPLEX, parts, up
-from gett.schedule.spec.wgmma_registers import dmma_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.rates import L2_LINE
@@ -104,7 +104,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
         if len(self.leads) > 1:  # rows of 64 bytes or 32
             a, b = self.leads
             cuts = [cuts for cuts in TWO_LEADS if cuts[0] < 2 * extents[a] and cuts[1] < 2 * extents[b]]
-            cuts = cuts if count == 1 else [DMMA_LEADS_COMPLEX]
+            cuts = cuts if count == 1 else [LEADS_COMPLEX]
             return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
         depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
         found = []
@@ -124,7 +124,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
         store = epilogue.store
         if isinstance(store, TmaStore) and self.cost.stages_are_reused(tile):
             epilogue = replace(epilogue, store=replace(store, reuse_mainloop_smem=True))
-        loops = (DmmaTma(*loads, tile.warpgroups.mma_m, stages) for stages in range(DEEP, 1, -1))
+        loops = (DmmaTma(*loads, tile.warpgroups.mma_m, stages) for stages in range(MOST_STAGES, 1, -1))
         return self.fitted(tile, loops, epilogue, split, order)
 
     def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:

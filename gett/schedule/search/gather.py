@@ -17,15 +17,16 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.gather import GatherCost
+from gett.schedule.rules.gather import GATHERING
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.k_boxes import gather_k_boxes
 from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
+from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.wgmma_needs import GATHERING, up
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing

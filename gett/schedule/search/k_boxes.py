@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gett.schedule.spec.wgmma_needs import up
+from gett.schedule.spec.hopper_needs import up
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 

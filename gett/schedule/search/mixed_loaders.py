@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule.rules.gather import REACH
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
-from gett.schedule.spec.wgmma_needs import REACH
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 

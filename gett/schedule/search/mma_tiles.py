@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
-from gett.schedule.spec.multistage_needs import MultistageSmem, warp_step
+from gett.schedule.mainloops.multistage import MultistageSmem, warp_step
 from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block

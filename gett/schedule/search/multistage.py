@@ -12,6 +12,8 @@ from gett.hw.dtypes import data_type, tensor_type
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
+from gett.schedule.mainloops.multistage import LIMITS, multistage_smem
+from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.loaders import operand_loader
@@ -28,9 +30,6 @@ from gett.schedule.search.mma_tiles import (
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.multistage_needs import multistage_smem
-from gett.schedule.spec.rule import first_broken
-from gett.schedule.spec.rules_multistage import LIMITS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.tiling import Tiling

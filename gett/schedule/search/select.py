@@ -24,8 +24,8 @@ from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
+from gett.schedule.spec.hopper_needs import planes
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import planes
 
 WGMMA, DMMA, MULTISTAGE, MATRIX = 12, 6, 64, 4
 """Schedules kept of each kind of main loop."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.spec.wgmma_smem import stationary_bytes
+from gett.schedule.mainloops.wgmma_ss import stationary_bytes
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 
 TILES = 2  # that a multiprocessor makes at least

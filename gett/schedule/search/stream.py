@@ -14,17 +14,16 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.stream import stream_estimate, sum_slices
+from gett.schedule.mainloops.stream import LIMITS, stream_bytes, sum_block
+from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import Search
 from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Stream, StreamMap
-from gett.schedule.spec.rule import first_broken
-from gett.schedule.spec.rules_stream import LIMITS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.stream_needs import stream_bytes, sum_block
 from gett.schedule.spec.stream_views import cut_modes, output_modes, output_views, sum_views
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gett.schedule.mainloops.stream import ROW_BYTES
 from gett.schedule.spec.mainloop import Digit
-from gett.schedule.spec.stream_needs import ROW_BYTES
 from gett.schedule.spec.stream_views import TensorView
 from layouts.box import Box
 from layouts.swizzle import replays

@@ -14,16 +14,15 @@ from gett.hw.device import nearest
 from gett.ir.gemm import A, D, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import swap_ab
+from gett.schedule.mainloops.stream_matrix import MATRIX, RULES, matrix_bytes
+from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import Search
 from gett.schedule.search.stream_boxes import THREADS, cut_box
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamMatrix
-from gett.schedule.spec.rule import first_broken
-from gett.schedule.spec.rules_stream_matrix import RULES
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.stream_needs import MATRIX, stream_bytes
 from gett.schedule.spec.stream_views import TensorView, cut_modes, matrix_views, vector_along, view_of
 from gett.schedule.spec.tiling import Tiling
 from layouts.access import run_of_boxes
@@ -150,7 +149,7 @@ class StreamMatrixSearch(Search[MatrixChoice]):
                 VectorStore(loop.vector * loop.vector_n), VectorSource() if p.contraction.c is not None else None
             ),
             scheduler=OneTile(),
-            smem=SmemPlan(stream_bytes(p, tiling, loop)),
+            smem=SmemPlan(matrix_bytes(p, tiling)),
             forecast=Forecast(estimate.us, estimate.bound, reason),
         )
         return [] if first_broken(RULES, made, p, self.facts) else [made]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D
+from gett.schedule.mainloops.stream import ROW_BYTES
 from gett.schedule.search.stream_boxes import THREADS, cut_box, walk_in_order
 from gett.schedule.spec.mainloop import StreamLoad, StreamSum
-from gett.schedule.spec.stream_needs import ROW_BYTES
 from gett.schedule.spec.stream_views import TensorView, cut_modes, is_splat, vector_along
 from layouts.box import Box
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from gett.hw.dtypes import warpgroup_atom
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.spec.epilogue import StagedTile
+from gett.schedule.spec.hopper_needs import shared_dimension, up
 from gett.schedule.spec.loader import Multicast, Tma
-from gett.schedule.spec.wgmma_needs import shared_dimension, up
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode

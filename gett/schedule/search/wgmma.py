@@ -16,17 +16,17 @@ from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.wgmma import WgmmaCost
+from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Search
 from gett.schedule.search.tma import d_map
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
 from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.hopper_needs import ARCHS, multiplied, planes
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import ARCHS, multiplied, planes
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.modes import unit_mode
 from layouts.tma import TmaMap
@@ -151,7 +151,7 @@ class WgmmaSearch(Search[WgmmaTile]):
             scheduler = self.raster(tile, split[0])
         for loop in loops:
             parts = self.facts.arch, tile.tiling(self.swap_ab), loop, epilogue, scheduler
-            smem = wgmma_smem(Schedule(*parts, SmemPlan(0)), self.plan)
+            smem = smem_plan(Schedule(*parts, SmemPlan(0)), self.plan)
             if smem.size <= self.facts.smem_per_block:
                 return Schedule(*parts, smem, split[1])
         return None

@@ -12,8 +12,8 @@ from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
+from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.tiling import Split
-from gett.schedule.spec.wgmma_needs import up
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.modes import Strided

@@ -12,13 +12,14 @@ from dataclasses import replace
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_rs import WgmmaRSCost
+from gett.schedule.mainloops.wgmma_rs import COPIES, WIDEST_SHARED_A, WIDEST_WITH_C, steps_over_gaps
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.wgmma_needs import RS_COPIES, RS_WIDEST_SHARED_A, RS_WIDEST_WITH_C, steps_over_gaps, up
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -50,7 +51,7 @@ class WgmmaRSSearch(WgmmaSearch):
         """Every combination of tile, boxes and who shares."""
         if len(self.leads) < 2:
             return
-        widest = WIDTHS[0] if self.plan.contraction.c is None else RS_WIDEST_WITH_C
+        widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
         for depth, width, cluster in SHAPES if self.atom.either_major else WORD_SHAPES:
             box_k = self.k_box(depth, width)
             for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
@@ -59,7 +60,7 @@ class WgmmaRSSearch(WgmmaSearch):
                         tile = WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, cluster)
                         if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
                             continue
-                        if cluster == SHARED_A and n > RS_WIDEST_SHARED_A:
+                        if cluster == SHARED_A and n > WIDEST_SHARED_A:
                             continue
                         yield tile
 
@@ -167,7 +168,7 @@ def _in_copies(load: Tma | None) -> Tma | None:
     slowest = max(i for i, b in enumerate(made.box) if b > 1)
     if slowest < 2:  # k1 and k2 alone: a single row
         return load
-    copies = max(d for d in range(1, RS_COPIES + 1) if made.box[slowest] % d == 0)
+    copies = max(d for d in range(1, COPIES + 1) if made.box[slowest] % d == 0)
     part = tuple(b // copies if i == slowest else b for i, b in enumerate(made.box))
     piece = replace(made, box=part)
     return replace(load, map=piece, repeats=((slowest, part[slowest], copies),), pitch=piece.slab_bytes)

@@ -7,24 +7,16 @@ from collections.abc import Iterable, Iterator
 from gett.ir.gemm import A, B
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split import WgmmaSplitCost
+from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, widest_split
 from gett.schedule.search.k_boxes import LEADS, k_boxes
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, planes
 from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import (
-    DEEP,
-    SPLIT_LEADS,
-    WIDEST_SPLIT,
-    least_row,
-    parts,
-    planes,
-    swizzle_of,
-    widest_split,
-)
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK
@@ -48,7 +40,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         if not self.has_units:
             return
         for box_k in self.boxes_of_k():
-            for n in (n for n in widths(plan.extent_n) if n <= WIDEST_SPLIT // parts(plan)):
+            for n in (n for n in widths(plan.extent_n) if n <= SUMS_OF_A_ROW // parts(plan)):
                 for m_side in boxes.boxes(A, GROUPS.rows, self.mn_unit[A]):
                     for n_side in boxes.boxes(B, n, self.mn_unit[B]):
                         yield WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, tma_source=self.tma_source)
@@ -69,7 +61,7 @@ class WgmmaSplitSearch(WgmmaSSSearch):
             return dict.fromkeys((*found, *shallow))
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
         a, b = self.leads
-        cut_a, cut_b = SPLIT_LEADS
+        cut_a, cut_b = TWO_LEADS
         return [Box.of_cuts(extents, {b: cut_b, a: cut_a})]
 
     def clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
@@ -88,12 +80,12 @@ class WgmmaSplitSearch(WgmmaSSSearch):
         a, b = loads
         if tile.shape[1] > widest_split(self.plan, a, b, tile.shape[2]):
             return None
-        if any(swizzle_of(x) < least_row(x, name, self.size) for x, name in ((a, "a"), (b, "b"))):
+        if any(x.swizzle_bytes < least_row(x, name, self.size) for x, name in ((a, "a"), (b, "b"))):
             return None
 
         def loops() -> Iterable[WgmmaSplit]:
             for count, least in STAGES:
-                yield from (WgmmaSplit(a, b, stages, count) for stages in range(DEEP, least - 1, -1))
+                yield from (WgmmaSplit(a, b, stages, count) for stages in range(MOST_STAGES, least - 1, -1))
 
         return self.fitted(tile, loops(), epilogue, split, order)
 

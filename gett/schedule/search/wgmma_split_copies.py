@@ -13,15 +13,16 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split_copies import WgmmaSplitCopyCost
+from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, least_row, widest_split
 from gett.schedule.search.boxing import Weight, cut_group
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.search.wgmma_split import DEPTHS, GROUPS, WgmmaSplitSearch
+from gett.schedule.spec.hopper_needs import parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.vectors import whole_vectors
-from gett.schedule.spec.wgmma_needs import WIDEST_SPLIT, least_row, parts, planes, swizzle_of, up, widest_split
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -49,7 +50,7 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
         if made is None or made.scaled or not addressable(plan):
             return
         columns = up(plan.extent_n, 8)
-        widths = dict.fromkeys(n for n in (*WIDTHS, columns) if n <= min(WIDEST_SPLIT // parts(plan), columns))
+        widths = dict.fromkeys(n for n in (*WIDTHS, columns) if n <= min(SUMS_OF_A_ROW // parts(plan), columns))
         for box_k in self.boxes_of_k():
             for n in widths:
                 sides = self.side_boxes(A, GROUPS.rows), self.side_boxes(B, n)
@@ -105,7 +106,7 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
             return None
         side = OperandTiling(box, self.boxes.side(tensor))
         found = OperandMaps(self.plan, tensor, self.size).load(side, box_k)
-        if found is None or swizzle_of(found) < least_row(found, "ab"[tensor], self.size):
+        if found is None or found.swizzle_bytes < least_row(found, "ab"[tensor], self.size):
             return None
         return found
 

@@ -21,12 +21,12 @@ from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
 from gett.schedule.search.wgmma import RASTER, WgmmaSearch
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.epilogue import Epilogue, TmaStore
+from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.spec.vectors import store_vector
-from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST, up
 from gett.schedule.tile.store_tile import store_tiles
 from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
@@ -240,15 +240,15 @@ class WgmmaSSSearch(WgmmaSearch):
             loops = (WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, count) for count in counts)
             return self.fitted(tile, loops, epilogue, split, order)
 
-        found = fitted(rings[0], rings[1], DEEPEST if tile.stationary else DEEP, epilogue)
+        found = fitted(rings[0], rings[1], MOST_STAGES_OF_ONE if tile.stationary else MOST_STAGES, epilogue)
         stages = found.hopper.stages if found is not None else 1
         if tile.stationary:
-            plain = fitted(*loads, DEEP, epilogue) if tile.panel != "one" else None
+            plain = fitted(*loads, MOST_STAGES, epilogue) if tile.panel != "one" else None
             return None if plain is not None and stages < plain.hopper.stages else found
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
         single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not groups.ping_pong
         if isinstance(store, TmaStore) and epilogue.source is None and single:
-            reusing = fitted(*loads, DEEP, replace(epilogue, store=replace(store, reuse_mainloop_smem=True)))
+            reusing = fitted(*loads, MOST_STAGES, replace(epilogue, store=replace(store, reuse_mainloop_smem=True)))
             if reusing is not None and stages < min(reusing.hopper.stages, tile.k.tiles):
                 return reusing
         return found

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from gett.ir.gemm import A, B
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_tf32 import WgmmaTf32Cost
+from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.spec.hopper_needs import MOST_STAGES, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.wgmma_needs import DEEP, WIDEST_TRANSPOSED, up
-from gett.schedule.spec.wgmma_registers import tf32_registers
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -74,7 +74,7 @@ class WgmmaTf32Search(WgmmaSSSearch):
 
         def loops() -> Iterable[WgmmaTf32]:
             for count, least in STAGES if b.major == "mn" else ((0, 2),):
-                yield from (WgmmaTf32(a, b, mma_m, stages, count) for stages in range(DEEP, least - 1, -1))
+                yield from (WgmmaTf32(a, b, mma_m, stages, count) for stages in range(MOST_STAGES, least - 1, -1))
 
         return self.fitted(tile, loops(), epilogue, split, order)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from layouts.domains import Conflicts, Count, Index, OneOf, Span, Swizzle, Vector
 from layouts.tma import TmaMap
@@ -60,8 +60,18 @@ class StagedTile:
     order: tuple[tuple[Side, Index], ...] = ()
 
 
+class ThreadStore:
+    """A store without a tensor map: what stores by tensor map have more of, this has none of."""
+
+    __slots__ = ()
+
+    map: ClassVar[None] = None
+    reuse_mainloop_smem: ClassVar[bool] = False
+    exchange: ClassVar[None] = None
+
+
 @dataclass(frozen=True, slots=True)
-class VectorStore:
+class VectorStore(ThreadStore):
     """D leaves as vectors in its own order, through tables of the offsets of rows and columns.
 
     Attributes:
@@ -74,7 +84,7 @@ class VectorStore:
 
 
 @dataclass(frozen=True, slots=True)
-class RowStore:
+class RowStore(ThreadStore):
     """D, whose rows start anywhere, leaves row by row: aligned chunks of 16 bytes, single elements at the ends.
 
     Attributes:
@@ -130,6 +140,8 @@ class TmaStore:
 class VectorSource:
     """C is read element by element, by its own strides, where D is stored."""
 
+    map: ClassVar[None] = None
+
 
 @dataclass(frozen=True, slots=True)
 class TmaSource:
@@ -152,3 +164,23 @@ class Epilogue:
 
     store: Store
     source: VectorSource | TmaSource | None = None
+
+    @property
+    def tma_store(self) -> TmaStore | None:
+        """The store, where D leaves by tensor map."""
+        return self.store if isinstance(self.store, TmaStore) else None
+
+    @property
+    def row_store(self) -> RowStore | None:
+        """The store, where D leaves row by row."""
+        return self.store if isinstance(self.store, RowStore) else None
+
+    @property
+    def source_map(self) -> TmaMap | None:
+        """The tensor map that brings C, None where none does."""
+        return None if self.source is None else self.source.map
+
+    @property
+    def vector_source(self) -> bool:
+        """Whether C is read element by element."""
+        return self.source is not None and self.source.map is None

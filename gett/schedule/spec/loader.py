@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from layouts.domains import Conflicts, Count, Index, OneOf, Swizzle, Vector
 from layouts.swizzle import SWIZZLES, SmemLayout
@@ -30,6 +30,9 @@ class CpAsync:
     major: Major
     vector: Vector
     smem: SmemLayout
+
+    through_registers: ClassVar[bool] = False
+    walk: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     @property
     def vector_group(self) -> str:
@@ -58,6 +61,8 @@ class RegisterStaged:
     walk: tuple[tuple[Group, Index], ...]
     conflicts: Conflicts = 1
 
+    through_registers: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
@@ -72,8 +77,38 @@ class Multicast:
     divided: Index | None
 
 
+class TileLoader:
+    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`."""
+
+    __slots__ = ()
+
+    @property
+    def tma(self) -> Tma | None:
+        """The copies by tensor map that it makes, None where it makes none."""
+        return None
+
+    @property
+    def by_warps(self) -> bool:
+        """Whether warps bring the operand, not a tensor map."""
+        return self.tma is None
+
+    @property
+    def transform(self) -> Transform | None:
+        """What happens to elements on the way."""
+        return None
+
+    @property
+    def traits(self) -> dict[str, int]:
+        """Constants that no other loader's C++ is told, by name."""
+        return {}
+
+    def rows(self, size: int) -> int:
+        """Rows in shared memory of a tile of `size` rows."""
+        return size if self.tma is None else self.tma.rows(size)
+
+
 @dataclass(frozen=True, slots=True)
-class Tma:
+class Tma(TileLoader):
     """Boxes copied by tensor map.
 
     Attributes:
@@ -93,6 +128,16 @@ class Tma:
     pitch: Index = 0
     run: Index = 0
     multicast: Multicast | None = None
+
+    @property
+    def tma(self) -> Tma:
+        """Itself."""
+        return self
+
+    @property
+    def swizzle_bytes(self) -> int:
+        """Bytes of a row that the swizzle permutes, 16 for none."""
+        return self.map.swizzle_bytes
 
     @property
     def copies(self) -> int:
@@ -130,7 +175,7 @@ class Tma:
 
 
 @dataclass(frozen=True, slots=True)
-class Stationary:
+class Stationary(TileLoader):
     """An operand that stays in shared memory: fetched once for all tiles that need the same rows of it.
 
     With a `PersistentPanel` scheduler these are the rows of a panel, with any other the whole operand.
@@ -144,9 +189,24 @@ class Stationary:
     k_tiles: Count
 
     @property
+    def tma(self) -> Tma:
+        """The copies of a k-tile."""
+        return self.load
+
+    @property
     def major(self) -> str:
         """Group along a row."""
         return self.load.major
+
+    @property
+    def swizzle_bytes(self) -> int:
+        """Bytes of a row that the swizzle permutes, 16 for none."""
+        return self.load.swizzle_bytes
+
+    @property
+    def traits(self) -> dict[str, int]:
+        """How many k-tiles stay."""
+        return {"kKTiles": self.k_tiles}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +225,7 @@ Transform = Transpose
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class Gather(TileLoader):
     """Pieces of rows brought in by warps where no tensor map can, shifted into place on the way.
 
     Attributes:
@@ -181,9 +241,14 @@ class Gather:
     swizzle_bytes: Swizzle
     transform: Transform | None = None
 
+    @property
+    def traits(self) -> dict[str, int]:
+        """Elements of a piece."""
+        return {"kRunElements": self.run}
+
 
 @dataclass(frozen=True, slots=True)
-class CpAsyncTile:
+class CpAsyncTile(TileLoader):
     """Boxes copied by `cp.async` where no tensor map can, vector by vector to the places that a map would choose.
 
     Attributes:
@@ -196,13 +261,15 @@ class CpAsyncTile:
     vector: Vector
     swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]
 
+    @property
+    def traits(self) -> dict[str, int]:
+        """Elements of a copy."""
+        return {"kVector": self.vector}
 
-WgmmaLoader = Tma | Stationary | Gather | CpAsyncTile
-"""Loaders of the tiles that wgmma reads out of shared memory."""
+    def rows(self, size: int) -> int:
+        """Rows in shared memory of a tile of `size` rows: along M or N rows are whole chunks of eight."""
+        return -(-size // 8) * 8 if self.major == "mn" else size
 
 
-def tma_of(loader: WgmmaLoader) -> Tma | None:
-    """The copies by tensor map that a loader makes, None where it makes none."""
-    if isinstance(loader, Stationary):
-        return loader.load
-    return loader if isinstance(loader, Tma) else None
+HopperLoader = Tma | Stationary | Gather | CpAsyncTile
+"""Loaders of the tiles of Hopper main loops."""

@@ -1,16 +1,42 @@
-"""Main loops, each of a `kind`: how tiles in shared memory are multiplied, with the loaders that bring them."""
+"""Main loops, each of a `kind`: how tiles in shared memory are multiplied, with the loaders that bring them.
+
+Records say what a main loop is; what it needs and how people are told is said in `gett.schedule.mainloops`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from gett.schedule.spec.loader import CpAsync, CpAsyncTile, RegisterStaged, Tma, WgmmaLoader
+from gett.schedule.spec.loader import CpAsync, CpAsyncTile, Gather, HopperLoader, RegisterStaged, Stationary, Tma
 from layouts.domains import Bits, Count, Index, Shift, Vector
 
 
+class AnyMainloop:
+    """What every main loop answers.
+
+    Attributes:
+        sums: Whether it sums over K, so that K may be sliced.
+        many_batches: Whether a block may make several batches.
+        in_turn: Whether slices of K take k-tiles in turn, not neighbours.
+        one_group: Whether it tells no groups of D's modes apart: batches are in the box of M.
+    """
+
+    __slots__ = ()
+
+    sums: ClassVar[bool] = True
+    many_batches: ClassVar[bool] = False
+    in_turn: ClassVar[bool] = False
+    one_group: ClassVar[bool] = False
+
+    @property
+    def stored_vector(self) -> int | None:
+        """Elements of D a store, None where the epilogue may choose."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
-class Multistage:
+class Multistage(AnyMainloop):
     """A pipeline of k-tiles that all warps fill and multiply, by `mma.sync` or by fused multiply-adds.
 
     Attributes:
@@ -30,6 +56,8 @@ class Multistage:
     batch_warps: Count = 1
     k_table: bool = False
 
+    many_batches: ClassVar[bool] = True
+
     @property
     def kind(self) -> str:
         """What multiplies."""
@@ -43,20 +71,54 @@ class Multistage:
 
 class _HasWarpgroups(Protocol):
     @property
+    def a(self) -> HopperLoader: ...
+    @property
+    def b(self) -> HopperLoader: ...
+    @property
     def warpgroups(self) -> int: ...
     @property
     def producers(self) -> int: ...
 
 
-class WarpSpecialised:
-    """A main loop in which some warpgroups fetch and others multiply."""
+class WarpSpecialised(AnyMainloop):
+    """A main loop in which some warpgroups fetch and others multiply.
+
+    Attributes:
+        many_mma_tiles: Whether several MMA tiles may make a tile of D.
+        own_k_order: Whether each operand's tile has K in its own order, the mode of its rows first.
+        slabs_of_b: Whether a stage is a slab of B alone.
+        loads_c: Whether a warp is free to bring C by tensor map.
+        frees_stages: Whether D may be staged where the stages were once all of them are read.
+        waits_for_d: Whether stages are filled again once D has left from there, for the block's next tile.
+    """
 
     __slots__ = ()
+
+    many_mma_tiles: ClassVar[bool] = False
+    own_k_order: ClassVar[bool] = False
+    slabs_of_b: ClassVar[bool] = False
+    loads_c: ClassVar[bool] = True
+    frees_stages: ClassVar[bool] = False
+    waits_for_d: ClassVar[bool] = False
 
     @property
     def threads(self: _HasWarpgroups) -> int:
         """Threads of a block."""
         return 128 * (self.warpgroups + self.producers)
+
+    @property
+    def by_warps(self: _HasWarpgroups) -> bool:
+        """Whether warps bring an operand, not a tensor map."""
+        return self.a.by_warps or self.b.by_warps
+
+    def held_rows(self: _HasWarpgroups, rows: int) -> tuple[int, int]:
+        """Rows of A's box in each group of accumulator rows, and rows of such a group; (0, 1) where all follow.
+
+        Args:
+            rows: Of the box.
+        """
+        load = self.a.tma
+        return (0, 1) if load is None or not load.run else (load.run, load.atom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +135,8 @@ class WgmmaSS(WarpSpecialised):
         cp_async_stages: K-tiles that gathered chunks wait in before they are shifted into place.
     """
 
-    a: WgmmaLoader
-    b: WgmmaLoader
+    a: Tma | Stationary | Gather
+    b: Tma | Stationary | Gather
     warpgroups: Count
     mma_m: Count
     ping_pong: bool
@@ -83,6 +145,8 @@ class WgmmaSS(WarpSpecialised):
     cp_async_stages: Index = 0
 
     kind: ClassVar[str] = "wgmma ss"
+    many_mma_tiles: ClassVar[bool] = True
+    frees_stages: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +176,13 @@ class WgmmaRS(WarpSpecialised):
     mma_m: ClassVar[int] = 1
     producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
+    slabs_of_b: ClassVar[bool] = True
+    in_turn: ClassVar[bool] = True
+    loads_c: ClassVar[bool] = False
+
+    def held_rows(self, rows: int) -> tuple[int, int]:
+        """Rows of A's box that each warpgroup waits for by itself, of 64."""
+        return (rows // self.warpgroups, 64) if self.per_warpgroup_a and rows < 64 * self.warpgroups else (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +201,7 @@ class WgmmaSplit(WarpSpecialised):
     plane_stages: Count
 
     kind: ClassVar[str] = "wgmma split"
+    own_k_order: ClassVar[bool] = True
     warpgroups: ClassVar[int] = 2
     mma_m: ClassVar[int] = 1
     producers: ClassVar[int] = 2
@@ -179,6 +251,9 @@ class DmmaTma(WarpSpecialised):
     stages: Count
 
     kind: ClassVar[str] = "dmma tma"
+    own_k_order: ClassVar[bool] = True
+    frees_stages: ClassVar[bool] = True
+    waits_for_d: ClassVar[bool] = True
     warpgroups: ClassVar[int] = 2
     producers: ClassVar[int] = 1
     ping_pong: ClassVar[bool] = False
@@ -217,7 +292,7 @@ class StreamLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMap:
+class StreamMap(AnyMainloop):
     """Each element of D is one product: permutations, diagonals, broadcasts, Hadamard and outer products.
 
     Attributes:
@@ -239,10 +314,20 @@ class StreamMap:
     store_once: bool = False
 
     kind: ClassVar[str] = "stream map"
+    sums: ClassVar[bool] = False
+    one_group: ClassVar[bool] = True
+    along_k: ClassVar[bool] = False
+    lanes_k: ClassVar[int] = 1
+    rows: ClassVar[int] = 1
+
+    @property
+    def stored_vector(self) -> int:
+        """Elements of D a store."""
+        return self.vector
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSum:
+class StreamSum(AnyMainloop):
     """The largest operand is read once in its own order and summed: reductions, dot and matrix-vector products.
 
     Attributes:
@@ -268,10 +353,17 @@ class StreamSum:
     walk_d: tuple[Digit, ...]
 
     kind: ClassVar[str] = "stream sum"
+    one_group: ClassVar[bool] = True
+    store_once: ClassVar[bool] = False
+
+    @property
+    def stored_vector(self) -> int:
+        """Elements of D a store."""
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
-class StreamMatrix:
+class StreamMatrix(AnyMainloop):
     """A large operand, A of the lowered plan, is read once and multiplied by a small matrix; D is written once.
 
     A thread has all of K and of N for some neighbours along M, or for one element of M where the unit-stride modes of A
@@ -293,6 +385,12 @@ class StreamMatrix:
     lanes_n: Count = 1
 
     kind: ClassVar[str] = "stream matrix"
+    sums: ClassVar[bool] = False
+
+    @property
+    def stored_vector(self) -> int:
+        """Elements of D a store."""
+        return self.vector * self.vector_n
 
 
 Hopper = WgmmaSS | WgmmaRS | WgmmaSplit | WgmmaTf32 | DmmaTma

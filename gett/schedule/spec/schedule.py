@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from gett.hw.archs import ARCHS
 from gett.ir.tensors import PRECISIONS
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import Hopper, Mainloop, Multistage, Stream, StreamMatrix
+from gett.schedule.spec.mainloop import AnyMainloop, Hopper, Mainloop, Multistage, Stream, WarpSpecialised
 from gett.schedule.spec.packing import Packing
-from gett.schedule.spec.scheduler import OneTile, TileScheduler
+from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
 from layouts.domains import OneOf, Size, Span, Text
+
+L = TypeVar("L", bound=AnyMainloop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Schedule:
     @property
     def cluster(self) -> tuple[int, int]:
         """Neighbouring tiles along M and along N whose blocks share operands."""
-        return (1, 1) if isinstance(self.scheduler, OneTile) else self.scheduler.cluster
+        return self.scheduler.cluster
 
     @property
     def threads(self) -> int:
@@ -84,11 +86,21 @@ class Schedule:
     @property
     def hopper(self) -> Hopper:
         """The main loop of a Hopper kernel."""
-        assert not isinstance(self.mainloop, (Multistage, Stream, StreamMatrix))
+        assert isinstance(self.mainloop, WarpSpecialised)
         return self.mainloop
 
     @property
     def multistage(self) -> Multistage:
         """The main loop of a tiled kernel."""
-        assert isinstance(self.mainloop, Multistage)
+        return self.loop(Multistage)
+
+    @property
+    def stream(self) -> Stream:
+        """The main loop of a map or a sum."""
+        assert isinstance(self.mainloop, Stream)
+        return self.mainloop
+
+    def loop(self, kind: type[L]) -> L:
+        """The main loop, which is of a kind."""
+        assert isinstance(self.mainloop, kind)
         return self.mainloop

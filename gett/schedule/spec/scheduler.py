@@ -1,9 +1,13 @@
-"""Tile schedulers: which tiles a block makes, in what order."""
+"""Tile schedulers: which tiles a block makes, in what order.
+
+All answer whether they are `persistent`, which `tensor` stays with a block's panel, and how blocks and batches are
+grouped, so that nobody asks which of them a schedule has.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from layouts.domains import Count, Index, OneOf
 
@@ -19,6 +23,14 @@ class OneTile:
 
     group_m: Count = 1
     split_k: Count = 1
+
+    persistent: ClassVar[bool] = False
+    blocks: ClassVar[int] = 0
+    cluster: ClassVar[tuple[int, int]] = (1, 1)
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,10 @@ class PersistentRaster:
     cluster_order: tuple[Index, ...] = ()
     group_l: Count = 1
 
+    persistent: ClassVar[bool] = True
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
+
 
 @dataclass(frozen=True, slots=True)
 class PersistentPanel:
@@ -59,15 +75,11 @@ class PersistentPanel:
     one_panel: bool
     group_m: Count
 
-    @property
-    def split_k(self) -> int:
-        """Slices of K: panels are not sliced."""
-        return 1
-
-    @property
-    def cluster(self) -> tuple[int, int]:
-        """Tiles whose blocks share operands: panels are made without clusters."""
-        return (1, 1)
+    persistent: ClassVar[bool] = True
+    split_k: ClassVar[int] = 1
+    cluster: ClassVar[tuple[int, int]] = (1, 1)
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
 
 
 TileScheduler = OneTile | PersistentRaster | PersistentPanel

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gett.hw.tensor_types import MmaAtom
+from gett.schedule.spec.hopper_needs import ACCUMULATORS, up
 from gett.schedule.spec.tiling import Split, Tiling
-from gett.schedule.spec.wgmma_needs import ACCUMULATORS, up
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 

@@ -23,9 +23,8 @@ from gett.hw.archs import arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel, resources
+from gett.schedule.mainloops.multistage import REGISTER_LIMIT, multistage_registers
 from gett.schedule.spec.loader import RegisterStaged
-from gett.schedule.spec.multistage_needs import multistage_registers
-from gett.schedule.spec.rules_multistage import REGISTER_LIMIT
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import TILED, Case, Layout, by_name, reduced, tccg
 from tests.schedules import multistage_candidates, spread

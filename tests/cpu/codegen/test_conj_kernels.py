@@ -15,8 +15,8 @@ from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel, resources
+from gett.schedule.legality import can_implement
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule

@@ -14,13 +14,13 @@ from gett.explain.schedule import schedule_facts
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
+from gett.schedule.legality import can_implement
 from gett.schedule.lower import lower_plan
+from gett.schedule.rules.smem_places import wgmma_places
 from gett.schedule.search.select import candidates, select_schedule
-from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem_places import wgmma_places
 from layouts.modes import Strided
 from tests.cases import Case
 from tests.cpu.host_cuda import generated, includes, run_host

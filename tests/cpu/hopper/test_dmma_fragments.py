@@ -11,10 +11,10 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.schedule.cost.dmma_tma import fragment_replays
+from gett.schedule.mainloops.dmma_tma import dmma_step
+from gett.schedule.rules.smem_places import wgmma_places
+from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import leads, parts
-from gett.schedule.spec.wgmma_registers import dmma_step
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
 from tests.sampling import of_every_kind

@@ -12,17 +12,17 @@ from gett.hw.archs import arch_facts
 from gett.ir.contraction import Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
+from gett.schedule.legality import can_implement
+from gett.schedule.mainloops.dmma_tma import doubles, k_of_doubles
+from gett.schedule.mainloops.table import smem_plan
+from gett.schedule.rules.rule import Lowered
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma import both_roles
 from gett.schedule.spec.epilogue import TmaStore
-from gett.schedule.spec.legality import can_implement
+from gett.schedule.spec.hopper_needs import leads
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.spec.rule import Lowered
-from gett.schedule.spec.rules_wgmma import doubles, k_of_doubles
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import leads
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from layouts.box import Box
 from tests.cases import Case, tccg
 from tests.cpu.choices import bounded_choices
@@ -94,7 +94,7 @@ def test_other_types_and_architectures_are_as_they_were() -> None:
 def remade(schedule: Schedule, plan: GemmPlan, **changes: Any) -> Schedule:
     loop = replace(schedule.hopper, **changes)
     made = replace(schedule, mainloop=loop)
-    return replace(made, smem=wgmma_smem(made, plan))
+    return replace(made, smem=smem_plan(made, plan))
 
 
 def test_rules() -> None:

@@ -15,11 +15,11 @@ from gett.hw.archs import arch_facts
 from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.hopper import row_bytes
 from gett.schedule.search.k_boxes import residue_boxes
-from gett.schedule.spec.loader import Tma, tma_of
+from gett.schedule.spec.hopper_needs import valid_k
+from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import valid_k
-from gett.schedule.spec.wgmma_smem import row_bytes
 from layouts.box import Box
 from layouts.swizzle import swizzle_address
 from tests.cases import Case
@@ -44,7 +44,7 @@ def found() -> list[Spec]:
 
 
 def sides(plan: GemmPlan, s: Schedule) -> list[tuple[int, Tma, Box, tuple[Any, ...]]]:
-    a, b = tma_of(s.hopper.a), tma_of(s.hopper.b)
+    a, b = s.hopper.a.tma, s.hopper.b.tma
     assert a is not None
     assert b is not None
     return [(A, a, mma_box(s), plan.m), (B, b, s.tiling.n, plan.n)]

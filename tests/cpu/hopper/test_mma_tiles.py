@@ -8,14 +8,14 @@ import re
 
 import numpy as np
 
+from gett.codegen.hopper import staged_place
 from gett.codegen.render import render_kernel
 from gett.codegen.tma_copies import copies
-from gett.codegen.wgmma_kernel import staged_place
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, D, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import StagedTile, TmaSource, TmaStore
-from gett.schedule.spec.loader import Stationary, Tma, tma_of
+from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
 from layouts.swizzle import swizzle_address
 from tests.cases import DENSE, Case, Layout
@@ -29,7 +29,7 @@ CASES = [case for case, _ in FAMILIES["mma_tiles"].cases]
 
 def parts(s: Schedule) -> tuple[Tma, TmaStore, StagedTile]:
     """A's copies, the store and its staged tile."""
-    a, store = tma_of(s.hopper.a), s.epilogue.store
+    a, store = s.hopper.a.tma, s.epilogue.store
     assert a is not None
     assert isinstance(store, TmaStore)
     return a, store, store.stage

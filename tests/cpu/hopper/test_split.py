@@ -10,10 +10,10 @@ import pytest
 
 from gett.codegen.render import render_kernel
 from gett.hw.tensor_types import Planes
+from gett.schedule.rules.smem_places import wgmma_places
+from gett.schedule.spec.hopper_needs import planes as spec_planes
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
-from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import planes as spec_planes
 from layouts.box import Box
 from tests.cpu.fake_torch import encode
 from tests.cpu.host_cuda import SPLIT_PARTS, generated, includes, run_host

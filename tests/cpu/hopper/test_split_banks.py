@@ -69,7 +69,7 @@ FAMILIES = ("split", "split_complex", "split_fp16", "split_fp16_complex")
 def test_long_rows_are_served_at_once(family: str, tmp_path: Path) -> None:
     """One kernel of a family, both of whose operands have rows of 64 bytes and more."""
     found = (
-        s for s in specs(family) if min(x.map.swizzle_bytes for x in (s.schedule.wgmma.a, s.schedule.wgmma.b)) > 64
+        s for s in specs(family) if min(x.map.swizzle_bytes for x in (s.schedule.hopper.a, s.schedule.hopper.b)) > 64
     )
     assert served(next(found), tmp_path / "one") == [1, 1, 1]
 

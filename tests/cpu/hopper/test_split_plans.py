@@ -11,14 +11,15 @@ from gett.hw.archs import arch_facts
 from gett.hw.tensor_types import PLANES
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
+from gett.schedule.legality import can_implement
 from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.table import smem_plan
+from gett.schedule.mainloops.wgmma_split import TWO_LEADS
 from gett.schedule.search.select import candidates
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.spec.legality import can_implement
+from gett.schedule.spec.hopper_needs import leads
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import SPLIT_LEADS, leads
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case, tccg
@@ -47,7 +48,7 @@ def test_rows_along_two_contracted_modes_are_split(name: str, precision: str) ->
         plan = plan_of(case, precision)
         best = candidates(plan, "sm_90a")[0]
         loop = split_loop(best)
-        assert leads(loop, best.tiling.k) == SPLIT_LEADS
+        assert leads(loop, best.tiling.k) == TWO_LEADS
         assert (loop.a.map.swizzle_bytes, loop.b.map.swizzle_bytes) == (32, 16)
         assert can_implement(best, plan, FACTS) is None
         kernel = render_kernel(plan, best)
@@ -80,7 +81,7 @@ def with_k(s: Schedule, plan: GemmPlan, cuts: dict[int, int]) -> Schedule:
     a, b = (OperandMaps(lowered, x, 4).load(OperandTiling(box, modes), box_k) for x, box, modes in sides)
     t = replace(t, k=box_k, shape=(*t.shape[:2], box_k.size))
     made = replace(s, tiling=t, mainloop=replace(split_loop(s), a=a, b=b, stages=2, plane_stages=2))
-    return replace(made, smem=wgmma_smem(made, lowered))
+    return replace(made, smem=smem_plan(made, lowered))
 
 
 @pytest.mark.parametrize(

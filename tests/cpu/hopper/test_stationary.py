@@ -12,11 +12,12 @@ from gett.codegen.render import render_kernel
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.jit import compile_kernel
+from gett.schedule.mainloops.hopper import row_bytes
+from gett.schedule.mainloops.wgmma_ss import stationary_bytes
 from gett.schedule.search.stationary import MOST
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.wgmma_smem import row_bytes, stationary_bytes
 from layouts.box import Box
 from tests.cases import Case
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at

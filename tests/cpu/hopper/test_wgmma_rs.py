@@ -15,11 +15,11 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.wgmma_rs import k_tile
+from gett.schedule.rules.rule import Lowered
 from gett.schedule.search.select import candidates
 from gett.schedule.search.wgmma_rs import ALONE, SHAPES, SHARED_A, SHARED_B
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.rule import Lowered
-from gett.schedule.spec.rules_wgmma_rs import k_tile
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
 from layouts.tma import TmaMap

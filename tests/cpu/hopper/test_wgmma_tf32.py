@@ -17,17 +17,15 @@ from gett.hw.tensor_types import TENSOR_TYPES
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.cost.wgmma_tf32 import transposition_replays
+from gett.schedule.legality import can_implement
+from gett.schedule.mainloops.table import smem_plan
+from gett.schedule.mainloops.wgmma_tf32 import in_registers, tf32_registers
+from gett.schedule.rules.rule import Lowered
+from gett.schedule.rules.smem_places import wgmma_places
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
-from gett.schedule.spec.rule import Lowered
-from gett.schedule.spec.rules_wgmma import in_registers
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem_places import wgmma_places
-from gett.schedule.spec.wgmma_needs import swizzle_of
-from gett.schedule.spec.wgmma_registers import tf32_registers
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
@@ -137,7 +135,7 @@ def check(spec: Spec, tmp_path: Path) -> None:
         places = wgmma_places("k", swizzle, (rows, deep), rows, deep, 4)
         np.testing.assert_array_equal(written[places // 4][held_rows[1]], values[1])
         accesses, output = output[: passes * 1024].reshape(-1, 128, 2), output[passes * 1024 :]
-        for of, replays in enumerate(transposition_replays(swizzle_of(loop.b), deep)):
+        for of, replays in enumerate(transposition_replays(loop.b.swizzle_bytes, deep)):
             assert conflicts(accesses[..., of], 16) < replays, spec
     mma_m = loop.mma_m
     found = output.reshape(deep // 8, 256, -1)
@@ -243,7 +241,7 @@ def test_rules_of_transposition(transposes: bool, stages: int, reason: str) -> N
     spec = first(transposes)
     loop = replace(loop_of(spec), stages=2, transposed_stages=stages)
     made = replace(spec.schedule, mainloop=loop)
-    made = replace(made, smem=wgmma_smem(made, spec.plan))
+    made = replace(made, smem=smem_plan(made, spec.plan))
     refusal = can_implement(made, spec.plan, FACTS)
     assert (refusal is None) == (not reason)
     assert refusal is None or refusal.reason.startswith(reason)

@@ -16,7 +16,7 @@ import gett
 from gett.api.contraction_plan import ContractionPlan
 from gett.codegen.render import render_kernel
 from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, Store, TmaSource, VectorSource
-from gett.schedule.spec.loader import Multicast, Transpose, WgmmaLoader
+from gett.schedule.spec.loader import HopperLoader, Multicast, Transpose
 from gett.schedule.spec.mainloop import Mainloop, Multistage
 from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.spec.smem import SmemPlan
@@ -83,7 +83,7 @@ def test_the_dictionary_has_every_part_of_a_schedule() -> None:
     dictionary = text_of("docs/glossary.md").partition("## gett and CUTLASS")[2]
     gett_names = " ".join(line.split(" | ")[0] for line in dictionary.splitlines() if line.startswith("|"))
     parts = {
-        *(x for union in (Mainloop, WgmmaLoader, Store, TileScheduler) for x in get_args(union)),
+        *(x for union in (Mainloop, HopperLoader, Store, TileScheduler) for x in get_args(union)),
         *(Multicast, Transpose, DsmemExchange, TmaSource, VectorSource, R2SCopy, SmemPlan),
         *get_args(get_type_hints(Multistage)["a"]),
     }

@@ -53,7 +53,7 @@ INSIDE = {
     ],
 }
 # The same for folders of a package, and modules beside them.
-FOLDERS = {"gett.schedule": ["spec lower packed", "tile", "cost", "search"]}
+FOLDERS = {"gett.schedule": ["spec lower packed", "rules", "mainloops", "legality", "tile", "cost", "search"]}
 LEVEL = {part: level for level, line in enumerate(LAYERS) for part in line.split()}
 LEVEL_INSIDE = {
     f"{package}.{module}": level

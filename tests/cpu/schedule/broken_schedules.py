@@ -9,11 +9,13 @@ from typing import Any
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
+from gett.schedule.rules.epilogue import LONGEST_ROW
+from gett.schedule.search.base import best_schedules
 from gett.schedule.search.tma import OperandMaps
+from gett.schedule.search.wgmma import both_roles
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.rules_epilogue import LONGEST_ROW
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
 from gett.schedule.spec.tiling import Split
@@ -21,7 +23,7 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap
 from layouts.tma_map import tma_map
-from tests.cases import Case
+from tests.cases import DENSE, Case
 from tests.cpu.schedule import hopper_schedules as hopper
 from tests.cpu.schedule.changed_schedules import changed, longer, loop, raster, staged, tiling, with_mode
 from tests.cpu.schedule.hopper_schedules import Found, store_of, with_store
@@ -68,6 +70,28 @@ def wide() -> Found:
         plan,
         facts,
     )
+
+
+def deep(s: Schedule) -> Schedule:
+    """With k-tiles of which a block's shared memory does not hold one."""
+    return tiling(s, k=Box.of_cuts(s.tiling.k.extents, {0: 2048}), shape=(*s.tiling.shape[:2], 2048))
+
+
+def by_rows() -> Found:
+    """TF32, of which wgmma reads no tile whose rows run along M."""
+    case = Case("tf32", "ik,jk->ij", {"i": 512, "j": 512, "k": 512})
+    plan = make_gemm_plan(case.contraction("float32", precision="tf32"))
+    s = best_schedules(both_roles(hopper.WgmmaSSSearch, plan, hopper.FACTS), 1)[0]
+    return loop(s, a=replace(s.hopper.a, major="mn")), plan, hopper.FACTS
+
+
+def beside_c() -> Found:
+    """A in registers beside C, with as many columns as there are registers for without it."""
+    s, _, facts = hopper.unsliced()
+    case = Case("crossed-wide", "mkl,nlk->mn", {"m": 2048, "n": 2048, "k": 64, "l": 64})
+    box = Box.of_cuts(s.tiling.n.extents, {0: 256})
+    made = tiling(s, n=box, shape=(s.tiling.shape[0], 256, s.tiling.shape[2]))
+    return made, make_gemm_plan(case.contraction("float16", with_c=DENSE)), facts
 
 
 def far() -> Found:
@@ -238,7 +262,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "splits": [changed(hopper.plain, lambda s: tiling(s, splits=(Split("m", 0, 24),)))],
     "architecture": [changed(hopper.plain, lambda s: replace(s, arch="sm_80"))],
-    "wgmma": [blackwell],
+    "hopper": [blackwell],
     "data types": [doubles],
     "product": [without_k],
     "groups": [changed(hopper.plain, lambda s: tiling(s, m=Box.of_cuts((4000,), {0: 128})))],
@@ -309,6 +333,8 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     "swizzle": [short_rows],
     "offsets": [far],
     "gathered copies": [deep_pieces],
+    "operand tile": [changed(hopper.plain, deep)],
+    "atom majors": [by_rows],
     "flattened": [flattened],
     "majors": [changed(hopper.plain, lambda s: loop(s, a=replace(s.hopper.a, major=OTHER[s.hopper.a.major])))],
     "maps": [
@@ -404,6 +430,7 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "zeros": [folded_end],
     "copies of a": [many_copies],
+    "columns": [beside_c],
     "per warpgroup": [padded_rows],
     "sharing a": [changed(hopper.shared_registers, lambda s: loop(s, per_warpgroup_a=False))],
 }  # fmt: skip

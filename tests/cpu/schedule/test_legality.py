@@ -15,20 +15,21 @@ from benchmarks.cases import load_cases
 from benchmarks.random_cases import random_cases
 from gett.errors import ScheduleError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
+from gett.schedule.legality import can_implement, check_schedule
 from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.table import smem_plan
+from gett.schedule.mainloops.wgmma_rs import WGMMA_RS
+from gett.schedule.mainloops.wgmma_ss import WGMMA_SS
+from gett.schedule.rules.common import architecture, domains, splits
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore
-from gett.schedule.spec.legality import can_implement, check_schedule
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
-from gett.schedule.spec.rules_common import architecture, domains, splits
-from gett.schedule.spec.rules_wgmma import RS_ALL_RULES, SS_RULES
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu.schedule import hopper_schedules as hopper
@@ -37,12 +38,12 @@ from tests.cpu.schedule.changed_schedules import loop
 from tests.cpu.schedule.hopper_schedules import FACTS, Found, schedules, store_of
 from tests.specs import few
 
-NAMES = list(dict.fromkeys(r.name for r in (domains, architecture, splits, *SS_RULES, *RS_ALL_RULES)))
+NAMES = list(dict.fromkeys(r.name for r in (domains, architecture, splits, *WGMMA_SS.rules, *WGMMA_RS.rules)))
 
 
 def test_each_rule_has_a_case_and_a_sentence() -> None:
     assert set(CASES) == set(NAMES)
-    for rules in (SS_RULES, RS_ALL_RULES):
+    for rules in (WGMMA_SS.rules, WGMMA_RS.rules):
         assert len({r.name for r in rules}) == len(rules)
         assert all(r.sentence.endswith(".") for r in rules)
 
@@ -61,7 +62,7 @@ def test_a_schedule_that_breaks_a_rule_is_refused_by_it(name: str) -> None:
 
 def planned(s: Schedule, plan: GemmPlan) -> Schedule:
     """The schedule with the shared-memory plan that its parts make."""
-    return replace(s, smem=wgmma_smem(s, lower_plan(plan, s.tiling)))
+    return replace(s, smem=smem_plan(s, lower_plan(plan, s.tiling)))
 
 
 BASES = (hopper.plain, hopper.vectors, hopper.stationary, hopper.one_panel, hopper.mma_tiles, hopper.exchanging)

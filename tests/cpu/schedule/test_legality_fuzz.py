@@ -15,7 +15,7 @@ import pytest
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.jit.compile import compile_uncached
-from gett.schedule.spec.legality import can_implement
+from gett.schedule.legality import can_implement
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import (
     DmmaTma,

@@ -13,22 +13,23 @@ from gett.codegen import render
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
+from gett.schedule.mainloops import multistage as multistage_loop
+from gett.schedule.mainloops import stream as stream_loop
+from gett.schedule.mainloops.multistage import multistage_smem
+from gett.schedule.mainloops.stream import stream_bytes, sum_block
+from gett.schedule.mainloops.table import KINDS
+from gett.schedule.rules.rule import Lowered, Rule, first_broken
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
-from gett.schedule.spec import rules_multistage, rules_stream
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
-from gett.schedule.spec.legality import RULES
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap
-from gett.schedule.spec.multistage_needs import multistage_smem
-from gett.schedule.spec.rule import Lowered, Rule, first_broken
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentRaster
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.stream_needs import stream_bytes, sum_block
 from gett.schedule.spec.tiling import Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
@@ -149,13 +150,13 @@ def broken_names(rules: tuple[Rule, ...], made: Made) -> dict[str, str]:
 
 def test_a_schedule_made_by_hand_is_legal() -> None:
     for plan in (GEMM, SINGLE, TRANSPOSED_A, TWO_K):
-        assert first_broken(rules_multistage.RULES, multistage(plan), plan, FACTS) is None
+        assert first_broken(multistage_loop.RULES, multistage(plan), plan, FACTS) is None
 
 
-@pytest.mark.parametrize("rule", [r.name for r in rules_multistage.RULES])
+@pytest.mark.parametrize("rule", [r.name for r in multistage_loop.RULES])
 def test_each_rule_of_multistage_kernels_is_broken_alone(rule: str) -> None:
     make, text = MULTISTAGE[rule]
-    found = broken_names(rules_multistage.RULES, make())
+    found = broken_names(multistage_loop.RULES, make())
     assert list(found) == [rule], found
     assert re.search(text, found[rule]), found[rule]
 
@@ -226,10 +227,10 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [r.name for r in rules_stream.RULES])
+@pytest.mark.parametrize("rule", [r.name for r in stream_loop.RULES])
 def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None:
     make, text = STREAM[rule]
-    found = broken_names(rules_stream.RULES, make())
+    found = broken_names(stream_loop.RULES, make())
     also = {"block": ["boxes"]}.get(rule, [])  # a wrong block fits no box
     assert list(found) == [rule, *also], found
     assert re.search(text, found[rule]), found[rule]
@@ -240,9 +241,9 @@ def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
     plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
     assert {is_stream(p) for p in plans} == {True, False}
     for plan in plans:
-        rules, search = rules_stream.RULES, StreamSearch(plan, FACTS)
+        rules, search = stream_loop.RULES, StreamSearch(plan, FACTS)
         if not is_stream(plan):
-            rules, search = rules_multistage.RULES, MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
+            rules, search = multistage_loop.RULES, MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
         found = best_schedules([search], 30)
         assert found
         for s in found:
@@ -273,5 +274,5 @@ def test_shared_memory_of_a_multistage_block_is_laid_out_once() -> None:
 
 def test_every_main_loop_has_rules_and_a_function_that_renders_it() -> None:
     loops = set(get_args(Mainloop))
-    assert set(RULES) == set(render._RENDER) == loops
+    assert set(KINDS) == set(render._RENDER) == loops
     assert len({x.kind for x in loops - {Multistage}}) == len(loops) - 1

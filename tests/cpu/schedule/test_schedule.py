@@ -7,10 +7,9 @@ import pytest
 from gett.hw.archs import ARCHS, WORKSPACE_LIMIT, arch_facts
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize, make_gemm_plan
+from gett.schedule.mainloops.multistage import ACCESS_LIMIT, REGISTER_LIMIT, multistage_registers, thread_accesses
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.multistage_needs import multistage_registers, thread_accesses
-from gett.schedule.spec.rules_multistage import ACCESS_LIMIT, REGISTER_LIMIT
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
 from tests.cases import TILED, Case, Layout, small_tccg, tccg

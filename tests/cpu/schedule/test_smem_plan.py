@@ -9,18 +9,16 @@ from dataclasses import replace
 import pytest
 
 from gett.codegen.render import render_kernel
-from gett.codegen.smem import smem_struct
 from gett.errors import CompileError
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.lower import lower_plan
+from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.spec.epilogue import TmaStore
-from gett.schedule.spec.loader import tma_of
+from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamMatrix, StreamSum
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import DEEP, DEEPEST
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.cpu.schedule.hopper_schedules import with_store
 from tests.specs import FAMILIES, few, few_kernels, kernel_specs, reuses_smem, specs, ss_schedules
@@ -33,7 +31,7 @@ def deepest(s: Schedule, plan: GemmPlan, most: int) -> int:
     """Stages that fit into shared memory, one where not even two do."""
     stages = range(most, 1, -1)
     made = (replace(s, mainloop=replace(s.hopper, stages=n)) for n in stages)
-    return next((n for n, x in zip(stages, made, strict=True) if wgmma_smem(x, plan).size <= CAPACITY), 1)
+    return next((n for n, x in zip(stages, made, strict=True) if smem_plan(x, plan).size <= CAPACITY), 1)
 
 
 def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
@@ -41,10 +39,10 @@ def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
     for spec in specs("reuse"):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
         store, stages = s.epilogue.store, s.hopper.stages
-        assert stages == deepest(s, plan, DEEP)
+        assert stages == deepest(s, plan, MOST_STAGES)
         if isinstance(store, TmaStore) and store.reuse_mainloop_smem:
             reusing += 1
-            beside = deepest(with_store(s, reuse_mainloop_smem=False), plan, DEEP)
+            beside = deepest(with_store(s, reuse_mainloop_smem=False), plan, MOST_STAGES)
             assert beside < min(stages, s.tiling.k.tiles)
             assert s.smem.barriers >= stages * s.smem.stage
         else:
@@ -57,9 +55,9 @@ def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
 def test_what_stays_costs_no_stage(family: str) -> None:
     for spec in specs(family):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
-        loads = {name: tma_of(getattr(s.hopper, name)) for name in "ab"}
+        loads = {name: getattr(s.hopper, name).tma for name in "ab"}
         plain = replace(s, mainloop=replace(s.hopper, **loads))
-        assert s.hopper.stages == deepest(s, plan, DEEPEST) >= deepest(plain, plan, DEEP)
+        assert s.hopper.stages == deepest(s, plan, MOST_STAGES_OF_ONE) >= deepest(plain, plan, MOST_STAGES)
         assert s.smem.stages == 0 < s.smem.stationary == s.hopper.stages * s.smem.stage < s.smem.staging
         assert 1024 + s.smem.barriers + 16 * s.hopper.stages <= s.smem.size <= CAPACITY
 
@@ -91,13 +89,14 @@ def test_smem_struct_is_the_plan() -> None:
         s = spec.schedule
         if isinstance(s.mainloop, (StreamMap, StreamMatrix, StreamSum)):
             continue
-        found = dict(re.findall(r"(k\w+) = (\d+)", smem_struct(s)))
+        text = re.search(r"struct Smem \{.*?\};", render_kernel(spec.plan, s).source.text, re.DOTALL)
+        assert text is not None
+        found = dict(re.findall(r"(k\w+) = (\d+)", text[0]))
         parts = {"kKTable": s.smem.k_table, "kOffsets": s.smem.offsets}
         if not isinstance(s.mainloop, Multistage):
             parts = {"kStationary": s.smem.stationary, "kStaging": s.smem.staging, "kBarriers": s.smem.barriers}
         expected = {"kSize": s.smem.size, "kStages": s.smem.stages, **parts}
         assert {name: int(found[name]) for name in expected} == expected
-        assert smem_struct(s) in render_kernel(spec.plan, s).source.text
 
 
 @pytest.mark.parametrize("kind", ["mma.sync", "wgmma ss", "wgmma rs"])

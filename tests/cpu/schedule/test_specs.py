@@ -9,8 +9,8 @@ import pytest
 
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
+from gett.schedule.legality import can_implement
 from gett.schedule.spec import epilogue, loader, mainloop, scheduler
-from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import decode, encode
 from tests.sampling import of_every_kind

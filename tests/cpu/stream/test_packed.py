@@ -20,12 +20,12 @@ from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.ir.packing import batch_modes, count_pieces, packed_bytes, packed_operands, piece_starts
 from gett.jit.compile import compile_kernel
+from gett.schedule.legality import can_implement
 from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import CLEARLY, packed_schedules
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import decode, encode
 from tests.cpu.fake_driver import PARAMS, A, B, C, D, build, launch, product_plan

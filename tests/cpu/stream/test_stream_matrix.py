@@ -14,12 +14,12 @@ from gett.hw.archs import arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit.compile import compile_kernel
+from gett.schedule.legality import can_implement
 from gett.schedule.lower import lower_plan
 from gett.schedule.search import stream_matrix
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.select import select_schedule
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
-from gett.schedule.spec.legality import can_implement
 from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Schedule
 from tests.cpu.host_cuda import includes, run_host

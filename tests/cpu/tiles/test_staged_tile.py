@@ -8,12 +8,11 @@ from functools import cache
 
 import pytest
 
-from gett.codegen.wgmma_kernel import staged_place
+from gett.codegen.hopper import staged_place
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, itemsize, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import StagedTile, TmaStore
-from gett.schedule.spec.loader import tma_of
 from gett.schedule.spec.schedule import Schedule
 from layouts.swizzle import swizzle_address
 from tests.cases import tccg
@@ -102,7 +101,7 @@ def test_vectors_are_neighbours_in_the_staged_tile(kind: str) -> None:
 def rows_of_vectors(s: Schedule, stage: StagedTile) -> list[list[int]]:
     """Rows of M that each store of `vec_m` writes: a thread's rows of neighbouring blocks."""
     size, vector = s.tiling.m.size, stage.copy.vector
-    load = tma_of(s.hopper.a)
+    load = s.hopper.a.tma
     if load is not None and load.run:  # every block has one atom with rows to spare
         assert load.map.swizzle_bytes == 128
         firsts = range(0, size // load.run, vector)

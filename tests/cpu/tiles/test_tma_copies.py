@@ -16,9 +16,9 @@ from gett.codegen.tma_copies import LOOPED, copies, stage_copies, store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.spec.epilogue import TmaStore
-from gett.schedule.spec.loader import Tma, tma_of
+from gett.schedule.spec.hopper_needs import valid_k
+from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.wgmma_needs import valid_k
 from layouts.box import Box
 from tests.cases import tccg
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at
@@ -44,7 +44,7 @@ def found() -> tuple[Schedule, ...]:
 def loads(schedule: Schedule) -> Iterator[tuple[Tma, Box]]:
     """The copies of A and B, with the boxes of their rows."""
     for loader, box in ((schedule.hopper.a, mma_box(schedule)), (schedule.hopper.b, schedule.tiling.n)):
-        load = tma_of(loader)
+        load = loader.tma
         assert load is not None
         yield load, box
 

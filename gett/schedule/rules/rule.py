@@ -12,8 +12,7 @@ from gett.hw.dtypes import warpgroup_atom
 from gett.hw.tensor_types import MmaAtom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.spec.loader import Stationary, Tma, WgmmaLoader, tma_of
-from gett.schedule.spec.mainloop import DmmaTma, Stream, WgmmaRS, WgmmaSplit
+from gett.schedule.spec.loader import HopperLoader, Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box, TileDim
@@ -21,7 +20,7 @@ from layouts.modes import Strided, unit_mode
 
 
 @dataclass(frozen=True, slots=True)
-class WgmmaOperand:
+class HopperOperand:
     """One operand of a Hopper kernel.
 
     Attributes:
@@ -39,7 +38,7 @@ class WgmmaOperand:
     name: str
     tensor: int
     operand: Operand
-    loader: WgmmaLoader
+    loader: HopperLoader
     batch: tuple[Strided, ...]
     free: tuple[Strided, ...]
     k: tuple[Strided, ...]
@@ -101,7 +100,7 @@ class Lowered:
     def tiles(self) -> int:
         """Tiles of D; bandwidth-bound kernels have the batches in the box of M."""
         t = self.s.tiling
-        return t.m.tiles if isinstance(self.s.mainloop, Stream) else t.tiles(self.plan.extent_l)
+        return t.m.tiles if self.s.mainloop.one_group else t.tiles(self.plan.extent_l)
 
     @property
     def atom(self) -> MmaAtom:
@@ -109,18 +108,12 @@ class Lowered:
         return warpgroup_atom(self.plan.contraction.dtype, self.plan.contraction.precision)
 
     @property
-    def rs(self) -> WgmmaRS:
-        """The main loop with A in registers."""
-        assert isinstance(self.s.mainloop, WgmmaRS)
-        return self.s.mainloop
-
-    @property
     def blocks(self) -> int:
         """Blocks of a cluster."""
         return math.prod(self.s.cluster)
 
     @cached_property
-    def operands(self) -> tuple[WgmmaOperand, WgmmaOperand]:
+    def operands(self) -> tuple[HopperOperand, HopperOperand]:
         """A and B of a Hopper kernel."""
         t, loop, plan = self.s.tiling, self.s.hopper, self.plan
         assert plan.b is not None
@@ -129,18 +122,18 @@ class Lowered:
             ("A", A, plan.a, loop.a, plan.m, mma_box(t)), ("B", B, plan.b, loop.b, plan.n, t.n)
         ):  # fmt: skip
             units = unit_mode(free, tensor, self.size), unit_mode(plan.k, tensor, self.size)
-            lead = units[1] if isinstance(loop, WgmmaSplit | DmmaTma) and isinstance(loader, Tma) else None
+            lead = units[1] if loop.own_k_order and loader.tma is not None else None
             box_k = t.k if lead is None else t.k.led_by(lead)
-            out.append(WgmmaOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, box_k, *units))
+            out.append(HopperOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, box_k, *units))
         return out[0], out[1]
 
     @property
-    def by_map(self) -> Iterator[tuple[WgmmaOperand, Tma]]:
+    def by_map(self) -> Iterator[tuple[HopperOperand, Tma]]:
         """The operands that tensor maps bring, with the copies."""
-        return ((o, load) for o in self.operands if (load := tma_of(o.loader)) is not None)
+        return ((o, load) for o in self.operands if (load := o.loader.tma) is not None)
 
     @property
-    def stationary(self) -> list[tuple[WgmmaOperand, Stationary]]:
+    def stationary(self) -> list[tuple[HopperOperand, Stationary]]:
         """The operands that stay."""
         return [(o, o.loader) for o in self.operands if isinstance(o.loader, Stationary)]
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from gett.ir.gemm import itemsize
 from gett.ir.packing import BITS, count_pieces
 from gett.schedule.packed import plans_of
-from gett.schedule.spec.mainloop import Stream
+from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.packing import MAX_PIECES, Packing
-from gett.schedule.spec.rule import Lowered, rule
 
 
 def packing_of(x: Lowered) -> Packing:
@@ -22,7 +21,7 @@ def packing_of(x: Lowered) -> Packing:
 def packed_product(x: Lowered) -> Iterator[str]:
     """Copies are made for a product of two tensors, to which nothing is added."""
     c, packing = x.plan.contraction, packing_of(x)
-    if c.b is None or isinstance(x.s.mainloop, Stream):
+    if c.b is None or x.s.mainloop.one_group:
         yield "no main loop multiplies two tensors"
     if packing.a is packing.b is packing.d is None:
         yield "no tensor is copied"

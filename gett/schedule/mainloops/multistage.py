@@ -1,19 +1,25 @@
-"""When a multistage kernel (`mma.sync` or multiply-adds) may run a schedule.
+"""Multistage: `mma.sync` or multiply-adds, by warps that all fill k-tiles and multiply them.
 
-`LIMITS` are what a search runs into. It meets the rest by construction; schedules made by hand or read from a file need
-not. Rules are asked in order, and later ones rely on those before.
+What a kernel needs of a multiprocessor, by which searches choose, and rules. `LIMITS` are what a search runs into. It
+meets the rest by construction; schedules made by hand or read from a file need not. Rules are asked in order, and later
+ones rely on those before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import A, B
-from gett.schedule.spec import rules_common as common
+from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule.mainloops.kind import MainloopKind
+from gett.schedule.rules import common
+from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.multistage_needs import multistage_registers, thread_accesses, warp_step
-from gett.schedule.spec.rule import Lowered, rule
+from gett.schedule.spec.mainloop import Multistage
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.tiling import Tiling
 from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 
 REGISTER_LIMIT = 252
@@ -21,6 +27,77 @@ REGISTER_LIMIT = 252
 
 ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
+
+
+def warp_step(tensor_cores: bool) -> tuple[int, int]:
+    """What a warp's rows and columns are multiples of."""
+    return (16, 8) if tensor_cores else (4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class MultistageSmem:
+    """Bytes of the parts of a block's shared memory.
+
+    Attributes:
+        stage: A k-tile of A and one of B.
+        staging: The tile of D, which lies where the stages were.
+        k_slot: Offsets along K of one k-tile, 16 bytes a k; 0 without a table. There is one slot more than stages.
+        offsets: Offsets of rows and columns in D and in C.
+    """
+
+    stage: int
+    staging: int
+    k_slot: int
+    offsets: int
+
+    def plan(self, stages: int, sliced: bool = False) -> SmemPlan:
+        """Where the parts lie. A slice of K stages no D and has no offsets; it asks for no less."""
+        pipeline, slots = stages * self.stage, (stages + 1) * self.k_slot
+        k_table = pipeline if sliced else max(pipeline, self.staging)
+        size = max(pipeline, self.staging) + slots + self.offsets
+        return SmemPlan(size, self.stage, k_table=k_table, offsets=k_table + slots)
+
+
+def multistage_smem(
+    plan: GemmPlan, tiling: Tiling, a: CpAsync | RegisterStaged, b: CpAsync | RegisterStaged, k_table: bool
+) -> MultistageSmem:
+    """The parts of a block's shared memory. D is staged in its own type, with C in the accumulator's."""
+    c = plan.contraction
+    m, n, k = tiling.shape
+    size = data_type(c.dtype).accumulator_bytes if c.c is not None else itemsize(c.d.dtype)
+    pitch = -(-n * size // 16) * 16 + 16  # the gap keeps the rows of a fragment in different banks
+    rows = m * tiling.batches
+    tensors = 2 if c.c is not None else 1
+    return MultistageSmem(
+        a.smem.bytes + b.smem.bytes, rows * pitch, 16 * k if k_table else 0, (rows + n) * 8 * tensors
+    )  # fmt: skip
+
+
+def thread_accesses(tiling: Tiling, loop: Multistage, loader: CpAsync | RegisterStaged, side: int) -> int:
+    """Accesses of a thread that bring a k-tile of an operand with `side` rows."""
+    return -(-side * tiling.batches * tiling.shape[2] // (loader.vector * loop.threads))
+
+
+def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
+    """Registers that a thread is expected to need where the compiler has none to spare.
+
+    Accumulators, and weights for all else: fitted to some 1500 kernels compiled for sm_90a so that what spilled lies
+    above the limit and little else does. Accesses weigh most: an offset, an address and a predicate each.
+    """
+    m, n, k = tiling.shape
+    words = max(size, 4) // 4
+    tm, tn = m // loop.warps[0], n // loop.warps[1]
+    fragments = (tm + tn) / 2 if loop.tensor_cores else (tm / 4 + tn / 8) * max(1, 8 // size) * words
+    need = 48 + m * n * tiling.batches * words / loop.threads + 0.13 * fragments
+    for loader, side in ((loop.a, m), (loop.b, n)):
+        each = 4.2
+        if loader.through_registers:  # offset, vector, and a place for each element in half a register
+            each = 2.5 + max(1.0, loader.vector * size / 4) + 0.5 * loader.vector
+            each += 0.5 if tiling.k.ragged or loop.k_table else 0
+        need += each * thread_accesses(tiling, loop, loader, side)
+    if loop.tensor_cores and size == 4 and k == 32:  # fragments exist twice, as they are and rounded to TF32
+        need += 60
+    return int(need)
 
 
 @rule
@@ -106,7 +183,7 @@ def _operands(x: Lowered) -> list[tuple[str, int, CpAsync | RegisterStaged, int,
 def vectors(x: Lowered) -> Iterator[str]:
     """Strides and alignment allow the vectors of A and B."""
     for name, tensor, loader, rows, dims in _operands(x):
-        if isinstance(loader, CpAsync):
+        if not loader.through_registers:
             widest = row_vector(x.plan, tensor, dims, rows, x.s.tiling.shape[2])
             if widest and dims[0].group != loader.major:
                 yield f"rows of operand {name} run along {loader.major}, its unit-stride mode lies in {dims[0].group}"
@@ -124,7 +201,7 @@ def vectors(x: Lowered) -> Iterator[str]:
 def walks(x: Lowered) -> Iterator[str]:
     """A walk takes each tiled dimension once, the one that vectors lie along first."""
     for name, _, loader, _, dims in _operands(x):
-        if isinstance(loader, RegisterStaged):
+        if loader.through_registers:
             if sorted(loader.walk) != sorted((d.group, d.index) for d in dims):
                 yield f"{loader.walk} of operand {name} does not take each tiled dimension once"
             elif loader.vector > 1 and loader.walk[0] != (dims[0].group, dims[0].index):
@@ -142,12 +219,20 @@ def layouts(x: Lowered) -> Iterator[str]:
             yield f"{found} hold operand {name}, its tile has {shape[0]} of {shape[1]}"
 
 
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """Stages, then tables of offsets; D is staged where the stages were."""
+    loop = s.multistage
+    return multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, s.split_k > 1)
+
+
 LIMITS = (common.shared_memory, common.threads, accesses, registers, common.boxes, common.extents)
 """What a search runs into."""
 
 RULES = (
     *(common.groups, common.parts, common.source, tensor_cores, batches, warps, depth, stages, k_table),
-    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts, common.shared_memory_plan),
+    *(common.split, common.workspace, common.grid, *LIMITS, vectors, walks, layouts, common.planned(smem)),
     common.vector,
 )
 """All conditions."""
+
+MULTISTAGE = MainloopKind(words="mma.sync or multiply-adds, all warps fill and multiply", rules=RULES, smem=smem)

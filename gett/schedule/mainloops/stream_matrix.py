@@ -1,4 +1,4 @@
-"""When the kernel of a large operand times a small matrix may run a schedule.
+"""StreamMatrix: a large operand, read once, times a small matrix. What it needs of a block, and rules.
 
 Rules are asked in order, and later ones rely on those before.
 """
@@ -8,17 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import A, C, D
-from gett.schedule.spec import rules_common as common
+from gett.ir.gemm import A, C, D, GemmPlan
+from gett.schedule.mainloops.kind import MainloopKind, multiply_adds
+from gett.schedule.rules import common
+from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.mainloop import StreamMatrix
-from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.stream_needs import MATRIX
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.stream_views import cut_modes, matrix_views, vector_along
+from gett.schedule.spec.tiling import Tiling
+
+MATRIX = 16
+"""Most rows, and most columns, of a small matrix of which a thread has all."""
 
 
-def _loop(x: Lowered) -> StreamMatrix:
-    assert isinstance(x.s.mainloop, StreamMatrix)
-    return x.s.mainloop
+def matrix_bytes(plan: GemmPlan, tiling: Tiling) -> int:
+    """Shared memory: the small matrix."""
+    return tiling.n.size * tiling.k.size * data_type(plan.contraction.dtype).accumulator_bytes
+
+
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """One part, from the start on."""
+    return SmemPlan(matrix_bytes(plan, s.tiling))
 
 
 @rule
@@ -45,7 +56,7 @@ def modes(x: Lowered) -> Iterator[str]:
 @rule
 def vectors(x: Lowered) -> Iterator[str]:
     """Vectors lie along M, or along K of A and N of D; strides and alignment allow them."""
-    loop, t = _loop(x), x.s.tiling
+    loop, t = x.s.loop(StreamMatrix), x.s.tiling
     if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:
         yield f"{loop.vector} of M beside {loop.vector_k} of K and {loop.vector_n} of N, one of them is 1"
     if 32 % loop.lanes_n or t.n.size % loop.lanes_n or (loop.lanes_n > 1 and loop.vector_n > 1):
@@ -72,7 +83,11 @@ def vectors(x: Lowered) -> Iterator[str]:
 
 RULES = (
     *(common.product, common.groups, common.extents, small, modes, common.parts, common.source),
-    *(common.threads, common.boxes, common.shared_memory_plan, common.split, common.workspace, vectors),
+    *(common.threads, common.boxes, common.planned(smem), common.split, common.workspace, vectors),
     *(common.grid, common.shared_memory),
 )
 """All conditions."""
+
+STREAM_MATRIX = MainloopKind(
+    words="a large operand, read once, times a small matrix", rules=RULES, smem=smem, products=multiply_adds
+)

@@ -12,14 +12,11 @@ import numpy as np
 
 from gett.hw.dtypes import WORD, data_type
 from gett.ir.gemm import D
-from gett.schedule.spec.epilogue import R2SCopy, TmaStore
-from gett.schedule.spec.loader import tma_of
-from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.rule import Lowered, mma_box, rule
+from gett.schedule.rules.rule import Lowered, mma_box, rule
+from gett.schedule.rules.smem_places import Places, staged_places
+from gett.schedule.spec.epilogue import R2SCopy
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem_places import Places, staged_places
 from gett.schedule.spec.vectors import tiled_dims
-from gett.schedule.spec.wgmma_needs import swizzle_of
 from layouts.swizzle import CHUNK
 
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
@@ -39,7 +36,7 @@ def copy_kind(x: Lowered) -> Iterator[str]:
         if not dense or copy.vector > 1:
             yield f"{copy.vector} elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
         return
-    if not isinstance(store, TmaStore):
+    if store.map is None:
         yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
     if copy.kind in WORDS:
         whole = x.size_d == WORD or (data_type(d.dtype).doubled and copy.vector * x.size_d <= CHUNK)
@@ -60,7 +57,7 @@ def rows_apart(x: Lowered) -> Iterator[str]:
     stage, a = x.s.epilogue.store.stage, x.s.hopper.a
     if stage is None or stage.copy.rows == ATOM_M:
         return
-    atom, run, load = swizzle_of(a) // x.size, stage.copy.rows, tma_of(a)
+    atom, run, load = a.swizzle_bytes // x.size, stage.copy.rows, a.tma
     if stage.copy.kind != "vec_m" or a.major != "mn" or run != atom or (load is not None and load.run):
         yield f"MMA atoms take {run} rows at a time, A is {a.major}-major with swizzle atoms of {atom}"
 
@@ -71,11 +68,7 @@ def _rows(s: Schedule, copy: R2SCopy) -> Places:
     groups = 1 if loop.ping_pong else loop.warpgroups
     first = np.arange(groups)[:, None, None] * loop.mma_m
     mma, x = np.arange(loop.mma_m)[None, :, None], np.arange(ATOM_M)[None, None, :]
-    load, held, room = tma_of(loop.a), 0, 1
-    if isinstance(loop, WgmmaRS) and loop.per_warpgroup_a and rows < ATOM_M * loop.warpgroups:
-        held, room = rows // loop.warpgroups, ATOM_M
-    elif load is not None and load.run:
-        held, room = load.run, load.atom
+    held, room = loop.held_rows(rows)
     row: Places = (first + mma) * ATOM_M + x
     if held:
         row = np.where(row % room < held, row // room * held + row % room, rows)

@@ -1,26 +1,51 @@
-"""Rules of operands that warps gather where no tensor map can bring them."""
+"""Operands that warps gather where no tensor map can bring them: what they need, and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gett.schedule.spec.loader import CpAsyncTile, Gather
+from gett.schedule.rules.rule import HopperOperand, Lowered, rule
+from gett.schedule.spec.loader import Gather
 from gett.schedule.spec.mainloop import WgmmaSS
-from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
-from gett.schedule.spec.scheduler import PersistentRaster
-from gett.schedule.spec.wgmma_needs import GATHERING, REACH, chunk_bytes, gathers, warp_pieces
 from layouts.box import TileDim
 from layouts.swizzle import CHUNK
 
 COPIES = 32
 """Most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end."""
 
+GATHERING = 2
+"""Warpgroups that gather."""
 
-def _gathered(x: Lowered) -> list[tuple[WgmmaOperand, Gather]]:
+REACH = 1 << 30
+"""Elements that the offsets of a gathered operand reach."""
+
+
+def pieces_of(side: int, block_k: int, run: int) -> int:
+    """Pieces of a gathered operand's k-tile."""
+    return side * block_k // run
+
+
+def chunk_bytes(run: int, size: int) -> int:
+    """Bytes of the aligned chunks that cover a piece wherever it starts."""
+    return run * size + CHUNK
+
+
+def warp_pieces(side: int, block_k: int, loader: Gather, warps: int) -> int:
+    """Pieces of a k-tile that each of the warps brings in."""
+    step = 8 if loader.transform else 1
+    return -(-pieces_of(side, block_k, loader.run) // (step * warps)) * step
+
+
+def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
+    """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that separate their banks."""
+    return (8 * (pieces // 8 | 1) if loader.transform else pieces) * chunk_bytes(loader.run, size)
+
+
+def _gathered(x: Lowered) -> list[tuple[HopperOperand, Gather]]:
     return [(o, o.loader) for o in x.operands if isinstance(o.loader, Gather)]
 
 
-def _lead(o: WgmmaOperand, loader: Gather) -> TileDim | None:
+def _lead(o: HopperOperand, loader: Gather) -> TileDim | None:
     """The dimension of the tile that pieces lie along; where they are transposed, the other operand's comes first."""
     dims = (o.box_k if loader.major == "k" else o.box).dims
     at = 1 if loader.transform else 0
@@ -30,9 +55,8 @@ def _lead(o: WgmmaOperand, loader: Gather) -> TileDim | None:
 @rule
 def producers(x: Lowered) -> Iterator[str]:
     """Two warpgroups gather into chunks of their own; without gathering one fetches."""
-    loop = x.s.hopper
-    assert isinstance(loop, WgmmaSS)
-    there, gathering = (loop.producers, min(loop.cp_async_stages, 1)), gathers(loop)
+    loop = x.s.loop(WgmmaSS)
+    there, gathering = (loop.producers, min(loop.cp_async_stages, 1)), loop.by_warps
     if there != ((GATHERING, 1) if gathering else (1, 0)):
         yield f"{loop.producers} warpgroups into {loop.cp_async_stages} k-tiles of chunks, {int(gathering)} operands so"
 
@@ -40,21 +64,21 @@ def producers(x: Lowered) -> Iterator[str]:
 @rule
 def gather(x: Lowered) -> Iterator[str]:
     """Gathering warps serve blocks of a raster, without clusters."""
-    raster = type(x.s.scheduler)
-    if gathers(x.s.hopper) and (raster is not PersistentRaster or x.s.cluster != (1, 1)):
-        yield f"tiles of a {raster.__name__}, clusters of {x.s.cluster}"
+    made = x.s.scheduler
+    if x.s.hopper.by_warps and (made.tensor or made.cluster != (1, 1)):
+        yield f"tiles of a {type(made).__name__}, clusters of {made.cluster}"
 
 
 @rule
 def transpose(x: Lowered) -> Iterator[str]:
     """Pieces of A are transposed where the operands' rows run along two modes of K."""
     (a, b), first, chunk = x.operands, x.s.tiling.k.dims[:1], CHUNK // x.size
-    if isinstance(b.loader, Gather) and b.loader.transform:
+    if b.loader.transform:
         yield f"pieces of {b.loader.transform.elements} of B, only A's are transposed"
     if not isinstance(a.loader, Gather) or not a.loader.transform:
         return
     wide, two_modes = a.loader.transform.elements, None not in (a.k_unit, b.k_unit) and a.k_unit != b.k_unit
-    if not two_modes or a.loader.major != "k" or not isinstance(b.loader, Gather):
+    if not two_modes or a.loader.major != "k" or not b.loader.by_warps:
         yield f"pieces of {wide} are transposed, but rows run along modes {a.k_unit} and {b.k_unit} of K"
     if first != (TileDim((b.k_unit or 0,), wide),) or wide % chunk:
         yield f"{wide} of B's mode, {chunk} at a time, but box_k begins with {first}"
@@ -87,7 +111,7 @@ def swizzle(x: Lowered) -> Iterator[str]:
 @rule
 def offsets(x: Lowered) -> Iterator[str]:
     """32-bit offsets go up through an operand that warps bring."""
-    for o in (o for o in x.operands if isinstance(o.loader, Gather | CpAsyncTile)):
+    for o in (o for o in x.operands if o.loader.by_warps):
         steps = [m.strides[o.tensor] for m in o.modes]
         reach = sum(step * (m.extent - 1) for step, m in zip(steps, o.modes, strict=True)) // x.size
         if any(step < 0 or step % x.size for step in steps):

@@ -1,20 +1,36 @@
-"""Rules of operands that `cp.async` brings to the tiles of a Hopper kernel where no tensor map can."""
+"""Operands that `cp.async` brings to the tiles of a Hopper kernel where no tensor map can: needs, and rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gett.schedule.spec.loader import CpAsyncTile
-from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
-from gett.schedule.spec.rules_gather import offsets
+from gett.schedule.rules.gather import offsets
+from gett.schedule.rules.rule import HopperOperand, Lowered, rule
+from gett.schedule.spec.hopper_needs import planes, up
+from gett.schedule.spec.loader import CpAsyncTile, HopperLoader
 from gett.schedule.spec.vectors import whole_vectors
-from gett.schedule.spec.wgmma_needs import COPYING, planes, up
 
 DEEPEST_COPY = 32
 """Most k of a tile whose rows run along M or N: a bit each says which are part of K."""
 
+COPYING = 128
+"""Threads that copy the vectors of a tile by `cp.async`."""
 
-def _copied(x: Lowered) -> list[tuple[WgmmaOperand, CpAsyncTile]]:
+
+def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
+    """Shared memory for offsets in a tile that `cp.async` brings, `size` of its free group by `deep` k.
+
+    It has one for each row, and one for each vector of a row.
+    """
+    if not isinstance(loader, CpAsyncTile):
+        return 0
+    rows, row = (up(size, 8), deep) if loader.major == "k" else (deep, up(size, 8))
+    lanes = max(8, 1 << (row // loader.vector - 1).bit_length())
+    at_once = COPYING // lanes
+    return 4 * (at_once * up(-(-rows // at_once), 4) + up(lanes, 4))
+
+
+def _copied(x: Lowered) -> list[tuple[HopperOperand, CpAsyncTile]]:
     return [(o, o.loader) for o in x.operands if isinstance(o.loader, CpAsyncTile)]
 
 

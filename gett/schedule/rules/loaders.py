@@ -1,4 +1,4 @@
-"""Rules of the loaders of a Hopper kernel with both operands in shared memory, but for those that gather.
+"""Rules of the loaders of Hopper main loops, but for those in which warps bring an operand.
 
 Which map brings which tile, who shares it, and what stays in shared memory for how long.
 """
@@ -9,17 +9,29 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
-from gett.schedule.spec.mainloop import WgmmaTf32
-from gett.schedule.spec.map_check import wrong_map
-from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
-from gett.schedule.spec.smem_places import coordinates, copied_places, wgmma_places
-from gett.schedule.spec.wgmma_needs import shared_dimension, valid_k
+from gett.schedule.rules.map_check import wrong_map
+from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
+from gett.schedule.spec.hopper_needs import shared_dimension, valid_k
 from layouts.swizzle import CHUNK
 
 CLUSTER = 8
 """Most blocks of a cluster that every GPU with clusters takes."""
+
+
+@rule
+def operand_tile(x: Lowered) -> Iterator[str]:
+    """A k-tile of an operand fits a block's shared memory."""
+    widest, deep = max(o.box.size for o in x.operands), x.s.tiling.k.size
+    if widest * deep * x.size > x.facts.smem_per_block:
+        yield f"{widest} x {deep} elements of an operand, a block has {x.facts.smem_per_block} bytes"
+
+
+@rule
+def full_k_tiles(x: Lowered) -> Iterator[str]:
+    """The box of K fills its block."""
+    if x.s.tiling.k.size != x.s.tiling.shape[2]:
+        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {x.s.tiling.shape[2]}"
 
 
 @rule
@@ -33,13 +45,18 @@ def flattened(x: Lowered) -> Iterator[str]:
 
 
 @rule
-def majors(x: Lowered) -> Iterator[str]:
-    """Wgmma, or what makes its operands of a tile, reads an operand's rows along its unit-stride mode."""
-    either = isinstance(x.s.mainloop, WgmmaTf32)
+def atom_majors(x: Lowered) -> Iterator[str]:
+    """Wgmma reads 16-bit types along either mode out of shared memory, others along K."""
     for o in x.operands:
-        if not either and o.loader.major not in x.atom.majors:
+        if o.loader.major not in x.atom.majors:
             yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
-        if o.unit is None and not isinstance(o.loader, CpAsyncTile):
+
+
+@rule
+def majors(x: Lowered) -> Iterator[str]:
+    """An operand's rows run along its unit-stride mode."""
+    for o in x.operands:
+        if o.unit is None and o.loader.tma is not None:
             modes = len(o.k if o.loader.major == "k" else o.free)
             yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
 
@@ -82,7 +99,7 @@ def k_residue(x: Lowered) -> Iterator[str]:
         return
     if uneven := [(mode.extent, cut) for mode, cut in zip(x.plan.k, box.cut, strict=True) if mode.extent % cut]:
         yield f"k-tiles of {box.size} k, but of {uneven} extents are no multiples of cuts"
-    if gathered := [o.name for o in x.operands if isinstance(o.loader, Gather)]:
+    if gathered := [o.name for o in x.operands if o.loader.by_warps]:
         yield f"k-tiles of {box.size} k in blocks of {block_k}, operands {gathered} are gathered"
     for o, load in x.by_map:
         if (written := valid_k(load, len(x.plan.k))) != box.size:
@@ -97,7 +114,7 @@ def cluster(x: Lowered) -> Iterator[str]:
     if x.blocks > CLUSTER:
         yield f"{x.s.cluster}, a cluster has 1 to {CLUSTER} blocks"
     for o in x.operands:
-        if x.blocks > 1 and not isinstance(o.loader, Tma):
+        if x.blocks > 1 and o.loader.tma is not o.loader:
             yield f"{x.blocks} blocks, but operand {o.name} comes by a {type(o.loader).__name__} loader"
 
 
@@ -115,7 +132,7 @@ def multicast(x: Lowered) -> Iterator[str]:
 @rule
 def stationary(x: Lowered) -> Iterator[str]:
     """At most one operand stays, beside one by tensor map, with all of its k-tiles."""
-    kept, gathered = x.stationary, [o.name for o in x.operands if isinstance(o.loader, Gather)]
+    kept, gathered = x.stationary, [o.name for o in x.operands if o.loader.by_warps]
     if len(kept) > 1 or (kept and gathered):
         yield f"{len(kept)} operands stay and {len(gathered)} are gathered; 1 comes by tensor map for each tile"
     for o, loader in kept:
@@ -128,7 +145,7 @@ def stationary(x: Lowered) -> Iterator[str]:
 @rule
 def stationary_whole(x: Lowered) -> Iterator[str]:
     """What stays for all tiles is one tile of its group, in all batches."""
-    for o, _ in x.stationary if isinstance(x.s.scheduler, PersistentRaster) else ():
+    for o, _ in () if x.s.scheduler.tensor else x.stationary:
         if o.box.tiles > 1 or any(m.extent > 1 and m.strides[o.tensor] for m in o.batch):
             yield f"all of operand {o.name} stays, but it has {o.box.tiles} tiles for {x.plan.extent_l} batches"
 
@@ -137,7 +154,7 @@ def stationary_whole(x: Lowered) -> Iterator[str]:
 def panel(x: Lowered) -> Iterator[str]:
     """The operand whose rows a panel's tiles share stays, and tiles follow it."""
     made, kept = x.s.scheduler, [o.name.lower() for o, _ in x.stationary]
-    if isinstance(made, PersistentPanel):
+    if made.tensor:
         along = 1 if made.tensor == "a" else x.s.tiling.m.tiles
         if kept != [made.tensor] or made.group_m != along:
             yield f"tiles share rows of {made.tensor}, {kept} stay; {made.group_m} tiles of M together, not {along}"
@@ -147,15 +164,21 @@ def panel(x: Lowered) -> Iterator[str]:
 def one_panel(x: Lowered) -> Iterator[str]:
     """Blocks of one panel each make a tile at a time of one batch; there are enough."""
     made, t = x.s.scheduler, x.s.tiling
-    if isinstance(made, PersistentPanel) and made.one_panel:
+    if made.one_panel:
         panels = (t.m if made.tensor == "a" else t.n).tiles
         if x.s.hopper.ping_pong or x.plan.extent_l > 1 or made.blocks < panels:
             how = " in ping-pong" if x.s.hopper.ping_pong else ""
             yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
 
 
+MAP_RULES = (operand_tile, full_k_tiles, panel, flattened, majors, maps, copies)
+"""How operands travel that no cluster shares."""
+
+CLUSTER_RULES = (cluster, multicast)
+"""What blocks of a cluster share."""
+
 LOADER_RULES = (
-    *(flattened, majors, maps, copies, k_residue, cluster, multicast),
+    *(operand_tile, flattened, atom_majors, majors, maps, copies, k_residue, cluster, multicast),
     *(stationary, stationary_whole, panel, one_panel),
 )
-"""How operands travel by tensor map."""
+"""How operands travel by tensor map with both in shared memory."""

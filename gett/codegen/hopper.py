@@ -1,34 +1,36 @@
-"""The wgmma kernels: tensor maps, the copies of a stage, and the places of a staged tile of D.
+"""The Hopper kernels: tensor maps, the copies of a stage, and the places of a staged tile of D.
 
-Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/gemm.cuh`.
+Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/gemm.cuh`. What differs between main
+loops is said by `gett.schedule.mainloops`; here is only the text that some of them have of their own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
 from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
+from gett.codegen.hopper_traits import hopper_traits
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
-from gett.codegen.smem import smem_struct
+from gett.codegen.smem import hopper_smem_struct
 from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates, scaled
 from gett.codegen.tma_coords import prefetch, tile_coords
-from gett.codegen.tma_copies import stage_copies, store_pieces
+from gett.codegen.tma_copies import stage_copies, store_pieces, tensor_maps
 from gett.codegen.traits import scheduler_class
 from gett.codegen.wgmma_atom import wgmma_struct
-from gett.codegen.wgmma_traits import wgmma_traits
+from gett.codegen.wgmma_rs import slab_loads
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import C, D, GemmPlan
-from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource, VectorStore
-from gett.schedule.spec.loader import Stationary, Tma, tma_of
+from gett.schedule.mainloops.table import hopper_kind
+from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorStore
+from gett.schedule.spec.hopper_needs import multiplied
+from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.wgmma_needs import multiplied
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
@@ -39,46 +41,21 @@ STORE_HEADERS = {TmaStore: "tma_store", RowStore: "row_store", VectorStore: "vec
 SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 2  # 128 bytes; 1 is 64
 
-
-Copies = Callable[[GemmPlan, Schedule, ParamTable], list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A main loop: its header, its class, and what it takes of generated text.
-
-    Attributes:
-        header, mainloop: Of the main loop's class.
-        copies: Gives the functions that issue the loads.
-        wgmma: The instruction, where its text depends on the tile.
-        atom: Name of the instruction's class.
-        thrifty: Whether rows of 64 bytes fetch no neighbour from memory, since it will not be read soon.
-    """
-
-    header: str
-    mainloop: str
-    copies: Copies
-    wgmma: str
-    atom: str = "Wgmma"
-    thrifty: bool = False
+COPIES: dict[type, Callable[[GemmPlan, Schedule, ParamTable], list[str]]] = {WgmmaRS: slab_loads}
+"""What gives the functions that issue the loads, where they are not those of whole stages."""
 
 
-def render_wgmma_ss(plan: GemmPlan, schedule: Schedule) -> Kernel:
-    """The kernel of a lowered plan with both operands in shared memory."""
-    loop = schedule.hopper
-    wgmma = wgmma_struct(plan.contraction.dtype, schedule.tiling.shape[1], loop.a.major, loop.b.major)
-    return render_pipeline(plan, schedule, Pipeline("wgmma_ss", "WgmmaSS", stage_loads, wgmma))
-
-
-def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> Kernel:
-    """The kernel of a lowered plan around a hand-written main loop."""
+def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
+    """The kernel of a lowered plan in which some warpgroups fetch and others multiply."""
+    kind, copies = hopper_kind(schedule), COPIES.get(type(schedule.hopper), stage_loads)
+    multiplies = kind.multiplies(plan, schedule)
+    wgmma, atom = ("", multiplies) if isinstance(multiplies, str) else (wgmma_struct(multiplies), "Wgmma")
     t, loop, epilogue = schedule.tiling, schedule.hopper, schedule.epilogue
     stage = epilogue.store.stage
     assert stage is not None
-    assert not isinstance(schedule.scheduler, OneTile)
     contraction = plan.contraction
     table = ParamTable()
-    out = {"d": D, **({"c": C} if isinstance(epilogue.source, VectorSource) else {}), **extra_tensors(contraction)}
+    out = {"d": D, **({"c": C} if epilogue.vector_source else {}), **extra_tensors(contraction)}
     found = gathered(loop)
     tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
     m = group_index("m", t.m, t.shape[0], strides_of(plan, plan.m, tensors_m), table)
@@ -89,8 +66,8 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     steps = {"m": stage.m, "n": stage.n}
     index.append(d_unpack(t.m, t.n, order, steps).to_cpp())
     index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
-    index += pipeline.copies(plan, schedule, table)
-    if isinstance(epilogue.store, RowStore):
+    index += copies(plan, schedule, table)
+    if epilogue.row_store is not None:
         index.append(_rows_left(schedule, order[0], table))
     index += tile_op(plan, many_batches=False)
     if found:
@@ -109,20 +86,20 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     packed = pack_params(names, table, len(maps), len(extras))
     kinds = {"a": _loaded(plan), "b": _loaded(plan), "c": data_type(dtype_c).tma}
     kinds["d"] = data_type(contraction.d.dtype).tma
-    loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
+    loads = {"a": loop.a.tma, "b": loop.b.tma}
     slots = tuple(
-        (role, offset, _spec(made, kinds[role], loads.get(role), pipeline.thrifty))
+        (role, offset, _spec(made, kinds[role], loads.get(role), kind.fetches_lines))
         for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps), len(extras)), strict=True)
     )
     body = "\n".join(index)
     text = (
-        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{pipeline.header}.cuh"\n'
+        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{kind.header}.cuh"\n'
         f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
-        f"{op_struct(contraction)}{wgmma_traits(plan, schedule, order, dtype_c)}\n"
-        f"{smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{pipeline.wgmma}\n"
+        f"{op_struct(contraction)}{hopper_traits(plan, schedule, order, dtype_c)}\n"
+        f"{hopper_smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
-        f"typedef gett::{pipeline.mainloop}<MainloopTraits, Index, {pipeline.atom}, Epilogue, Scheduler, Smem> "
+        f"typedef gett::{type(loop).__name__}<MainloopTraits, Index, {atom}, Epilogue, Scheduler, Smem> "
         "Mainloop;\n"
         "typedef gett::Gemm<Mainloop, Epilogue, Scheduler, Smem> Kernel;\n\n"
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
@@ -134,28 +111,16 @@ def render_pipeline(plan: GemmPlan, schedule: Schedule, pipeline: Pipeline) -> K
     )
 
 
-def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
-    """The tensor maps of a kernel by the role of their tensor, in the order of the argument."""
-    loop, store, source = schedule.hopper, schedule.epilogue.store, schedule.epilogue.source
-    loads = {"a": tma_of(loop.a), "b": tma_of(loop.b)}
-    maps = {name: load.map for name, load in loads.items() if load is not None}
-    if isinstance(store, TmaStore):
-        maps["d"] = store.map
-    if isinstance(source, TmaSource):
-        maps["c"] = source.map
-    return maps
-
-
 def _loaded(plan: GemmPlan) -> int:
     """The type of the maps of A and B: the elements' own, or the one that they are rounded to."""
     tensor = multiplied(plan)
     return tensor.tma if tensor is not None and tensor.tma is not None else data_type(plan.contraction.dtype).tma
 
 
-def _spec(made: TmaMap, kind: int, load: Tma | None, thrifty: bool) -> TensorMapSpec:
+def _spec(made: TmaMap, kind: int, load: Tma | None, fetches_lines: bool) -> TensorMapSpec:
     box = store_pieces(made)[0] if load is None else load.box
     extents, box = ((x[0] * made.halves, *x[1:]) for x in (made.extents, box))
-    promotion = L2_PROMOTION - 1 if thrifty and made.swizzle_bytes == 64 else L2_PROMOTION
+    promotion = L2_PROMOTION if fetches_lines or made.swizzle_bytes != 64 else L2_PROMOTION - 1
     return TensorMapSpec(kind, extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 
 
@@ -167,13 +132,13 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
     calls: list[str] = []
     stationary: list[str] = []
     for name, loader, side in (("a", schedule.hopper.a, "m"), ("b", schedule.hopper.b, "n")):
-        load = tma_of(loader)
+        load = loader.tma
         if load is None:
             continue
         fixed, moving = coords.coordinates(load.map, side)
         outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
         k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
-        if isinstance(loader, Stationary):
+        if loader is not load:  # it stays
             stationary.append(
                 "  static GETT_DEVICE void load_stationary(const Params& p, const TileCoords& t, int tile_k, "
                 f"gett::uint32 {name},\n      gett::uint32 bar) {{\n    const KCoords k = k_coords(p, tile_k);\n"
@@ -197,7 +162,7 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
 
 def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
     """Moves the coordinates of A's copies to the next MMA tile of a tile of D."""
-    load = tma_of(schedule.hopper.a)
+    load = schedule.hopper.a.tma
     assert load is not None
     _, last = schedule.tiling.m.tiled[-1]
     mode = load.map.modes[len(plan.l) + last.modes[0]]

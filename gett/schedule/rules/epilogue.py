@@ -8,18 +8,14 @@ import numpy as np
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import C, D
-from gett.schedule.spec.epilogue import DsmemExchange, RowStore, TmaSource, TmaStore
+from gett.schedule.rules.common import source, vector
+from gett.schedule.rules.fragments import FRAGMENT_RULES
+from gett.schedule.rules.map_check import wrong_map
+from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
+from gett.schedule.spec.epilogue import DsmemExchange, TmaStore
 from gett.schedule.spec.exchange import exchanged
-from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSS
-from gett.schedule.spec.map_check import wrong_map
-from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.rules_common import source, vector
-from gett.schedule.spec.rules_fragments import FRAGMENT_RULES
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
 from gett.schedule.spec.vectors import tiled_dims
-from gett.schedule.spec.wgmma_needs import gathers
 from layouts.box import TileDim
 from layouts.tma import TmaMap
 
@@ -65,8 +61,8 @@ def staging(x: Lowered) -> Iterator[str]:
 @rule
 def row_store(x: Lowered) -> Iterator[str]:
     """Rows of 16-bit elements leave as they lie in D and in the staged tile, of which no sums are left to add."""
-    store, t, d = x.s.epilogue.store, x.s.tiling, x.plan.contraction.d
-    if not isinstance(store, RowStore):
+    store, t, d = x.s.epilogue.row_store, x.s.tiling, x.plan.contraction.d
+    if store is None:
         return
     if not data_type(d.dtype).stmatrix or x.s.split_k > 1:
         yield f"{d.dtype} has {x.size_d} bytes, rows are shifted by half-words; K is in {x.s.split_k} slices"
@@ -84,8 +80,8 @@ def row_store(x: Lowered) -> Iterator[str]:
 @rule
 def tma_store(x: Lowered) -> Iterator[str]:
     """The copies of a tile of D are its boxes, as they are staged."""
-    store, t = x.s.epilogue.store, x.s.tiling
-    if not isinstance(store, TmaStore):
+    store, t = x.s.epilogue.tma_store, x.s.tiling
+    if store is None:
         return
     if x.s.split_k > 1:
         yield f"K in {x.s.split_k} slices, whose sums leave as vectors"
@@ -111,35 +107,34 @@ def tma_store(x: Lowered) -> Iterator[str]:
 @rule
 def tma_source(x: Lowered) -> Iterator[str]:
     """C's tile comes to the places from which D's leaves, of a main loop that has a warp for it."""
-    source, store, c = x.s.epilogue.source, x.s.epilogue.store, x.plan.contraction.c
-    if not isinstance(source, TmaSource):
+    made, store, c = x.s.epilogue.source_map, x.s.epilogue.store, x.plan.contraction.c
+    if made is None:
         return
     assert c is not None
-    if not isinstance(store, TmaStore) or isinstance(x.s.mainloop, WgmmaRS) or gathers(x.s.hopper):
+    if store.map is None or not x.s.hopper.loads_c or x.s.hopper.by_warps:
         yield f"a {type(store).__name__} of a {type(x.s.mainloop).__name__} has 0 warps that bring C"
         return
     if store.reuse_mainloop_smem:
         yield f"D is staged where {x.s.hopper.stages} stages were, C would come too early"
     if c.dtype != x.plan.contraction.d.dtype:
         yield f"{c.dtype} cannot lie where {x.plan.contraction.d.dtype} is staged, in place of 1"
-    yield from wrong_map("C", source.map, c, C, (*x.plan.l, *x.plan.m, *x.plan.n))
-    at_d, at_c = _mapped(x, store.map), _mapped(x, source.map)
-    if at_d is None or at_c is None or source.map.tile != store.map.tile or not np.array_equal(at_c, at_d):
-        yield f"its tile of {source.map.tile} does not lie as D's of {store.map.tile}"
+    yield from wrong_map("C", made, c, C, (*x.plan.l, *x.plan.m, *x.plan.n))
+    at_d, at_c = _mapped(x, store.map), _mapped(x, made)
+    if at_d is None or at_c is None or made.tile != store.map.tile or not np.array_equal(at_c, at_d):
+        yield f"its tile of {made.tile} does not lie as D's of {store.map.tile}"
 
 
 @rule
 def reuse(x: Lowered) -> Iterator[str]:
     """D is staged where the stages were if a block makes one tile, of float64 any, and nothing else needs them."""
     store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.hopper, x.s.cluster
-    if not isinstance(store, TmaStore) or not store.reuse_mainloop_smem:
+    if not store.reuse_mainloop_smem:
         return
-    assert not isinstance(x.s.scheduler, OneTile)
     clusters = -(-t.m.tiles // side_m) * -(-t.n.tiles // side_n) * x.plan.extent_l
-    waits = isinstance(loop, DmmaTma) and x.blocks == 1  # no zeros stay in its stages, no other block fills them
+    waits = loop.waits_for_d and x.blocks == 1  # no zeros stay in its stages, no other block fills them
     if clusters > x.s.scheduler.blocks // x.blocks and not waits:
         yield f"{clusters * x.blocks} tiles for {x.s.scheduler.blocks} blocks, whose next stages are under way"
-    if not isinstance(loop, WgmmaSS | DmmaTma) or not isinstance(loop.a, Tma) or not isinstance(loop.b, Tma):
+    if not loop.frees_stages or x.stationary or loop.by_warps:
         loaders = f"{type(loop.a).__name__} and {type(loop.b).__name__}"
         yield f"{loop.stages} stages of a {type(loop).__name__} by {loaders} are not free when D is staged"
     if loop.ping_pong or t.mma_tiles > 1 or x.s.epilogue.source is not None:
@@ -150,8 +145,8 @@ def reuse(x: Lowered) -> Iterator[str]:
 @rule
 def exchange(x: Lowered) -> Iterator[str]:
     """Two neighbours exchange halves of tiles whose rows have 16 bytes, and store rows of both."""
-    store, t = x.s.epilogue.store, x.s.tiling
-    if not isinstance(store, TmaStore) or store.exchange is None:
+    store, t = x.s.epilogue.tma_store, x.s.tiling
+    if store is None or store.exchange is None:
         return
     if not store.reuse_mainloop_smem:
         yield f"a second tile needs the place of {x.s.hopper.stages} stages"

@@ -1,4 +1,4 @@
-"""When a bandwidth-bound kernel (maps and sums) may run a schedule.
+"""StreamMap and StreamSum: kernels whose time is that of their bytes. What they need of a block, and rules.
 
 `LIMITS` are what a search runs into; it meets the rest by construction. Rules are asked in order, and later ones rely
 on those before.
@@ -10,11 +10,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import A, B, C, D
-from gett.schedule.spec import rules_common as common
-from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMap, StreamSum
-from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.stream_needs import sum_block
+from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.schedule.mainloops.kind import MainloopKind
+from gett.schedule.rules import common
+from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.stream_views import (
     TensorView,
     cut_modes,
@@ -26,25 +28,46 @@ from gett.schedule.spec.stream_views import (
     sum_views,
     vector_along,
 )
+from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
 NAMES = {A: "A", B: "B", C: "C", D: "D"}
 
+ROW_BYTES = 128
+"""Bytes of a shared-memory row, and of what a warp should read together at least."""
 
-def _loop(x: Lowered) -> Stream:
-    assert isinstance(x.s.mainloop, Stream)
-    return x.s.mainloop
+
+def sum_block(loop: Stream) -> tuple[int, int, int]:
+    """Outputs of a block of a sum, 1, and its step along K."""
+    outputs = loop.threads // loop.lanes_k * loop.rows * (1 if loop.along_k else loop.vector)
+    return outputs, 1, loop.lanes_k * loop.unroll * (loop.vector if loop.along_k else 1)
+
+
+def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
+    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to."""
+    if loop.sums:
+        sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
+        return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
+    views, box = output_views(plan), tiling.m
+    staged = [views[t] for t, x in ((A, loop.a), (B, loop.b), (C, loop.c)) if x is not None and x.staged]
+    images = (image_size(box, image_places(box, x)) * x.size for x in staged)
+    return sum(-(-size // ROW_BYTES) * ROW_BYTES for size in images)
+
+
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """One part, from the start on."""
+    return SmemPlan(stream_bytes(plan, s.tiling, s.stream))
 
 
 def _loads(x: Lowered) -> dict[int, StreamLoad]:
-    loop = _loop(x)
+    loop = x.s.stream
     return {t: load for t, load in ((A, loop.a), (B, loop.b), (C, loop.c)) if load is not None}
 
 
 @rule
 def kind(x: Lowered) -> Iterator[str]:
     """A kernel that sums runs plans with sums, one that maps the others."""
-    if isinstance(x.s.mainloop, StreamSum) != (x.plan.extent_k != 1):
+    if x.s.mainloop.sums != (x.plan.extent_k != 1):
         yield f"K has {x.plan.extent_k} elements, which are no matter for a {type(x.s.mainloop).__name__}"
 
 
@@ -70,18 +93,17 @@ def operands(x: Lowered) -> Iterator[str]:
 @rule
 def lanes(x: Lowered) -> Iterator[str]:
     """Threads along K are a power of two."""
-    loop = _loop(x)
-    if isinstance(loop, StreamSum) and (loop.lanes_k & (loop.lanes_k - 1) or loop.threads % loop.lanes_k):
+    loop = x.s.stream
+    if loop.lanes_k & (loop.lanes_k - 1) or loop.threads % loop.lanes_k:
         yield f"{loop.lanes_k} threads along K, powers of two that divide {loop.threads} add up"
 
 
 @rule
 def counts(x: Lowered) -> Iterator[str]:
     """A thread holds what is in flight, and its sums."""
-    loop, held = _loop(x), 0
-    read = loop.unroll * loop.vector * max(x.size, x.size_d)
-    if isinstance(loop, StreamSum):
-        read *= loop.rows
+    loop, held = x.s.stream, 0
+    read = loop.unroll * loop.vector * loop.rows * max(x.size, x.size_d)
+    if loop.sums:
         held = loop.rows * (1 if loop.along_k else loop.vector) * data_type(x.plan.contraction.dtype).accumulator_bytes
     if read + held > common.THREAD_BYTES:
         yield f"{loop.unroll} steps are {read} bytes beside {held} of sums, a thread holds {common.THREAD_BYTES}"
@@ -90,8 +112,8 @@ def counts(x: Lowered) -> Iterator[str]:
 @rule
 def block(x: Lowered) -> Iterator[str]:
     """The block is what its threads make."""
-    loop, t = _loop(x), x.s.tiling
-    made = (t.m.size, 1, 1) if isinstance(loop, StreamMap) else sum_block(loop)
+    loop, t = x.s.stream, x.s.tiling
+    made = sum_block(loop) if loop.sums else (t.m.size, 1, 1)
     if t.shape != made:
         yield f"{t.shape}, the threads make {made}"
 
@@ -120,7 +142,7 @@ def _covers(box: Box, walk: Sequence[Digit], places: Sequence[int]) -> bool:
 @rule
 def walks(x: Lowered) -> Iterator[str]:
     """Walks take each element of a tile once."""
-    loop, box, views = _loop(x), x.s.tiling.m, output_views(x.plan)
+    loop, box, views = x.s.stream, x.s.tiling.m, output_views(x.plan)
     for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
         if not _covers(box, walk, image_places(box, views[t])):
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
@@ -130,9 +152,9 @@ def walks(x: Lowered) -> Iterator[str]:
 def staging(x: Lowered) -> Iterator[str]:
     """Only maps stage operands, swizzled within rows of 128 bytes."""
     for t, load in _loads(x).items():
-        if load.staged and (isinstance(x.s.mainloop, StreamSum) or load.splat):
+        if load.staged and (x.s.mainloop.sums or load.splat):
             yield f"{NAMES[t]} passes through shared memory in maps only, and then element by element"
-        if isinstance(x.s.mainloop, StreamSum) and t == C and load != StreamLoad():
+        if x.s.mainloop.sums and t == C and load != StreamLoad():
             yield f"C is read where sums are stored, element by element, not {load.width} at a time or as one for all"
         if not load.staged and (load.walk or load.mask or load.shift):
             yield f"{NAMES[t]} passes no shared memory, in which {load.mask} and {load.shift} swizzle {load.walk}"
@@ -141,16 +163,16 @@ def staging(x: Lowered) -> Iterator[str]:
 @rule
 def vectors(x: Lowered) -> Iterator[str]:
     """Strides and alignment allow the vectors."""
-    loop, views, box = _loop(x), output_views(x.plan), x.s.tiling.m
-    if isinstance(loop, StreamSum) and loop.along_k:
+    loop, views, box = x.s.stream, output_views(x.plan), x.s.tiling.m
+    if loop.along_k:
         views, box = {**views, **sum_views(x.plan)}, x.s.tiling.k
-    if isinstance(loop, StreamMap):
+    if not loop.sums:
         widest = vector_along(cut_modes(box), box.extents, views[D])
         if widest % loop.vector:
             yield f"{loop.vector} elements of D at a time, its strides allow {widest}"
     for t, load in _loads(x).items():
         # Single elements of C are read where sums are stored.
-        if t in views and (isinstance(loop, StreamMap) or t != C):
+        if t in views and (not loop.sums or t != C):
             yield from _accesses(NAMES[t], load, views[t], box, loop.vector)
 
 
@@ -186,7 +208,11 @@ LIMITS = (common.grid, common.shared_memory)
 
 RULES = (
     *(kind, groups, common.parts, operands, common.source, common.threads, lanes, counts, block, common.boxes),
-    *(modes, common.shared_memory_plan, common.split, common.workspace, walks, staging, vectors, shared),
+    *(modes, common.planned(smem), common.split, common.workspace, walks, staging, vectors, shared),
     *LIMITS,
 )
 """All conditions."""
+
+STREAM_MAP = MainloopKind(words="each element of D is one product", rules=RULES, smem=smem)
+
+STREAM_SUM = MainloopKind(words="sums of what is read once", rules=RULES, smem=smem)

@@ -12,38 +12,12 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
+from gett.schedule.mainloops.table import kind_of
 from gett.schedule.packed import copy_schedule, plans_of, product_of
-from gett.schedule.spec import rules_multistage, rules_stream, rules_stream_matrix
-from gett.schedule.spec.mainloop import (
-    DmmaTma,
-    Mainloop,
-    Multistage,
-    StreamMap,
-    StreamMatrix,
-    StreamSum,
-    WgmmaRS,
-    WgmmaSplit,
-    WgmmaSS,
-    WgmmaTf32,
-)
-from gett.schedule.spec.rule import Lowered, Rule
-from gett.schedule.spec.rules_common import architecture, domains, precision, splits
-from gett.schedule.spec.rules_packing import PACKING_RULES
-from gett.schedule.spec.rules_wgmma import DMMA_RULES, RS_ALL_RULES, SPLIT_RULES, SS_RULES, TF32_RULES
+from gett.schedule.rules.common import architecture, domains, precision, splits
+from gett.schedule.rules.packing import PACKING_RULES
+from gett.schedule.rules.rule import Lowered, Rule
 from gett.schedule.spec.schedule import Schedule
-
-RULES: dict[type[Mainloop], tuple[Rule, ...]] = {
-    Multistage: rules_multistage.RULES,
-    WgmmaSS: SS_RULES,
-    WgmmaRS: RS_ALL_RULES,
-    WgmmaSplit: SPLIT_RULES,
-    WgmmaTf32: TF32_RULES,
-    DmmaTma: DMMA_RULES,
-    StreamMap: rules_stream.RULES,
-    StreamSum: rules_stream.RULES,
-    StreamMatrix: rules_stream_matrix.RULES,
-}
-"""The rules of each main loop, for the lowered plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +48,7 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
         if reason := rule.broken(Lowered(schedule, swapped, facts)):
             return Refusal(rule, reason)
     x = Lowered(schedule, lower_plan(plan, schedule.tiling, schedule.precision), facts)
-    found = ((rule, rule.broken(x)) for rule in RULES[type(schedule.mainloop)])
+    found = ((rule, rule.broken(x)) for rule in kind_of(schedule).rules)
     return next((Refusal(rule, reason) for rule, reason in found if reason is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Rules of the main loop with A in registers, where the operands' rows run along two contracted modes.
+"""WgmmaRS: A in registers, where the operands' rows run along two contracted modes.
 
 A k-tile of A lies as [row][k2][k1] and B comes in slabs of one k1 each, [row][k2]: k1 is the mode along which A's rows
 run, k2 that of B's.
@@ -11,22 +11,63 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gett.hw.dtypes import tensor_type
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.schedule.mainloops.hopper import ALIGN, hopper_rules, plain_registers, staging_bytes
+from gett.schedule.mainloops.kind import Constants, HopperKind, WgmmaText
+from gett.schedule.rules.hopper import whole_operands
+from gett.schedule.rules.loaders import flattened, majors
+from gett.schedule.rules.map_check import misshapen, wrong_map
+from gett.schedule.rules.rule import HopperOperand, Lowered, rule
+from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
+from gett.schedule.spec.epilogue import Store
+from gett.schedule.spec.hopper_needs import ACCUMULATORS, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.map_check import misshapen, wrong_map
-from gett.schedule.spec.rule import Lowered, WgmmaOperand, rule
-from gett.schedule.spec.scheduler import PersistentRaster
-from gett.schedule.spec.smem_places import coordinates, copied_places, swizzled
-from gett.schedule.spec.wgmma_needs import RS_BATCH, RS_COPIES, RS_ROW, depth_width, steps_over_gaps
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.tiling import Tiling
+
+WIDEST_WITH_C, WIDEST_SHARED_A = 224, 192
+"""Columns of a tile beside C, and where blocks share A; wider tiles run out of registers."""
+
+COPIES = 8
+"""Most copies of a k-tile of A: where blocks share A, each has a barrier."""
+
+BATCH = 16
+"""Instructions whose fragments of A are loaded together."""
+
+ROW_BYTES = 1024
+"""Most bytes of a k-tile of one row of A: the rows of two warpgroups take half of shared memory."""
 
 SENT = 1024
 """Bytes that the warps which send A to another block move at a time."""
 
 
+def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
+    """How much a k-tile has of the modes along which A's and B's rows run."""
+    return tiling.k.cut[loop.unit_a], tiling.k.cut[loop.unit_b]
+
+
+def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
+    """Whether an epilogue steps over the padding behind each warpgroup's share of `rows` rows.
+
+    Copies of whole MMA atoms do not, nor do slices of K.
+    """
+    kind = store.stage.copy.kind if store.stage is not None else "scalar"
+    return split == 1 and kind in ("scalar", "stsm", "vec_n", "pair_n", "one") and rows % WgmmaRS.warpgroups == 0
+
+
+@rule
+def data_types(x: Lowered) -> Iterator[str]:
+    """Wgmma multiplies the operands' type as it comes, with A in registers."""
+    yield from whole_operands(x, "rs")
+
+
 @rule
 def units(x: Lowered) -> Iterator[str]:
     """The rows of A and of B run along two different contracted modes."""
-    loop, k = x.rs, x.plan.k
+    loop, k = x.s.loop(WgmmaRS), x.plan.k
     if loop.a.major != "k" or loop.b.major != "k":
         yield f"rows along {loop.a.major} of A and {loop.b.major} of B, both are along 2 modes of K"
     if loop.unit_a == loop.unit_b or not all(u < len(k) for u in (loop.unit_a, loop.unit_b)):
@@ -39,28 +80,28 @@ def units(x: Lowered) -> Iterator[str]:
 @rule
 def k_tile(x: Lowered) -> Iterator[str]:
     """A k-tile is one or two instructions' k of either mode: whole batches of fragments, in rows that fit."""
-    runs, (depth, width) = (x.atom.k, 2 * x.atom.k), depth_width(x.rs, x.s.tiling)
+    runs, (depth, width) = (x.atom.k, 2 * x.atom.k), depth_width(x.s.loop(WgmmaRS), x.s.tiling)
     if depth not in runs or width not in runs or not depth * width == x.s.tiling.k.size == x.s.tiling.shape[2]:
         yield f"{depth} of A's mode times {width} of B's in {x.s.tiling.shape[2]} k; each is {runs[0]} or {runs[1]}"
-    if depth * width // x.atom.k < RS_BATCH:
-        yield f"{depth} times {width} k are {depth * width // x.atom.k} instructions, fragments are read for {RS_BATCH}"
-    if depth * width * x.size > RS_ROW:
-        yield f"{depth} times {width} k take {depth * width * x.size} bytes of a row, there is room for {RS_ROW}"
+    if depth * width // x.atom.k < BATCH:
+        yield f"{depth} times {width} k are {depth * width // x.atom.k} instructions, fragments are read for {BATCH}"
+    if depth * width * x.size > ROW_BYTES:
+        yield f"{depth} times {width} k take {depth * width * x.size} bytes of a row, there is room for {ROW_BYTES}"
 
 
 @rule
 def rs_cluster(x: Lowered) -> Iterator[str]:
     """At most two blocks of a raster share an operand, without multicast."""
-    if not isinstance(x.s.scheduler, PersistentRaster) or x.blocks > 2:
+    if x.s.scheduler.tensor or x.blocks > 2:
         yield f"{x.s.cluster} of a {type(x.s.scheduler).__name__}, 1 or 2 blocks of a raster share an operand"
     for o, load in x.by_map:
         if load.multicast is not None:
             yield f"operand {o.name} is multicast to {load.blocks} blocks; the main loop shares it by itself"
 
 
-def _parts(x: Lowered) -> list[tuple[WgmmaOperand, Tma, tuple[int, int], tuple[int, int], int, int]]:
+def _parts(x: Lowered) -> list[tuple[HopperOperand, Tma, tuple[int, int], tuple[int, int], int, int]]:
     """Of A and B: operand, copies, (mode, elements) of the unit and of the other mode, that mode's whole, its place."""
-    loop, (a, b) = x.rs, x.operands
+    loop, (a, b) = x.s.loop(WgmmaRS), x.operands
     depth, width = depth_width(loop, x.s.tiling)
     first_a, first_b = len(a.batch) + len(a.free), len(b.batch) + len(b.free)
     half = width // x.s.cluster[1]
@@ -113,16 +154,26 @@ def zeros(x: Lowered) -> Iterator[str]:
 
 
 @rule
+def columns(x: Lowered) -> Iterator[str]:
+    """Fragments of A leave a thread registers for 224 columns beside C, for 192 where blocks share A."""
+    most = WIDEST_WITH_C if x.plan.contraction.c is not None else 2 * ACCUMULATORS
+    most = min(most, WIDEST_SHARED_A) if x.s.cluster[1] > 1 else most
+    if x.s.tiling.shape[1] > most:
+        yield f"{x.s.tiling.shape[1]}, the most are {most}"
+
+
+@rule
 def copies_of_a(x: Lowered) -> Iterator[str]:
     """A k-tile of A comes in at most 8 copies, a slab of B in one."""
-    if x.rs.a.copies > RS_COPIES or x.rs.b.copies != 1:
-        yield f"{x.rs.a.copies} for a k-tile, {RS_COPIES} at most, and {x.rs.b.copies} for a slab of B, not 1"
+    a, b = x.s.loop(WgmmaRS).a.copies, x.s.loop(WgmmaRS).b.copies
+    if a > COPIES or b != 1:
+        yield f"{a} for a k-tile, {COPIES} at most, and {b} for a slab of B, not 1"
 
 
 @rule
 def per_warpgroup(x: Lowered) -> Iterator[str]:
     """A warpgroup that waits for its own rows of A has copies of its own, and an epilogue that steps over gaps."""
-    loop, t, count = x.rs, x.s.tiling, WgmmaRS.warpgroups
+    loop, t, count = x.s.loop(WgmmaRS), x.s.tiling, WgmmaRS.warpgroups
     if not loop.per_warpgroup_a:
         return
     if loop.a.copies % count:
@@ -136,13 +187,57 @@ def sharing_a(x: Lowered) -> Iterator[str]:
     """Blocks share A where K is sliced, by warpgroups with rows of their own and halves of k2."""
     if x.s.cluster[1] == 1:
         return
-    _, width = depth_width(x.rs, x.s.tiling)
-    if x.s.split_k == 1 or not x.rs.per_warpgroup_a or width != 2 * x.atom.k:
-        own = "own" if x.rs.per_warpgroup_a else "all"
+    _, width = depth_width(x.s.loop(WgmmaRS), x.s.tiling)
+    if x.s.split_k == 1 or not x.s.loop(WgmmaRS).per_warpgroup_a or width != 2 * x.atom.k:
+        own = "own" if x.s.loop(WgmmaRS).per_warpgroup_a else "all"
         yield f"K in {x.s.split_k} slices, {own} rows of A waited for, {width} of B's mode, halved"
-    if x.rs.a.map.transaction_bytes % SENT:
-        yield f"copies of {x.rs.a.map.transaction_bytes} bytes are sent {SENT} at a time"
+    if x.s.loop(WgmmaRS).a.map.transaction_bytes % SENT:
+        yield f"copies of {x.s.loop(WgmmaRS).a.map.transaction_bytes} bytes are sent {SENT} at a time"
 
 
-RS_RULES = (units, k_tile, rs_cluster, rs_maps, rs_copies, zeros, copies_of_a, per_warpgroup, sharing_a)
-"""How operands travel with A in registers."""
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """A k-tile of A, where D is staged, too; slabs of B, barriers."""
+    t, loop, size = s.tiling, s.loop(WgmmaRS), itemsize(plan.contraction.dtype)
+    rows, columns, deep = t.shape
+    stages = up(max(rows * deep * size, staging_bytes(s, plan)), ALIGN)
+    slab = up(columns * depth_width(loop, t)[1] * size, ALIGN)
+    barriers = stages + loop.stages * slab
+    shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
+    return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
+
+
+def traits(plan: GemmPlan, s: Schedule) -> Constants:
+    """Whether each warpgroup waits for its own rows of A."""
+    return {"kPerWarpgroupA": s.loop(WgmmaRS).per_warpgroup_a}
+
+
+def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
+    """The copies of a k-tile of A, and that of a slab of B."""
+    a, b = s.loop(WgmmaRS).a, s.loop(WgmmaRS).b.map
+    return (
+        {"kSwizzleBytes": a.swizzle_bytes, "kTmaCopies": a.copies, "kCopyBytes": a.map.transaction_bytes},
+        {"kSwizzleBytes": b.swizzle_bytes, "kTransactionBytes": b.transaction_bytes},
+    )
+
+
+def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
+    """One wgmma for all columns."""
+    return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), ("k",))
+
+
+_OWN_RULES = (
+    *(columns, flattened, majors, units, k_tile, rs_cluster, rs_maps, rs_copies, zeros),
+    *(copies_of_a, per_warpgroup, sharing_a),
+)
+
+WGMMA_RS = HopperKind(
+    words="wgmma, A in registers, operands along two contracted modes",
+    rules=hopper_rules(data_types, (), _OWN_RULES, smem),
+    smem=smem,
+    header="wgmma_rs",
+    registers=plain_registers,
+    traits=traits,
+    loader_traits=loader_traits,
+    multiplies=multiplies,
+    fetches_lines=False,
+)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gett.hw.dtypes import data_type, finer
-from gett.ir.gemm import D
-from gett.schedule.spec.epilogue import RowStore, TmaSource, TmaStore, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Multistage, Stream, StreamMap, StreamMatrix, WgmmaRS
-from gett.schedule.spec.multistage_needs import multistage_smem
-from gett.schedule.spec.rule import Lowered, rule
-from gett.schedule.spec.scheduler import OneTile
+from gett.ir.gemm import D, GemmPlan
+from gett.schedule.rules.rule import Lowered, Rule, rule
+from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.stream_needs import stream_bytes
 from gett.schedule.spec.vectors import store_vector, tiled_dims
-from gett.schedule.spec.wgmma_smem import wgmma_smem
 from layouts.domains import MOST, outside
 
 THREAD_BYTES = 2048
@@ -94,31 +89,29 @@ def boxes(x: Lowered) -> Iterator[str]:
 @rule
 def parts(x: Lowered) -> Iterator[str]:
     """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
-    loop, (store, source) = x.s.mainloop, (x.s.epilogue.store, x.s.epilogue.source)
-    if x.s.tiling.l is not None and not isinstance(loop, Multistage):
+    loop, store, scheduler = x.s.mainloop, x.s.epilogue.store, x.s.scheduler
+    if x.s.tiling.l is not None and not loop.many_batches:
         yield f"{x.s.tiling.batches} batches in a block of a {type(loop).__name__}"
-    if isinstance(source, TmaSource):
+    if x.s.epilogue.source_map is not None:
         yield f"C by 1 tensor map, which a {type(loop).__name__} has no warp for"
-    if not isinstance(x.s.scheduler, OneTile) or x.s.tiling.mma_tiles != 1:
-        yield f"1 tile, not those of a {type(x.s.scheduler).__name__} of {x.s.tiling.mma_tiles} MMA tiles"
-    vector = store.vector if isinstance(loop, Multistage) else 1
-    if isinstance(loop, StreamMap | StreamMatrix):
-        vector = loop.vector * (loop.vector_n if isinstance(loop, StreamMatrix) else 1)
-    if not isinstance(store, VectorStore) or store.stage is not None or store.vector != vector:
+    if scheduler.persistent or x.s.tiling.mma_tiles != 1:
+        yield f"1 tile, not those of a {type(scheduler).__name__} of {x.s.tiling.mma_tiles} MMA tiles"
+    vector = loop.stored_vector or store.vector
+    if store.stage is not None or store.vector != vector:
         yield f"D is stored in vectors of {vector}, staged where the main loop has its tile if at all"
 
 
 @rule
 def source(x: Lowered) -> Iterator[str]:
     """C is read where there is one, in a way that the store adds it."""
-    source, store, c = x.s.epilogue.source, x.s.epilogue.store, x.plan.contraction.c
-    if (source is None) != (c is None):
+    epilogue, c = x.s.epilogue, x.plan.contraction.c
+    if (epilogue.source is None) != (c is None):
         there = "there is no C" if c is None else "there is 1 C"
-        yield f"{there}, the schedule reads {0 if source is None else 1}"
-    if isinstance(source, VectorSource) and isinstance(store, TmaStore):
+        yield f"{there}, the schedule reads {0 if epilogue.source is None else 1}"
+    if epilogue.vector_source and epilogue.tma_store is not None:
         yield "D leaves by 1 tensor map, so C is added where it is staged, not from vectors"
-    if isinstance(source, VectorSource) and isinstance(store, RowStore):
-        yield f"rows of {store.run} elements leave as they are staged, without C"
+    if epilogue.vector_source and (rows := epilogue.row_store) is not None:
+        yield f"rows of {rows.run} elements leave as they are staged, without C"
 
 
 @rule
@@ -128,7 +121,7 @@ def vector(x: Lowered) -> Iterator[str]:
     vector, widest, stage = store.vector, store_vector(x.plan, t.m, t.n, t.l), store.stage
     if widest % vector:
         yield f"{vector} elements of D a store, its strides allow {widest}"
-    if isinstance(store, TmaStore) or stage is None or vector == 1 or x.s.split_k > 1:
+    if store.map is not None or stage is None or vector == 1 or x.s.split_k > 1:
         return
     lead = tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)[0]
     steps = {(g, i): step for g, at in (("m", stage.m), ("n", stage.n)) for i, step in enumerate(at)}
@@ -141,12 +134,10 @@ def vector(x: Lowered) -> Iterator[str]:
 @rule
 def split(x: Lowered) -> Iterator[str]:
     """No slice of K is empty; only products and sums are sliced, in blocks of one batch."""
-    split, k_tiles, loop = x.s.split_k, x.s.tiling.k.tiles, x.s.mainloop
-    each = 1 if isinstance(loop, WgmmaRS) else -(-k_tiles // split)  # with A in registers dealt out in turn
-    if split > 1 and (
-        isinstance(loop, StreamMap | StreamMatrix) or (isinstance(loop, Multistage) and x.s.tiling.l is not None)
-    ):
+    split, k_tiles = x.s.split_k, x.s.tiling.k.tiles
+    if split > 1 and (not x.s.mainloop.sums or x.s.tiling.l is not None):
         yield f"{split} slices, where nothing is summed, or batches of a block take all of K"
+    each = 1 if x.s.mainloop.in_turn else -(-k_tiles // split)
     if split > 1 and (split - 1) * each >= k_tiles:
         yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
 
@@ -184,15 +175,14 @@ def shared_memory(x: Lowered) -> Iterator[str]:
         yield f"{x.s.smem.size} bytes needed, {x.facts.arch} gives a block {x.facts.smem_per_block}"
 
 
-@rule
-def shared_memory_plan(x: Lowered) -> Iterator[str]:
-    """The parts of shared memory lie where the kernel expects them."""
-    s, plan, loop = x.s, x.plan, x.s.mainloop
-    if isinstance(loop, Multistage):
-        found = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, s.split_k > 1)
-    elif isinstance(loop, Stream | StreamMatrix):
-        found = SmemPlan(stream_bytes(plan, s.tiling, loop))
-    else:
-        found = wgmma_smem(s, plan)
-    if s.smem != found:
-        yield f"planned as {s.smem}, the parts make {found}"
+def planned(smem: Callable[[Schedule, GemmPlan], SmemPlan]) -> Rule:
+    """The rule of a main loop whose shared memory is laid out by a function."""
+
+    @rule
+    def shared_memory_plan(x: Lowered) -> Iterator[str]:
+        """The parts of shared memory lie where the kernel expects them."""
+        found = smem(x.s, x.plan)
+        if x.s.smem != found:
+            yield f"planned as {x.s.smem}, the parts make {found}"
+
+    return shared_memory_plan

@@ -1,0 +1,1 @@
+"""What each main loop is: a module each, which the table `KINDS` has, and generic code asks."""

@@ -1,0 +1,127 @@
+"""DmmaTma: `mma.sync` of float64, also as parts of complex128, out of stages that tensor maps fill."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import GemmPlan
+from gett.schedule.mainloops.hopper import (
+    ALIGN,
+    THREAD_REGISTERS,
+    barrier_bytes,
+    conjugated,
+    hopper_rules,
+    plain_registers,
+    stage_bytes,
+    staging_bytes,
+    tile_loaders,
+)
+from gett.schedule.mainloops.kind import Constants, HopperKind
+from gett.schedule.rules.hopper import accumulators
+from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
+from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.spec.hopper_needs import MOST_STAGES, leads, parts
+from gett.schedule.spec.mainloop import DmmaTma
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+
+LEADS = 4, 8
+"""K of an operand's rows in a k-tile where A's and B's run along two contracted modes: rows of 32 bytes or 64."""
+
+LEADS_COMPLEX = 4, 4
+"""The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
+
+SPARE = 32
+"""Registers that a thread needs beside sums and fragments, whose places in either major are kept."""
+
+
+def dmma_step(mma_m: int, columns: int, parts: int) -> int:
+    """K of one instruction of float64: sums are read and written half as often by 16 as by 8, if registers suffice.
+
+    A complex number's parts are two of its k.
+    """
+    return 16 if _needed(mma_m, columns, 16, parts) <= THREAD_REGISTERS[1] or parts > 1 else 8
+
+
+def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
+    """Registers of a thread that multiplies float64, also as parts: those that it needs, and those it has."""
+    return _needed(mma_m, columns, dmma_step(mma_m, columns, parts), parts), THREAD_REGISTERS[1]
+
+
+def _needed(mma_m: int, columns: int, step: int, parts: int) -> int:
+    """Registers for instructions of `step` k.
+
+    A number takes two, and a lane has a fourth of the k of a row. Of A there are two steps, one of which takes twice as
+    many where numbers are complex, since either part is multiplied by both of B's. Of B there are four times one row of
+    eight columns, or two where each is multiplied by four products.
+    """
+    steps, rows = (3, 2) if parts > 1 else (2, 4)
+    return parts * mma_m * columns + step * steps * mma_m + step // 2 * rows + SPARE
+
+
+@rule
+def data_types(x: Lowered) -> Iterator[str]:
+    """Warps multiply float64 and complex128, of which both operands are."""
+    dtype, operands = x.plan.contraction.dtype, [o.dtype for o in (x.plan.a, x.plan.b) if o is not None]
+    if data_type(dtype).by_warps() is None:
+        yield f"{dtype} of {data_type(dtype).bytes} bytes by a {type(x.s.mainloop).__name__}"
+    elif any(o != dtype for o in operands):
+        yield f"operands of {operands}, products of 1 type, {dtype}"
+
+
+@rule
+def doubles(x: Lowered) -> Iterator[str]:
+    """A thread has registers for sums and fragments of float64."""
+    needed, there = dmma_registers(x.s.loop(DmmaTma).mma_m, x.s.tiling.shape[1], parts(x.plan))
+    if needed > there:
+        yield f"{needed} registers for sums and fragments, a thread has {there}"
+
+
+@rule
+def k_of_doubles(x: Lowered) -> Iterator[str]:
+    """There is one order of k, or 4 or 8 k (complex: 4) of each of the two modes along which A's and B's rows run."""
+    loop, deep = x.s.loop(DmmaTma), x.s.tiling.k.size
+    found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
+    if found == (1, 1):
+        if a != b:
+            yield f"A's k are {a} and B's are {b}"
+        return
+    allowed = LEADS if parts(x.plan) == 1 else LEADS_COMPLEX
+    if not set(found) <= set(allowed) or deep != math.prod(found):
+        yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {allowed}"
+
+
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """Stages, staged tiles, which may lie where the stages do, barriers."""
+    loop, stage, staging = s.loop(DmmaTma), stage_bytes(s, plan), staging_bytes(s, plan)
+    first, fixed = loop.stages * stage, ALIGN + barrier_bytes(MOST_STAGES)
+    if s.epilogue.store.reuse_mainloop_smem:
+        end = max(first, staging)
+        return SmemPlan(fixed + end, stage, barriers=end)
+    return SmemPlan(fixed + first + staging, stage, staging=first, barriers=first + staging)
+
+
+def traits(plan: GemmPlan, s: Schedule) -> Constants:
+    """K of the modes along which rows run, and what is conjugated."""
+    loop = s.loop(DmmaTma)
+    lead_a, lead_b = leads(loop, s.tiling.k)
+    return {"kProducerWarpgroups": loop.producers, "kLeadA": lead_a, "kLeadB": lead_b, **conjugated(plan)}
+
+
+def multiplies(plan: GemmPlan, s: Schedule) -> str:
+    """The class whose instructions have as much K as registers allow."""
+    return f"gett::Dmma<{dmma_step(s.hopper.mma_m, s.tiling.shape[1], parts(plan))}>"
+
+
+DMMA_TMA = HopperKind(
+    words="mma.sync of float64 out of stages that tensor maps fill",
+    rules=hopper_rules(data_types, (), (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
+    smem=smem,
+    header="dmma_tma",
+    registers=plain_registers,
+    traits=traits,
+    loader_traits=tile_loaders,
+    multiplies=multiplies,
+)

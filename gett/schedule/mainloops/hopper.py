@@ -1,0 +1,125 @@
+"""What the Hopper main loops share: tiles in shared memory, registers, constants of loaders, the order of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gett.hw.dtypes import data_type
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.schedule.mainloops.kind import Constants
+from gett.schedule.rules import common, hopper
+from gett.schedule.rules.epilogue import EPILOGUE_RULES
+from gett.schedule.rules.rule import Rule
+from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, up, valid_k
+from gett.schedule.spec.loader import HopperLoader
+from gett.schedule.spec.mainloop import Hopper
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+from layouts.swizzle import CHUNK
+
+ALIGN = 1024
+"""Tiles start at multiples of the widest swizzle's period."""
+
+THREAD_REGISTERS = (40, 232)
+"""Registers of a thread that issues copies, and of one that multiplies."""
+
+_DUMP = 128  # bytes behind a staged tile where matrices' rows of padding go
+
+
+def hopper_rules(
+    types: Rule,
+    warps: tuple[Rule, ...],
+    own: tuple[Rule, ...],
+    smem: Callable[[Schedule, GemmPlan], SmemPlan],
+) -> tuple[Rule, ...]:
+    """All conditions of a main loop.
+
+    Args:
+        types: Which operands it multiplies.
+        warps: What it asks of warpgroups, where it has a choice of them.
+        own: What registers hold, how operands travel, and all that it alone asks.
+        smem: Lays out its shared memory.
+    """
+    return (
+        *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
+        *(hopper.batches_together, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),
+        *(common.split, common.workspace, common.grid, *own, *EPILOGUE_RULES),
+        *(common.planned(smem), common.shared_memory),
+    )
+
+
+def barrier_bytes(stages: int) -> int:
+    """Bytes of the barriers of stages and of two staging buffers."""
+    return 16 * stages + 16
+
+
+def row_bytes(loader: HopperLoader, deep: int, size: int) -> int:
+    """Shared memory that `deep` k of one row of an operand take: K-major rows are whole atoms of the swizzle."""
+    return up(deep * size, loader.swizzle_bytes) if loader.major == "k" else deep * size
+
+
+def tile_bytes(name: str, rows: int, deep: int) -> int:
+    """Shared memory of a tile of operand `name`, whose rows take `deep` bytes."""
+    return up(up(rows, GRAIN[name]) * deep, ALIGN)
+
+
+def stage_bytes(s: Schedule, plan: GemmPlan) -> int:
+    """Shared memory of a k-tile of A and one of B."""
+    t, size = s.tiling, itemsize(plan.contraction.dtype)
+    sides = (("a", s.hopper.a, t.m.size), ("b", s.hopper.b, t.n.size))
+    return sum(tile_bytes(name, x.rows(side), row_bytes(x, t.shape[2], size)) for name, x, side in sides)
+
+
+def staging_bytes(s: Schedule, plan: GemmPlan) -> int:
+    """Bytes of the staged tiles of D and of what their stores need beside them; none where slices are added.
+
+    In ping-pong each warpgroup has a tile. With C from vectors float32 is staged, and C has offsets too; where a tensor
+    map brings C to where D is staged, it takes no room of its own.
+    """
+    store, loop, (rows, columns, _) = s.epilogue.store, s.hopper, s.tiling.shape
+    if s.split_k > 1 or store.stage is None:
+        return 0
+    added, tile = s.epilogue.vector_source, store.stage
+    offsets = 0 if store.map is not None else (rows + columns) * 8 * (2 if added else 1)
+    sums = data_type(plan.contraction.dtype).accumulator_bytes
+    staged = tile.elements * (sums if added else itemsize(plan.contraction.d.dtype))
+    staged += 0 if tile.copy.kind in ("scalar", "pair_n", "one") else _DUMP
+    one = up(staged, ALIGN if tile.swizzle_bytes > CHUNK else 128) + up(offsets, 128)
+    return one * (loop.warpgroups if loop.ping_pong else 1)
+
+
+def plain_registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
+    """Registers where threads issue copies and multiply, and do nothing else."""
+    return THREAD_REGISTERS
+
+
+def by_accumulators(registers: dict[int, tuple[int, int]], held: int) -> tuple[int, int]:
+    """Those of a table by the accumulators that a thread may have, for one that has `held`."""
+    return next((r for most, r in registers.items() if held <= most), registers[ACCUMULATORS])
+
+
+def tile_loaders(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
+    """Constants of the loaders of A and of B, each of which fills a tile of a stage."""
+    t = s.tiling
+    return _tile_loader(plan, s, s.hopper.a, t.m.size // t.mma_tiles), _tile_loader(plan, s, s.hopper.b, t.n.size)
+
+
+def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, size: int) -> Constants:
+    """What an operand's loader is told; `size` is the extent of its free group's box."""
+    load, deep = loader.tma, s.tiling.shape[2]
+    short = load is not None and s.tiling.k.size < deep  # the rest of the block's k stays zero
+    return {
+        "kKind": f"LoaderKind::kLoader{type(loader).__name__}",
+        "kMajorK": loader.major == "k",
+        "kSwizzleBytes": loader.swizzle_bytes,
+        "kRows": loader.rows(size),
+        "kValidK": valid_k(load, len(plan.k)) if load is not None and short else deep,
+        "kTransactionBytes": load.bytes if load is not None else 0,
+        **{"kKTiles": 0, "kRunElements": 0, **loader.traits},
+        "kTransposeK": loader.transform.elements if loader.transform else 0,
+    }
+
+
+def conjugated(plan: GemmPlan) -> Constants:
+    """Which operands are conjugated as they are multiplied."""
+    return {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}

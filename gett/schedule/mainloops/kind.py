@@ -1,0 +1,101 @@
+"""What a main loop is to generic code: rules, shared memory, registers, constants, instruction, words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gett.hw.dtypes import data_type
+from gett.hw.tensor_types import TensorType
+from gett.ir.gemm import GemmPlan
+from gett.schedule.rules.rule import Rule
+from gett.schedule.spec.hopper_needs import planes
+from gett.schedule.spec.mainloop import Hopper
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+
+Constants = Mapping[str, bool | int | str]
+"""Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""
+
+ThreadRegisters = Callable[[GemmPlan, Hopper, int], tuple[int, int]]
+"""Registers of a thread that fetches, and of one that multiplies a tile of so many columns."""
+
+Fact = tuple[str, str]
+"""(name, text) of a line of a plan's text; continued lines have no name."""
+
+
+def multiply_adds(plan: GemmPlan, schedule: Schedule) -> list[Fact]:
+    """What people are told of multiply-adds where planes were asked for."""
+    if planes(plan) is None:
+        return []
+    return [("products", f"fused multiply-adds, at least as accurate as {plan.contraction.precision}")]
+
+
+def whole_products(plan: GemmPlan, schedule: Schedule) -> list[Fact]:
+    """What people are told of products of whole operands: whether these are rounded, and to what."""
+    if planes(plan) is not None:
+        return multiply_adds(plan, schedule)
+    c = plan.contraction
+    tensor = data_type(c.dtype).multiplied(c.precision)
+    if tensor is None or data_type(c.dtype).exact:
+        return []
+    return [("products", f"of operands rounded to the nearest {tensor.name}, 2^-11 of each at most; float32 sums")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MainloopKind:
+    """A main loop.
+
+    Attributes:
+        words: What it is, for people.
+        rules: When a GPU may run a lowered plan by it, in the order in which they are asked.
+        smem: Where the parts of its shared memory lie, worked out from a schedule's other parts and the lowered plan.
+        products: Lines that tell people of its products, from the plan as it was made and the schedule.
+    """
+
+    words: str
+    rules: tuple[Rule, ...]
+    smem: Callable[[Schedule, GemmPlan], SmemPlan]
+    products: Callable[[GemmPlan, Schedule], list[Fact]] = whole_products
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaText:
+    """The wgmma of a kernel, whose text depends on the tile.
+
+    Attributes:
+        tensor: The type that it multiplies.
+        columns: Of the tile, or of its chunks.
+        majors: Of the operands that it reads out of shared memory: A's and B's, or B's alone.
+        signed: With A in registers: whether a product may be subtracted, and begin a sum; else it is added to one.
+    """
+
+    tensor: TensorType
+    columns: tuple[int, ...]
+    majors: tuple[str, ...]
+    signed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopperKind(MainloopKind):
+    """A main loop in which some warpgroups fetch and others multiply. The class of its C++ has its record's name.
+
+    Attributes:
+        header: Of its C++, in `gett/kernels/mainloop`.
+        registers: Of a thread that fetches, and of one that multiplies a tile of so many columns.
+        traits: Constants of its `MainloopTraits`, beside stages and registers.
+        loader_traits: Constants of the loaders of A and of B.
+        multiplies: The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
+        fetchers: Which warps do not multiply, for people.
+        repairs: Whether it makes tiles again whose numbers were none for it.
+        fetches_lines: Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
+    """
+
+    header: str
+    registers: ThreadRegisters
+    traits: Callable[[GemmPlan, Schedule], Constants]
+    loader_traits: Callable[[GemmPlan, Schedule], tuple[Constants, Constants]]
+    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str]
+    fetchers: Callable[[Schedule], str] = lambda schedule: "1 producer"
+    repairs: bool = False
+    fetches_lines: bool = True

@@ -1,0 +1,145 @@
+"""WgmmaSS: both operands in shared memory, by tensor maps or gathered; one of them may stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gett.console.formatting import count
+from gett.hw.dtypes import tensor_type
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.schedule.mainloops.hopper import (
+    ALIGN,
+    THREAD_REGISTERS,
+    barrier_bytes,
+    by_accumulators,
+    hopper_rules,
+    row_bytes,
+    staging_bytes,
+    tile_bytes,
+    tile_loaders,
+)
+from gett.schedule.mainloops.kind import Constants, HopperKind, WgmmaText
+from gett.schedule.rules import common
+from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
+from gett.schedule.rules.hopper import accumulators, whole_operands
+from gett.schedule.rules.loaders import LOADER_RULES
+from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
+from gett.schedule.spec.loader import Gather, Stationary
+from gett.schedule.spec.mainloop import Hopper, WgmmaSS
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+
+GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
+"""Registers of a thread that gathers and of one that multiplies, by the accumulators that a thread may have."""
+
+REGISTERS = 512
+"""Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
+
+PANEL_BARRIERS = 32
+"""Bytes of the barriers of an operand that stays."""
+
+
+@rule
+def data_types(x: Lowered) -> Iterator[str]:
+    """Wgmma multiplies the operands' type as it comes, both out of shared memory."""
+    yield from whole_operands(x, "ss")
+
+
+def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
+    """Of a thread that fetches and of one that multiplies a tile of `columns`."""
+    return by_accumulators(GATHER_REGISTERS, loop.mma_m * columns // 2) if loop.by_warps else THREAD_REGISTERS
+
+
+@rule
+def ping_pong(x: Lowered) -> Iterator[str]:
+    """Two warpgroups take turns."""
+    if x.s.hopper.ping_pong and x.s.hopper.warpgroups != 2:
+        yield f"2 warpgroups take turns, not {x.s.hopper.warpgroups}"
+
+
+@rule
+def warpgroups(x: Lowered) -> Iterator[str]:
+    """The warpgroups share the registers of a multiprocessor."""
+    loop = x.s.hopper
+    fetching, multiplying = registers(x.plan, loop, x.s.tiling.shape[1])
+    groups = loop.warpgroups + loop.producers
+    needed, there = loop.producers * fetching + loop.warpgroups * multiplying, REGISTERS // groups // 8 * 8 * groups
+    if needed > there:
+        yield f"{groups} need {needed} registers a lane, there are {there}"
+
+
+def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
+    """Shared memory for `tiles` k-tiles of operand `name`, whose rows take `deep` bytes of each.
+
+    They follow each other without the room that instructions want behind a tile: what lies there is the next one.
+    """
+    return (tiles - 1) * up(up(rows, 8) * deep, ALIGN) + tile_bytes(name, rows, deep)
+
+
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """Stages, the operand that stays, staged tiles, barriers, then buffers of gathering warps."""
+    t, loop, size, staging = s.tiling, s.loop(WgmmaSS), itemsize(plan.contraction.dtype), staging_bytes(s, plan)
+    deep, warps = t.shape[2], 4 * loop.producers
+    stage = kept = ring = tables = 0
+    for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
+        held, row = loader.rows(side), row_bytes(loader, deep, size)
+        if isinstance(loader, Stationary):
+            # The rows of the next panel come while those of this one are read.
+            buffers = 2 if s.scheduler.tensor and not s.scheduler.one_panel else 1
+            kept += stationary_bytes(name, held, row, buffers * loader.k_tiles)
+        else:
+            stage += tile_bytes(name, held, row)
+        if isinstance(loader, Gather):
+            pieces = warp_pieces(side, deep, loader, warps)
+            ring += warps * loop.cp_async_stages * ring_bytes(pieces, loader, size)
+            tables += 8 * pieces
+    buffers = ring + warps * up(tables, 16)
+    store, end = s.epilogue.store, loop.stages * stage
+    fixed = ALIGN + barrier_bytes(MOST_STAGES_OF_ONE if kept else MOST_STAGES) + (PANEL_BARRIERS if kept else 0)
+    if store.exchange is not None:  # a second tile behind the staged one
+        staging, fixed = staging + up(staging, ALIGN), fixed + 16
+    if store.reuse_mainloop_smem:
+        return SmemPlan(fixed + max(end, staging), stage, barriers=max(end, staging))
+    barriers = end + kept + staging
+    loaders = barriers + barrier_bytes(loop.stages) if buffers else 0
+    return SmemPlan(
+        fixed + barriers + buffers,
+        stage,
+        stationary=end if kept else 0,
+        staging=end + kept,
+        barriers=barriers,
+        loaders=loaders,
+    )
+
+
+def traits(plan: GemmPlan, s: Schedule) -> Constants:
+    """K-tiles that gathered chunks wait in."""
+    loop = s.loop(WgmmaSS)
+    return {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
+
+
+def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
+    """One wgmma for all columns."""
+    majors = s.hopper.a.major, s.hopper.b.major
+    return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), majors)
+
+
+def fetchers(s: Schedule) -> str:
+    """Who loads, or gathers."""
+    return count(s.hopper.producers, "gathering warpgroup") if s.hopper.by_warps else "1 producer"
+
+
+_WARP_RULES = (ping_pong, common.threads, warpgroups)
+
+WGMMA_SS = HopperKind(
+    words="wgmma, both operands in shared memory",
+    rules=hopper_rules(data_types, _WARP_RULES, (accumulators, *GATHER_RULES, *LOADER_RULES), smem),
+    smem=smem,
+    header="wgmma_ss",
+    registers=registers,
+    traits=traits,
+    loader_traits=tile_loaders,
+    multiplies=multiplies,
+    fetchers=fetchers,
+)

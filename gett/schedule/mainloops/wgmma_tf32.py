@@ -1,0 +1,117 @@
+"""WgmmaTf32: products of TF32 with A in registers; B is transposed in shared memory if its rows run along N."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gett.hw.dtypes import WORD
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.schedule.mainloops.hopper import (
+    ALIGN,
+    THREAD_REGISTERS,
+    barrier_bytes,
+    by_accumulators,
+    hopper_rules,
+    stage_bytes,
+    staging_bytes,
+    tile_bytes,
+    tile_loaders,
+)
+from gett.schedule.mainloops.kind import Constants, HopperKind, WgmmaText
+from gett.schedule.rules.hopper import accumulators, whole_operands
+from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
+from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
+from gett.schedule.spec.mainloop import Hopper, WgmmaTf32
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
+
+WIDEST_TRANSPOSED = 192
+"""Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
+those that all threads start with."""
+
+TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
+"""Registers of a thread that fetches and of one that multiplies where B is transposed, by the accumulators that a
+thread may have."""
+
+SPARE = 32
+"""Registers that a thread needs beside sums and fragments."""
+
+
+def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tuple[int, int]:
+    """Registers of a thread with fragments for `steps` of K in them: those that it needs, and those it has."""
+    held = mma_m * columns // 2
+    there = by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else THREAD_REGISTERS
+    return held + 4 * mma_m * steps + SPARE, there[1]
+
+
+@rule
+def data_types(x: Lowered) -> Iterator[str]:
+    """Wgmma multiplies the operands' four bytes, rounded to TF32, with A in registers."""
+    yield from whole_operands(x, "rs")
+    tensor = multiplied(x.plan)
+    if tensor is not None and tensor.bytes != WORD:
+        yield f"{tensor.name} of {tensor.bytes} bytes by a {type(x.s.mainloop).__name__}"
+
+
+@rule
+def in_registers(x: Lowered) -> Iterator[str]:
+    """K-tiles have two steps or more, for which registers suffice, and B is transposed where its rows run along N."""
+    loop, (_, columns, deep) = x.s.loop(WgmmaTf32), x.s.tiling.shape
+    if deep < 2 * x.atom.k:
+        yield f"k-tiles of {deep}, two steps are {2 * x.atom.k}"
+    made = loop.transposed_stages
+    needed, there = tf32_registers(loop.mma_m, columns, deep // x.atom.k, made > 0)
+    if needed > there:
+        yield f"{needed} registers for sums and fragments, a thread has {there}"
+    if made and columns > WIDEST_TRANSPOSED:
+        yield f"{columns} columns beside a warpgroup that transposes, the most are {WIDEST_TRANSPOSED}"
+    if (made > 0) != (loop.b.major == "mn") or made == 1:  # one is written while products read the other
+        yield f"{made} k-tiles of B transposed, which is {loop.b.major}-major"
+
+
+def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
+    """Of a thread that fetches and of one that multiplies a tile of `columns`."""
+    one = loop.producers == 1
+    return THREAD_REGISTERS if one else by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
+
+
+def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
+    """Stages, k-tiles of B transposed, staged tiles, barriers."""
+    t, loop, stage = s.tiling, s.loop(WgmmaTf32), stage_bytes(s, plan)
+    first, row = loop.stages * stage, t.shape[2] * itemsize(plan.contraction.dtype)
+    staged = first + loop.transposed_stages * tile_bytes("b", loop.b.rows(t.n.size), row)
+    end = staged + staging_bytes(s, plan)
+    fixed = ALIGN + barrier_bytes(MOST_STAGES) + 16 * loop.transposed_stages
+    return SmemPlan(fixed + end, stage, planes=first if loop.transposed_stages else 0, staging=staged, barriers=end)
+
+
+def traits(plan: GemmPlan, s: Schedule) -> Constants:
+    """K-tiles of B transposed under way."""
+    loop = s.loop(WgmmaTf32)
+    return {"kProducerWarpgroups": loop.producers, "kTransposedStages": loop.transposed_stages}
+
+
+def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
+    """One wgmma for all columns; B has rows along K by then."""
+    tensor = multiplied(plan)
+    assert tensor is not None
+    return WgmmaText(tensor, (s.tiling.shape[1],), ("k",), signed=True)
+
+
+def fetchers(s: Schedule) -> str:
+    """Who loads, and who transposes B."""
+    return "1 producer, 1 warpgroup that transposes B" if s.loop(WgmmaTf32).transposed_stages else "1 producer"
+
+
+WGMMA_TF32 = HopperKind(
+    words="wgmma on TF32, A in registers",
+    rules=hopper_rules(data_types, (), (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
+    smem=smem,
+    header="wgmma_tf32",
+    registers=registers,
+    traits=traits,
+    loader_traits=tile_loaders,
+    multiplies=multiplies,
+    fetchers=fetchers,
+)

@@ -1,0 +1,78 @@
+"""What all Hopper main loops need and what limits them: stages, sums that threads hold, rows that instructions read.
+
+Searches choose by these numbers and rules check them. What one main loop alone needs is in its own module.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gett.hw.dtypes import data_type, is_complex, planes_of
+from gett.hw.tensor_types import Planes, TensorType
+from gett.ir.gemm import GemmPlan
+from gett.schedule.spec.loader import Tma
+from gett.schedule.spec.mainloop import DmmaTma, WgmmaSplit
+from layouts.box import Box
+from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
+
+ARCHS = ("sm_90a",)
+"""Architectures that run the Hopper main loops."""
+
+MOST_STAGES, MOST_STAGES_OF_ONE = 8, 16
+"""Most stages where both operands come with every k-tile, and where one does."""
+
+ACCUMULATORS = 128
+"""32-bit registers of a thread that may hold products."""
+
+GRAIN = {"a": 64, "b": 8}
+"""Rows that one instruction reads; a tile has room for whole ones."""
+
+
+def up(value: int, step: int) -> int:
+    """The next multiple of `step`."""
+    return -(-value // step) * step
+
+
+def multiplied(plan: GemmPlan) -> TensorType | None:
+    """The type that wgmma multiplies where tensor maps bring a plan's operands, None where it multiplies none.
+
+    They come as they are, or rounded where the precision allows it.
+    """
+    c = plan.contraction
+    tensor = data_type(c.dtype).multiplied(c.precision)
+    return tensor if tensor is not None and tensor.wgmma is not None else None
+
+
+def planes(plan: GemmPlan) -> Planes | None:
+    """The planes in which a plan's operands are multiplied, None where they are multiplied whole."""
+    return planes_of(plan.contraction.dtype, plan.contraction.precision)
+
+
+def parts(plan: GemmPlan) -> int:
+    """Real numbers of an element that is multiplied."""
+    return 2 if is_complex(plan.contraction.dtype) else 1
+
+
+def valid_k(load: Tma, modes_k: int) -> int:
+    """K of an operand's tile that its copies write."""
+    return math.prod(load.map.tile[len(load.map.tile) - modes_k :])
+
+
+def shared_dimension(made: TmaMap, blocks: int) -> int | None:
+    """The outermost tiled dimension of a box, if equal parts of it start where the swizzle's pattern does."""
+    outer = max((i for i, b in enumerate(made.box) if b > 1), default=0)
+    period = 8 * made.swizzle_bytes if made.swizzle_bytes > CHUNK else 8 * CHUNK
+    if outer == 0 or made.box[outer] % blocks or made.slab_bytes // blocks % period:
+        return None
+    return outer
+
+
+def leads(loop: WgmmaSplit | DmmaTma, box_k: Box) -> tuple[int, int]:
+    """How much a k-tile has of the modes along which A's and B's rows run, if these are two of K, else (1, 1)."""
+    loads = loop.a.tma, loop.b.tma
+    maps = [load.map for load in loads if load is not None and load.major == "k"]
+    if len(maps) < 2:
+        return 1, 1
+    a, b = (made.order[0] - (len(made.order) - len(box_k.extents)) for made in maps)
+    return (1, 1) if a == b else (box_k.cut[a], box_k.cut[b])
