@@ -206,13 +206,18 @@ def shared(x: Lowered) -> Iterator[str]:
 LIMITS = (common.grid, common.shared_memory)
 """What a search runs into."""
 
-RULES = (
-    *(kind, groups, common.parts, operands, common.source, common.threads, lanes, counts, block, common.boxes),
+_READ = (kind, groups, common.parts, operands, common.source, common.threads)
+_SHARED = (
     *(modes, common.planned(smem), common.split, common.workspace, walks, staging, vectors, shared),
     *LIMITS,
 )
-"""All conditions."""
 
-STREAM_MAP = MainloopKind(words="each element of D is one product", rules=RULES, smem=smem)
+MAP_RULES = (*_READ, counts, block, *_SHARED)
+"""All conditions of maps."""
 
-STREAM_SUM = MainloopKind(words="sums of what is read once", rules=RULES, smem=smem)
+SUM_RULES = (*_READ, lanes, counts, block, common.boxes, *_SHARED)
+"""All conditions of sums."""
+
+STREAM_MAP = MainloopKind(words="each element of D is one product", rules=MAP_RULES, smem=smem)
+
+STREAM_SUM = MainloopKind(words="sums of what is read once", rules=SUM_RULES, smem=smem)

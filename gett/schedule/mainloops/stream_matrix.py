@@ -83,7 +83,7 @@ def vectors(x: Lowered) -> Iterator[str]:
 
 RULES = (
     *(common.product, common.groups, common.extents, small, modes, common.parts, common.source),
-    *(common.threads, common.boxes, common.planned(smem), common.split, common.workspace, vectors),
+    *(common.threads, common.planned(smem), common.split, common.workspace, vectors),
     *(common.grid, common.shared_memory),
 )
 """All conditions."""

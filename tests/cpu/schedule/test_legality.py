@@ -17,10 +17,9 @@ from gett.errors import ScheduleError
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.legality import can_implement, check_schedule
 from gett.schedule.lower import lower_plan
-from gett.schedule.mainloops.table import smem_plan
-from gett.schedule.mainloops.wgmma_rs import WGMMA_RS
-from gett.schedule.mainloops.wgmma_ss import WGMMA_SS
-from gett.schedule.rules.common import architecture, domains, splits
+from gett.schedule.mainloops.table import HOPPER_KINDS, KINDS, smem_plan
+from gett.schedule.rules.common import architecture, domains, precision, splits
+from gett.schedule.rules.rule import Rule
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import is_stream
@@ -33,22 +32,36 @@ from gett.schedule.spec.scheduler import PersistentPanel
 from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu.schedule import hopper_schedules as hopper
+from tests.cpu.schedule.broken_kinds import breaking
 from tests.cpu.schedule.broken_schedules import CASES, panel_of_none
 from tests.cpu.schedule.changed_schedules import loop
 from tests.cpu.schedule.hopper_schedules import FACTS, Found, schedules, store_of
 from tests.specs import few
 
-NAMES = list(dict.fromkeys(r.name for r in (domains, architecture, splits, *WGMMA_SS.rules, *WGMMA_RS.rules)))
+FIRST = (domains, architecture, splits, precision)
+RULES = [(kind, r) for kind, found in HOPPER_KINDS.items() for r in (*FIRST, *found.rules)]
 
 
-def test_each_rule_has_a_case_and_a_sentence() -> None:
-    assert set(CASES) == set(NAMES)
-    for rules in (WGMMA_SS.rules, WGMMA_RS.rules):
-        assert len({r.name for r in rules}) == len(rules)
-        assert all(r.sentence.endswith(".") for r in rules)
+def test_each_rule_has_a_sentence_and_a_name_of_its_own() -> None:
+    for found in KINDS.values():
+        assert len({r.name for r in found.rules}) == len(found.rules)
+        assert all(r.sentence.endswith(".") for r in found.rules)
+    assert set(CASES) <= {r.name for _, r in RULES}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("kind", "rule"), RULES, ids=lambda x: getattr(x, "__name__", None) or x.name)
+def test_each_rule_of_each_main_loop_refuses_a_schedule(kind: type, rule: Rule) -> None:
+    found = breaking(kind, rule.name)
+    assert found
+    for make in found:
+        s, plan, facts = make()
+        refusal = can_implement(s, plan, facts)
+        assert type(s.mainloop) is kind
+        assert refusal is not None
+        assert refusal.rule == rule, refusal.reason
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_a_schedule_that_breaks_a_rule_is_refused_by_it(name: str) -> None:
     for make in CASES[name]:
         s, plan, facts = make()

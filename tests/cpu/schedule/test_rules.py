@@ -13,6 +13,7 @@ from gett.codegen import render
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize, make_gemm_plan
+from gett.schedule.legality import can_implement
 from gett.schedule.mainloops import multistage as multistage_loop
 from gett.schedule.mainloops import stream as stream_loop
 from gett.schedule.mainloops.multistage import multistage_smem
@@ -26,7 +27,7 @@ from gett.schedule.search.select import is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import RegisterStaged
-from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap
+from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap, StreamMatrix, StreamSum
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentRaster
 from gett.schedule.spec.smem import SmemPlan
@@ -35,6 +36,7 @@ from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
 from tests.cpu.choices import bounded_choices
+from tests.cpu.schedule.broken_streams import broken
 
 FACTS = arch_facts("sm_80")
 Made = tuple[Schedule, GemmPlan] | tuple[Schedule, GemmPlan, ArchFacts]
@@ -227,13 +229,23 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [r.name for r in stream_loop.RULES])
+@pytest.mark.parametrize("rule", [r.name for r in stream_loop.SUM_RULES])
 def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None:
     make, text = STREAM[rule]
-    found = broken_names(stream_loop.RULES, make())
-    also = {"block": ["boxes"]}.get(rule, [])  # a wrong block fits no box
-    assert list(found) == [rule, *also], found
+    found = broken_names(KINDS[type(make()[0].mainloop)].rules, make())
+    assert list(found) == [rule], found
     assert re.search(text, found[rule]), found[rule]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"), [(x, r) for x in (StreamMap, StreamSum, StreamMatrix) for r in KINDS[x].rules]
+)
+def test_each_rule_of_each_bandwidth_bound_main_loop_refuses_a_schedule(kind: type, rule: Rule) -> None:
+    s, plan, facts = broken(kind, rule.name)
+    refusal = can_implement(s, plan, facts)
+    assert type(s.mainloop) is kind
+    assert refusal is not None
+    assert refusal.rule is rule, refusal.reason
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex128", "int8"])
@@ -241,13 +253,13 @@ def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
     plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
     assert {is_stream(p) for p in plans} == {True, False}
     for plan in plans:
-        rules, search = stream_loop.RULES, StreamSearch(plan, FACTS)
+        search: Any = StreamSearch(plan, FACTS)
         if not is_stream(plan):
-            rules, search = multistage_loop.RULES, MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
+            search = MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
         found = best_schedules([search], 30)
         assert found
         for s in found:
-            assert first_broken(rules, s, plan, FACTS) is None
+            assert first_broken(KINDS[type(s.mainloop)].rules, s, plan, FACTS) is None
 
 
 def test_of_schedules_that_differ_in_stages_the_fastest_is_made() -> None:
