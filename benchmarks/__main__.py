@@ -17,8 +17,10 @@ from benchmarks import (
     epilogue,
     first_calls,
     overhead,
+    regret,
     report,
     run_cpu,
+    schedule_times,
     workloads,
     workloads_report,
 )
@@ -146,6 +148,11 @@ def parser() -> argparse.ArgumentParser:
         "--reference", metavar="FILE", help="JSON of a calibration on the device that the record starts from"
     )
     fit.add_argument("--json", metavar="FILE", help="write every figure there")
+    timed = commands.add_parser("schedule-times", help="times of many schedules, as data that load again (GPU)")
+    timed.add_argument("file", help="written there, compressed")
+    timed.add_argument("--seconds", type=float, default=600.0, help="no contraction is begun later (600)")
+    again = commands.add_parser("regret", help="what the cost model's choices cost, by stored times")
+    again.add_argument("file", nargs="?", type=Path, default=regret.STORED, help="of schedule-times (an H200's)")
     return top
 
 
@@ -159,6 +166,12 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     options = top.parse_args(arguments)
     if options.command == "calibrate":
         return _calibrate(top, options)
+    if options.command == "regret":
+        return regret.main(options.file)
+    if options.command == "schedule-times":
+        if not environment.gpu_available():
+            top.error("schedule-times measures a GPU, and CuPy finds none")
+        return schedule_times.main(options.file, options.seconds)
     on_gpu = not options.cpu and environment.gpu_available()
     if options.command == "overhead":
         return overhead.main(on_gpu=on_gpu, json_path=options.json, with_first=not options.no_first)

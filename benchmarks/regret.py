@@ -1,0 +1,84 @@
+"""`python -m benchmarks regret`: what the cost model's choices cost, by stored times of schedules; needs no GPU.
+
+The regret of a choice is its time over the best that was timed for its contraction. Files of times are
+`benchmarks.schedule_times`'. A choice that was not timed has no regret; how many there are is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.schedule_times import Problem, read
+from gett.console.formatting import format_table
+from gett.schedule.search.select import select_schedule
+from gett.schedule.spec.schedule import Schedule
+from gett.tune.codec import decode
+
+STORED = Path(__file__).parent / "data" / "h200-times.json.gz"
+"""Times of schedules on an H200."""
+
+BAD = 1.1
+"""Regrets above it are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One contraction.
+
+    Attributes:
+        name: Of the case.
+        kind: Element type, and the precision where it is not the default.
+        regret: Of today's choice; None where it was not timed.
+    """
+
+    name: str
+    kind: str
+    regret: float | None
+
+
+def replay(path: Path, every: int = 1, arch: str = "sm_90a") -> list[Replay]:
+    """Today's choices for the contractions of a file, or for every so-manieth."""
+    found = []
+    for case in read(path)["cases"][::every]:
+        times = {decode(Schedule, x["schedule"]): x["us"] for x in case["schedules"]}
+        if len(times) < 2:
+            continue
+        problem = Problem(case["name"], case["einsum"], tuple(case["extents"].items()), case["kind"])
+        chosen = times.get(select_schedule(problem.gemm(arch), arch))
+        found.append(Replay(problem.name, problem.kind, None if chosen is None else chosen / min(times.values())))
+    return found
+
+
+def by_kind(cases: Sequence[Replay]) -> dict[str, list[tuple[float, str]]]:
+    """(regret, name) of the choices that were timed, by element type, the worst first."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for case in cases:
+        if case.regret is not None:
+            found.setdefault(case.kind, []).append((case.regret, case.name))
+    return {kind: sorted(x, reverse=True) for kind, x in found.items()}
+
+
+def mean(regrets: Sequence[tuple[float, str]]) -> float:
+    """Their geometric mean."""
+    return math.exp(sum(math.log(x) for x, _ in regrets) / len(regrets))
+
+
+def table(found: Mapping[str, Sequence[tuple[float, str]]]) -> list[str]:
+    """Regrets by element type: geometric mean, the worst, and how many are above `BAD`."""
+    rows = []
+    for kind, cases in found.items():
+        (worst, name), bad = cases[0], sum(x > BAD for x, _ in cases)
+        rows.append([kind, str(len(cases)), f"{mean(cases):.4f}", f"{worst:.2f}", name, str(bad)])
+    return format_table(["type", "cases", "regret", "worst", "case", f"above {BAD}"], rows)
+
+
+def main(path: Path = STORED) -> int:
+    """Print the regrets of today's choices."""
+    cases = replay(path)
+    untimed = sum(case.regret is None for case in cases)
+    print("\n".join(table(by_kind(cases))))
+    print(f"{read(path)['device']}, {len(cases)} contractions; {untimed} choices were not timed")
+    return 0
