@@ -19,6 +19,7 @@ from gett.api.autotune import TuneResult
 from gett.cli import main
 from gett.console.formatting import format_bytes, format_quantity, format_seconds, format_table, printable
 from gett.errors import GettError, OptionError, OutOfMemoryError
+from tests.sampling import slow_but
 
 ROOT = Path(__file__).parents[3]
 EXPLAIN = ["-m", "gett", "explain", "ab,bc->ac", "--extents", "4", "--arch", "cpu"]
@@ -113,9 +114,14 @@ def test_labels_beyond_ascii_are_escaped_where_the_output_is_ascii() -> None:
     assert not done.stderr
 
 
+WRITING = (EXPLAIN, RUN, ["-m", "gett", "--help"], ["-m", "gett", "cache"])
+
+
 @needs_full
-@pytest.mark.parametrize("arguments", [EXPLAIN, RUN, ["-m", "gett", "--help"], ["-m", "gett", "cache"]])
-@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    slow_but([(x, unbuffered) for x in WRITING for unbuffered in ("", "1")], [(RUN, ""), (WRITING[3], "")]),
+)
 def test_a_full_output_is_one_line(arguments: list[str], unbuffered: str) -> None:
     done = shell(arguments, ">/dev/full", PYTHONUNBUFFERED=unbuffered)
     said = [line for line in done.stderr.splitlines() if not line.startswith("timing ")]

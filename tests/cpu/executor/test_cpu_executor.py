@@ -20,6 +20,7 @@ from gett.ir.gemm import make_gemm_plan
 from tests.cpu.executor.executing import RNG, check, integers, make
 from tests.cpu.helpers import Array, contraction_of
 from tests.cpu.strategies import DTYPES, contractions, outputs, values
+from tests.sampling import slow_but
 from tests.tolerances import allowed_error
 
 
@@ -190,7 +191,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize(("subscripts", "shape_a", "shape_b"), LARGE)
-@pytest.mark.parametrize("with_c", [False, True])
+@pytest.mark.parametrize("with_c", slow_but([False, True], [True]))
 def test_scratch_is_bounded(subscripts: str, shape_a: Any, shape_b: Any, with_c: bool) -> None:
     a = np.ones(shape_a, "float32")[..., ::-1]  # not an operand that BLAS reads as it is
     b = None if shape_b is None else np.ones(shape_b, "float32")

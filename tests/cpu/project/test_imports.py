@@ -86,8 +86,13 @@ def part_of(module: str) -> str:
     return "layouts" if module.split(".")[0] == "layouts" else ".".join(module.split(".")[:2])
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+@cache
+def imports(tree: ast.AST) -> tuple[tuple[ast.AST, str], ...]:
     """Every import with the full name of what it imports, modules inside packages resolved."""
+    return tuple(_imports(tree))
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
