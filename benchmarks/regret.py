@@ -6,11 +6,11 @@ The regret of a choice is its time over the best that was timed for its contract
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.report import geometric_mean
 from benchmarks.schedule_times import Problem, read
 from gett.console.formatting import format_table
 from gett.schedule.search.select import select_schedule
@@ -61,17 +61,14 @@ def by_kind(cases: Sequence[Replay]) -> dict[str, list[tuple[float, str]]]:
     return {kind: sorted(x, reverse=True) for kind, x in found.items()}
 
 
-def mean(regrets: Sequence[tuple[float, str]]) -> float:
-    """Their geometric mean."""
-    return math.exp(sum(math.log(x) for x, _ in regrets) / len(regrets))
-
-
 def table(found: Mapping[str, Sequence[tuple[float, str]]]) -> list[str]:
     """Regrets by element type: geometric mean, the worst, and how many are above `BAD`."""
     rows = []
     for kind, cases in found.items():
         (worst, name), bad = cases[0], sum(x > BAD for x, _ in cases)
-        rows.append([kind, str(len(cases)), f"{mean(cases):.4f}", f"{worst:.2f}", name, str(bad)])
+        rows.append(
+            [kind, str(len(cases)), f"{geometric_mean(x for x, _ in cases):.4f}", f"{worst:.2f}", name, str(bad)]
+        )
     return format_table(["type", "cases", "regret", "worst", "case", f"above {BAD}"], rows)
 
 

@@ -11,6 +11,9 @@ from gett.ir.gemm import A, B, D, GemmPlan
 from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
 from layouts.rates import RunRates, run_cost
 
+ROUNDED = 1.0 - 1e-9
+"""A bound is not above what it bounds, however the sums are rounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -15,7 +15,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import Estimate, even_splits, fastest, traffic_cost
+from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
 from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.schedule import Schedule
@@ -36,9 +36,6 @@ FEW_WARPS = 0.25
 
 SHORT_PRODUCTS = 0.6
 """Factor on short loops of tensor cores on single 16-bit elements: 0.41 to 0.73 were seen of what fits longer loops."""
-
-ROUNDED = 1.0 - 1e-9
-"""A bound is not above what it bounds, however the sums are rounded."""
 
 SCATTERED = 2.3
 """Factor on kernels whose batches share lines that L2 does not hold from one batch to the next: seen, 1.7 to 3.0."""
@@ -108,10 +105,8 @@ class MultistageCost:
         outputs = plan.extent_m * plan.extent_n * plan.extent_l
         clocks = tiles * k_tiles * self._math_clocks(shape, 1, warps, threads)
         clocks += outputs / 32 * self.tile.staged_clocks
-        main, least = (
-            clocks / facts.sm_count / (facts.clock_ghz * 1e3),
-            self.distinct / self.device.memory.copy_tbps * 1e-6,
-        )
+        main = clocks / facts.sm_count / (facts.clock_ghz * 1e3)
+        least = self.distinct / self.device.memory.copy_tbps * 1e-6
         main = max(main, main + COPIED * (least - main))
         short = SHORT_PRODUCTS if k_tiles <= 2 else 1.0
         return (self.device.launches.launch_us + main) * short * ROUNDED

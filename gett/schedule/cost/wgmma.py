@@ -14,7 +14,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import WORD, data_type, products_of, warpgroup_atom
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us, wgmma_splits
+from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import TrafficCost
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
@@ -25,9 +25,6 @@ Sides = Sequence[OperandTiling]
 
 SMALL_D = 0.1
 """Share of all bytes up to which D's hide beside those of A and B."""
-
-ROUNDED = 1.0 - 1e-9
-"""A bound is not above what it bounds, however the sums are rounded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from benchmarks import regret
-from benchmarks.regret import Replay, by_kind, mean, replay, table
+from benchmarks.regret import Replay, by_kind, replay, table
 from benchmarks.schedule_times import read, write
 
 MEAN, WORST = 1.05, 1.75
@@ -50,6 +50,5 @@ def test_a_choice_that_was_not_timed_has_no_regret(tmp_path: Path) -> None:
 def test_the_table_has_means_and_the_worst() -> None:
     found = by_kind([Replay("a", "float16", 1.0), Replay("b", "float16", 1.44), Replay("c", "float64", None)])
     assert found == {"float16": [(1.44, "b"), (1.0, "a")]}
-    assert mean(found["float16"]) == 1.2
     (_, _, row) = table(found)
     assert row.split() == ["float16", "2", "1.2000", "1.44", "b", "1"]
