@@ -50,7 +50,7 @@ def kind_of(s: Any) -> str:
 def wgmma_schedules(plan: Any, facts: Any) -> list[Any]:
     """Many schedules with both operands in shared memory, the most promising first."""
     from gett.schedule.search.base import best_schedules
-    from gett.schedule.search.wgmma import both_roles
+    from gett.schedule.search.hopper import both_roles
     from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 
     return best_schedules(both_roles(WgmmaSSSearch, plan, facts.planning), LISTED)

@@ -24,12 +24,12 @@ from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import finer_schedules, is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
 from gett.schedule.search.tma import multicast
-from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch

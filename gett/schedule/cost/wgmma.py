@@ -17,10 +17,15 @@ from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split, fastest, split_us, wgmma_splits
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import TrafficCost
+from gett.schedule.spec.epilogue import TmaStore
+from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.rates import L2_LINE
 
+LONG_LOOP = 16  # k-tiles from which warpgroups that alternate wait for each other's stages
+LONG_STREAM = 4096  # sums from which deep k-tiles gain where memory does little but read
+SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
 Sides = Sequence[OperandTiling]
 
 SMALL_D = 0.1
@@ -309,3 +314,57 @@ class WgmmaCost(TrafficCost):
         modes = (*side.modes, *self.plan.k)
         whole = any(s.strides[tensor] == self.size and s.extent * self.size % L2_LINE == 0 for s in modes)
         return factors.whole_beside_lines if whole else factors.whole
+
+    def preference(self, tile: WgmmaTile, made: Schedule, swap_ab: bool) -> float:
+        """Of equals: ping-pong, boxes of few dimensions and with long first ones."""
+        maps = made.hopper.a.tma, made.hopper.b.tma, made.epilogue.store
+        weighted = zip((x.map if x is not None else None for x in maps), (2, 2, 1), strict=True)
+        dims = sum(weight * (b > 1) for made, weight in weighted if made is not None for b in made.box)
+        firsts = [next((d.box for _, d in side.box.tiled), 1) for side in (tile.m, tile.n)]
+        together = 0.0 if tile.warpgroups.ping_pong else 0.01
+        order = 0.0005 * (dims + swap_ab + tile.warpgroups.mma_m) + sum(0.05 / first for first in firsts)
+        return 1.0 + order + together
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """How stages show: short sums want bytes under way and to start soon, long ones fewer and deeper k-tiles."""
+        rates = self.device.wgmma.in_flight
+        stages, stage, deep, by_dram = made.hopper.stages, made.smem.stage, tile.shape[2], estimate.bound == "DRAM"
+        enough = rates.dram_bytes if by_dram else rates.l2_bytes
+        missing = rates.none_share * max(0.0, 1.0 - (stages - 1) * stage / enough)
+        few = 1.0 if stages >= 3 or (by_dram and stage >= rates.dram_bytes) else rates.two_stages
+        if by_dram:
+            late = self.behind_stores(tile, estimate, made)
+            long_rows = 1.0
+            if deep >= 8 * self.atom.k:  # two lines of L2 a row of what is read once, or k-tiles that come late
+                stream = self.plan.extent_k >= LONG_STREAM and self.only_reads and tile.shape[0] > 64
+                long_rows = 0.99 if stream else 1.01
+            return few * (long_rows + missing / 2 + late)
+        if stages == 3 and tile.warpgroups.ping_pong and tile.k.tiles >= LONG_LOOP:
+            few = rates.alternating_three
+        long = {1: 1.05, 2: 1.025, 8: 1.01}.get(deep // self.atom.k, 1.0)
+        if self.hurried(tile.m.box.tiles * tile.n.box.tiles * self.batches):
+            return (
+                few
+                * (1.0 + missing + rates.start_share * deep / (4 * self.atom.k))
+                * (long if deep * tile.k.tiles >= SHORT_K else 1.0)
+            )
+        return few * long
+
+    def behind_stores(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Share of the time that loads from L2 cost beside stores of D that keep memory busy, behind which they wait.
+
+        Too few are under way for the pace of the tiles, or their rows are half a line.
+        """
+        rates = self.device.wgmma.in_flight
+        tiles, at_once = self.grid(tile)
+        k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles
+        under_way = (made.hopper.stages - 1) * estimate.us / (k_tiles * rates.behind_stores_us)  # by what is needed
+        half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and None not in self.k_unit.values()
+        if not isinstance(made.epilogue.store, TmaStore):  # threads store, the copy engine loads
+            return 0.0
+        late = rates.behind_stores_share * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
+        return late * max(0.0, 2.0 * self.share_of_d - 1.0)
+
+    def hurried(self, tiles: int) -> bool:
+        """Whether the start and the end of a tile take a share of its time."""
+        return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count

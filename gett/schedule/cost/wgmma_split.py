@@ -5,9 +5,10 @@ from __future__ import annotations
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.cost.estimate import traffic_us
+from gett.schedule.cost.estimate import Estimate, traffic_us
 from gett.schedule.cost.wgmma import Loop, WgmmaCost
 from gett.schedule.spec.hopper_needs import parts, planes
+from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 
 COMPLEX = 1.65
@@ -15,6 +16,9 @@ COMPLEX = 1.65
 
 PORT_BYTES = 128
 """Bytes that shared memory serves a clock."""
+
+
+SHALLOW, TWO_TILES, DEEPEST = 1.07, 1.3, 32  # factors on k-tiles of one instruction, and where two of them are all
 
 
 def least_split_us(plan: GemmPlan, facts: ArchFacts) -> float:
@@ -62,3 +66,9 @@ class WgmmaSplitCost(WgmmaCost):
         units = {"tensor cores": math_clocks, "shared memory": port_clocks, "L2": drawn}
         slowest = max(units, key=lambda name: units[name])
         return Loop(units[slowest], slowest, engine, 0.0)
+
+    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Products take so long that two stages are enough; deep k-tiles wait less often."""
+        if tile.k.size > self.atom.k:
+            return 1.0
+        return TWO_TILES if self.atom.k < self.plan.extent_k <= DEEPEST else SHALLOW

@@ -6,24 +6,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
-from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.dmma_tma import DmmaTmaCost
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.lower import split_modes
 from gett.schedule.mainloops.dmma_tma import LEADS_COMPLEX, dmma_registers
 from gett.schedule.search.base import Later
+from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import k_boxes
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import Epilogue, TmaStore, VectorStore
-from gett.schedule.spec.hopper_needs import ARCHS, MOST_STAGES, parts, up
+from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.rates import L2_LINE
-from layouts.tma import TmaMap
 
 GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
 DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
@@ -42,18 +40,11 @@ DEEP_BYTES = 256  # of a row of k-tiles that are deep
 DEEP_SHARE, DEEP_SHARE_COMPLEX = 0.99, 0.98  # factors on those, where there are enough stages
 
 
-def dmma_takes(plan: GemmPlan, facts: ArchFacts) -> bool:
-    """Whether a plan is a product of two operands of one type whose numbers the architecture has m16n8k16 of."""
-    atom = data_type(plan.contraction.dtype).by_warps()
-    if atom is None or facts.arch not in ARCHS or plan.b is None or not plan.k:
-        return False
-    return all(x.dtype == plan.contraction.dtype for x in (plan.a, plan.b))
-
-
-class DmmaTmaSearch(WgmmaSSSearch):
+class DmmaTmaSearch(HopperSearch):
     """Tiles of two warpgroups; nothing stays."""
 
     Cost, gain = DmmaTmaCost, 0.98
+    shares = True
     cost: DmmaTmaCost
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -65,7 +56,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
         """Expected time of a tile; where D is large, sums are short, and whether a tensor map stores it counts."""
         staging, boxes = self.cost.staging(choice), (choice.m.box, choice.n.box)
         if self.boxes.few and staging.bulk and boxes not in self.mapped:
-            if self.d_map(self.lowered(choice), choice, staging, 1) is None:
+            if self.d_map(split_modes(self.plan, choice.tiling(self.swap_ab).splits), choice, staging, 1) is None:
                 self.cost.unmapped(choice)
             else:
                 self.mapped.add(boxes)
@@ -78,9 +69,8 @@ class DmmaTmaSearch(WgmmaSSSearch):
             return
         places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
         all_k = [*self.boxes_of_k()]
-        sides_m = [side for groups in GROUPS for side in self.boxes.boxes(A, groups.rows, self.mn_unit[A])]
-        sides_n = (side for n in self.widths() for side in self.boxes.boxes(B, n, self.mn_unit[B]))
-        if not self.movable(A, sides_m, all_k) or not self.movable(B, sides_n, all_k):
+        sides_m = self.sides(A, (groups.rows for groups in GROUPS))
+        if not self.movable(A, sides_m, all_k) or not self.movable(B, self.sides(B, self.widths()), all_k):
             return
         for box_k in all_k:
             for groups in GROUPS:
@@ -90,7 +80,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
                     needed, there = dmma_registers(groups.mma_m, n, parts(plan))
                     if needed + places > there:
                         continue
-                    yield self.later(groups, n, box_k, lambda tile: (tile,))
+                    yield self.later(groups, n, box_k)
 
     def widths(self) -> list[int]:
         """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""
@@ -99,7 +89,7 @@ class DmmaTmaSearch(WgmmaSSSearch):
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth. A short K is one."""
-        extents, lead, step = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None), self.atom.k
+        extents, lead, step = self.extents_k, next(iter(self.leads), None), self.atom.k
         count = parts(self.plan)
         if len(self.leads) > 1:  # rows of 64 bytes or 32
             a, b = self.leads
@@ -117,17 +107,20 @@ class DmmaTmaSearch(WgmmaSSSearch):
             found.append([Box.of_cuts(extents, {long[0]: whole})])
         return dict.fromkeys(box for boxes in found for box in boxes)
 
-    def deepest(
-        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
-    ) -> Schedule | None:
-        """The schedule with as many stages as fit; None where fewer than two do."""
-        store = epilogue.store
-        if isinstance(store, TmaStore) and self.cost.stages_are_reused(tile):
-            epilogue = replace(epilogue, store=replace(store, reuse_mainloop_smem=True))
-        loops = (DmmaTma(*loads, tile.warpgroups.mma_m, stages) for stages in range(MOST_STAGES, 1, -1))
-        return self.fitted(tile, loops, epilogue, split, order)
+    def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[DmmaTma]:
+        """All stages that shared memory may hold."""
+        assert isinstance(a, Tma)
+        assert isinstance(b, Tma)
+        return (DmmaTma(a, b, tile.warpgroups.mma_m, stages) for stages in range(MOST_STAGES, 1, -1))
 
-    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+    def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
+        """How D is stored: a tile may lie where the stages were."""
+        found = super().epilogue(plan, tile, split)
+        if found is None or not isinstance(found.store, TmaStore) or not self.cost.stages_are_reused(tile):
+            return found
+        return replace(found, store=replace(found.store, reuse_mainloop_smem=True))
+
+    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """What few stages cost, and what deep k-tiles spare of the waits at their barriers.
 
         A k-tile of complex numbers takes so long that two are under way long before they are needed.
@@ -148,16 +141,16 @@ class DmmaTmaSearch(WgmmaSSSearch):
             few = THREE_STAGES
         elif stages == 3 and made.split_k > 1:
             few = THREE_STAGES_SPLIT
-        return slower * share * few
+        return slower * share * few * self.preference(tile, made)
 
-    def preference(self, tile: WgmmaTile, maps: tuple[TmaMap | None, ...]) -> float:
+    def preference(self, tile: WgmmaTile, made: Schedule) -> float:
         """Of equals also: one block of rows a warp; rows along M or N longer than a line.
 
         Of rows along K the next k-tile has the rest.
         """
         sides = [(t, side) for t, side in ((A, tile.a), (B, tile.n)) if self.k_unit[t] is None]
         short = sum(self.cost.run(t, side, tile.k, self.plan.k)[0] <= L2_LINE for t, side in sides)
-        return super().preference(tile, maps) + SHORT_ROWS * short + TALL * (tile.warpgroups.mma_m - 1)
+        return self.cost.preference(tile, made, self.swap_ab) + SHORT_ROWS * short + TALL * (tile.warpgroups.mma_m - 1)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -19,14 +19,14 @@ from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.gather import GatherCost
 from gett.schedule.rules.gather import GATHERING
 from gett.schedule.search.boxing import cut_group
+from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import gather_k_boxes
 from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.hopper_needs import up
-from gett.schedule.spec.loader import Gather, Tma, Transpose
+from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
-from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
@@ -38,7 +38,7 @@ TRANSPOSED = ((16, 8), (8, 16), (8, 8))  # of B's unit-stride mode and of A's in
 SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
 
-class GatherSearch(WgmmaSearch):
+class GatherSearch(HopperSearch):
     """The boxes of one assignment of roles to A and B."""
 
     Cost = GatherCost
@@ -136,25 +136,33 @@ class GatherSearch(WgmmaSearch):
         swizzle_bytes = swizzle_dividing(length * self.size)
         return Gather(major, run, swizzle_bytes, Transpose(box_k.dims[0].box) if transposed else None)
 
-    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule of a tile; none where shared memory does not hold it."""
-        tile, groups = choice, choice.warpgroups
+    def least_us(self, choice: WgmmaTile) -> float:
+        """Nothing is known before the estimate."""
+        return 0.0
+
+    def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
+        """Which tiles a block makes."""
+        return self.raster(tile, split)
+
+    def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
+        """How the operands come."""
         a, b = self.loader(A, tile.m.box, tile.k), self.loader(B, tile.n.box, tile.k)
-        split = self.split(tile, estimate)
-        epilogue = self.epilogue(self.plan, tile, split[0])
-        assert a is not None
-        assert b is not None
-        assert epilogue is not None
-        mixed = isinstance(a, Tma) or isinstance(b, Tma)
+        return None if a is None or b is None else (a, b)
+
+    def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaSS]:
+        """Stages, and k-tiles of chunks that wait before they are shifted."""
+        assert not isinstance(a, CpAsyncTile)
+        assert not isinstance(b, CpAsyncTile)
+        groups, mixed = tile.warpgroups, isinstance(a, Tma) or isinstance(b, Tma)
         fewest = 1 if self.transposes else 2  # transposed k-tiles are deep
         counts = [(s, r) for s in range(4, fewest - 1 + mixed, -1) for r in range(4, fewest - 1, -1)]
         # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.
         counts.sort(key=lambda d: (min(d) >= 2, min(d[0], 3) + min(d[1], 3), d[1], d[0]), reverse=True)
-        loops = (WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, s, GATHERING, r) for s, r in counts)
-        made = self.fitted(tile, loops, epilogue, split)
-        if made is None:
-            return
-        m, n, k = tile.shape
-        reason = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {'one operand' if mixed else 'operands'} gathered"
-        reason += (", A transposed" if self.transposes else "") + (", ping-pong" if groups.ping_pong else "")
-        yield replace(made, forecast=Forecast(estimate.us, estimate.bound, reason))
+        return (WgmmaSS(a, b, groups.count, groups.mma_m, groups.ping_pong, s, GATHERING, r) for s, r in counts)
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        (m, n, k), which = tile.shape, "one operand" if 0 in tile.runs else "operands"
+        text = f"{self.tiles(tile)} tiles of {m} x {n}, {k} deep, {which} gathered"
+        text += ", A transposed" if self.transposes else ""
+        return text + (", ping-pong" if tile.warpgroups.ping_pong else "")

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.rules.gather import REACH
-from gett.schedule.search.wgmma import WgmmaSearch
-from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
+from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
-
-Loader = Tma | Gather | CpAsyncTile
 
 
 def addressable(plan: GemmPlan) -> bool:
@@ -27,7 +25,7 @@ def addressable(plan: GemmPlan) -> bool:
 
 
 def mixed_tiles(
-    search: WgmmaSearch,
+    search: HopperSearch,
     groups: Warpgroups,
     boxes_m: Iterable[Box],
     boxes_n: Iterable[Box],

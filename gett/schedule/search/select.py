@@ -12,19 +12,19 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.wgmma_split import least_split_us
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.dmma_tma import DmmaTmaSearch, dmma_takes
+from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.hopper import Made, both_roles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
-from gett.schedule.search.wgmma import Made, both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
-from gett.schedule.spec.hopper_needs import planes
+from gett.schedule.spec.hopper_needs import dmma_takes, planes, wgmma_takes
 from gett.schedule.spec.schedule import Schedule
 
 WGMMA, DMMA, MULTISTAGE, MATRIX = 12, 6, 64, 4
@@ -67,7 +67,7 @@ def candidates(
         if not found:
             raise ScheduleError(stream.refusal)
         return found
-    in_planes = planes(plan) is not None and wgmma_takes(plan, facts)
+    in_planes = planes(plan) is not None and wgmma_takes(plan, facts.arch)
     tiled = MultistageSearch(plan, facts, beside_wgmma=in_planes)
     found += best_schedules([tiled], MULTISTAGE, below()) if in_planes else []
     if every or not found or least_split_us(plan, facts) < found[0].forecast.us:
@@ -95,14 +95,14 @@ def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None =
 
 def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of float64 by tensor map, none for other types."""
-    if not dmma_takes(plan, facts):
+    if not dmma_takes(plan, facts.arch):
         return []
     return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA, below, needed=False)
 
 
 def wgmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of the Hopper main loops; operands are gathered only where tensor maps move nothing."""
-    if not wgmma_takes(plan, facts):
+    if not wgmma_takes(plan, facts.arch):
         return []
 
     def best(kind: type[Made]) -> list[Schedule]:

@@ -13,13 +13,14 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_rs import WgmmaRSCost
 from gett.schedule.mainloops.wgmma_rs import COPIES, WIDEST_SHARED_A, WIDEST_WITH_C, steps_over_gaps
+from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma import WgmmaSearch
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -36,7 +37,7 @@ SLABS = 16  # most slabs of B under way
 DEEPER = 0.98  # of the time of slices of K with more slabs under way
 
 
-class WgmmaRSSearch(WgmmaSearch):
+class WgmmaRSSearch(HopperSearch):
     """The tiles of one assignment of roles to A and B."""
 
     Cost, gain = WgmmaRSCost, 0.94
@@ -70,45 +71,71 @@ class WgmmaRSSearch(WgmmaSearch):
         cuts = sorted(((width, unit_b), (depth, unit_a)), key=lambda c: c[0])
         return Box.of_cuts(tuple(s.extent for s in self.plan.k), {m: cut for cut, m in cuts})
 
-    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedules of a tile, none where no tensor maps can do it or shared memory is short.
+    def least_us(self, choice: WgmmaTile) -> float:
+        """Nothing is known before the estimate."""
+        return 0.0
 
-        They vary in whether each warpgroup waits for its own rows of A, and in how many slabs are under way.
-        """
-        tile, plan = choice, self.lowered(choice)
-        shares_a = tile.cluster[1] > 1
-        a, b = self.load_a(plan, tile), self.load_b(plan, tile)
-        if a is None or b is None:
-            return
+    def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
+        """Slices of K, to which k-tiles are dealt out in turn: they may differ by one."""
         rows, columns, _ = tile.shape
-        slices = estimate.split_k  # k-tiles are dealt out in turn, so slices may differ by one
-        split = slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
-        epilogue = self.epilogue(plan, tile, slices)
-        assert epilogue is not None
+        slices = estimate.split_k
+        return slices, slices * self.tiles(tile) * rows * columns * 4 if slices > 1 else 0
 
-        def fitted(per_warpgroup: bool, counts: Iterable[int]) -> Schedule | None:
-            loops = (WgmmaRS(a, b, *self.units, per_warpgroup, count) for count in counts)
-            return self.fitted(tile, loops, epilogue, split)
+    def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
+        """Which tiles a block makes."""
+        return self.raster(tile, split)
 
-        deepest = fitted(False, range(SLABS, 0, -1))
+    def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
+        """A k-tile of A, and a slab of B."""
+        a, b = self.load_a(plan, tile), self.load_b(plan, tile)
+        return None if a is None or b is None else (a, b)
+
+    def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaRS]:
+        """All slabs that shared memory may hold."""
+        assert isinstance(a, Tma)
+        assert isinstance(b, Tma)
+        return (WgmmaRS(a, b, *self.units, False, count) for count in range(SLABS, 0, -1))
+
+    def made(
+        self,
+        tile: WgmmaTile,
+        loads: tuple[Loader, Loader],
+        epilogue: Epilogue,
+        split: tuple[int, int],
+        order: TileScheduler,
+    ) -> Iterable[Schedule]:
+        """Schedules that vary in whether each warpgroup waits for its own rows of A, and in the slabs under way."""
+        deepest = self.fitted(tile, self.loops(tile, *loads), epilogue, split, order)
         most = deepest.hopper.stages if deepest is not None else 0
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
-        slabs = min(SLABS if slices == 1 else tile.k.cut[self.units[0]] // 4, most)
-        apart = self.waits_apart(tile, a, epilogue, slices)
-        if slabs < 4 or (shares_a and not (apart and slices > 1)):
+        slabs = min(SLABS if split[0] == 1 else tile.k.cut[self.units[0]] // 4, most)
+        apart, shares_a = self.waits_apart(tile, loads[0], epilogue, split[0]), tile.cluster[1] > 1
+        if deepest is None or slabs < 4 or (shares_a and not (apart and split[0] > 1)):
             return
-        text = f"{self.tiles(tile)} tiles of {rows} x {columns}, operands' rows along different contracted modes, "
-        text += "A through registers" + ("" if tile.blocks == 1 else ", an operand shared by two blocks")
         for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}):
             for per_warpgroup in (True,) if shares_a else (False, True) if apart else (False,):
-                made = fitted(per_warpgroup, (stages,))
-                us = estimate.us * (self.device.wgmma.loop.per_warpgroup_a if per_warpgroup and not shares_a else 1.0)
-                us *= DEEPER if stages > slabs and slices > 1 else 1.0
+                loop = replace(deepest.loop(WgmmaRS), per_warpgroup_a=per_warpgroup, stages=stages)
+                made = self.fitted(tile, (loop,), epilogue, split, order)
                 if made is not None:
-                    yield replace(made, forecast=Forecast(us, estimate.bound, text))
+                    yield made
 
-    def waits_apart(self, tile: WgmmaTile, a: Tma, epilogue: Epilogue, split: int) -> bool:
+    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """Warpgroups that wait for their own rows, and slabs under way."""
+        loop, slices = made.loop(WgmmaRS), made.split_k
+        slabs = min(SLABS if slices == 1 else tile.k.cut[self.units[0]] // 4, loop.stages)
+        apart = loop.per_warpgroup_a and tile.cluster[1] == 1
+        us = self.device.wgmma.loop.per_warpgroup_a if apart else 1.0
+        return us * (DEEPER if loop.stages > slabs and slices > 1 else 1.0)
+
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        rows, columns, _ = tile.shape
+        text = f"{self.tiles(tile)} tiles of {rows} x {columns}, operands' rows along different contracted modes, "
+        return text + "A through registers" + ("" if tile.blocks == 1 else ", an operand shared by two blocks")
+
+    def waits_apart(self, tile: WgmmaTile, a: Loader, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
+        assert isinstance(a, Tma)
         loaded = a.bytes * tile.cluster[1] // (tile.shape[2] * self.size)
         # Shares below 64 rows leave gaps between them.
         gaps = steps_over_gaps(epilogue.store, tile.m.box.size, split)

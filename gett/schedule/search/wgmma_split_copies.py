@@ -7,7 +7,6 @@ moves under the chosen boxes still goes by it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
@@ -15,13 +14,17 @@ from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_split_copies import WgmmaSplitCopyCost
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, least_row, widest_split
 from gett.schedule.search.boxing import Weight, cut_group
+from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma_split import DEPTHS, GROUPS, WgmmaSplitSearch
+from gett.schedule.search.wgmma_split import DEPTHS, GROUPS, split_loops, split_reason
+from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Tma
-from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.mainloop import WgmmaSplit
+from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.spec.vectors import whole_vectors
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
@@ -34,10 +37,11 @@ FEW_STAGES = 1.25  # factor on tiles with two stages
 LEADS = ((8, 4), (4, 8), (16, 2))  # of B's unit-stride mode and of A's in a k-tile, where they differ
 
 
-class WgmmaSplitCopySearch(WgmmaSplitSearch):
+class WgmmaSplitCopySearch(HopperSearch):
     """The boxes of one assignment of roles to A and B."""
 
     Cost = WgmmaSplitCopyCost
+    runs = False
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
@@ -72,7 +76,7 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried, all of them whole k-tiles."""
         plan = self.plan
-        extents, made = tuple(s.extent for s in plan.k), planes(plan)
+        extents, made = self.extents_k, planes(plan)
         assert made is not None
         depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(plan), plan.extent_k)]
         found: list[Box] = []
@@ -124,25 +128,32 @@ class WgmmaSplitCopySearch(WgmmaSplitSearch):
             vector //= 2
         return CpAsyncTile("k" if along_k else "mn", vector, swizzle_dividing(row * self.size))
 
-    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule of a tile; none where shared memory does not hold it."""
-        a, b = self.loader(A, choice.m.box, choice.k), self.loader(B, choice.n.box, choice.k)
-        split = self.split(choice, estimate)
-        epilogue = self.epilogue(self.plan, choice, split[0])
-        if epilogue is None:
-            return
-        if split[0] > 1 and parts(self.plan) > 1 and choice.shape[1] * parts(self.plan) > WIDEST_SLICES:
-            return
-        made = self.deepest(choice, (a, b), epilogue, split, self.scheduler(choice, estimate, split[0]))
-        if made is not None:
-            us = estimate.us * self.depth(choice, estimate, made)
-            yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
+    def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
+        """How the operands come."""
+        return self.loader(A, tile.m.box, tile.k), self.loader(B, tile.n.box, tile.k)
 
-    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+    def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaSplit]:
+        """All stages beside as many k-tiles of planes."""
+        return split_loops(self.plan, tile, a, b)
+
+    def made(
+        self,
+        tile: WgmmaTile,
+        loads: tuple[Loader, Loader],
+        epilogue: Epilogue,
+        split: tuple[int, int],
+        order: TileScheduler,
+    ) -> Iterable[Schedule]:
+        """The schedule with as much under way as fits; none of slices whose sums registers do not hold."""
+        if split[0] > 1 and parts(self.plan) > 1 and tile.shape[1] * parts(self.plan) > WIDEST_SLICES:
+            return ()
+        return super().made(tile, loads, epilogue, split, order)
+
+    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Copies take longer to arrive than those of tensor maps: of two stages, too few are under way."""
-        return super().depth(tile, estimate, made) * (FEW_STAGES if made.hopper.stages < 3 else 1.0)
+        return self.cost.depth(tile, estimate, made) * (FEW_STAGES if made.hopper.stages < 3 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
         operands = "an operand" if 0 in tile.runs else "operands"
-        return f"{super().reason(tile)}, {operands} by cp.async"
+        return f"{split_reason(self.plan, tile)}, {operands} by cp.async"

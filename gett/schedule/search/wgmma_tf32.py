@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gett.ir.gemm import A, B
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.wgmma_tf32 import WgmmaTf32Cost
 from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
+from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
-from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import TileScheduler
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -27,14 +24,15 @@ FEW_STAGES = 1.25  # factor on tiles with two stages, beside that of other main 
 STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
 
 
-class WgmmaTf32Search(WgmmaSSSearch):
+class WgmmaTf32Search(HopperSearch):
     """Tiles of two warpgroups; nothing stays."""
 
     Cost = WgmmaTf32Cost
+    shares = True
 
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of rows, columns and boxes."""
-        plan, boxes = self.plan, self.boxes
+        plan = self.plan
         if not self.has_units or len(self.leads) > 1 or self.majors == ("k", "k"):
             return
         transposes = self.majors[1] == "mn"
@@ -47,44 +45,37 @@ class WgmmaTf32Search(WgmmaSSSearch):
                     needed, there = tf32_registers(groups.mma_m, n, box_k.size // self.atom.k, transposes)
                     if needed > there:
                         continue
-                    for m_side in boxes.boxes(A, groups.rows, self.mn_unit[A]):
-                        for n_side in boxes.boxes(B, n, self.mn_unit[B]):
-                            yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                    yield from self.of_shape(groups, n, box_k)
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth, since what it costs to transpose depends on it.
 
         A short K is one.
         """
-        least = -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
-        extents, lead = tuple(s.extent for s in self.plan.k), next(iter(self.leads), None)
-        depths, patient = [steps * self.atom.k for steps in STEPS], not self.hurried(least)
+        extents, lead = self.extents_k, next(iter(self.leads), None)
+        depths, patient = [steps * self.atom.k for steps in STEPS], not self.hurried(self.least_tiles)
         found = [k_boxes(extents, lead, self.size, self.atom.k, patient, (deep,))[0][:1] for deep in depths]
         long = [m for m, extent in enumerate(extents) if extent > 1]
         if len(long) == 1 and depths[0] // 2 <= (whole := up(extents[long[0]], self.atom.k)) <= max(depths):
             found.append([Box.of_cuts(extents, {long[0]: whole})])
         return dict.fromkeys(box for boxes in found for box in boxes)
 
-    def deepest(
-        self, tile: WgmmaTile, loads: tuple[Tma, Tma], epilogue: Epilogue, split: tuple[int, int], order: TileScheduler
-    ) -> Schedule | None:
-        """The schedule with as many stages as fit beside those of B transposed; None where too few do."""
-        a, b = loads
-        mma_m = tile.warpgroups.mma_m
+    def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaTf32]:
+        """All stages that shared memory may hold beside those of B transposed."""
+        assert isinstance(a, Tma)
+        assert isinstance(b, Tma)
+        for count, least in STAGES if b.major == "mn" else ((0, 2),):
+            for stages in range(MOST_STAGES, least - 1, -1):
+                yield WgmmaTf32(a, b, tile.warpgroups.mma_m, stages, count)
 
-        def loops() -> Iterable[WgmmaTf32]:
-            for count, least in STAGES if b.major == "mn" else ((0, 2),):
-                yield from (WgmmaTf32(a, b, mma_m, stages, count) for stages in range(MOST_STAGES, least - 1, -1))
-
-        return self.fitted(tile, loops(), epilogue, split, order)
-
-    def depth(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Fragments are loaded out of a stage while its products run: of two stages, too few are under way.
 
         Where memory limits, tiles of 256 rows and more have longer pauses between their loads.
         """
         tall = TALL if estimate.bound == "DRAM" and tile.warpgroups.mma_m > 1 and made.split_k == 1 else 1.0
-        return super().depth(tile, estimate, made) * (FEW_STAGES if made.hopper.stages < 3 else 1.0) * tall
+        preferred = self.cost.preference(tile, made, self.swap_ab) * self.cost.depth(tile, estimate, made)
+        return preferred * (FEW_STAGES if made.hopper.stages < 3 else 1.0) * tall
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 
-from gett.hw.dtypes import data_type, is_complex, planes_of
+from gett.hw.dtypes import WORD, data_type, is_complex, planes_of
 from gett.hw.tensor_types import Planes, TensorType
-from gett.ir.gemm import GemmPlan
+from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaSplit
 from layouts.box import Box
+from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
@@ -76,3 +77,27 @@ def leads(loop: WgmmaSplit | DmmaTma, box_k: Box) -> tuple[int, int]:
         return 1, 1
     a, b = (made.order[0] - (len(made.order) - len(box_k.extents)) for made in maps)
     return (1, 1) if a == b else (box_k.cut[a], box_k.cut[b])
+
+
+def wgmma_takes(plan: GemmPlan, arch: str) -> bool:
+    """Whether a plan is a product of two operands that wgmma multiplies, as they are, on this architecture."""
+    made = planes(plan)
+    tensor = made.tensor if made is not None else multiplied(plan)
+    wgmma = tensor.wgmma if tensor is not None else None
+    if tensor is None or wgmma is None or not _product(plan, arch):
+        return False
+    if wgmma.either_major or tensor.bytes == WORD:  # words go through registers where wgmma wants another major
+        return True
+    return all(unit_mode(plan.k, t, itemsize(plan.contraction.dtype)) is not None for t in (A, B))
+
+
+def dmma_takes(plan: GemmPlan, arch: str) -> bool:
+    """Whether a plan is a product of two operands of one type whose numbers the architecture has m16n8k16 of."""
+    return data_type(plan.contraction.dtype).by_warps() is not None and _product(plan, arch)
+
+
+def _product(plan: GemmPlan, arch: str) -> bool:
+    """Whether two operands of the contraction's type are summed over."""
+    if arch not in ARCHS or plan.b is None or not plan.k:
+        return False
+    return all(x.dtype == plan.contraction.dtype for x in (plan.a, plan.b))

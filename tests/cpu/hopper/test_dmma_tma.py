@@ -17,8 +17,8 @@ from gett.schedule.mainloops.dmma_tma import doubles, k_of_doubles
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.rules.rule import Lowered
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.select import candidates
-from gett.schedule.search.wgmma import both_roles
 from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import leads
 from gett.schedule.spec.mainloop import DmmaTma

@@ -17,7 +17,7 @@ from gett.hw.tensor_types import TENSOR_TYPES, MmaAtom, TensorType
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import result_type
 from gett.jit.compile import compile_uncached
-from gett.schedule.search.wgmma import wgmma_takes
+from gett.schedule.spec.hopper_needs import wgmma_takes
 from tests.cases import Case
 
 WGMMA = [t for t in TENSOR_TYPES.values() if t.wgmma is not None]
@@ -147,16 +147,16 @@ def test_wgmma_takes_what_its_atom_reads(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = make_gemm_plan(Case("", "mk,nk->mn", extents).contraction("float16"))
     columns = make_gemm_plan(Case("", "km,nk->mn", extents).contraction("float16"))
     single = make_gemm_plan(Case("", "mk,nk->mn", extents).contraction("float32", precision="tf32"))
-    assert wgmma_takes(rows, facts)
-    assert wgmma_takes(columns, facts)
-    assert not wgmma_takes(rows, ARCHS["sm_80"])
-    assert wgmma_takes(single, facts)  # tensor maps round it
+    assert wgmma_takes(rows, facts.arch)
+    assert wgmma_takes(columns, facts.arch)
+    assert not wgmma_takes(rows, "sm_80")
+    assert wgmma_takes(single, facts.arch)  # tensor maps round it
     half = data_type("float16")
     assert half.tensor is not None
     k_major = replace(half.tensor, wgmma=replace(wgmma_atom("float16"), majors=("k",)))
     monkeypatch.setattr("gett.hw.dtypes.DTYPES", {**DTYPES, "float16": replace(half, tensor=k_major)})
-    assert wgmma_takes(rows, facts)
-    assert not wgmma_takes(columns, facts)
+    assert wgmma_takes(rows, facts.arch)
+    assert not wgmma_takes(columns, facts.arch)
 
 
 def test_types_that_wgmma_does_not_multiply_are_named() -> None:

@@ -11,8 +11,8 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch

@@ -11,8 +11,8 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.rules.epilogue import LONGEST_ROW
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma import both_roles
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS

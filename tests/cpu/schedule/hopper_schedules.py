@@ -10,11 +10,12 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
+from gett.schedule.search.hopper import HopperSearch, both_roles
 from gett.schedule.search.select import is_stream
-from gett.schedule.search.wgmma import WgmmaSearch, both_roles, wgmma_takes
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore
+from gett.schedule.spec.hopper_needs import wgmma_takes
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel
@@ -23,7 +24,7 @@ from tests.cases import DENSE, Case, Layout
 from tests.specs import few
 
 FACTS = arch_facts("sm_90a")
-SEARCHES: tuple[type[WgmmaSearch], ...] = (WgmmaSSSearch, WgmmaRSSearch, GatherSearch)
+SEARCHES: tuple[type[HopperSearch], ...] = (WgmmaSSSearch, WgmmaRSSearch, GatherSearch)
 SQUARE = Case("square", "ik,jk->ij", {"i": 4096, "j": 4096, "k": 4096})
 UNITS = Case("crossed", "mkl,nlk->mn", {"m": 512, "n": 512, "k": 64, "l": 64})
 
@@ -33,13 +34,13 @@ Found = tuple[Schedule, GemmPlan, ArchFacts]
 
 def schedules(plan: GemmPlan, facts: ArchFacts, limit: int) -> Iterator[Schedule]:
     """The most promising schedules of every Hopper search."""
-    if not is_stream(plan) and wgmma_takes(plan, facts):
+    if not is_stream(plan) and wgmma_takes(plan, facts.arch):
         for search in SEARCHES:
             yield from best_schedules(both_roles(search, plan, facts), limit)
 
 
 @lru_cache
-def _searched(case: Case, search: type[WgmmaSearch], sm_count: int, added: bool) -> tuple[GemmPlan, list[Schedule]]:
+def _searched(case: Case, search: type[HopperSearch], sm_count: int, added: bool) -> tuple[GemmPlan, list[Schedule]]:
     plan = make_gemm_plan(case.contraction("float16", with_c=DENSE if added else None))
     return plan, best_schedules(both_roles(search, plan, few(FACTS, sm_count)), 60)
 
@@ -48,7 +49,7 @@ def first(
     case: Case,
     where: Where = lambda s: True,
     *,
-    search: type[WgmmaSearch] = WgmmaSSSearch,
+    search: type[HopperSearch] = WgmmaSSSearch,
     sms: int = 132,
     c: bool = False,
 ) -> Found:

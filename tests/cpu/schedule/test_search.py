@@ -10,9 +10,9 @@ from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.search.base import best_schedules
+from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import candidates, is_stream, select_schedule
-from gett.schedule.search.wgmma import both_roles
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import WgmmaTile

@@ -1,0 +1,307 @@
+"""The one search of the Hopper main loops: tiles that wgmma can multiply, boxes that tensor maps can move, schedules.
+
+Estimates come first, tensor maps for the best of them. Owns how D's store and C's source follow from a tile, and how
+the parts become a `Schedule`. A main loop adds the tiles that are tried and the records of its loop, in a class of its
+own beside this module; none of these inherits from another. Where a tile has no tensor map there is no schedule of it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar, TypeVar
+
+from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
+from gett.hw.dtypes import data_type, warpgroup_atom
+from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule import lower as lowering
+from gett.schedule.cost.estimate import Estimate, bounded_split
+from gett.schedule.cost.staging import Staging
+from gett.schedule.cost.wgmma import WgmmaCost
+from gett.schedule.mainloops.table import smem_plan
+from gett.schedule.search.base import Later, Search
+from gett.schedule.search.batches import MEMORY, with_batches
+from gett.schedule.search.stationary import MOST, PANELS
+from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
+from gett.schedule.search.wgmma_boxes import WgmmaBoxes
+from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.hopper_needs import up
+from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
+from gett.schedule.spec.mainloop import Hopper
+from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
+from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.vectors import store_vector
+from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
+from layouts.box import Box
+from layouts.modes import unit_mode
+from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
+
+Made = TypeVar("Made", bound="HopperSearch")
+Loader = Tma | Gather | CpAsyncTile
+RASTER = 8  # rows of tiles that are visited together
+GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
+SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
+
+
+class HopperSearch(Search[WgmmaTile]):
+    """One assignment of roles to A and B.
+
+    Attributes:
+        Cost: What tiles take.
+        runs: Whether rows of padding may be part of operands' tiles.
+        shares: Whether tiles in clusters are tried, whose blocks share an operand.
+    """
+
+    Cost: ClassVar[type[WgmmaCost]]
+    runs: ClassVar[bool] = True
+    shares: ClassVar[bool] = False
+
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
+        self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
+        self.device = nearest(facts)
+        plan, c, d = self.plan, plan.contraction.c, plan.contraction.d
+        self.atom = warpgroup_atom(plan.contraction.dtype, plan.contraction.precision)
+        self.size, self.size_d = itemsize(plan.contraction.dtype), itemsize(plan.contraction.d.dtype)
+        self.size_sums = data_type(plan.contraction.dtype).accumulator_bytes
+        self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
+        self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
+        self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
+        self.boxes = WgmmaBoxes(plan, facts, self.runs)
+        self.cost = self.Cost(plan, facts)
+
+    @abstractmethod
+    def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[Hopper]:
+        """The loops of a tile, those first that have more under way."""
+
+    @abstractmethod
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+
+    @property
+    def has_units(self) -> bool:
+        """Whether each operand has a unit-stride mode."""
+        return not any(self.k_unit[t] is None and self.mn_unit[t] is None for t in (A, B))
+
+    @property
+    def majors(self) -> tuple[str, str]:
+        """Groups along the rows of A and of B."""
+        a, b = ("k" if self.k_unit[t] is not None else "mn" for t in (A, B))
+        return a, b
+
+    @property
+    def leads(self) -> tuple[int, ...]:
+        """Contracted modes along which operands' rows run."""
+        return tuple(dict.fromkeys(u for u in self.k_unit.values() if u is not None))
+
+    @property
+    def extents_k(self) -> tuple[int, ...]:
+        """Of the contracted modes."""
+        return tuple(s.extent for s in self.plan.k)
+
+    def tiles(self, tile: WgmmaTile) -> int:
+        """Tiles of D, batches included."""
+        return tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
+
+    def hurried(self, tiles: int) -> bool:
+        """Whether the start and the end of a tile take a share of its time."""
+        return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
+
+    @property
+    def least_tiles(self) -> int:
+        """Tiles of 256 x 128."""
+        return -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
+
+    def sides(self, tensor: int, blocks: Iterable[int]) -> list[OperandTiling]:
+        """The boxes of an operand's free group, of any of some blocks."""
+        return [side for block in blocks for side in self.boxes.boxes(tensor, block, self.mn_unit[tensor])]
+
+    def of_shape(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
+        """The tiles of all boxes of a shape."""
+        for m_side in self.sides(A, (groups.rows,)):
+            for n_side in self.sides(B, (n,)):
+                yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+
+    def later(
+        self,
+        groups: Warpgroups,
+        n: int,
+        box_k: Box,
+        variants: Callable[[WgmmaTile], Iterable[WgmmaTile]] = lambda tile: (tile,),
+    ) -> Later[WgmmaTile]:
+        """The tiles of all boxes of a shape, with variants of each, when they may be among the best."""
+        sides_m, sides_n = self.sides(A, (groups.rows,)), self.sides(B, (n,))
+        if not sides_m or not sides_n:
+            return Later(math.inf, tuple)
+        rows = min(side.rows for side in (*sides_m, *sides_n))
+        panels = min(side.box.tiles for side in (*sides_m, *sides_n)) <= PANELS
+        stays = panels or rows * up(box_k.size, self.atom.k) * box_k.tiles * self.size <= MOST
+
+        def made() -> Iterator[WgmmaTile]:
+            for tile in self.of_shape(groups, n, box_k):
+                yield from variants(tile)
+
+        return Later(self.cost.least_of_sides(groups, n, (sides_m, sides_n), box_k, stays), made)
+
+    def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
+        for side in sides:
+            plan = lowering.split_modes(self.plan, (side.split,) if side.split else ())
+            maps = OperandMaps(plan, tensor, self.size)
+            if any(maps.load(side, box_k) is not None for box_k in boxes_k):
+                return True
+        return False
+
+    def estimate(self, choice: WgmmaTile) -> Estimate:
+        """Expected time of a tile."""
+        return self.cost.estimate(choice)
+
+    def least_us(self, choice: WgmmaTile) -> float:
+        """A bound of the estimates of a tile and of its variants."""
+        if choice.blocks > 1:
+            return self.cost.least_us(choice)
+        loop = self.cost.loop(choice, self.tiles(choice))
+        least = self.cost.least_us(choice, loop)
+        variants = self.in_clusters(choice) if loop.slowest == "L2" else ()
+        return min([least, *map(self.cost.least_us, variants)])
+
+    def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
+        """The same tile in clusters."""
+        return self.in_clusters(choice) if estimate.bound == "L2" else ()
+
+    def in_clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
+        """The same tile in clusters that share one operand. Sharing costs a little everywhere and relieves L2 alone."""
+        if not self.shares or tile.blocks > 1 or tile.stationary or tile.mma_tile is not None or tile.k.tiles < 8:
+            return
+        for cluster in ((2, 1), (1, 2)):
+            if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
+                yield replace(tile, cluster=cluster)
+
+    def one_tile(self, tile: WgmmaTile, cluster: tuple[int, int]) -> bool:
+        """Whether a block makes one tile at most where `cluster` blocks share operands."""
+        clusters = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, cluster) * self.plan.extent_l
+        return clusters <= self.facts.sm_count // math.prod(cluster)
+
+    def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
+        """The schedules of a tile; none where a rule of the hardware forbids it."""
+        plan = lowering.split_modes(self.plan, choice.tiling(self.swap_ab).splits)
+        loads, split = self.loads(plan, choice), self.split(choice, estimate)
+        if loads is None or (choice.panel and split[0] > 1):
+            return
+        epilogue = self.epilogue(plan, choice, split[0])
+        if epilogue is None:
+            if choice.tma_source:  # C's strides refuse a tensor map
+                plain = replace(choice, tma_source=False)
+                yield from self.lower(plain, self.estimate(plain))
+            return
+        order = self.scheduler(choice, estimate, split[0])
+        for made in self.made(choice, loads, epilogue, split, order):
+            us = estimate.us * self.factor(choice, estimate, made)
+            yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
+
+    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
+        """What is known of a schedule's time beyond its tile's."""
+        return 1.0
+
+    def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
+        """How the operands come; None where one does not."""
+        a = OperandMaps(plan, A, self.size).load(tile.a, tile.k)
+        b = OperandMaps(plan, B, self.size).load(tile.n, tile.k)
+        return None if a is None or b is None else (multicast(a, tile.cluster[1]), multicast(b, tile.cluster[0]))
+
+    def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
+        """Slices of K, and bytes of their partial sums."""
+        rows, columns, _ = tile.shape
+        partial, limit = rows * columns * self.size_sums, self.facts.workspace_limit
+        return bounded_split(estimate.split_k, partial, self.tiles(tile), tile.k.tiles, limit)
+
+    def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
+        """How D is stored and C read, None where the tile needs a tensor map that does not exist."""
+        staging = self.cost.staging(tile)
+        d = self.d_map(plan, tile, staging, split)
+        added = self.plan.contraction.c is not None
+        c = c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d) if added and d is not None else None
+        if (added and d is not None and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
+            return None
+        if d is None or not tile.exchange:
+            source = None if not added else VectorSource() if c is None else TmaSource(c)
+            return Epilogue(self.stores(plan, tile, staging, d, split), source)
+        found = self.cost.exchanged(tile)
+        assert found is not None
+        whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
+        if whole is None:
+            return None
+        vector = store_vector(plan, tile.m.box, tile.n.box)
+        return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
+
+    def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None, split: int) -> Store:
+        """How D leaves: by the tensor map `d`, else row by row or as vectors."""
+        vector = store_vector(plan, tile.m.box, tile.n.box)
+        if d is not None:
+            return TmaStore(d, staging.dense, vector)
+        # Single elements also leave where strides or addresses forbid the vectors that the tile itself would allow.
+        row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
+        return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
+
+    def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
+        """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
+        if not staging.bulk or split > 1 or tile.m.box.flattens or tile.n.box.flattens:
+            return None
+        return d_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense)
+
+    def raster(self, tile: WgmmaTile, split: int, rows: int = RASTER) -> PersistentRaster:
+        """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
+        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
+        order, blocks = self.device.l2.cluster_order, self.facts.sm_count
+        ordered = tile.blocks == 2 and blocks == 2 * len(order)
+        return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
+
+    def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
+        """Which tiles a block makes."""
+        blocks = self.facts.sm_count
+        rows, memory = RASTER, self.cost.least_dram_us(tile) >= MEMORY * estimate.us
+        if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory:
+            # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
+            rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
+            if rows * tile.n.box.tiles <= blocks and self.plan.extent_k > SHORT_K:
+                # Any number of rows makes that square; so those of a GPC do.
+                rows = round(math.sqrt(GPC_BLOCKS * tile.shape[1] / tile.shape[0]))
+        made = self.raster(tile, split, rows)
+        return with_batches(made, tile, self.plan, self.cost.bytes) if memory else made
+
+    def made(
+        self,
+        tile: WgmmaTile,
+        loads: tuple[Loader, Loader],
+        epilogue: Epilogue,
+        split: tuple[int, int],
+        order: TileScheduler,
+    ) -> Iterable[Schedule]:
+        """The schedule with as much under way as shared memory holds, none where it holds too little."""
+        found = self.fitted(tile, self.loops(tile, *loads), epilogue, split, order)
+        return () if found is None else (found,)
+
+    def fitted(
+        self,
+        tile: WgmmaTile,
+        loops: Iterable[Hopper],
+        epilogue: Epilogue,
+        split: tuple[int, int],
+        order: TileScheduler,
+    ) -> Schedule | None:
+        """The schedule with the first of some loops that shared memory holds, None where it holds none."""
+        for loop in loops:
+            parts = self.facts.arch, tile.tiling(self.swap_ab), loop, epilogue, order
+            smem = smem_plan(Schedule(*parts, SmemPlan(0)), self.plan)
+            if smem.size <= self.facts.smem_per_block:
+                return Schedule(*parts, smem, split[1])
+        return None
+
+
+def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:
+    """A search for either assignment of roles to A and B."""
+    return [kind(plan, facts, swap_ab) for swap_ab in (False, True)]
