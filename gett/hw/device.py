@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from gett.hw.archs import ArchFacts
+from gett.hw.hopper_rates import HopperModel
 from gett.hw.multistage_rates import MultistageModel
-from gett.hw.wgmma_rates import WgmmaModel
+from gett.hw.stream_rates import PackingRates, StreamRates
 from layouts.rates import RunRates
 
 
@@ -46,6 +47,7 @@ class L2Rates:
         thread_bytes_per_clock: What it draws by accesses of its threads.
         run_end_bytes: What the two ends of a stored run cost in lines that are not full.
         line_share: Share in which lines that are touched in part show in the time.
+        part_of_line: Factor on D's bytes in rows below a line, which leaves in parts.
         cluster_order: First tile of each cluster of two blocks where they fill the GPU; empty where plain order is as
             good. Requests of one GPC for the same line are joined when they come close together, so clusters of one
             GPC take neighbouring tiles.
@@ -56,6 +58,7 @@ class L2Rates:
     thread_bytes_per_clock: float
     run_end_bytes: int
     line_share: float
+    part_of_line: float
     cluster_order: tuple[int, ...] = ()
 
 
@@ -65,7 +68,6 @@ class TmaClocks:
 
     Attributes:
         row_clocks: A row of 16 or 32 bytes.
-        memory_row_clocks: Any row that comes from device memory, for as many as can be under way.
         stored_row_clocks: A row of a store.
         cut_row_factor: Time of a row of 48, 80 or 112 bytes, which cuts a sector, against a whole one.
         past_end_rows: Rows of 64 bytes that take as long as what a row takes more that ends beyond the tensor's end.
@@ -73,7 +75,6 @@ class TmaClocks:
     """
 
     row_clocks: float
-    memory_row_clocks: float
     stored_row_clocks: float
     cut_row_factor: float
     past_end_rows: float
@@ -96,23 +97,6 @@ class StoreClocks:
 
 
 @dataclass(frozen=True, slots=True)
-class MainloopFactors:
-    """Factors that make estimates of different main loops comparable, wgmma with both operands by tensor map being 1.
-
-    Attributes:
-        multistage: mma.sync.
-        multistage_elements: The same where both operands are loaded element by element.
-        wgmma_rs: wgmma with A in registers.
-        gather: wgmma with gathered operands.
-    """
-
-    multistage: float = 1.0
-    multistage_elements: float = 1.0
-    wgmma_rs: float = 1.0
-    gather: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceModel:
     """One GPU as it was measured.
 
@@ -126,9 +110,10 @@ class DeviceModel:
         l2: L2.
         tma: The copy engine.
         stores: Stores of D.
-        wgmma: Kernels that multiply by wgmma.
+        hopper: The Hopper main loops.
         multistage: Kernels that multiply by mma.sync or ordinary arithmetic.
-        mainloops: Estimates of one main loop against another's.
+        streams: Kernels whose time is that of their bytes.
+        packing: Copies whose product is multiplied.
     """
 
     name: str
@@ -140,9 +125,10 @@ class DeviceModel:
     l2: L2Rates
     tma: TmaClocks
     stores: StoreClocks
-    wgmma: WgmmaModel
+    hopper: HopperModel
     multistage: MultistageModel
-    mainloops: MainloopFactors
+    streams: StreamRates
+    packing: PackingRates
 
     def rescaled(self, facts: ArchFacts) -> DeviceModel:
         """The record of another GPU of a similar kind.

@@ -65,13 +65,43 @@ class MmaSyncTile:
 
 
 @dataclass(frozen=True, slots=True)
+class MultistageFactors:
+    """What the clocks of units and tiles do not say of a kernel's time.
+
+    Attributes:
+        tensor_cores: Factor on all but the launch of kernels of tensor cores. Their forecasts scatter, and the least of
+            many is too low.
+        elements: The same where both operands are loaded element by element.
+        multiply_adds: The same of multiply-adds.
+        multiply_add_batches: Factor on multiply-adds of several batches a block.
+        short_products: Factor on one or two k-tiles of tensor cores on single 16-bit elements.
+        scattered: Factor on kernels whose batches share lines that L2 does not hold from one batch to the next.
+        few_warps: Share of the time of multiply-adds that a scheduler's only warp waits; it falls with warps squared.
+        copied: Share of the way to the time of a copy that a time below it is moved.
+        registers: Share of the registers that the limits reckon with, which kernels take.
+    """
+
+    tensor_cores: float
+    elements: float
+    multiply_adds: float
+    multiply_add_batches: float
+    short_products: float
+    scattered: float
+    few_warps: float
+    copied: float
+    registers: float
+
+
+@dataclass(frozen=True, slots=True)
 class MultistageModel:
     """All that concerns kernels that multiply by mma.sync or ordinary arithmetic.
 
     Attributes:
         rates: Of the units of a multiprocessor.
         tile: What k-tiles and tiles take besides.
+        factors: What these do not say.
     """
 
     rates: MmaSyncRates
     tile: MmaSyncTile
+    factors: MultistageFactors

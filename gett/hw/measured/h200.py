@@ -5,9 +5,10 @@ of TCCG, random and odd-sized contractions in float16. Those of mma.sync were fi
 them.
 """
 
-from gett.hw.device import DeviceModel, L2Rates, LaunchTimes, MainloopFactors, StoreClocks, TmaClocks
-from gett.hw.multistage_rates import MmaSyncRates, MmaSyncTile, MultistageModel
-from gett.hw.wgmma_rates import GatherRates, InFlight, PlaneClocks, StationaryFactors, WgmmaModel, WgmmaRates
+from gett.hw.device import DeviceModel, L2Rates, LaunchTimes, StoreClocks, TmaClocks
+from gett.hw.hopper_rates import HopperLoops, HopperModel, HopperTiles, LoopRates, SideBySide, ThreadCopies
+from gett.hw.multistage_rates import MmaSyncRates, MmaSyncTile, MultistageFactors, MultistageModel
+from gett.hw.stream_rates import PackingRates, StreamRates
 from layouts.rates import RunRates
 
 MODEL = DeviceModel(
@@ -32,6 +33,7 @@ MODEL = DeviceModel(
         thread_bytes_per_clock=62.0,
         run_end_bytes=80,
         line_share=0.3,
+        part_of_line=1.25,
         # 66 clusters are dealt out to the GPCs in turn: four, then rounds of eight, rounds of seven, and two.
         cluster_order=(
             *(0, 1, 2, 3),
@@ -48,7 +50,6 @@ MODEL = DeviceModel(
     ),
     tma=TmaClocks(
         row_clocks=2.0,
-        memory_row_clocks=2.4,
         stored_row_clocks=2.0,
         cut_row_factor=1.6,
         past_end_rows=6.0,
@@ -59,35 +60,85 @@ MODEL = DeviceModel(
         access_slots=34.0,
         row_pass_clocks=37.75,
     ),
-    wgmma=WgmmaModel(
-        loop=WgmmaRates(
-            peak_share=0.86,
-            smem_bytes_per_clock=128.0,
-            latency_clocks=1100.0,
-            cooperative_clocks=500.0,
-            cluster_m=1.04,
-            cluster_n=1.25,
-            short_sum=1.25,
-            shallow_share=0.02,
-            padded_share=0.1,
-            dim_share=0.005,
-            late_share=0.3,
-            per_warpgroup_a=0.96,
+    hopper=HopperModel(
+        loops=HopperLoops(
+            ss=LoopRates(
+                products=0.878,
+                port=0.874,
+                k_tile_clocks=18.8,
+                tile_clocks=574.0,
+                alternate_clocks=1230.0,
+                missing=0.445,
+                behind=4.48,
+                two_stages=1.39,
+                beside=0.302,
+            ),
+            gather=LoopRates(
+                tile_clocks=3010.0,
+                alternate_clocks=11900.0,
+                beside=0.00708,
+            ),
+            rs=LoopRates(
+                port=0.948,
+            ),
+            split=LoopRates(
+                copies=0.726,
+                step_clocks=199.0,
+                k_tile_clocks=146.0,
+                tile_clocks=1330.0,
+                short_sum=1.19,
+                beside=0.188,
+            ),
+            split_copies=LoopRates(
+                copies=1.05,
+                step_clocks=243.0,
+                k_tile_clocks=83.3,
+                tile_clocks=848.0,
+                waits=1.41,
+            ),
+            tf32=LoopRates(
+                products=0.778,
+                port=0.918,
+                k_tile_clocks=22.3,
+                tile_clocks=347.0,
+                missing=0.415,
+                two_stages=1.61,
+                beside=0.226,
+            ),
+            dmma=LoopRates(
+                products=1.1,
+                hidden=0.149,
+                load_clocks=3770.0,
+                memory_clocks=2380.0,
+                two_stages=1.06,
+                beside=0.0145,
+            ),
         ),
-        stationary=StationaryFactors(whole=0.97, whole_beside_lines=1.01, each_panel=1.15, one_panel=0.83),
-        in_flight=InFlight(
+        tiles=HopperTiles(
+            cluster_n=1.3,
+            cluster_m=1.09,
+            each_panel=1.16,
+            one_panel=0.815,
+            padded_share=0.0611,
+            map_share=0.00103,
+            first_share=0.16,
+            together_share=0.00647,
             dram_bytes=96 << 10,
-            l2_bytes=120 << 10,
-            none_share=0.2,
-            start_share=0.02,
-            two_stages=1.2,
-            alternating_three=1.15,
-            behind_stores_us=2.6,
-            behind_stores_share=0.6,
-            half_lines=0.2,
+            l2_bytes=144 << 10,
+            behind_us=2.99,
+            half_lines=0.483,
+            short_rows=0.0101,
+            reused_clocks=5000.0,
+            small_d=0.182,
+            short_k=1024,
         ),
-        gather=GatherRates(piece_clocks=1.5, element_clocks=10 / 64, tile_clocks=3600.0),
-        planes=PlaneClocks(step_clocks=330.0, copy_share=0.65),
+        threads=ThreadCopies(
+            piece_clocks=3.03,
+            element_clocks=0.149,
+            warp_clocks=6.01,
+            line_clocks=3.06,
+        ),
+        batches=SideBySide(kept_bytes=12 << 20, at_work=0.95, memory=0.6),
     ),
     multistage=MultistageModel(
         rates=MmaSyncRates(
@@ -113,6 +164,36 @@ MODEL = DeviceModel(
             read_share=0.52,
             staged_clocks=5.2,
         ),
+        factors=MultistageFactors(
+            tensor_cores=1.1,
+            elements=1.29,
+            multiply_adds=1.16,
+            multiply_add_batches=1.15,  # twelve contractions
+            short_products=0.6,  # 0.41 to 0.73 were seen
+            scattered=2.3,  # 1.7 to 3.0 were seen
+            few_warps=0.25,
+            copied=0.9,
+            registers=0.81,
+        ),
     ),
-    mainloops=MainloopFactors(multistage=1.1, multistage_elements=1.35),
+    streams=StreamRates(
+        split_blocks=8,
+        least_slice_bytes=128 << 10,
+        matrix_share=0.92,
+        matrix_widths=((16, 1.0), (8, 1.1), (4, 1.35), (2, 1.9), (1, 3.0)),
+        matrix_lanes=64,
+    ),
+    packing=PackingRates(
+        clearly=1.09,
+        short_clearly=1.5,
+        short_us=25.0,
+        moved_clearly=1.1,
+        cut_rows=1.2,
+        cut_bytes=128,
+        # 190 to 530 elements a nanosecond were seen in accesses of 1 to 8 elements.
+        read_ps=1.3,
+        staged_ps=3.3,
+        write_ps=1.8,
+        element_ps=0.2,
+    ),
 )

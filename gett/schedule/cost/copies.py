@@ -1,6 +1,6 @@
 """What copies of the Hopper tiles take: rows of the copy engine, lines of L2, and how runs fill them.
 
-Knows a tile's boxes and the operands' strides; tiles as a whole are estimated in `wgmma.py`.
+Knows a tile's boxes and the operands' strides; tiles as a whole are estimated in `hopper.py`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,7 @@ from layouts.swizzle import CHUNK, swizzle_dividing
 
 
 class CopyCost:
-    """Clocks and lines of one plan's copies; worked out once for what tiles have in common.
-
-    Attributes:
-        past_end_bytes: Bytes of the rows that `TmaClocks.past_end_rows` counts.
-        starts_cut: Whether rows that begin within sectors take longer.
-    """
-
-    past_end_bytes = 64
-    starts_cut = True
+    """Clocks and lines of one plan's copies; worked out once for what tiles have in common."""
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         self.plan, self.device = plan, device
@@ -36,7 +28,7 @@ class CopyCost:
         self.step_k = warpgroup_atom(c.dtype, c.precision).k
         self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_lines: dict[tuple[int, Box, Box], float] = {}
-        self.known_clocks: dict[tuple[int, Box, int, Box, int, int], tuple[float, float]] = {}
+        self.known_clocks: dict[tuple[int, Box, int, Box, int], float] = {}
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
 
     def item(self, tensor: int) -> int:
@@ -70,29 +62,26 @@ class CopyCost:
             self.known_lines[key] = touched
         return self.known_lines[key]
 
-    def clocks(self, tensor: int, side: OperandTiling, box_k: Box, shared: int, reads: int) -> tuple[float, float]:
-        """What a k-tile of an operand takes of a multiprocessor's way to L2, and of the copy engine.
+    def clocks(self, tensor: int, side: OperandTiling, box_k: Box, shared: int = 1) -> float:
+        """What a k-tile of an operand takes of the copy engine, and of a multiprocessor's way to L2.
 
         Args:
             tensor: `A` or `B`.
             side: Its rows.
             box_k: Its k.
             shared: Blocks that share it.
-            reads: How often it is read; the first time its rows come out of memory.
         """
-        key = (tensor, side.box, side.run, box_k, shared, reads)
+        key = (tensor, side.box, side.run, box_k, shared)
         if key not in self.known_clocks:
             rows, row = self.rows(tensor, side, box_k)
             tma = self.device.tma
             if row >= 64:
                 drawn = rows * row / self.device.l2.tma_bytes_per_clock / shared
-                if self.starts_cut and self._start(tensor, side, box_k) % SECTOR:
+                if self._start(tensor, side, box_k) % SECTOR:
                     drawn *= 1.0 + SECTOR / row  # one more is read
             else:  # short rows cost as much as longer ones, and those that others send cost as well
                 drawn = rows * tma.row_clocks / (1 + (shared - 1) * tma.multicast_gain)
-            # Rows out of memory take longer; so do the rows of padding, which bring nothing.
-            engine = drawn + min(1.0, shared / reads) * max(0.0, rows / shared * tma.memory_row_clocks - drawn)
-            self.known_clocks[key] = drawn, engine
+            self.known_clocks[key] = drawn
         return self.known_clocks[key]
 
     def _start(self, tensor: int, side: OperandTiling, box_k: Box) -> int:
@@ -115,7 +104,7 @@ class CopyCost:
                     self.device.tma.cut_row_factor if cut * self.size > CHUNK else 1.0
                 ), cut * self.size
             if extent % cut:
-                late += self.device.tma.past_end_rows * self.past_end_bytes / (cut * self.size) / -(-extent // cut)
+                late += self.device.tma.past_end_rows * 64 / (cut * self.size) / -(-extent // cut)
         elif side.run:
             return side.box.size // side.run * box_k.size, side.run * self.size
         else:

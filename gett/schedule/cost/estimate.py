@@ -49,13 +49,6 @@ def even_splits(wishes: Iterable[int], k_tiles: int) -> list[int]:
     return sorted({1, *(-(-k_tiles // -(-k_tiles // max(1, wish))) for wish in wishes)})
 
 
-def wgmma_splits(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
-    """How many slices of K are tried where one block a multiprocessor runs."""
-    if tiles * 2 > sm_count or k_tiles < 8:
-        return [1]
-    return even_splits((min(t // tiles, k_tiles // 4) for t in (sm_count // 2, sm_count, 2 * sm_count)), k_tiles)
-
-
 def split_us(blocks: int, outputs: int, device: DeviceModel) -> float:
     """Microseconds that adding up slices takes: another launch, and partial sums through L2."""
     return device.launches.launch_us + 2.0 * blocks * outputs * 4 / device.l2.read_tbps * 1e-6

@@ -16,29 +16,15 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
-from gett.schedule.mainloops.multistage import multistage_registers
+from gett.schedule.mainloops.multistage import multistage_registers, multistage_smem
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
+from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import SECTOR
-
-REGISTER_SHARE = 0.81
-"""Share of the registers that the limits reckon with, which kernels take."""
-
-COPIED = 0.9
-"""Share of the way to the time of a copy that a time below it is moved."""
-
-FEW_WARPS = 0.25
-"""Share of the time of multiply-adds that a single warp of a scheduler waits; it falls with the square of warps."""
-
-
-SHORT_PRODUCTS = 0.6
-"""Factor on short loops of tensor cores on single 16-bit elements: 0.41 to 0.73 were seen of what fits longer loops."""
-
-SCATTERED = 2.3
-"""Factor on kernels whose batches share lines that L2 does not hold from one batch to the next: seen, 1.7 to 3.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +42,8 @@ class MultistageCost:
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
         self.plan, self.facts, self.device = plan, facts, nearest(facts)
-        self.rates, self.tile = self.device.multistage.rates, self.device.multistage.tile
+        model = self.device.multistage
+        self.rates, self.tile, self.factors = model.rates, model.tile, model.factors
         c = plan.contraction
         self.type, self.tensor_cores = data_type(c.dtype), data_type(c.dtype).multiplied(c.precision) is not None
         self.size = itemsize(c.dtype)
@@ -84,15 +71,31 @@ class MultistageCost:
             wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         # Slices that are meant to run at once take twice the time where one block fewer is resident.
-        some, sure = self._resident_blocks(s), self._resident_blocks(s, 1.0)
+        some, sure = self._resident_blocks(s, self.factors.registers), self._resident_blocks(s, 1.0)
         per_sm = {k: sure if k > 1 and not s.multistage.tensor_cores else some for k in splits}
         if _fills_registers(s):
             per_sm = dict.fromkeys(splits, sure)
         found = fastest(self._split(s, k, k_tile, per_sm[k], tiles, read, written) for k in splits)
-        factor = SCATTERED if self._scatters(t) else 1.0
-        if s.multistage.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
-            factor *= SHORT_PRODUCTS
-        return replace(found, us=found.us * factor)
+        launch_us = self.device.launches.launch_us
+        of_kind: float = getattr(self.factors, self.factor_name(s.multistage))
+        return replace(found, us=launch_us + of_kind * (found.us * self._factor(s) - launch_us))
+
+    def _factor(self, s: Schedule) -> float:
+        """Factor on the time that the units, memory and the launch make, but for that of the kind of kernel."""
+        t, loop, factors = s.tiling, s.multistage, self.factors
+        factor = factors.scattered if self._scatters(t) else 1.0
+        if loop.tensor_cores and self.size == 2 and t.k.tiles <= 2 and _single_elements(s):
+            factor *= factors.short_products
+        if not loop.tensor_cores and t.l is not None:
+            factor *= factors.multiply_add_batches
+        return factor
+
+    @staticmethod
+    def factor_name(loop: Multistage) -> str:
+        """The field of `MultistageFactors` that stands for a kind of kernel."""
+        if loop.a.vector == loop.b.vector == 1:
+            return "elements"
+        return "tensor_cores" if loop.tensor_cores else "multiply_adds"
 
     def least_us(self, shape: tuple[int, int, int], warps: int, threads: int) -> float:
         """A bound of the estimates of tiles of a shape, however boxes are cut: padding, products and copy speed.
@@ -107,9 +110,11 @@ class MultistageCost:
         clocks += outputs / 32 * self.tile.staged_clocks
         main = clocks / facts.sm_count / (facts.clock_ghz * 1e3)
         least = self.distinct / self.device.memory.copy_tbps * 1e-6
-        main = max(main, main + COPIED * (least - main))
-        short = SHORT_PRODUCTS if k_tiles <= 2 else 1.0
-        return (self.device.launches.launch_us + main) * short * ROUNDED
+        factors = self.factors
+        main = max(main, main + factors.copied * (least - main))
+        of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
+        launch_us, short = self.device.launches.launch_us, factors.short_products if k_tiles <= 2 else 1.0
+        return (launch_us + of_kind * ((launch_us + main) * short - launch_us)) * ROUNDED
 
     def _math_clocks(self, shape: tuple[int, int, int], batches: int, warps: int, threads: int) -> float:
         """Clocks of a k-tile's multiply-adds, however few its warps."""
@@ -184,7 +189,7 @@ class MultistageCost:
         main = ((clocks / us) ** 4 + memory**4) ** 0.25
         least = self.distinct / device.memory.copy_tbps * 1e-6
         if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
-            main += COPIED * (least - main)
+            main += self.factors.copied * (least - main)
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps
@@ -240,15 +245,22 @@ class MultistageCost:
         """Factor on the multiply-adds of so many blocks of a multiprocessor."""
         if s.multistage.tensor_cores:
             return 1.0
-        return 1.0 + FEW_WARPS / max(1.0, blocks * s.threads / 128) ** 2
+        return 1.0 + self.factors.few_warps / max(1.0, blocks * s.threads / 128) ** 2
 
-    def _resident_blocks(self, s: Schedule, share: float = REGISTER_SHARE) -> int:
+    def _resident_blocks(self, s: Schedule, share: float) -> int:
         """Blocks that a multiprocessor holds at a time, where kernels take a share of the registers of the limits."""
         facts = self.facts
         registers = multistage_registers(s.tiling, s.multistage, self.size)
         each = -(-min(255, int(share * registers) + 1) // 8) * 8
         by_registers, by_smem = facts.regs_per_sm // (each * s.threads), facts.smem_per_sm // (s.smem.size + 1024)
         return max(1, min(by_smem, by_registers, facts.threads_per_sm // s.threads, facts.blocks_per_sm))
+
+
+def unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
+    """The schedule without its split of K, as estimates take it."""
+    loop = s.multistage
+    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, False)
+    return replace(s, scheduler=OneTile(s.scheduler.group_m), smem=smem)
 
 
 def _fills_registers(s: Schedule) -> bool:

@@ -1,6 +1,6 @@
 """How a tile of D is staged on its way to memory, and the clocks that each way takes of a multiprocessor.
 
-Knows a tile's boxes and D's strides; what the whole tile takes is estimated in `wgmma.py`.
+Knows a tile's boxes and D's strides; what the whole tile takes is estimated in `hopper.py`.
 """
 
 from __future__ import annotations

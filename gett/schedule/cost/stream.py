@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gett.hw.archs import ArchFacts
-from gett.hw.device import DeviceModel
+from gett.hw.device import DeviceModel, nearest
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.stream_views import TensorView
@@ -13,12 +13,6 @@ from gett.schedule.spec.tiling import Tiling
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.rates import run_cost
-
-SPLIT_BLOCKS = 8
-"""Blocks of a multiprocessor that a split of K aims at."""
-
-LEAST_SLICE = 128 << 10
-"""Bytes that a block of a split reads at least: a second launch takes as long as these."""
 
 
 def stream_estimate(
@@ -47,9 +41,9 @@ def _cost(plan: GemmPlan, device: DeviceModel, tiling: Tiling, tensor: int, view
 
 def sum_slices(facts: ArchFacts, box_o: Box, box_k: Box, read: int, partial_bytes: int) -> int:
     """Slices of K that give the multiprocessors enough blocks, 1 for none."""
-    steps, tiles = box_k.tiles, max(1, box_o.tiles)
-    blocks = facts.sm_count * SPLIT_BLOCKS
+    steps, tiles, rates = box_k.tiles, max(1, box_o.tiles), nearest(facts).streams
+    blocks = facts.sm_count * rates.split_blocks
     split = min(blocks // tiles, steps // 2, facts.workspace_limit // (tiles * partial_bytes))
-    if split < 2 or tiles * 2 > blocks or read // tiles < 2 * LEAST_SLICE:
+    if split < 2 or tiles * 2 > blocks or read // tiles < 2 * rates.least_slice_bytes:
         return 1
     return -(-steps // -(-steps // split))

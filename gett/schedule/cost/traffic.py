@@ -22,22 +22,14 @@ class Traffic:
     Attributes:
         dram_us: Microseconds that it takes.
         store_clocks: Clocks of the copy engine for a tile of D, and of C.
-        late_us: Microseconds by which slow stores come late where blocks have one tile.
     """
 
     dram_us: float
     store_clocks: float
-    late_us: float = 0.0
 
 
 class TrafficCost(StagingCost):
-    """Traffic of one plan's tiles, worked out once for what they have in common.
-
-    Attributes:
-        part_of_line: Factor on D's bytes in rows below a line of L2, which leaves in parts.
-    """
-
-    part_of_line = 1.0
+    """Traffic of one plan's tiles, worked out once for what they have in common."""
 
     def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
         super().__init__(plan, device)
@@ -74,7 +66,7 @@ class TrafficCost(StagingCost):
         key = (tensor, first.box, second, bulk, row)
         if key not in self.costs:
             run, start = self.run(tensor, first, second, modes)
-            parts = self.part_of_line if tensor == D and run < L2_LINE else 1.0
+            parts = self.device.l2.part_of_line if tensor == D and run < L2_LINE else 1.0
             if row and row < run and (row % 32 or row < 64):
                 # Sectors that rows cut are made whole in L2 by the next row, at a price.
                 run = row // 32 * 32 if row >= 32 else row
@@ -108,11 +100,10 @@ class TrafficCost(StagingCost):
         source = 0.0
         if C in of:
             source = of[C] * self.cost(C, m, n, modes_n, bulk, row) * cut(C, m, n, modes_n)
-        late = device.wgmma.loop.late_share * of[D] * (cost_d - 1.0) / tbps * 1e-6
         dram = (of[A] * cost_a + of[B] * cost_b + of[D] * cost_d + source) / tbps * 1e-6
         stored = m.box.size * n.size * self.size_d / row_stored * device.tma.stored_row_clocks if row_stored else 0.0
         stored *= 2 if C in of else 1  # rows of C come in as D's go out
-        return Traffic(dram, stored, late)
+        return Traffic(dram, stored)
 
     def least_dram_us(self, tile: WgmmaTile) -> float:
         """What a tile's loads take of device memory, and its stores in the longest rows that D has."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.spec.schedule import Schedule
@@ -26,13 +26,7 @@ class Later(Generic[Choice]):
 
 
 class Search(ABC, Generic[Choice]):
-    """What may be tried for one plan in one assignment of roles to A and B.
-
-    Attributes:
-        gain: The least that a schedule takes of its choice's estimate.
-    """
-
-    gain: ClassVar[float] = 1.0
+    """What may be tried for one plan in one assignment of roles to A and B."""
 
     @abstractmethod
     def choices(self) -> Iterator[Choice | Later[Choice]]:
@@ -79,10 +73,9 @@ def best_schedules(
     heapify(queue)
     found: dict[Schedule, None] = {}
     best, known = math.inf, math.inf if below is None else below
-    gain = min(search.gain for search in searches)
     # Lowering may find what makes all of the first few slow; then more are lowered, as long as they may be better.
     while queue and (len(found) < limit or (queue[0][0] < best and len(found) < MOST * limit)):
-        if (found or not needed) and below is not None and gain * queue[0][0] >= min(best, known):
+        if (found or not needed) and below is not None and queue[0][0] >= min(best, known):
             break
         _, key, choice, estimate = heappop(queue)
         search = searches[key[2]]

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gett.hw.hopper_rates import SideBySide
 from gett.ir.gemm import B, D, GemmPlan
 from gett.schedule.spec.scheduler import PersistentRaster
 from gett.schedule.tile.wgmma_tile import WgmmaTile
-
-KEPT = 12 << 20  # bytes of what a group's rows of tiles share (B), which L2 keeps beside what is written
-AT_WORK = 0.95  # share of the multiprocessors that a group must keep at work
-MEMORY = 0.6  # share of the time that memory must be busy: the others are not there for what else takes time
 
 
 def side_by_side(plan: GemmPlan) -> int:
@@ -29,7 +26,9 @@ def side_by_side(plan: GemmPlan) -> int:
     return count
 
 
-def with_batches(made: PersistentRaster, tile: WgmmaTile, plan: GemmPlan, of: Mapping[int, int]) -> PersistentRaster:
+def with_batches(
+    made: PersistentRaster, tile: WgmmaTile, plan: GemmPlan, of: Mapping[int, int], rates: SideBySide
+) -> PersistentRaster:
     """The raster over as many batches as fill the GPU with few rows of tiles of each; as it was where none do.
 
     All blocks make the same rows at the same time, so their number is that of the tiles. Rows of tiles must run along
@@ -44,6 +43,6 @@ def with_batches(made: PersistentRaster, tile: WgmmaTile, plan: GemmPlan, of: Ma
     for group_l in range(min(batches, made.blocks // row), 1, -1):
         rows = min(made.blocks // (group_l * row), tile.m.box.tiles)
         blocks = group_l * rows * row
-        if batches % group_l == 0 and group_l * shared <= KEPT and AT_WORK * made.blocks <= blocks:
+        if batches % group_l == 0 and group_l * shared <= rates.kept_bytes and rates.at_work * made.blocks <= blocks:
             return replace(made, blocks=blocks, group_l=group_l, group_m=rows)
     return made

@@ -16,7 +16,7 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.gather import GatherCost
+from gett.schedule.cost.hopper_units import GATHER
 from gett.schedule.rules.gather import GATHERING
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.hopper import HopperSearch, Loader
@@ -41,7 +41,7 @@ SHORTEST = 4  # unit-stride modes below it would be mostly padding
 class GatherSearch(HopperSearch):
     """The boxes of one assignment of roles to A and B."""
 
-    Cost = GatherCost
+    mainloop = GATHER
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
@@ -135,10 +135,6 @@ class GatherSearch(HopperSearch):
         length = inner.size if major == "k" else lead.box
         swizzle_bytes = swizzle_dividing(length * self.size)
         return Gather(major, run, swizzle_bytes, Transpose(box_k.dims[0].box) if transposed else None)
-
-    def least_us(self, choice: WgmmaTile) -> float:
-        """Nothing is known before the estimate."""
-        return 0.0
 
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes."""

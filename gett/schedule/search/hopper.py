@@ -19,11 +19,12 @@ from gett.hw.dtypes import data_type, warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
+from gett.schedule.cost.hopper import HopperCost
+from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.wgmma import WgmmaCost
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
-from gett.schedule.search.batches import MEMORY, with_batches
+from gett.schedule.search.batches import with_batches
 from gett.schedule.search.stationary import MOST, PANELS
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
@@ -45,19 +46,18 @@ Made = TypeVar("Made", bound="HopperSearch")
 Loader = Tma | Gather | CpAsyncTile
 RASTER = 8  # rows of tiles that are visited together
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
-SHORT_K = 1024  # sums up to which starts and ends of tiles count more than the loop
 
 
 class HopperSearch(Search[WgmmaTile]):
     """One assignment of roles to A and B.
 
     Attributes:
-        Cost: What tiles take.
+        mainloop: The main loop as the cost model sees it.
         runs: Whether rows of padding may be part of operands' tiles.
         shares: Whether tiles in clusters are tried, whose blocks share an operand.
     """
 
-    Cost: ClassVar[type[WgmmaCost]]
+    mainloop: ClassVar[LoopCost]
     runs: ClassVar[bool] = True
     shares: ClassVar[bool] = False
 
@@ -72,7 +72,7 @@ class HopperSearch(Search[WgmmaTile]):
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
         self.boxes = WgmmaBoxes(plan, facts, self.runs)
-        self.cost = self.Cost(plan, facts)
+        self.cost = HopperCost(plan, facts, self.mainloop)
 
     @abstractmethod
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[Hopper]:
@@ -109,7 +109,7 @@ class HopperSearch(Search[WgmmaTile]):
 
     def hurried(self, tiles: int) -> bool:
         """Whether the start and the end of a tile take a share of its time."""
-        return self.plan.extent_k <= SHORT_K or tiles <= self.facts.sm_count
+        return self.plan.extent_k <= self.device.hopper.tiles.short_k or tiles <= self.facts.sm_count
 
     @property
     def least_tiles(self) -> int:
@@ -198,14 +198,12 @@ class HopperSearch(Search[WgmmaTile]):
                 plain = replace(choice, tma_source=False)
                 yield from self.lower(plain, self.estimate(plain))
             return
+        if split[0] == 1 and not isinstance(epilogue.store, TmaStore):
+            estimate = self.cost.by_vectors(choice)
         order = self.scheduler(choice, estimate, split[0])
         for made in self.made(choice, loads, epilogue, split, order):
-            us = estimate.us * self.factor(choice, estimate, made)
+            us = estimate.us * self.cost.pace(choice, estimate, made)
             yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
-
-    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """What is known of a schedule's time beyond its tile's."""
-        return 1.0
 
     def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
         """How the operands come; None where one does not."""
@@ -263,15 +261,16 @@ class HopperSearch(Search[WgmmaTile]):
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes."""
         blocks = self.facts.sm_count
-        rows, memory = RASTER, self.cost.least_dram_us(tile) >= MEMORY * estimate.us
+        rates = self.device.hopper
+        rows, memory = RASTER, self.cost.least_dram_us(tile) >= rates.batches.memory * estimate.us
         if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory:
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
-            if rows * tile.n.box.tiles <= blocks and self.plan.extent_k > SHORT_K:
+            if rows * tile.n.box.tiles <= blocks and self.plan.extent_k > rates.tiles.short_k:
                 # Any number of rows makes that square; so those of a GPC do.
                 rows = round(math.sqrt(GPC_BLOCKS * tile.shape[1] / tile.shape[0]))
         made = self.raster(tile, split, rows)
-        return with_batches(made, tile, self.plan, self.cost.bytes) if memory else made
+        return with_batches(made, tile, self.plan, self.cost.bytes, rates.batches) if memory else made
 
     def made(
         self,

@@ -37,9 +37,6 @@ from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
 
-SIMT_BATCHES = 1.15
-"""Factor on the time of multiply-adds of several batches a block (fitted to twelve contractions, H200)."""
-
 
 class MultistageSearch(Search[Schedule]):
     """What may be tried for one plan; a choice is a schedule without a split of K.
@@ -47,16 +44,14 @@ class MultistageSearch(Search[Schedule]):
     Args:
         plan: What to run, a matrix product.
         facts: Of the GPU.
-        beside_wgmma: Whether the schedules compete with those of the Hopper main loops, whose times exceed their
-            estimates by less (float16, H200).
         fallback: Whether only tiles that meet the limits of a thread whatever the strides are shall be tried.
 
     Attributes:
         refusal: Why the last tile was refused, "" where none was.
     """
 
-    def __init__(self, plan: GemmPlan, facts: ArchFacts, *, beside_wgmma: bool = False, fallback: bool = False) -> None:
-        self.plan, self.facts, self.beside_wgmma, self.fallback = plan, facts, beside_wgmma, fallback
+    def __init__(self, plan: GemmPlan, facts: ArchFacts, *, fallback: bool = False) -> None:
+        self.plan, self.facts, self.fallback = plan, facts, fallback
         c = plan.contraction
         self.tensor_cores = uses_tensor_cores(plan)
         self.size = itemsize(c.dtype)
@@ -90,10 +85,7 @@ class MultistageSearch(Search[Schedule]):
     def _least_us(self, tile: MmaTile) -> float:
         """A bound of the estimates of a tile's schedules."""
         wm, wn = tile.warps
-        least_us = self.cost.least_us((tile.m, tile.n, tile.k), wm * wn, tile.threads)
-        mainloops = self.device.mainloops
-        factors = (mainloops.multistage, mainloops.multistage_elements) if self.beside_wgmma else (1.0,)
-        return least_us * min(factors)
+        return self.cost.least_us((tile.m, tile.n, tile.k), wm * wn, tile.threads)
 
     def _with_more_warps(self, tile: MmaTile, more: MmaTile | None) -> Iterator[Schedule]:
         """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""
@@ -106,14 +98,7 @@ class MultistageSearch(Search[Schedule]):
 
     def estimate(self, choice: Schedule) -> Estimate:
         """Expected time at the best split of K."""
-        found = self.cost.estimate(choice)
-        if choice.tiling.l is not None and not self.tensor_cores:
-            found = replace(found, us=found.us * SIMT_BATCHES)
-        if self.beside_wgmma:
-            single = choice.multistage.a.vector == choice.multistage.b.vector == 1
-            mainloops = self.device.mainloops
-            return replace(found, us=found.us * (mainloops.multistage_elements if single else mainloops.multistage))
-        return found
+        return self.cost.estimate(choice)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
         """The schedule with its split; none where the same tile is faster with other stages."""

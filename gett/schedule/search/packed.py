@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
+from gett.hw.stream_rates import PackingRates
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.ir.packing import (
@@ -25,7 +26,7 @@ from gett.ir.packing import (
     packed_operands,
 )
 from gett.ir.tensors import ALIGNMENT_LIMIT
-from gett.schedule.packed import PackedPlans, packed_plans
+from gett.schedule.packed import PackedPlans, packed_plans, plans_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.mainloop import StreamMap
@@ -33,23 +34,7 @@ from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
 from layouts.rates import SECTOR
 
-CLEARLY, SHORT_CLEARLY, SHORT_US = 1.09, 1.5, 25.0
-"""How many times faster than all else packed schedules must be expected to be, for copies ask for memory; and where all
-else takes less than so many microseconds, of which forecasts are as uncertain as that."""
-
-MOVED_CLEARLY = 1.1
-"""Factor on that where tensor maps move all operands already, in rows that cut sectors."""
-
-CUT_ROWS, CUT_BYTES = 1.2, 128
-"""Factor on copies of rows that pieces cut to fewer bytes: memory opens a page for a part of what it holds."""
-
 KEPT = 3  # products whose schedules are tried
-
-READ_PS, STAGED_PS, WRITE_PS, ELEMENT_PS = 1.3, 3.3, 1.8, 0.2
-"""Picoseconds of a whole H200 for each access of a copy's threads that reads through shared memory, for each that then
-writes, for each that writes what was read directly, and for each element: 190 to 530 elements a nanosecond were seen in
-accesses of 1 to 8 elements.
-"""
 
 Products = Callable[[GemmPlan, ArchFacts, float | None], list[Schedule]]
 
@@ -66,9 +51,9 @@ def packed_schedules(
         least_us: What the best schedule without copies is expected to take.
         first: Whether only the best is wanted.
     """
-    c = plan.contraction
-    most_us = least_us / (SHORT_CLEARLY if least_us < SHORT_US else CLEARLY)
-    most_us /= MOVED_CLEARLY if _is_moved(plan) else 1.0
+    c, rates = plan.contraction, nearest(facts).packing
+    most_us = least_us / (rates.short_clearly if least_us < rates.short_us else rates.clearly)
+    most_us /= rates.moved_clearly if _is_moved(plan) else 1.0
     found: list[Schedule] = []
     for names in packed_names(plan):
         if _floor_us(plan, names, facts) <= most_us:
@@ -101,25 +86,32 @@ def _of_cuts(
         return []
     a, b, d = (_copy_pass(copies.get(name)) for name in "abd")
     packing = Packing(cuts, a, b, d, made.workspace_bytes)
-    copies_us = _copies_us(c, cuts, copies, facts)
+    copied_us = _copies_us(c, cuts, copies, facts)
     left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
-    pieces, left_us, found = count_pieces(c, cuts), most_us - copies_us, []
+    pieces, left_us, found = count_pieces(c, cuts), most_us - copied_us, []
     if left_us < 0.0:
         return []
     for product in products(made.product, left, left_us / pieces if first else None)[:KEPT]:
         products_us = pieces * product.forecast.us
-        bound = product.forecast.bound if products_us > copies_us else "DRAM"
-        share = f"copies {copies_us:.0f} us, products {products_us:.0f} us"
+        bound = product.forecast.bound if products_us > copied_us else "DRAM"
+        share = f"copies {copied_us:.0f} us, products {products_us:.0f} us"
         reason = f"dense copies are multiplied: {share}; {product.forecast.reason}"
-        forecast = Forecast(copies_us + products_us, bound, reason)
+        forecast = Forecast(copied_us + products_us, bound, reason)
         workspace = made.workspace_bytes + product.workspace_bytes
         found.append(replace(product, workspace_bytes=workspace, packing=packing, forecast=forecast))
     return found
 
 
+def copies_us(plan: GemmPlan, packing: Packing, facts: ArchFacts) -> float:
+    """Microseconds that the copies of a packed schedule are expected to take; infinite where there are none."""
+    copies = _copies(plans_of(plan, packing), facts)
+    return math.inf if copies is None else _copies_us(plan.contraction, packing.cuts, copies, facts)
+
+
 def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: ArchFacts) -> float:
     """The time of all copies; what is copied between two products is one launch."""
-    launch_us = nearest(facts).launches.launch_us
+    device = nearest(facts)
+    launch_us, rates = device.launches.launch_us, device.packing
     tensors = {"a": c.a, "b": c.b, "d": c.d}
     total, launches = 0.0, 0
     for name, copy in copies.items():
@@ -127,20 +119,21 @@ def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: A
         assert tensor is not None
         times = count_copies(c, cuts, tensor)
         elements = math.prod(dict(cuts).get(m, c.extents[m]) for m in tensor.modes)
-        rows = CUT_ROWS if any(abs(tensor.stride(m)) * n < CUT_BYTES for m, n in cuts if tensor.stride(m)) else 1.0
-        total += times * rows * max(copy.forecast.us - launch_us, elements * _element_ps(copy) * 1e-6)
+        lengths = (abs(tensor.stride(m)) * n for m, n in cuts if tensor.stride(m))
+        rows = rates.cut_rows if any(x < rates.cut_bytes for x in lengths) else 1.0
+        total += times * rows * max(copy.forecast.us - launch_us, elements * _element_ps(copy, rates) * 1e-6)
         launches = max(launches, times)
     both = "d" in copies and len(copies) > 1
     return total + (launches + both) * launch_us
 
 
-def _element_ps(copy: Schedule) -> float:
+def _element_ps(copy: Schedule, rates: PackingRates) -> float:
     """Picoseconds of an element as far as instructions limit a copy."""
     loop = copy.mainloop
     assert isinstance(loop, StreamMap)
     if not loop.a.staged:
-        return WRITE_PS / loop.vector + ELEMENT_PS
-    return READ_PS / loop.a.width + STAGED_PS / loop.vector + ELEMENT_PS
+        return rates.write_ps / loop.vector + rates.element_ps
+    return rates.read_ps / loop.a.width + rates.staged_ps / loop.vector + rates.element_ps
 
 
 def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:

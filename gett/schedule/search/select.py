@@ -9,7 +9,7 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
-from gett.schedule.cost.wgmma_split import least_split_us
+from gett.schedule.cost.hopper import least_split_us
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
@@ -68,13 +68,12 @@ def candidates(
             raise ScheduleError(stream.refusal)
         return found
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts.arch)
-    tiled = MultistageSearch(plan, facts, beside_wgmma=in_planes)
+    tiled = MultistageSearch(plan, facts)
     found += best_schedules([tiled], MULTISTAGE, below()) if in_planes else []
     if every or not found or least_split_us(plan, facts) < found[0].forecast.us:
         found += wgmma_schedules(plan, facts, below())
     found += dmma_schedules(plan, facts, below())
     if not in_planes:
-        tiled.beside_wgmma = bool(found)
         found += best_schedules([tiled], MULTISTAGE, below(), needed=not found)
     found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX, below())
     refusal = tiled.refusal

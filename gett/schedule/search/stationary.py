@@ -18,7 +18,6 @@ MOST = 40 * 1024  # bytes that may stay beside all stages; more is never chosen 
 # may add, outputs of a tile at most, bytes of loads under way at least. Beyond these it gains nothing on an H200.
 PANELS, PANEL_TILES, LEAST_K, PADDED, OUTPUTS, UNDER_WAY = 6, 4, 192, 1.07, 128 * 192, 64 * 1024
 ONE_TILE = 128  # rows that a tile takes beside 128 or more of the other operand, which is then read once
-FEWER = 0.25  # of the time that no bytes under way would cost there
 
 
 def shared_operands(plan: GemmPlan) -> tuple[str, ...]:
@@ -58,12 +57,3 @@ def _one_panel(kept: OperandTiling, other: OperandTiling, tile: WgmmaTile, sm_co
     if kept.box.size * other.box.size > OUTPUTS or kept.box.volume <= ONE_TILE:
         return False
     return tile.k.volume >= LEAST_K and kept.box.tiles * kept.box.size <= PADDED * kept.box.volume
-
-
-def one_panel_pace(tile: WgmmaTile, under_way: int, enough: int) -> float:
-    """What `under_way` bytes of loads, of which `enough` gain nothing more, and the way they come make of the time.
-
-    K-tiles of short rows take longer, and A in place of B.
-    """
-    fewer = 1.0 + FEWER * max(0.0, 1.0 - under_way / enough)
-    return fewer * (1.03 if tile.shape[2] < 64 else 1.0) * (1.02 if tile.stationary == "a" else 1.0)

@@ -39,17 +39,8 @@ RUNS = (32, 64, 128, 256, 512)
 SMALLEST, FEWEST = 1 << 14, 1 << 10
 """Elements of M and of all batches below which blocks are few; of M alone below which a block has little to do."""
 
-SHARE = 0.92
-"""Share of a copy's rate that is expected."""
-
-NARROW = {16: 1.0, 8: 1.1, 4: 1.35, 2: 1.9, 1: 3.0}
-"""Factors on the time by the bytes of an access."""
-
 SHARED_RUN = 2 * SECTOR
 """Bytes of D together that stores along M are to reach; below, two lanes share a vector of A (four were slower)."""
-
-LANES = 64
-"""Multiply-adds of a multiprocessor in a clock that are counted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +111,17 @@ class StreamMatrixSearch(Search[MatrixChoice]):
 
     def estimate(self, choice: MatrixChoice) -> Estimate:
         """The bytes at the rates of their runs, or the multiply-adds."""
-        p, loop, memory = self.plan, choice.loop, self.device.memory
-        us = 0.0
+        p, loop, memory, rates = self.plan, choice.loop, self.device.memory, self.device.streams
+        us, by_width = 0.0, dict(rates.matrix_widths)
         for tensor, view in self.views.items():
             group, box = (p.k, self.box_k) if tensor == A else (p.n, self.box_n)
             strides = [s.strides[tensor] for s in group]
             run = run_of_boxes(((choice.box, view.strides), (box, strides)), view.size)
             width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
             long = run_cost(memory, memory.long_run, store=view.store)
-            us += view.bytes * run_cost(memory, run, store=view.store) / long * NARROW[width]
-        us /= memory.copy_tbps * SHARE * 1e6
-        clocks = p.flops / 2 / (LANES * self.facts.sm_count)
+            us += view.bytes * run_cost(memory, run, store=view.store) / long * by_width[width]
+        us /= memory.copy_tbps * rates.matrix_share * 1e6
+        clocks = p.flops / 2 / (rates.matrix_lanes * self.facts.sm_count)
         arithmetic = clocks / (self.facts.clock_ghz * 1e3)
         bound = "DRAM" if us >= arithmetic else "arithmetic"
         return Estimate(max(us, arithmetic) + self.device.launches.launch_us, bound, 1)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_rs import WgmmaRSCost
+from gett.schedule.cost.hopper_units import RS
 from gett.schedule.mainloops.wgmma_rs import COPIES, WIDEST_SHARED_A, WIDEST_WITH_C, steps_over_gaps
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.tma import OperandMaps
@@ -34,13 +34,12 @@ SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A),
 WORD_SHAPES = ((16, 16, ALONE), (8, 16, ALONE), (16, 8, ALONE), (16, 16, SHARED_A), (16, 16, SHARED_B))
 WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
 SLABS = 16  # most slabs of B under way
-DEEPER = 0.98  # of the time of slices of K with more slabs under way
 
 
 class WgmmaRSSearch(HopperSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    Cost, gain = WgmmaRSCost, 0.94
+    mainloop = RS
 
     @property
     def units(self) -> tuple[int, int]:
@@ -71,10 +70,6 @@ class WgmmaRSSearch(HopperSearch):
         cuts = sorted(((width, unit_b), (depth, unit_a)), key=lambda c: c[0])
         return Box.of_cuts(tuple(s.extent for s in self.plan.k), {m: cut for cut, m in cuts})
 
-    def least_us(self, choice: WgmmaTile) -> float:
-        """Nothing is known before the estimate."""
-        return 0.0
-
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:
         """Slices of K, to which k-tiles are dealt out in turn: they may differ by one."""
         rows, columns, _ = tile.shape
@@ -104,7 +99,10 @@ class WgmmaRSSearch(HopperSearch):
         split: tuple[int, int],
         order: TileScheduler,
     ) -> Iterable[Schedule]:
-        """Schedules that vary in whether each warpgroup waits for its own rows of A, and in the slabs under way."""
+        """Schedules that vary in whether each warpgroup waits for its own rows of A, and in the slabs under way.
+
+        More under way come first, and warpgroups that need not keep step: forecasts of all are the same.
+        """
         deepest = self.fitted(tile, self.loops(tile, *loads), epilogue, split, order)
         most = deepest.hopper.stages if deepest is not None else 0
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
@@ -112,20 +110,12 @@ class WgmmaRSSearch(HopperSearch):
         apart, shares_a = self.waits_apart(tile, loads[0], epilogue, split[0]), tile.cluster[1] > 1
         if deepest is None or slabs < 4 or (shares_a and not (apart and split[0] > 1)):
             return
-        for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}):
-            for per_warpgroup in (True,) if shares_a else (False, True) if apart else (False,):
+        for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}, reverse=True):
+            for per_warpgroup in (True,) if shares_a else (True, False) if apart else (False,):
                 loop = replace(deepest.loop(WgmmaRS), per_warpgroup_a=per_warpgroup, stages=stages)
                 made = self.fitted(tile, (loop,), epilogue, split, order)
                 if made is not None:
                     yield made
-
-    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Warpgroups that wait for their own rows, and slabs under way."""
-        loop, slices = made.loop(WgmmaRS), made.split_k
-        slabs = min(SLABS if slices == 1 else tile.k.cut[self.units[0]] // 4, loop.stages)
-        apart = loop.per_warpgroup_a and tile.cluster[1] == 1
-        us = self.device.wgmma.loop.per_warpgroup_a if apart else 1.0
-        return us * (DEEPER if loop.stages > slabs and slices > 1 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_split import WgmmaSplitCost
+from gett.schedule.cost.hopper_units import SPLIT
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, widest_split
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import LEADS, k_boxes
@@ -14,7 +13,6 @@ from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, planes
 from gett.schedule.spec.loader import Gather
 from gett.schedule.spec.mainloop import WgmmaSplit
-from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK
@@ -28,7 +26,7 @@ STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest o
 class WgmmaSplitSearch(HopperSearch):
     """Tiles of one shape of warpgroups; nothing stays, and blocks share nothing."""
 
-    Cost = WgmmaSplitCost
+    mainloop = SPLIT
     runs = False
 
     def choices(self) -> Iterator[WgmmaTile]:
@@ -61,10 +59,6 @@ class WgmmaSplitSearch(HopperSearch):
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaSplit]:
         """All stages beside as many k-tiles of planes."""
         return split_loops(self.plan, tile, a, b)
-
-    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Depth and preferences."""
-        return self.cost.preference(tile, made, self.swap_ab) * self.cost.depth(tile, estimate, made)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

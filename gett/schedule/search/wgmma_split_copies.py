@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
-from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_split_copies import WgmmaSplitCopyCost
+from gett.schedule.cost.hopper_units import SPLIT_COPIES
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, least_row, widest_split
 from gett.schedule.search.boxing import Weight, cut_group
 from gett.schedule.search.hopper import HopperSearch, Loader
@@ -33,14 +32,13 @@ from layouts.swizzle import CHUNK, swizzle_dividing
 WIDTHS = (128, 96, 64, 48, 40, 32, 16, 8)
 WIDEST_SLICES = 80  # real sums of a row of a tile of complex numbers that leave registers where K is in slices
 CUTS = (32, 16, 8, 4)
-FEW_STAGES = 1.25  # factor on tiles with two stages
 LEADS = ((8, 4), (4, 8), (16, 2))  # of B's unit-stride mode and of A's in a k-tile, where they differ
 
 
 class WgmmaSplitCopySearch(HopperSearch):
     """The boxes of one assignment of roles to A and B."""
 
-    Cost = WgmmaSplitCopyCost
+    mainloop = SPLIT_COPIES
     runs = False
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -148,10 +146,6 @@ class WgmmaSplitCopySearch(HopperSearch):
         if split[0] > 1 and parts(self.plan) > 1 and tile.shape[1] * parts(self.plan) > WIDEST_SLICES:
             return ()
         return super().made(tile, loads, epilogue, split, order)
-
-    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Copies take longer to arrive than those of tensor maps: of two stages, too few are under way."""
-        return self.cost.depth(tile, estimate, made) * (FEW_STAGES if made.hopper.stages < 3 else 1.0)
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

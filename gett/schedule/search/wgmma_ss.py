@@ -8,11 +8,11 @@ from dataclasses import replace
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma import WgmmaCost
+from gett.schedule.cost.hopper_units import SS
 from gett.schedule.search.base import Later
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.stationary import UNDER_WAY, one_panel_pace, shared_operands, with_stationary
+from gett.schedule.search.stationary import UNDER_WAY, shared_operands, with_stationary
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.epilogue import Epilogue, TmaStore
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
@@ -28,7 +28,7 @@ from layouts.box import Box
 class WgmmaSSSearch(HopperSearch):
     """One assignment of roles to A and B."""
 
-    Cost, gain = WgmmaCost, 0.99
+    mainloop = SS
     shares = True
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -141,14 +141,6 @@ class WgmmaSSSearch(HopperSearch):
             if reusing is not None and _stages(plain) < min(reusing.hopper.stages, tile.k.tiles):
                 return (reusing,)
         return () if plain is None or tile.exchange else (plain,)
-
-    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Stages, preferences, and the pace of a panel."""
-        pace = 1.0
-        if tile.panel == "one":
-            under_way = made.hopper.stages * made.smem.stage
-            pace = one_panel_pace(tile, under_way, self.device.wgmma.in_flight.dram_bytes)
-        return pace * self.cost.preference(tile, made, self.swap_ab) * self.cost.depth(tile, estimate, made)
 
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
         """Which tiles a block makes."""

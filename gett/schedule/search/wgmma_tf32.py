@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.wgmma_tf32 import WgmmaTf32Cost
+from gett.schedule.cost.hopper_units import TF32
 from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import k_boxes
@@ -13,21 +12,18 @@ from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.hopper_needs import MOST_STAGES, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2, 4))
 STEPS = (4, 3, 2, 6, 8)  # of a k-tile, two at least
-TALL = 1.01  # factor on tiles of 256 rows and more where memory limits
-FEW_STAGES = 1.25  # factor on tiles with two stages, beside that of other main loops
 STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
 
 
 class WgmmaTf32Search(HopperSearch):
     """Tiles of two warpgroups; nothing stays."""
 
-    Cost = WgmmaTf32Cost
+    mainloop = TF32
     shares = True
 
     def choices(self) -> Iterator[WgmmaTile]:
@@ -67,15 +63,6 @@ class WgmmaTf32Search(HopperSearch):
         for count, least in STAGES if b.major == "mn" else ((0, 2),):
             for stages in range(MOST_STAGES, least - 1, -1):
                 yield WgmmaTf32(a, b, tile.warpgroups.mma_m, stages, count)
-
-    def factor(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Fragments are loaded out of a stage while its products run: of two stages, too few are under way.
-
-        Where memory limits, tiles of 256 rows and more have longer pauses between their loads.
-        """
-        tall = TALL if estimate.bound == "DRAM" and tile.warpgroups.mma_m > 1 and made.split_k == 1 else 1.0
-        preferred = self.cost.preference(tile, made, self.swap_ab) * self.cost.depth(tile, estimate, made)
-        return preferred * (FEW_STAGES if made.hopper.stages < 3 else 1.0) * tall
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gett.codegen.render import render_kernel
-from gett.schedule.cost.dmma_tma import fragment_replays
+from gett.schedule.cost.hopper_units import fragment_replays
 from gett.schedule.mainloops.dmma_tma import dmma_step
 from gett.schedule.rules.smem_places import wgmma_places
 from gett.schedule.spec.hopper_needs import leads, parts

@@ -16,7 +16,7 @@ from gett.hw.dtypes import data_type
 from gett.hw.tensor_types import TENSOR_TYPES
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
-from gett.schedule.cost.wgmma_tf32 import transposition_replays
+from gett.schedule.cost.hopper_units import transposition_replays
 from gett.schedule.legality import can_implement
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.mainloops.wgmma_tf32 import in_registers, tf32_registers

@@ -10,7 +10,8 @@ import pytest
 
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, make_gemm_plan
-from gett.schedule.cost.wgmma import WgmmaCost
+from gett.schedule.cost.hopper import HopperCost
+from gett.schedule.cost.hopper_units import SS
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case
@@ -26,7 +27,7 @@ def clocks(case: Case, k: int) -> float:
     (mode,) = (i for i, s in enumerate(plan.m) if s.extent >= 128)
     rows = OperandTiling(Box.of_cuts(tuple(s.extent for s in plan.m), {mode: 128}), plan.m)
     box_k = Box.of_cuts(tuple(s.extent for s in plan.k), {0: k})
-    return WgmmaCost(plan, FACTS).clocks(A, rows, box_k, 1, 1 << 30)[0]
+    return HopperCost(plan, FACTS, SS).clocks(A, rows, box_k)
 
 
 def matrix(k: int) -> tuple[Case, list[int]]:

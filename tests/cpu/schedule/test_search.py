@@ -90,7 +90,7 @@ def test_few_choices_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", PRODUCTS, ids=lambda c: c.name)
 def test_bounds_of_multistage_tiles_are_not_above_estimates(case: Case, dtype: str) -> None:
     plan = make_gemm_plan(case.contraction(dtype))
-    search = MultistageSearch(plan, FACTS, beside_wgmma=dtype == "float16")
+    search = MultistageSearch(plan, FACTS)
     for least, choice in bounded_choices(search):
         assert least <= search.estimate(choice).us, choice.tiling
 

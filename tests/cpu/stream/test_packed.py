@@ -17,6 +17,7 @@ from gett.codegen.records import Launch
 from gett.codegen.render import render_kernel
 from gett.errors import OptionError
 from gett.hw.archs import WORKSPACE_LIMIT, ArchFacts, arch_facts
+from gett.hw.device import nearest
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.ir.packing import batch_modes, count_pieces, packed_bytes, packed_operands, piece_starts
 from gett.jit.compile import compile_kernel
@@ -24,7 +25,7 @@ from gett.schedule.legality import can_implement
 from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.packed import CLEARLY, packed_schedules
+from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import decode, encode
@@ -66,7 +67,7 @@ def test_the_triangle_update_is_packed(dtype, subscripts):
     assert first.kind.startswith("packed wgmma")
     assert other.packing is None
     assert 0 < first.workspace_bytes <= WORKSPACE_LIMIT
-    assert first.forecast.us * CLEARLY <= other.forecast.us
+    assert first.forecast.us * nearest(FACTS).packing.clearly <= other.forecast.us
     assert can_implement(first, plan, FACTS) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from gett.codegen.render import render_kernel
 from gett.codegen.stream import vectors_of_step
 from gett.errors import ScheduleError
 from gett.hw.archs import arch_facts
+from gett.hw.device import nearest
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import compile_uncached
@@ -149,7 +151,9 @@ def test_places_of_further_steps_are_constant_distances_on(
 
 
 def test_a_split_of_k_covers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_cost, "LEAST_SLICE", 1)
+    model = nearest(arch_facts("sm_90a"))
+    short = replace(model, streams=replace(model.streams, least_slice_bytes=1))
+    monkeypatch.setattr(stream_cost, "nearest", lambda _: short)
     plan, addresses = plan_for("ij,j->i", [(3, 9001), (9001,)], "float32")
     schedule = select_schedule(plan, "sm_90a")
     assert schedule.split_k > 1

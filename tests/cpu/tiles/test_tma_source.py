@@ -17,7 +17,8 @@ from gett.codegen.tma_copies import store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, C, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
-from gett.schedule.cost.wgmma import WgmmaCost
+from gett.schedule.cost.hopper import HopperCost
+from gett.schedule.cost.hopper_units import SS
 from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaSource, TmaStore
 from gett.schedule.spec.schedule import Schedule
@@ -262,10 +263,12 @@ def test_c_waits_for_no_stage_and_no_slice() -> None:
 
 def test_the_model_counts_c() -> None:
     case = TMA_SOURCE[0][0]
-    with_c, without = (WgmmaCost(make_gemm_plan(case.contraction("float16", with_c=c)), FACTS) for c in (DENSE, None))
+    with_c, without = (
+        HopperCost(make_gemm_plan(case.contraction("float16", with_c=c)), FACTS, SS) for c in (DENSE, None)
+    )
     assert set(without.bytes) == {A, B, D}
     assert with_c.bytes[C] == with_c.bytes[D]
-    shared = WgmmaCost(make_gemm_plan(case.contraction("float16", with_c=Layout(ones=(0,)))), FACTS)
+    shared = HopperCost(make_gemm_plan(case.contraction("float16", with_c=Layout(ones=(0,)))), FACTS, SS)
     assert shared.bytes[C] == shared.bytes[D] // case.extents["s"]
 
 

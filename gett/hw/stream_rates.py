@@ -1,0 +1,53 @@
+"""What was measured of kernels whose time is that of their bytes, and of copies: parts of a device's record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRates:
+    """Sums, permutations, and products with a small matrix.
+
+    Attributes:
+        split_blocks: Blocks of a multiprocessor that a split of K aims at.
+        least_slice_bytes: What a block of a split reads at least: a second launch takes as long as these.
+        matrix_share: Share of a copy's rate that a product with a small matrix reaches.
+        matrix_widths: Factors on its time by the bytes of an access, (bytes, factor).
+        matrix_lanes: Its multiply-adds of a multiprocessor in a clock that are counted on.
+    """
+
+    split_blocks: int
+    least_slice_bytes: int
+    matrix_share: float
+    matrix_widths: tuple[tuple[int, float], ...]
+    matrix_lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackingRates:
+    """Copies whose product is multiplied.
+
+    Attributes:
+        clearly: How many times faster than all else packed schedules must be expected to be: copies ask for memory.
+        short_clearly: The same where all else takes less than `short_us`, of which forecasts are as uncertain as that.
+        short_us: See there.
+        moved_clearly: Factor on that where tensor maps move all operands already, in rows that cut sectors.
+        cut_rows: Factor on copies of rows that pieces cut below `cut_bytes`: memory opens a page for a part of it.
+        cut_bytes: See there.
+        read_ps: Picoseconds of the whole GPU for each access of a copy that reads through shared memory.
+        staged_ps: For each that then writes.
+        write_ps: For each that writes what was read directly.
+        element_ps: For each element.
+    """
+
+    clearly: float
+    short_clearly: float
+    short_us: float
+    moved_clearly: float
+    cut_rows: float
+    cut_bytes: int
+    read_ps: float
+    staged_ps: float
+    write_ps: float
+    element_ps: float
