@@ -17,6 +17,7 @@ from benchmarks import (
     epilogue,
     first_calls,
     overhead,
+    refit,
     regret,
     report,
     run_cpu,
@@ -136,7 +137,12 @@ def parser() -> argparse.ArgumentParser:
     exact.add_argument("--json", metavar="FILE", help="write every figure there")
     exact.add_argument("--plot", metavar="FILE", help="write a chart there, e.g. accuracy.png")
     exact.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
-    fit = commands.add_parser("calibrate", help="what the cost model rests on, and its choice against the best (GPU)")
+    fit = commands.add_parser(
+        "calibrate",
+        help="rates of the machine, and the cost model's choice against the best (GPU)",
+        description="Measures the machine, and the cost model's choices against the best schedules. "
+        "The numbers of main loops come from schedule-times and refit.",
+    )
     fit.add_argument("--dtype", default="float16", choices=list(ELEMENT_TYPES), help="of the cases (float16)")
     fit.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
     fit.add_argument("--candidates", type=int, default=8, metavar="N", help="schedules measured for each case (8)")
@@ -152,7 +158,12 @@ def parser() -> argparse.ArgumentParser:
     timed.add_argument("file", help="written there, compressed")
     timed.add_argument("--seconds", type=float, default=600.0, help="no contraction is begun later (600)")
     again = commands.add_parser("regret", help="what the cost model's choices cost, by stored times")
-    again.add_argument("file", nargs="?", type=Path, default=regret.STORED, help="of schedule-times (an H200's)")
+    again.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
+    numbers = commands.add_parser("refit", help="the numbers of the Hopper main loops, by stored times")
+    numbers.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
+    numbers.add_argument("--passes", type=int, default=4, help="how often each number is tried (4)")
+    numbers.add_argument("--every", type=int, default=1, metavar="N", help="fit to each N-th contraction alone (1)")
+    numbers.add_argument("--record", metavar="FILE", help="write the device's record there")
     return top
 
 
@@ -167,7 +178,11 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     if options.command == "calibrate":
         return _calibrate(top, options)
     if options.command == "regret":
-        return regret.main(options.file)
+        return regret.main(options.files or regret.STORED)
+    if options.command == "refit":
+        if options.passes < 1 or options.every < 1:
+            top.error("--passes and --every must be at least 1")
+        return refit.main(options.files or regret.STORED, options.passes, options.every, options.record)
     if options.command == "schedule-times":
         if not environment.gpu_available():
             top.error("schedule-times measures a GPU, and CuPy finds none")

@@ -1,9 +1,11 @@
 """`python -m benchmarks calibrate`: measures what the cost models rest on, and writes the record of the GPU at hand.
 
-First the machine (`probes`): memory and L2 by run, rows of the copy engine, launches. Then schedules
-(`schedule_rates`): rates of the tensor cores, and factors of the model by pairs of schedules. Of both a
+First the machine (`probes`): memory and L2 by run, rows of the copy engine, launches. Of that a
 `gett.hw.device.DeviceModel` is made and written as a module of `gett.hw.measured`. Then the model itself: the best few
-schedules of each case are measured, and the model's choice is compared with the fastest. Owns the order and the tables.
+schedules of each case are measured, and the model's choice is compared with the fastest.
+
+The numbers of main loops are not measured here. `python -m benchmarks schedule-times` times schedules, and
+`python -m benchmarks refit` fits the numbers to those times. Owns the order and the tables.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import environment, probes, schedule_rates
-from benchmarks.cases import Case, load_cases
+from benchmarks import environment, probes
+from benchmarks.cases import Case
 from benchmarks.device_record import Value, calibrated, field_at, taken, write_record
-from benchmarks.random_cases import random_cases
 from benchmarks.records import write_text
 from benchmarks.report import geometric_mean
 from benchmarks.timing import GpuTimer
@@ -133,39 +134,9 @@ def machine_figures(cupy: Any, timer: GpuTimer, arch: str) -> dict[str, Value]:
             "memory.cut_store_tbps": bulk["store"][48],
             "l2.tma_bytes_per_clock": 128 / clocks["l2"][128],
             "tma.row_clocks": (clocks["l2"][16] + clocks["l2"][32]) / 2,
-            "tma.memory_row_clocks": clocks["memory"][32],
             "tma.stored_row_clocks": (clocks["stored"][16] + clocks["stored"][32]) / 2,
         }
     cupy.get_default_memory_pool().free_all_blocks()
-    return figures
-
-
-def schedule_figures(cupy: Any, dtype: str, facts: Any, base: DeviceModel, details: dict[str, Any]) -> dict[str, Value]:
-    """Fields of the record that come of measured schedules; `details` gets what they come of."""
-    figures: dict[str, Value] = {}
-    peak = facts.planning.tensor_tflops[dtype]
-    mma_sync = schedule_rates.measure_mma_sync(cupy, dtype, facts)
-    details["mma_sync_tflops"] = mma_sync
-    if mma_sync is not None:
-        figures["multistage.rates.tensor_share"] = mma_sync / peak / facts.planning.mma_sync_share
-    if facts.arch != "sm_90a":
-        return figures
-    details["tensor"] = schedule_rates.measure_tensor_rates(cupy, dtype, facts)
-    if details["tensor"]:
-        figures["wgmma.loop.peak_share"] = max(x["tflops"] for x in details["tensor"].values()) / peak
-    with progress(len(schedule_rates.CLUSTER_GEMMS), "clusters") as step:
-        details["clusters"] = schedule_rates.measure_clusters(cupy, dtype, facts, step)
-    for axis, ratios in details["clusters"].items():
-        if ratios:
-            mean = geometric_mean(ratios)
-            assert mean is not None
-            path = f"wgmma.loop.{axis}"
-            figures[path] = max(1.0, field_at(base, path) * mean)
-    cases = [*load_cases()[::3], *(c.odd() for c in load_cases()[::5]), *random_cases()[::6]]
-    with progress(len(cases), "main loops against each other") as step:
-        details["mainloops"] = schedule_rates.measure_mainloops(cupy, cases, dtype, facts, step)
-    for kind, factor in schedule_rates.fit_mainloops(details["mainloops"]).items():
-        figures[f"mainloops.{kind}"] = field_at(base, f"mainloops.{kind}") * factor
     return figures
 
 
@@ -206,11 +177,7 @@ def main(
             base = next((m for m in measured() if m.name == reference["device"]), base)
         figures = machine_figures(cupy, GpuTimer(budget_us=60_000.0), facts.arch)
         print("\n".join(machine_table(figures, base)), flush=True)
-        details: dict[str, Any] = {}
-        more = schedule_figures(cupy, dtype, facts, base, details)
-        print("\n" + "\n".join(machine_table(more, base)), flush=True)
-        figures |= more
-        found |= {"figures": figures, "details": details}
+        found["figures"] = figures
         if json_path:
             write_text(json.dumps(found, indent=1) + "\n", json_path)
         if write:

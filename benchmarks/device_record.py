@@ -2,7 +2,7 @@
 
 Figures go by the path of a field, e.g. `"tma.row_clocks"`. With figures of a reference device, whose record was fitted,
 a field becomes the fitted value times the ratio of the two figures; without, it becomes the figure. Fields without a
-figure stay as they are, and so do the reference's factors of main loops. Owns the form of the file.
+figure stay as they are. Numbers of main loops have no figure: `benchmarks.refit` fits them. Owns the form of the file.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ from layouts.rates import RunRates
 
 Value = float | Sequence[float]
 
-FITTED = ("mainloops.", "wgmma.loop.cluster_")
-"""Factors of the model. A reference has them fitted by hand to many kernels, and its multiprocessors are the same: its
-own are better than what a few pairs of schedules give, which show how well memory was estimated as well."""
-
 
 def field_at(record: Any, path: str) -> Any:
     """The value of a field."""
@@ -40,10 +36,8 @@ def with_field(record: Any, path: str, value: Any) -> Any:
 
 
 def taken(figures: Mapping[str, Value], reference: Mapping[str, Value] | None) -> list[str]:
-    """The fields that get a figure: with a reference those that it has as well, without the factors of the model."""
-    if reference is None:
-        return list(figures)
-    return [path for path in figures if path in reference and not path.startswith(FITTED)]
+    """The fields that get a figure: with a reference those that it has as well."""
+    return [path for path in figures if reference is None or path in reference]
 
 
 def calibrated(base: DeviceModel, figures: Mapping[str, Value], reference: Mapping[str, Value] | None) -> DeviceModel:

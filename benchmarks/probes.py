@@ -250,11 +250,10 @@ def measure_bulk(cupy: Any, timer: GpuTimer) -> dict[str, dict[int, float]]:
 
 
 def measure_row_clocks(cupy: Any) -> dict[str, dict[int, float]]:
-    """Clocks of a multiprocessor's copy engine for a row, by its bytes: from L2, from device memory, stored to L2."""
-    found: dict[str, dict[int, float]] = {"l2": {}, "memory": {}, "stored": {}}
+    """Clocks of a multiprocessor's copy engine for a row, by its bytes: from L2, stored to L2."""
+    found: dict[str, dict[int, float]] = {"l2": {}, "stored": {}}
     for row in (16, 32, 64, 128):
         near = Rows(cupy, L2_BUFFER, row, 1)
         found["l2"][row] = near.clocks_per_row(Rows.LOAD, ROUNDS)
         found["stored"][row] = near.clocks_per_row(Rows.STORE, ROUNDS)
-        found["memory"][row] = Rows(cupy, BUFFER, row, 1).clocks_per_row(Rows.LOAD, 1)
     return found

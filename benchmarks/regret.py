@@ -17,8 +17,8 @@ from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import decode
 
-STORED = Path(__file__).parent / "data" / "h200-times.json.gz"
-"""Times of schedules on an H200."""
+STORED = tuple(Path(__file__).parent / "data" / f"{name}-times.json.gz" for name in ("h200", "h100"))
+"""Times of schedules on an H200 and on an H100."""
 
 BAD = 1.1
 """Regrets above it are counted."""
@@ -72,10 +72,11 @@ def table(found: Mapping[str, Sequence[tuple[float, str]]]) -> list[str]:
     return format_table(["type", "cases", "regret", "worst", "case", f"above {BAD}"], rows)
 
 
-def main(path: Path = STORED) -> int:
+def main(paths: Sequence[Path] = STORED) -> int:
     """Print the regrets of today's choices."""
-    cases = replay(path)
-    untimed = sum(case.regret is None for case in cases)
-    print("\n".join(table(by_kind(cases))))
-    print(f"{read(path)['device']}, {len(cases)} contractions; {untimed} choices were not timed")
+    for path in paths:
+        cases = replay(path)
+        untimed = sum(case.regret is None for case in cases)
+        print("\n".join(table(by_kind(cases))))
+        print(f"{read(path)['device']}, {len(cases)} contractions; {untimed} choices were not timed")
     return 0

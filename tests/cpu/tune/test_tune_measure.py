@@ -211,12 +211,16 @@ def test_a_case_that_fails_does_not_end_the_calibration(fake_gpu, monkeypatch):
     assert row["error"] == "OutOfMemoryError: no room"
 
 
-def test_a_width_without_schedules_is_left_out(fake_gpu):
+def test_no_schedules_give_no_kernels(fake_gpu):
     assert gett.tune.tuner.compile_all(gemm_plan(), [], lambda text: None) == []
 
 
 def test_the_machine_is_shown_beside_the_record():
-    figures = {"memory.copy_tbps": 4.4, "memory.load_tbps": [0.1, 0.2, 2.22, 0.4, 0.5], "wgmma.loop.peak_share": 0.77}
+    figures = {
+        "memory.copy_tbps": 4.4,
+        "memory.load_tbps": [0.1, 0.2, 2.22, 0.4, 0.5],
+        "l2.tma_bytes_per_clock": 51.3,
+    }
     text = "\n".join(calibrate.machine_table(figures, nearest(FACTS.planning)))
-    for wanted in ("memory.copy_tbps", "4.4 ", "4.25", "memory.load_tbps, 64 B", "2.22", "2.7", "0.77", "0.86"):
+    for wanted in ("memory.copy_tbps", "4.4 ", "4.25", "memory.load_tbps, 64 B", "2.22", "2.7", "51.3", "46"):
         assert wanted in text
