@@ -17,7 +17,7 @@ from gett.api.precision import usual_precision
 from gett.arrays.interop import Loan, borrow, gather
 from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import brief
-from gett.errors import EpilogueError, GradientError, OptionError
+from gett.errors import EpilogueError, OptionError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec, UsualPrecision, parse_dtype
@@ -94,7 +94,7 @@ class Call:
             The kind, the device, the operands, `c` (None where there is none) and the extras.
 
         Raises:
-            MixedArraysError, GradientError, DTypeError, OperandError: As `gather`; the text names the argument.
+            MixedArraysError, DTypeError, OperandError: As `gather`; the text names the argument.
         """
         count = len(self.operands)
         names = [f"operand {i}" for i in range(count)] + argument_names(self.extras)
@@ -148,10 +148,6 @@ class Call:
     def mixes_complex_factors(self, operands: Sequence[Any]) -> bool:
         """Whether alpha or beta is complex beside real and complex operands, arrays of any library or descriptions."""
         return any_complex(self.alpha, self.beta) and len({*map(_may_be_complex, operands)}) > 1
-
-    def gradient_error(self, error: GradientError) -> GradientError:
-        """The error of a call that may have an epilogue, which has no derivative either."""
-        return error if self.epilogue is None else GradientError(f"{error}; epilogue= has no derivative")
 
 
 def make_call(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 from gett.api.call import NO_ARGUMENTS, make_call
 from gett.api.checks import resolve_addend
 from gett.api.einsum import compute
-from gett.arrays.dynamo import untraced
-from gett.errors import GradientError, OptionError, SubscriptsError
+from gett.api.tracing import traced_contract
+from gett.arrays.dynamo import traced_as, untraced
+from gett.errors import OptionError, SubscriptsError
 from gett.ir.subscripts import Spec, operand_count, split_arguments
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def contract(
 def contract(
     subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[ContractOptions]
 ) -> Any: ...
+@traced_as(traced_contract(compute))
 @untraced
 def contract(
     subscripts: Any = None,
@@ -133,14 +135,12 @@ def contract(
     """
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
-    call = make_call(
-        spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha, beta,
-        epilogue, epilogue_args,
+    return compute(
+        make_call(
+            spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha,
+            beta, epilogue, epilogue_args,
+        )
     )  # fmt: skip
-    try:
-        return compute(call)
-    except GradientError as error:
-        raise call.gradient_error(error) from None
 
 
 def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:

@@ -6,6 +6,7 @@ Owns which contractions are of constants alone, and when they are computed: once
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
@@ -21,7 +22,7 @@ from gett.arrays.jax import is_jax, to_jax
 from gett.arrays.kinds import cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import DTypeError, OptionError, SubscriptsError
+from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.subscripts import Subscripts, split_arguments, symbols
 from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_dtype, parse_dtype, promote
 from gett.network.optimize import AUTOTUNE
@@ -223,7 +224,11 @@ class ContractExpression:
         return f"{self!r}\n{self.path_info}"
 
     def _constants_for(self, arrays: Sequence[Any], out: Any) -> list[Any]:
-        """What takes the constants' place in a call: where the arrays are, in the dtype that the result has."""
+        """What takes the constants' place in a call: where the arrays are, in the dtype that the result has.
+
+        Raises:
+            GradientError: A constant requires a gradient.
+        """
         things = [x if hasattr(x, "dtype") else np.asarray(x) for x in (*arrays, *([] if out is None else [out]))]
         first = things[0] if arrays else None
         key = type(first), str(getattr(first, "device", "")), out is None, *[x.dtype for x in things]
@@ -248,7 +253,18 @@ class ContractExpression:
         written = specs.pop(len(dtypes) - 1) if out is not None else None
         asked, casting = self._options["dtype"], self._options["casting"]
         result = promote(specs, [], written, asked, casting, SUPPORTED | NUMPY_ONLY)
-        held = []
+        torch = torch_library()
+        with nullcontext() if torch is None else torch.modes.untransformed():  # what is kept outlives a transformation
+            return self._folded(constants, own, result)
+
+    def _folded(self, constants: dict[int, Any], own: dict[int, np.dtype[Any]], result: np.dtype[Any]) -> list[Any]:
+        torch, held = torch_library(), []
+        for i, x in constants.items():
+            if torch is not None and torch.modes.requires_gradient(x):
+                raise GradientError(
+                    f"constant {i} requires a gradient, but constants are contracted once: pass it in calls, or "
+                    "x.detach()"
+                )
         for fold in self._folds:
             operands = [constants[i] for i in fold.places]
             if fold.subscripts is not None:
