@@ -10,18 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gett.api.call import Call, make_call
-from gett.api.checks import check_factors, check_fits
+from gett.api.call import Call, argument_names, make_call, trace_epilogue
+from gett.api.checks import check_factors, check_fits, check_planned
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, contracted
+from gett.arrays.torch_epilogue import Finish, finished
+from gett.epilogue.types import value_types
 from gett.errors import GradientError, ShapeError, SubscriptsError
-from gett.ir.build import address_c, choose_order, resolve_extents
-from gett.ir.subscripts import parse
+from gett.hw.dtypes import data_type
+from gett.ir.build import address_c, address_extra, choose_order, resolve_extents
+from gett.ir.subscripts import parse, symbols
 from gett.ir.tensors import BFLOAT16, TensorSpec, factor_dtype, promote, resolve_precision
 from gett.network.optimize import in_elements
 from gett.network.path import Path
@@ -39,7 +43,7 @@ def record(call: Call, compute: Compute) -> Any:
         compute: Computes calls of which nothing is recorded.
 
     Raises:
-        GradientError: What is asked for has no derivatives: `out=`, an epilogue, a result of integers.
+        GradientError: What is asked for has no derivatives: `out=`, a result of integers.
         GettError: As `einsum`.
     """
     torch = torch_library()
@@ -49,13 +53,11 @@ def record(call: Call, compute: Compute) -> Any:
             "out= is given, but derivatives are recorded, or the call is within a transformation of torch.func: "
             "use the result that the call returns, or call within torch.no_grad() on x.detach()"
         )
-    if call.epilogue is not None:
-        raise GradientError(
-            "epilogue= has no derivative: apply the function to the result, or call within torch.no_grad()"
-        )
     if not call.operands:
         raise SubscriptsError("einsum needs at least one operand")
-    operands, c = _tensors(call)
+    operands, c, arguments = _tensors(call)
+    if call.epilogue is not None:
+        return _record_epilogue(torch, call.changed(operands=operands, c=c), arguments, compute)
     described = [_describe(torch, x) for x in operands]
     subscripts = parse(call.spec, [x.ndim for x in operands])
     extents = resolve_extents(subscripts, [x.shape for x in described])
@@ -83,6 +85,48 @@ def record(call: Call, compute: Compute) -> Any:
             return contracted(last, inputs, c)
         tensors.append(contracted(product, inputs))
     raise AssertionError("a contraction has at least one product")
+
+
+def _record_epilogue(torch: TorchLibrary, call: Call, arguments: Sequence[Any], compute: Compute) -> Any:
+    """The contraction first, in the type that sums have, and the epilogue of that: a derivative reads both.
+
+    Raises:
+        EpilogueError: The epilogue does what none can, or an argument does not fit.
+    """
+    described = [_describe(torch, x) for x in call.operands]
+    known = settle(call, described, None if call.c is None else _describe(torch, call.c))
+    specs = [_describe(torch, x) for x in arguments]
+    expression = trace_epilogue(call.epilogue, specs)
+    assert expression is not None
+    kept = np.dtype(data_type(known.dtype.name).accumulator) if known.dtype.kind not in "biu" else known.dtype
+    plain = call.changed(epilogue=None, extras=(), dtype=kept if kept != known.dtype else call.dtype)
+    d = record(plain, compute)
+    for x in expression.extras:
+        address_extra(tuple(range(d.ndim)), specs[x.argument], x, d.shape)
+    value_types(expression, kept.name, [specs[x.argument].dtype.name for x in expression.extras])
+    labels = "".join(islice(symbols(), d.ndim))
+    product = Product(
+        (labels,), labels, (False,), 1, 0, d.dtype, known.order, call.precision, call.limit, runner(compute)
+    )
+    found = finished(Finish(expression, product, finisher(compute)), d, arguments)
+    return _as_dtype(found, torch.own_dtypes[known.dtype.name])
+
+
+@lru_cache(maxsize=8)
+def finisher(compute: Compute) -> Callable[[Finish, Any, Sequence[Any]], Any]:
+    """What computes epilogues by `compute`."""
+    return partial(_finish, compute)
+
+
+def _finish(compute: Compute, finish: Finish, d: Any, arguments: Sequence[Any]) -> Any:
+    """The epilogue of a tensor, without derivatives."""
+    product, labels = finish.product, "".join(islice(symbols(), d.ndim))
+    return compute(
+        make_call(
+            f"{labels}->{labels}", (d,), None, product.dtype, product.order, "unsafe", True, product.precision, None,
+            product.limit, epilogue=finish.expression, extras=tuple(arguments),
+        )
+    )  # fmt: skip
 
 
 class Settled(NamedTuple):
@@ -151,7 +195,7 @@ def record_planned(
     """
     torch = torch_library()
     assert torch is not None
-    operands, _ = _tensors(call)
+    operands, _, arguments = _tensors(call)
     if len(operands) != len(request.operands):
         raise ShapeError(f"the plan takes {len(request.operands)} operands, {len(operands)} were given")
     own = [torch.dtypes[x.dtype] for x in operands]
@@ -159,6 +203,7 @@ def record_planned(
     for i, (x, want) in enumerate(zip(operands, request.operands, strict=True)):
         have = replace(want, shape=tuple(x.shape), dtype=want.dtype if widened else own[i])
         check_fits(f"operand {i}", want, have, ShapeError, False)
+    check_planned(request.epilogue_args, [_describe(torch, x) for x in arguments])
     options = call.changed(
         dtype=None if widened else dtype, order=order, optimize=path if len(path) > 1 else True,
         casting=request.casting, conj=request.conj, limit=request.workspace_limit,
@@ -176,23 +221,26 @@ def _compute_by(replan: Callable[..., Any], call: Call) -> Any:
     loan = call.borrowed()
     if loan is not None:
         return loan.finish(_compute_by(replan, call.lent(loan)))
-    kind, device, operands, c, _ = call.gathered()
+    kind, device, operands, c, extras = call.gathered()
     described, added = [kind.describe(x) for x in operands], None if c is None else kind.describe(c)
+    read = [kind.describe(x) for x in extras]
     context = kind.on(device)
     with nullcontext() if context is None else context:
-        plan = replan(call.request(kind, described, added, None, (), kind.arch(device), device))
-    return plan.run(kind, device, operands, c, None, *check_factors(call.alpha, call.beta, plan.dtype))
+        plan = replan(call.request(kind, described, added, None, read, kind.arch(device), device))
+    return plan.run(kind, device, operands, c, None, *check_factors(call.alpha, call.beta, plan.dtype), extras)
 
 
-def _tensors(call: Call) -> tuple[list[Any], Any]:
-    """The operands and `c` as tensors of one device."""
-    names = [f"operand {i}" for i in range(len(call.operands))]
-    things = [*call.operands]
+def _tensors(call: Call) -> tuple[list[Any], Any, list[Any]]:
+    """The operands, `c` and the arguments of the epilogue as tensors of one device."""
+    count = len(call.operands)
+    names = [f"operand {i}" for i in range(count)] + argument_names(call.extras)
+    things = [*call.operands, *call.extras]
     if call.c is not None:
         names.append("c")
         things.append(call.c)
     found = gather_recorded(things, names)
-    return found[: len(call.operands)], found[-1] if call.c is not None else None
+    c = None if call.c is None else found.pop()
+    return found[:count], c, found[count:]
 
 
 def _describe(torch: TorchLibrary, x: Any) -> TensorSpec:

@@ -40,6 +40,7 @@ class TorchLibrary:
         modes: What PyTorch records and transforms now.
         operator: `gett::contract` once it is registered.
         function: The autograd function of contractions once its class is made.
+        epilogue: That of epilogues.
     """
 
     def __init__(self, module: Any) -> None:
@@ -59,6 +60,7 @@ class TorchLibrary:
         self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
         self.operator: Any = None
         self.function: Any = None
+        self.epilogue: Any = None
         self._kinds: dict[int, TorchKind] = {}
 
     def kind(self, device: int) -> TorchKind:

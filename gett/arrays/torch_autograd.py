@@ -184,7 +184,7 @@ def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradien
         dtype = _module().promote_types(dtype, x.dtype)
     terms = (product.output, *(t for t, _, _ in others))
     flags = (conj, *(f == conj for _, _, f in others))
-    found = _contracted_or_view(product.alone(terms, kept, flags, alpha, dtype), [gradient, *(x for _, x, _ in others)])
+    found = contracted_or_view(product.alone(terms, kept, flags, alpha, dtype), [gradient, *(x for _, x, _ in others)])
     if found.is_complex() and not operand.is_complex():
         found = found.real
     if found.dtype != operand.dtype:
@@ -201,7 +201,7 @@ def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> A
     given = gradient.shape[len(product.output) - len(shape) :]
     kept = "".join(x for x, n, m in zip(labels, shape, given, strict=True) if n == m)
     found = product.alone((product.output,), kept, (False,), _conjugate(product.beta), gradient.dtype)
-    return _contracted_or_view(found, [gradient]).reshape(shape)
+    return contracted_or_view(found, [gradient]).reshape(shape)
 
 
 def _tangent(product: Product, operands: Sequence[Any], tangents: Sequence[Any], added: Any, shape: Any) -> Any:
@@ -231,7 +231,7 @@ def _mapped(product: Product, operands: Sequence[Any], c: Any, dims: Sequence[in
     return contracted(replace(product, terms=terms, output=label + product.output), operands, c)
 
 
-def _contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
+def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
     """D of a product; a view where one tensor is permuted and no more."""
     if len(operands) == 2 or product.alpha != 1 or len(product.output) != len(product.terms[0]):
         return contracted(product, operands)

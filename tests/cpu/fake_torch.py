@@ -149,6 +149,9 @@ class Tensor:
         made.negative, made.conjugate = self.negative, self.conjugate
         return made
 
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        return self._view(self.memory.reshape(shape))
+
     def permute(self, axes: Sequence[int]) -> Tensor:
         return self._view(self.memory.transpose(axes))
 

@@ -35,6 +35,11 @@ if find_spec("torch") is not None:
     def test_derivatives_of_many_contractions(check: str) -> None:
         run("torch_gradients", check)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("check", ["check_epilogues", "check_epilogue_transforms"])
+    def test_derivatives_of_epilogues(check: str) -> None:
+        run("torch_epilogues", check)
+
     @pytest.mark.parametrize("check", ["check_dtypes", "check_memory", "check_refusals"])
     def test_what_is_recorded_and_what_is_not(check: str) -> None:
         run("torch_gradients", check)

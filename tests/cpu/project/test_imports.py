@@ -34,7 +34,7 @@ LAYERS = [
 ]
 # The same for the modules of a package.
 INSIDE = {
-    "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
+    "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops", "gradient"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
     "gett.arrays": [
         "dynamo torch_modes",
@@ -42,6 +42,7 @@ INSIDE = {
         "exported torch",
         "interop torch_operator",
         "torch_autograd",
+        "torch_epilogue",
     ],
     "gett.network": ["optimize request", "path cutting steps forms", "products running"],
     "gett.console": ["formatting", "progress"],
