@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gett.api.checks import any_complex, check_holds, check_workspace_limit
+from gett.api.checks import any_complex, check_bytes, check_holds, check_workspace_limit
 from gett.api.precision import usual_precision
 from gett.arrays.interop import Loan, borrow, gather
 from gett.arrays.kinds import ArrayKind
@@ -51,6 +51,7 @@ class Call:
         beta: Factor of `c`.
         epilogue: The function, or None.
         extras: Its further arguments.
+        checkpoint: Most bytes of intermediates that are kept for derivatives; None for all.
     """
 
     spec: Spec
@@ -68,6 +69,7 @@ class Call:
     beta: Any
     epilogue: Any
     extras: Sequence[Any]
+    checkpoint: int | None
 
     def changed(self, **changes: Any) -> Call:
         """The call with other values of some attributes, which are not checked again."""
@@ -167,6 +169,7 @@ def make_call(
     beta: Any = 0,
     epilogue: Any = None,
     extras: Any = NO_ARGUMENTS,
+    checkpoint: Any = None,
 ) -> Call:
     """The record of a public function's arguments, its options checked; an `__init__` would take half as long again.
 
@@ -182,6 +185,7 @@ def make_call(
     call.conj = None if conj is None else of_complex(check_conj(conj, len(operands)), operands)
     call.extras = extras if extras is NO_ARGUMENTS else check_arguments(epilogue, extras)
     call.limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
+    call.checkpoint = None if checkpoint is None else check_bytes(checkpoint, "checkpoint")
     if memory_limit is not None:
         optimize = with_limit(optimize, memory_limit)
     call.optimize = optimize if optimize is True else freeze_optimize(optimize)

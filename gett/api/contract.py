@@ -81,6 +81,7 @@ def contract(
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
     memory_limit: Size | None = None,
+    checkpoint: Size | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -107,6 +108,7 @@ def contract(
         conj: As for `einsum`, of the operands alone; a `c` behind them is none.
         workspace_limit: As for `einsum`.
         memory_limit: As for `einsum`.
+        checkpoint: As for `einsum`.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -138,7 +140,7 @@ def contract(
     return compute(
         make_call(
             spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha,
-            beta, epilogue, epilogue_args,
+            beta, epilogue, epilogue_args, checkpoint,
         )
     )  # fmt: skip
 

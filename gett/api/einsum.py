@@ -90,6 +90,7 @@ def einsum(
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
     memory_limit: Size | None = None,
+    checkpoint: Size | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -131,6 +132,8 @@ def einsum(
             or as `"1GiB"`; 256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
         memory_limit: Largest intermediate: a number of elements, as opt_einsum has it, or bytes as `"1GiB"`;
             `"max_input"` is the largest operand, None and -1 no limit. A limit that no path was found for is an error.
+        checkpoint: Most memory for intermediates that a network keeps for derivatives, in bytes or as `"1GiB"`; others
+            are computed again in PyTorch's `backward`. By default all are kept.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
@@ -158,9 +161,10 @@ def einsum(
         operands = listed(subscripts, operands)
     return compute(
         make_call(
-            subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit
+            subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit,
+            checkpoint=checkpoint,
         )
-    )
+    )  # fmt: skip
 
 
 def compute(call: Call) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gett.api.call import check_conj
-from gett.api.checks import check_workspace_limit
+from gett.api.checks import check_bytes, check_workspace_limit
 from gett.api.einsum import einsum
 from gett.api.paths import describe_operand, describe_shape, find_network_path
 from gett.arrays.interop import SCALARS
@@ -46,6 +46,7 @@ def contract_expression(
     precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
+    checkpoint: Size | None = None,
 ) -> ContractExpression:
     """A contraction whose path is found once, to be called with arrays, as `opt_einsum.contract_expression` gives it.
 
@@ -65,6 +66,7 @@ def contract_expression(
         precision: How products are formed.
         conj: One bool for each operand, constants included.
         workspace_limit: Most device memory for partial sums and copies.
+        checkpoint: As for `einsum`.
 
     Returns:
         A function of the arrays that are no constants, in their order, and of `out=`.
@@ -93,6 +95,8 @@ def contract_expression(
     known, path, info = find_network_path(spec, tensors, optimize, memory_limit)
     limit = check_workspace_limit(workspace_limit)
     options = dict(dtype=dtype, order=order, casting=casting, precision=precision, workspace_limit=limit)
+    if checkpoint is not None:
+        options["checkpoint"] = check_bytes(checkpoint, "checkpoint")
     return ContractExpression(known, path, info, {i: found[i] for i in held}, flags, options)
 
 

@@ -20,6 +20,7 @@ from gett.api.checks import check_factors, check_fits, check_planned
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, contracted
+from gett.arrays.torch_checkpoint import Intermediates
 from gett.arrays.torch_epilogue import Finish, finished
 from gett.epilogue.types import value_types
 from gett.errors import GradientError, ShapeError, SubscriptsError
@@ -75,16 +76,33 @@ def record(call: Call, compute: Compute) -> Any:
         for reading, x, dtype in zip(products.readings, operands, known.read, strict=True)
     ]
     rest = call.precision, call.limit, runner(compute)
+    kept = _intermediates(torch, call, products, tensors)
     for factor, conj, dtype in steps_of(products, known):
         inputs = [tensors[i] for i in factor.inputs]
+        saving = nullcontext() if kept is None else kept.saving(factor.inputs, inputs)
         for i in factor.inputs:
             tensors[i] = None
         product = Product(factor.terms, factor.output, conj, 1, 0, own[dtype.name], "C", *rest)
         if factor is products.factors[-1]:
             last = replace(product, alpha=known.alpha, beta=known.beta, order=known.order)
-            return contracted(last, inputs, c)
-        tensors.append(contracted(product, inputs))
+            with saving:
+                return contracted(last, inputs, c)
+        with saving:
+            tensors.append(contracted(product, inputs))
+        if kept is not None:
+            kept.add(len(tensors) - 1, tensors[-1], product, factor.inputs)
     raise AssertionError("a contraction has at least one product")
+
+
+def _intermediates(
+    torch: TorchLibrary, call: Call, products: Products, operands: Sequence[Any]
+) -> Intermediates | None:
+    """What keeps some intermediates; None where all are kept: of one product, and where PyTorch has no hooks."""
+    if call.checkpoint is None or len(products.factors) < 2:
+        return None
+    if torch.modes.transforms() or torch.modes.traces(operands):
+        return None
+    return Intermediates(torch.module, call.checkpoint, operands)
 
 
 def _record_epilogue(torch: TorchLibrary, call: Call, arguments: Sequence[Any], compute: Compute) -> Any:

@@ -36,6 +36,7 @@ def traced_einsum(compute: Callable[[Call], Any]) -> Callable[..., Any]:
         conj: Any = None,
         workspace_limit: Any = None,
         memory_limit: Any = None,
+        checkpoint: Any = None,  # what a graph keeps, its compiler decides
     ) -> Any:
         if out is not None or not _are_tensors(subscripts, operands):
             return _leave_graph()
@@ -64,6 +65,7 @@ def traced_contract(compute: Callable[[Call], Any]) -> Callable[..., Any]:
         conj: Any = None,
         workspace_limit: Any = None,
         memory_limit: Any = None,
+        checkpoint: Any = None,  # what a graph keeps, its compiler decides
     ) -> Any:
         if out is not None or epilogue is not None or not isinstance(subscripts, str):
             return _leave_graph()

@@ -53,6 +53,10 @@ class TorchModes:
         """Whether a level of forward mode is active."""
         return bool(self.dual_levels._current_level >= 0)
 
+    def transforms(self) -> bool:
+        """Whether a transformation of `torch.func` is active."""
+        return self._level() is not None
+
     def records(self, things: Sequence[Any]) -> bool:
         """Whether PyTorch records derivatives of some of the arguments of a call, or transforms or traces the call."""
         if self._level() is not None or self.dispatch_modes():

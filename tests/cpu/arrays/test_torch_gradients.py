@@ -31,7 +31,7 @@ def run(module: str, check: str) -> None:
 if find_spec("torch") is not None:
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("check", ["check_gradients", "check_drawn"])
+    @pytest.mark.parametrize("check", ["check_gradients", "check_drawn", "check_memory", "check_checkpoints"])
     def test_derivatives_of_many_contractions(check: str) -> None:
         run("torch_gradients", check)
 
@@ -40,7 +40,7 @@ if find_spec("torch") is not None:
     def test_derivatives_of_epilogues(check: str) -> None:
         run("torch_epilogues", check)
 
-    @pytest.mark.parametrize("check", ["check_dtypes", "check_memory", "check_refusals"])
+    @pytest.mark.parametrize("check", ["check_dtypes", "check_refusals"])
     def test_what_is_recorded_and_what_is_not(check: str) -> None:
         run("torch_gradients", check)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -132,6 +133,47 @@ def check_memory(torch: Any) -> None:
     found = torch.autograd.grad(gett.einsum(subscripts, *chain), chain, weight)
     for one, other in zip(found, torch.autograd.grad(torch.linalg.multi_dot(chain), chain, weight), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def check_checkpoints(torch: Any) -> None:
+    """Intermediates beyond the limit are not kept, and gradients of both orders are the same."""
+    count, side = 9, 128
+    labels = [chr(0x100 + i) for i in range(count + 1)]
+    subscripts = ",".join(map("".join, pairwise(labels))) + f"->{labels[0]}{labels[-1]}"
+    chain = [torch.randn(side, side, dtype=torch.float64, requires_grad=True) for _ in range(count)]
+    weight = torch.randn(side, side, dtype=torch.float64)
+    wanted = torch.autograd.grad(torch.linalg.multi_dot(chain), chain, weight)
+    size = 8 * side**2
+    held = []
+    for limit in (None, 0, 3 * size, "1GiB"):
+        gett.einsum(subscripts, *chain, optimize=False, checkpoint=limit)  # what is planned is planned
+        tracemalloc.start()
+        result = gett.einsum(subscripts, *chain, optimize=False, checkpoint=limit)
+        held.append(round(tracemalloc.get_traced_memory()[0] / size))
+        tracemalloc.stop()
+        for retain in (True, False):
+            found = torch.autograd.grad(result, chain, weight, retain_graph=retain)
+            for one, other in zip(found, wanted, strict=True):
+                torch.testing.assert_close(one, other)
+    assert held == [count - 1, 1, 4, count - 1]  # the result counts
+
+    def network(*x: Any) -> Any:
+        return gett.einsum("ij,jk,kl,lm->im", *x, checkpoint=0, conj=(True, False, True, False))
+
+    _check(torch, network, [_random(torch, (2, 2), torch.complex128) for _ in range(4)])
+    torch.func.jacrev(lambda x: gett.einsum("ij,jk,kl->il", x, x, x, checkpoint=0))(torch.ones(2, 2))
+    expression = gett.contract_expression("ij,jk,kl->il", (2, 2), (2, 2), (2, 2), checkpoint="1MiB")
+    x = _random(torch, (2, 2), torch.float64)
+    assert torch.equal(expression(x, x, x), gett.contract("ij,jk,kl->il", x, x, x, checkpoint=8))
+    a, b, c, d = (_random(torch, (2, 2), torch.float64) for _ in range(4))
+    result = gett.einsum("ij,jk,kl,lm->im", a, b, c, d, optimize=False, checkpoint=0)
+    with torch.no_grad():
+        a.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+    for bad in ("much", -1, True, 1.5):
+        with pytest.raises(gett.OptionError, match="checkpoint="):
+            gett.einsum("ij,jk,kl->il", a, b, c, checkpoint=bad)
 
 
 def check_refusals(torch: Any) -> None:

@@ -42,7 +42,7 @@ INSIDE = {
         "exported torch",
         "interop torch_operator",
         "torch_autograd",
-        "torch_epilogue",
+        "torch_checkpoint torch_epilogue",
     ],
     "gett.network": ["optimize request", "path cutting steps forms", "products running"],
     "gett.console": ["formatting", "progress"],
