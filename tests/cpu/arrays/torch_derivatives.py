@@ -175,7 +175,7 @@ def check_compiled(torch: Any) -> None:
         return gett.einsum("ij,jk->ik", a, b)
 
     whole = torch.compile(product, backend="aot_eager", fullgraph=True)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(a.device.type, dtype=torch.bfloat16):
         assert torch.equal(whole(a, b), product(a, b))
         assert whole(a, b).dtype is torch.bfloat16
     mapped = torch.compile(torch.func.vmap(product, in_dims=(0, None)), backend="aot_eager", fullgraph=True)
