@@ -43,7 +43,7 @@ class MixedArraysError(GettError, TypeError):
 
 
 class GradientError(GettError, RuntimeError):
-    """An operand requires a gradient, which contractions do not record."""
+    """Derivatives are recorded of what has none: `out=`, an integer result, constants of an expression."""
 
 
 class OutputError(GettError, ValueError):

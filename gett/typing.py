@@ -93,6 +93,7 @@ class EinsumOptions(TypedDict, total=False):
     conj: Sequence[bool] | None
     workspace_limit: Size | None
     memory_limit: Size | None
+    checkpoint: Size | None
 
 
 class ContractOptions(TypedDict, total=False):
@@ -108,6 +109,7 @@ class ContractOptions(TypedDict, total=False):
     conj: Sequence[bool] | None
     workspace_limit: Size | None
     memory_limit: Size | None
+    checkpoint: Size | None
 
 
 class CallOptions(TypedDict, total=False):

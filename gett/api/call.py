@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gett.api.checks import any_complex, check_holds, check_workspace_limit
+from gett.api.checks import any_complex, check_bytes, check_holds, check_workspace_limit
 from gett.api.precision import usual_precision
 from gett.arrays.interop import Loan, borrow, gather
 from gett.arrays.kinds import ArrayKind
 from gett.console.formatting import brief
-from gett.errors import EpilogueError, GradientError, OptionError
+from gett.errors import EpilogueError, OptionError
 from gett.hw.archs import WORKSPACE_LIMIT
 from gett.ir.subscripts import Spec
 from gett.ir.tensors import Casting, TensorSpec, UsualPrecision, parse_dtype
@@ -51,6 +51,7 @@ class Call:
         beta: Factor of `c`.
         epilogue: The function, or None.
         extras: Its further arguments.
+        checkpoint: Most bytes of intermediates that are kept for derivatives; None for all.
     """
 
     spec: Spec
@@ -68,6 +69,7 @@ class Call:
     beta: Any
     epilogue: Any
     extras: Sequence[Any]
+    checkpoint: int | None
 
     def changed(self, **changes: Any) -> Call:
         """The call with other values of some attributes, which are not checked again."""
@@ -94,7 +96,7 @@ class Call:
             The kind, the device, the operands, `c` (None where there is none) and the extras.
 
         Raises:
-            MixedArraysError, GradientError, DTypeError, OperandError: As `gather`; the text names the argument.
+            MixedArraysError, DTypeError, OperandError: As `gather`; the text names the argument.
         """
         count = len(self.operands)
         names = [f"operand {i}" for i in range(count)] + argument_names(self.extras)
@@ -149,10 +151,6 @@ class Call:
         """Whether alpha or beta is complex beside real and complex operands, arrays of any library or descriptions."""
         return any_complex(self.alpha, self.beta) and len({*map(_may_be_complex, operands)}) > 1
 
-    def gradient_error(self, error: GradientError) -> GradientError:
-        """The error of a call that may have an epilogue, which has no derivative either."""
-        return error if self.epilogue is None else GradientError(f"{error}; epilogue= has no derivative")
-
 
 def make_call(
     spec: Spec,
@@ -171,6 +169,7 @@ def make_call(
     beta: Any = 0,
     epilogue: Any = None,
     extras: Any = NO_ARGUMENTS,
+    checkpoint: Any = None,
 ) -> Call:
     """The record of a public function's arguments, its options checked; an `__init__` would take half as long again.
 
@@ -186,6 +185,7 @@ def make_call(
     call.conj = None if conj is None else of_complex(check_conj(conj, len(operands)), operands)
     call.extras = extras if extras is NO_ARGUMENTS else check_arguments(epilogue, extras)
     call.limit = WORKSPACE_LIMIT if workspace_limit is None else check_workspace_limit(workspace_limit)
+    call.checkpoint = None if checkpoint is None else check_bytes(checkpoint, "checkpoint")
     if memory_limit is not None:
         optimize = with_limit(optimize, memory_limit)
     call.optimize = optimize if optimize is True else freeze_optimize(optimize)
@@ -265,6 +265,9 @@ def trace_epilogue(epilogue: Any, arguments: Sequence[TensorSpec]) -> Expression
     if epilogue is None:
         return None
     from gett.epilogue import ops  # noqa: F401  (gives NumPy's functions their meaning on traced tensors)
+    from gett.epilogue.expression import Expression
     from gett.epilogue.traced import trace
 
+    if isinstance(epilogue, Expression):  # a derivative's
+        return epilogue
     return trace(epilogue, [len(x.shape) for x in arguments])

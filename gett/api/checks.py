@@ -112,15 +112,22 @@ def check_workspace_limit(limit: Any) -> int:
     Raises:
         OptionError: It is neither an integer of at least 0 nor a size as text.
     """
-    if limit is None:
-        return WORKSPACE_LIMIT
-    if isinstance(limit, str):
-        return parse_size(limit, "workspace_limit")
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
+    return WORKSPACE_LIMIT if limit is None else check_bytes(limit, "workspace_limit")
+
+
+def check_bytes(size: Any, name: str) -> int:
+    """The number of bytes that an option gives.
+
+    Raises:
+        OptionError: It is neither an integer of at least 0 nor a size as text.
+    """
+    if isinstance(size, str):
+        return parse_size(size, name)
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
         raise OptionError(
-            f"workspace_limit={limit!r}; it must be a size such as '1GiB', a number of bytes of at least 0, or None"
+            f"{name}={size!r}; it must be a size such as '1GiB', a number of bytes of at least 0, or None"
         )
-    return int(limit)
+    return int(size)
 
 
 def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 from gett.api.call import NO_ARGUMENTS, make_call
 from gett.api.checks import resolve_addend
 from gett.api.einsum import compute
-from gett.arrays.dynamo import untraced
-from gett.errors import GradientError, OptionError, SubscriptsError
+from gett.api.tracing import traced_contract
+from gett.arrays.dynamo import traced_as, untraced
+from gett.errors import OptionError, SubscriptsError
 from gett.ir.subscripts import Spec, operand_count, split_arguments
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def contract(
 def contract(
     subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[ContractOptions]
 ) -> Any: ...
+@traced_as(traced_contract(compute))
 @untraced
 def contract(
     subscripts: Any = None,
@@ -79,6 +81,7 @@ def contract(
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
     memory_limit: Size | None = None,
+    checkpoint: Size | None = None,
 ) -> Any:
     """Compute `epilogue(alpha * einsum(subscripts, *operands) + beta * c, *epilogue_args)`.
 
@@ -105,6 +108,7 @@ def contract(
         conj: As for `einsum`, of the operands alone; a `c` behind them is none.
         workspace_limit: As for `einsum`.
         memory_limit: As for `einsum`.
+        checkpoint: As for `einsum`.
 
     Returns:
         As `einsum`; the dtype is the promotion of the operands, c and `out`.
@@ -133,14 +137,12 @@ def contract(
     """
     spec, factors, c = _split(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
-    call = make_call(
-        spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha, beta,
-        epilogue, epilogue_args,
+    return compute(
+        make_call(
+            spec, factors, out, None, "K", "safe", optimize, precision, conj, workspace_limit, memory_limit, c, alpha,
+            beta, epilogue, epilogue_args, checkpoint,
+        )
     )  # fmt: skip
-    try:
-        return compute(call)
-    except GradientError as error:
-        raise call.gradient_error(error) from None
 
 
 def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:

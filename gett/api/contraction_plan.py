@@ -21,7 +21,7 @@ from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import CompileError, DeviceError, GradientError, MissingPackageError, OutputError, ShapeError
+from gett.errors import CompileError, DeviceError, MissingPackageError, OutputError, ShapeError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import is_complex
 from gett.ir.subscripts import parse
@@ -295,10 +295,7 @@ class ContractionPlan(BoundSteps):
                 request.spec, operands, out, casting=request.casting, precision=request.precision, c=c, alpha=alpha,
                 beta=beta, epilogue=request.epilogue, extras=epilogue_args,
             )  # fmt: skip
-            try:
-                return self._check_and_run(call)
-            except GradientError as error:
-                raise call.gradient_error(error) from None
+            return self._check_and_run(call)
         home = self._request.device
         assert home is not None
         if out is not None and self.is_near(kind, operands, out):
@@ -345,6 +342,11 @@ class ContractionPlan(BoundSteps):
     def _check_and_run(self, call: Call, lazy: tuple[bool, ...] = ()) -> Any:
         """Run a call, of whose operands some may stand for tensors that are conjugated lazily."""
         request, out = self._request, call.out
+        torch = torch_library()
+        if torch is not None and torch.modes.records([*call.operands, call.c, out, *call.extras]):
+            from gett.api.recording import record_planned  # late, as few programs differentiate
+
+            return record_planned(call, request, self.path, self._order, self.dtype, self._replan)
         loan = call.borrowed()
         if loan is not None:
             return loan.finish(self._check_and_run(call.lent(loan), loan.lazy))

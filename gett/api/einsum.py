@@ -18,7 +18,8 @@ from gett.api.contraction_plan import ContractionPlan
 from gett.api.numpy_route import is_numpys, numpy_contraction
 from gett.api.plan_cache import plan_cache
 from gett.api.planner import find_plan, make_plan, resolve
-from gett.arrays.dynamo import untraced
+from gett.api.tracing import traced_einsum
+from gett.arrays.dynamo import traced_as, untraced
 from gett.arrays.interop import lend_bfloat16
 from gett.arrays.kinds import ALIGNMENT, CPU, NUMPY, ArrayKind, check_room, cupy_kind
 from gett.arrays.torch import torch_library
@@ -74,6 +75,7 @@ def einsum(
 ) -> NDArray[Any]: ...
 @overload
 def einsum(subscripts: str, /, *operands: Sequence[Any], out: Any = None, **options: Unpack[EinsumOptions]) -> Any: ...
+@traced_as(traced_einsum(lambda call: compute(call)))
 @untraced
 def einsum(
     subscripts: Any = None,
@@ -88,6 +90,7 @@ def einsum(
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
     memory_limit: Size | None = None,
+    checkpoint: Size | None = None,
 ) -> Any:
     """Contract tensors as `numpy.einsum` does, without transposed copies.
 
@@ -129,6 +132,8 @@ def einsum(
             or as `"1GiB"`; 256 MiB by default, 0 forbids both. `print(plan)` shows what it takes. The CPU takes none.
         memory_limit: Largest intermediate: a number of elements, as opt_einsum has it, or bytes as `"1GiB"`;
             `"max_input"` is the largest operand, None and -1 no limit. A limit that no path was found for is an error.
+        checkpoint: Most memory for intermediates that a network keeps for derivatives, in bytes or as `"1GiB"`; others
+            are computed again in PyTorch's `backward`. By default all are kept.
 
     Returns:
         A new array, never a view (NumPy's may be one); of rank 0, a NumPy scalar, CuPy array or tensor. `out` if given.
@@ -137,7 +142,7 @@ def einsum(
         SubscriptsError, ShapeError, OutputError, OptionError, PrecisionError: (ValueError) The argument is at fault.
         PathError: (ValueError and RuntimeError) The path of `optimize` leaves tensors uncontracted.
         DTypeError, MixedArraysError: (TypeError) Unsupported dtypes, forbidden casts, arrays of two libraries.
-        GradientError: (RuntimeError) A tensor requires a gradient outside `torch.no_grad()`.
+        GradientError: (RuntimeError) PyTorch records derivatives of what has none: `out=`, an integer result.
         OutOfMemoryError: (MemoryError) There is no room for the result.
 
     Example:
@@ -156,9 +161,10 @@ def einsum(
         operands = listed(subscripts, operands)
     return compute(
         make_call(
-            subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit
+            subscripts, operands, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit,
+            checkpoint=checkpoint,
         )
-    )
+    )  # fmt: skip
 
 
 def compute(call: Call) -> Any:
@@ -234,6 +240,10 @@ def _compute_other(call: Call) -> Any:
         asked = torch.autocast(call.spec, [*operands, call.c])
         if asked is not None:
             return compute(call.changed(dtype=asked, casting="same_kind"))
+    if torch is not None and torch.modes.records([*operands, call.c, call.out, *call.extras]):
+        from gett.api.recording import record  # late, as few programs differentiate
+
+        return record(call, compute)
     loan = call.borrowed()
     return _compute_cold(None, call) if loan is None else loan.finish(compute(call.lent(loan)))
 

@@ -6,6 +6,7 @@ Owns which contractions are of constants alone, and when they are computed: once
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gett.api.call import check_conj
-from gett.api.checks import check_workspace_limit
+from gett.api.checks import check_bytes, check_workspace_limit
 from gett.api.einsum import einsum
 from gett.api.paths import describe_operand, describe_shape, find_network_path
 from gett.arrays.interop import SCALARS
@@ -21,7 +22,7 @@ from gett.arrays.jax import is_jax, to_jax
 from gett.arrays.kinds import cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import count, printable
-from gett.errors import DTypeError, OptionError, SubscriptsError
+from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.subscripts import Subscripts, split_arguments, symbols
 from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_dtype, parse_dtype, promote
 from gett.network.optimize import AUTOTUNE
@@ -45,6 +46,7 @@ def contract_expression(
     precision: Precision | None = None,
     conj: Sequence[bool] | None = None,
     workspace_limit: Size | None = None,
+    checkpoint: Size | None = None,
 ) -> ContractExpression:
     """A contraction whose path is found once, to be called with arrays, as `opt_einsum.contract_expression` gives it.
 
@@ -64,6 +66,7 @@ def contract_expression(
         precision: How products are formed.
         conj: One bool for each operand, constants included.
         workspace_limit: Most device memory for partial sums and copies.
+        checkpoint: As for `einsum`.
 
     Returns:
         A function of the arrays that are no constants, in their order, and of `out=`.
@@ -92,6 +95,8 @@ def contract_expression(
     known, path, info = find_network_path(spec, tensors, optimize, memory_limit)
     limit = check_workspace_limit(workspace_limit)
     options = dict(dtype=dtype, order=order, casting=casting, precision=precision, workspace_limit=limit)
+    if checkpoint is not None:
+        options["checkpoint"] = check_bytes(checkpoint, "checkpoint")
     return ContractExpression(known, path, info, {i: found[i] for i in held}, flags, options)
 
 
@@ -223,7 +228,11 @@ class ContractExpression:
         return f"{self!r}\n{self.path_info}"
 
     def _constants_for(self, arrays: Sequence[Any], out: Any) -> list[Any]:
-        """What takes the constants' place in a call: where the arrays are, in the dtype that the result has."""
+        """What takes the constants' place in a call: where the arrays are, in the dtype that the result has.
+
+        Raises:
+            GradientError: A constant requires a gradient.
+        """
         things = [x if hasattr(x, "dtype") else np.asarray(x) for x in (*arrays, *([] if out is None else [out]))]
         first = things[0] if arrays else None
         key = type(first), str(getattr(first, "device", "")), out is None, *[x.dtype for x in things]
@@ -248,7 +257,18 @@ class ContractExpression:
         written = specs.pop(len(dtypes) - 1) if out is not None else None
         asked, casting = self._options["dtype"], self._options["casting"]
         result = promote(specs, [], written, asked, casting, SUPPORTED | NUMPY_ONLY)
-        held = []
+        torch = torch_library()
+        with nullcontext() if torch is None else torch.modes.untransformed():  # what is kept outlives a transformation
+            return self._folded(constants, own, result)
+
+    def _folded(self, constants: dict[int, Any], own: dict[int, np.dtype[Any]], result: np.dtype[Any]) -> list[Any]:
+        torch, held = torch_library(), []
+        for i, x in constants.items():
+            if torch is not None and torch.modes.requires_gradient(x):
+                raise GradientError(
+                    f"constant {i} requires a gradient, but constants are contracted once: pass it in calls, or "
+                    "x.detach()"
+                )
         for fold in self._folds:
             operands = [constants[i] for i in fold.places]
             if fold.subscripts is not None:

@@ -20,8 +20,9 @@ from gett.arrays.bfloat16 import FLOAT32
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import gather
 from gett.arrays.kinds import NUMPY
+from gett.arrays.torch import torch_library
 from gett.console.formatting import brief
-from gett.errors import DTypeError, GradientError, OptionError, ShapeError
+from gett.errors import DTypeError, OptionError, ShapeError
 from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import (
     ALIGNMENT_LIMIT,
@@ -105,16 +106,24 @@ def plan(
         spec, found, out, dtype, order, casting, optimize, precision, conj, workspace_limit, memory_limit, c,
         epilogue=epilogue, extras=epilogue_args,
     )  # fmt: skip
-    lazy = (False,) * len(found)
-    try:
-        loan = call.borrowed()
-        if loan is not None:  # the plan is one of the memory's layout, and calls come here again
-            if dtype is not None and loan.dtype is not dtype:
-                _check_rounding(dtype, [parse_dtype(x.dtype) for x in found if hasattr(x, "dtype")])
-            call, lazy = call.lent(loan).changed(conj=call.conj), loan.lazy or lazy
-        return _plan(call, arch, lazy)
-    except GradientError as error:
-        raise call.gradient_error(error) from None
+    torch = torch_library()
+    if torch is None or not torch.modes.records([*found, c, out, *call.extras]):
+        return _plan_borrowed(call, arch)
+    with torch.modes.untransformed():  # a plan depends on the layouts alone
+        operands, extras = (tuple(map(torch.modes.unrecorded, x)) for x in (found, call.extras))
+        c, out = torch.modes.unrecorded(c), torch.modes.unrecorded(out)
+        return _plan_borrowed(call.changed(operands=operands, c=c, out=out, extras=extras), arch)
+
+
+def _plan_borrowed(call: Call, arch: str | None) -> ContractionPlan:
+    """`plan` of a call, of whose arrays some may have to be lent."""
+    loan = call.borrowed()
+    if loan is None:
+        return _plan(call, arch, (False,) * len(call.operands))
+    # The plan is one of the memory's layout, and calls come here again.
+    if call.dtype is not None and loan.dtype is not call.dtype:
+        _check_rounding(call.dtype, [parse_dtype(x.dtype) for x in call.operands if hasattr(x, "dtype")])
+    return _plan(call.lent(loan).changed(conj=call.conj), arch, loan.lazy or (False,) * len(call.operands))
 
 
 def _plan(call: Call, arch: str | None, lazy: tuple[bool, ...]) -> ContractionPlan:

@@ -16,7 +16,7 @@ import numpy as np
 from gett.api.call import check_conj, flipped, make_call
 from gett.api.einsum import compute
 from gett.arrays.dynamo import untraced
-from gett.arrays.interop import borrow, gather
+from gett.arrays.interop import borrow, gather, gather_recorded
 from gett.arrays.kinds import cupy_kind
 from gett.arrays.torch import torch_library
 from gett.console.formatting import brief
@@ -88,10 +88,14 @@ def tensordot(a: Any, b: Any, axes: Any = _USUAL, *, conj: Sequence[bool] | None
     conj = check_conj(conj, 2)
     cls = a.__class__
     if b.__class__ is not cls or (cls is not np.ndarray and not _is_plain(cls)):
-        loan = borrow([a, b])
-        if loan is not None:
-            return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes, conj=flipped(conj, loan.lazy)))
-        _, _, (a, b) = gather([a, b], ["operand 0", "operand 1"], 2)
+        torch, names = torch_library(), ["operand 0", "operand 1"]
+        if torch is not None and torch.modes.records([a, b]):
+            a, b = gather_recorded([a, b], names)
+        else:
+            loan = borrow([a, b])
+            if loan is not None:
+                return loan.finish(tensordot(loan.operands[0], loan.operands[1], axes, conj=flipped(conj, loan.lazy)))
+            _, _, (a, b) = gather([a, b], names, 2)
     try:
         spec = _subscripts(pairs, a.shape, b.shape)
     except RuntimeError:  # a nested tensor has none

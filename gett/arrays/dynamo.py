@@ -1,4 +1,4 @@
-"""`torch.compile` around calls of this package: its tracer, TorchDynamo, stays outside of them.
+"""`torch.compile` around calls of this package: its tracer, TorchDynamo, reads stand-ins or stays outside of them.
 
 Plans, caches and launches are no operations that a graph could hold, and NumPy's calls on the way are not what
 TorchDynamo takes them for. `torch.compiler.disable` would keep it out in a wrapper that takes a microsecond a call.
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PACKAGES = ("gett", "layouts")
-_WHY = "gett plans and launches kernels of its own: torch.compile breaks the graph around its calls"
+_WHY = "gett plans and launches kernels of its own: torch.compile breaks the graph around this call"
 
 
 def untraced(function: _F) -> _F:
@@ -25,6 +25,22 @@ def untraced(function: _F) -> _F:
     TorchDynamo tries the function's own frame next, and gives it up at the first function that `leaves_tracing` marks.
     """
     vars(function).update(_torchdynamo_disable=True, _torchdynamo_disable_msg=_WHY)
+    return function
+
+
+def traced_as(stand_in: _F) -> Callable[[_F], _F]:
+    """Mark a public function, in whose place TorchDynamo reads another one."""
+
+    def mark(function: _F) -> _F:
+        vars(function).update(_torchdynamo_inline=stand_in)
+        return function
+
+    return mark
+
+
+def constant(function: _F) -> _F:
+    """Mark a function of numbers and texts that TorchDynamo calls while it traces, and whose result it keeps."""
+    vars(function).update(_dynamo_marked_constant=True)
     return function
 
 

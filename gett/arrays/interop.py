@@ -45,7 +45,6 @@ def gather(operands: Sequence[Any], names: Sequence[str], factors: int = 0) -> t
 
     Raises:
         MixedArraysError: Arrays of two libraries or on two devices; the text names the operands.
-        GradientError: A tensor requires a gradient.
         DTypeError, OperandError: An operand cannot become an array.
     """
     torch = torch_library()
@@ -82,17 +81,30 @@ def _gather_tensors(
     return torch.kind(device), device, tensors
 
 
-def _tensors(torch: TorchLibrary, things: Sequence[Any], names: Sequence[str], factors: int) -> list[Any]:
+def gather_recorded(things: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Tensors of one device out of tensors and scalars, of which PyTorch records derivatives.
+
+    Raises:
+        MixedArraysError, DTypeError, OperandError: As `gather`.
+    """
+    torch = torch_library()
+    assert torch is not None
+    return _tensors(torch, things, names, len(things), recorded=True)
+
+
+def _tensors(
+    torch: TorchLibrary, things: Sequence[Any], names: Sequence[str], factors: int, *, recorded: bool = False
+) -> list[Any]:
     """Tensors of one device out of tensors and scalars; the first `factors` may be conjugated lazily."""
     first = next(i for i, x in enumerate(things) if isinstance(x, torch.tensor))
     model, found = things[first], []
-    if model.device.type not in ("cuda", "cpu"):
+    if model.device.type not in (("cuda", "cpu", "meta") if recorded else ("cuda", "cpu")):
         raise DTypeError(f"{names[first]} is on the device {model.device}; there are CUDA and CPU tensors here")
     for i, (x, name) in enumerate(zip(things, names, strict=True)):
         if isinstance(x, torch.tensor):
             if x.device != model.device:
                 raise MixedArraysError(f"{names[first]} is on {_place(model)}, {name} on {_place(x)}")
-            found.append(torch.admit(x, name, lazily=i < factors))
+            found.append(torch.admit(x, name, lazily=i < factors, recorded=recorded))
         elif isinstance(x, SCALARS):
             found.append(torch.scalar(x, model))
         else:
@@ -145,7 +157,7 @@ def borrow(
     in float32 on copies and rounded once at the end. An `out` of a class derived from NumPy's is written as an array.
 
     Raises:
-        MixedArraysError, GradientError, DTypeError: As `gather`.
+        MixedArraysError, DTypeError: As `gather`.
         OutputError: `out` cannot be written.
         MissingPackageError, DeviceError: An array lies on a GPU, and CuPy or a driver is missing.
     """
@@ -201,7 +213,7 @@ def _borrow_tensors(
     wide = widened(tensors, specs, names[:count], dtype, casting, widen)
     if wide is not None:
         tensors, result, stand_in = wide
-    arrays = {n: x if x is stand_in else torch.memory(x, n) for n, x in tensors.items()}
+    arrays = {n: x if x is stand_in else torch.memory(x) for n, x in tensors.items()}
 
     def finish(array: Any) -> Any:
         if out is not None and stand_in is None:

@@ -18,22 +18,12 @@ import numpy as np
 
 from gett.arrays.dynamo import leaves_tracing
 from gett.arrays.kinds import ALIGNMENT, out_of_memory
-from gett.errors import DTypeError, GradientError, OperandError
+from gett.arrays.torch_modes import HOLD_NO_VALUES, TorchModes
+from gett.errors import DTypeError, OperandError
 from gett.ir.subscripts import Spec, sums_products
 from gett.ir.tensors import ALIGNMENT_LIMIT, SUPPORTED, TensorSpec, dense_strides, parse_dtype
 
-_NO_DERIVATIVE = (
-    "contractions record no derivatives, and x.detach() does not help here: call this in the forward of a "
-    "torch.autograd.Function that has setup_context and a backward (or jvp) of its own"
-)
 _LOWERED = ("bfloat16", "float16", "float32")  # what autocast converts
-_HOLD_NO_VALUES = ("FakeTensor", "FunctionalTensor")
-
-
-class _NoDuals:
-    """What stands for `torch.autograd.forward_ad` where there is none."""
-
-    _current_level = -1
 
 
 class TorchLibrary:
@@ -47,6 +37,10 @@ class TorchLibrary:
         conjugated: What stands for each dtype in `layouts` where a tensor is lazily conjugated.
         stream: From a device number to the handle of this thread's current stream there.
         casts: Whether `torch.autocast` holds on GPUs now.
+        modes: What PyTorch records and transforms now.
+        operator: `gett::contract` once it is registered.
+        function: The autograd function of contractions once its class is made.
+        epilogue: That of epilogues.
     """
 
     def __init__(self, module: Any) -> None:
@@ -61,8 +55,12 @@ class TorchLibrary:
         quick = getattr(module._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = quick or (lambda device: module.cuda.current_stream(device).cuda_stream)
         self.casts: Callable[[], bool] = getattr(module, "is_autocast_enabled", bool)
-        self._dual_levels: Any = getattr(getattr(module, "autograd", None), "forward_ad", None) or _NoDuals
+        self.modes = TorchModes(module, self.plain)
+        self._dual_levels, self._dispatch_modes = self.modes.dual_levels, self.modes.dispatch_modes
         self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
+        self.operator: Any = None
+        self.function: Any = None
+        self.epilogue: Any = None
         self._kinds: dict[int, TorchKind] = {}
 
     def kind(self, device: int) -> TorchKind:
@@ -78,7 +76,7 @@ class TorchLibrary:
         device = -1
         parts: list[Any] = []
         plain = self.plain
-        if self._dual_levels._current_level >= 0:
+        if self._dual_levels._current_level >= 0 or self._dispatch_modes():
             return None
         try:
             for x in tensors:
@@ -125,80 +123,43 @@ class TorchLibrary:
         # An address may be a multiple of more than was planned; all else must agree.
         return all(x >= y if i % 5 == 4 else x == y for i, (x, y) in enumerate(zip(parts, planned, strict=True)))
 
-    def admit(self, x: Any, name: str, *, lazily: bool = False) -> Any:
+    def admit(self, x: Any, name: str, *, lazily: bool = False, recorded: bool = False) -> Any:
         """A tensor whose memory holds its values, without its gradient; `x` itself, unless PyTorch negates it lazily.
 
         Args:
             x: Any tensor.
             name: For messages.
             lazily: Whether it may stay conjugated lazily; it is conjugated in a copy otherwise.
+            recorded: Whether derivatives are recorded, so that it may have some, and may have no memory.
 
         Raises:
-            GradientError: Gradients are asked for.
             DTypeError: It has no strides, no memory or an unsupported dtype.
         """
-        if x.__class__ not in self.plain:
+        if x.__class__ not in self.plain and not recorded:
             _check_class(x, name)
         if x.is_nested:
             raise OperandError(
                 f"{name} is a nested tensor, whose rows differ in extent: contract its parts, x.unbind(), one by one, "
                 "or pass torch.nested.to_padded_tensor(x, 0.0)"
             )
-        if x.requires_grad and self.module.is_grad_enabled():
-            self._check_transforms(x, name)
-            raise GradientError(
-                f"{name} requires a gradient, which contractions do not record yet: pass x.detach() in its place, or "
-                "call within torch.no_grad()"
-            )
         if x.layout is not self.module.strided:
             raise DTypeError(f"{name} is a PyTorch tensor of layout {x.layout}: pass a dense one")
         if x.dtype not in self.dtypes:
             raise DTypeError(f"{name} has dtype {x.dtype}; supported are {', '.join(self.own_dtypes)}")
-        if self._dual_levels._current_level >= 0 and self._dual_levels.unpack_dual(x).tangent is not None:
-            raise GradientError(f"{name} is a dual number of torch.autograd.forward_ad; {_NO_DERIVATIVE}")
+        if recorded:
+            return x.resolve_neg() if x.is_neg() else x
         try:
             if not x.data_ptr() and x.numel():
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
-            self._check_transforms(x, name)
             raise DTypeError(f"{name} is a {type(x).__name__} without memory of its own ({error})") from error
         if x.is_conj() and not lazily:
             x = x.resolve_conj()
         return x.resolve_neg() if x.is_neg() else x
 
-    def memory(self, x: Any, name: str) -> Any:
-        """The NumPy array on an admitted CPU tensor's memory.
-
-        Raises:
-            GradientError: PyTorch gives none within grad, vjp or jvp, not even of a tensor that is constant there.
-        """
-        try:
-            return (x.detach() if x.requires_grad else x).numpy()
-        except RuntimeError as error:
-            raise GradientError(
-                f"{name} has no NumPy array, as is so within torch.func.grad, vjp or jvp ({error}); {_NO_DERIVATIVE}"
-            ) from error
-
-    def _check_transforms(self, x: Any, name: str) -> None:
-        """Refuse what stands for a tensor within a transformation of `torch.func`, such as vmap, by its name.
-
-        Raises:
-            OperandError: It is vmap's, or functionalize's.
-            GradientError: It is grad's, vjp's or jvp's.
-        """
-        known = getattr(self.module._C, "_functorch", None)
-        if known is None or not known.is_functorch_wrapped_tensor(x):
-            return
-        if known.is_batchedtensor(x):
-            raise OperandError(
-                f"{name} is a tensor within torch.func.vmap, under which this package does not run: give the mapped "
-                "axis a label of its own in the subscripts, as in 'bij,bjk->bik', and call it without vmap"
-            )
-        if known.is_functionaltensor(x):
-            raise OperandError(
-                f"{name} is a tensor within torch.func.functionalize, under which this package does not run"
-            )
-        raise GradientError(f"{name} is a tensor within torch.func.grad, vjp or jvp; {_NO_DERIVATIVE}")
+    def memory(self, x: Any) -> Any:
+        """The NumPy array on an admitted CPU tensor's memory."""
+        return (x.detach() if x.requires_grad else x).numpy()
 
     def autocast(self, spec: Spec, tensors: Sequence[Any]) -> Any:
         """PyTorch's dtype in which `torch.autocast` has an einsum of some tensors computed; None where it has no say.
@@ -214,9 +175,13 @@ class TorchLibrary:
         device = x.device.type
         if device not in ("cpu", "cuda") or not self.module.is_autocast_enabled(device):
             return None
-        if any(x.dtype not in self._lowered for x in tensors if isinstance(x, self.tensor)):
+        if not self.lowers([x.dtype for x in tensors if isinstance(x, self.tensor)]):
             return None
         return self.module.get_autocast_dtype(device) if device == "cuda" or sums_products(spec) else None
+
+    def lowers(self, dtypes: Sequence[Any]) -> bool:
+        """Whether `torch.autocast` converts tensors of these dtypes."""
+        return self._lowered.issuperset(dtypes)
 
     def scalar(self, value: Any, beside: Any) -> Any:
         """A number as a tensor of rank 0 on another one's device.
@@ -336,7 +301,7 @@ def _check_class(x: Any, name: str) -> None:
         OperandError: It is of such a class.
     """
     for cls in type(x).__mro__:
-        if cls.__name__ in _HOLD_NO_VALUES:
+        if cls.__name__ in HOLD_NO_VALUES:
             raise OperandError(
                 f"{name} is a {cls.__name__}, which holds no values: call this outside of torch.export and of "
                 "what else traces with such tensors"

@@ -1,13 +1,14 @@
 """`OPERATIONS`: the one table of what an epilogue can compute, each with its NumPy form and its C++ form.
 
 A new operation is a new entry here; tracing, types, evaluation and printing read the table. Knows neither expressions
-nor kernels. No entry has a derivative: gradients do not run through an epilogue.
+nor kernels.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from gett.epilogue.special import erf
 
 Result = Literal["same", "truth", "real"]
+Derivative = Callable[..., tuple[Any, ...]]
 
 _NAN_MAX = "{0} >= {1} || {0} != {0} ? {0} : {1}"
 _NAN_MIN = "{0} <= {1} || {0} != {0} ? {0} : {1}"
@@ -65,6 +67,8 @@ class Operation:
         aliases: Further names of NumPy's functions that it stands for.
         condition: Whether the first operand is a truth that takes no part in the common type.
         helper: C++ functions that the form for complex numbers calls.
+        derivative: From the gradient of the result, the result and the operands to the gradient of each operand, None
+            for one that has none. It is made of these operations. Where the operation has no derivative it is None.
     """
 
     numpy: Callable[..., Any]
@@ -74,6 +78,7 @@ class Operation:
     aliases: tuple[str, ...] = ()
     condition: bool = False
     helper: str = field(default="", repr=False)
+    derivative: Derivative | None = field(default=None, repr=False)
 
     def form(self, kind: str) -> str | None:
         """The C++ form for operands of a kind, None where the operation is not defined for it."""
@@ -186,6 +191,47 @@ OPERATIONS: dict[str, Operation] = {
     "invert": Operation(np.invert, {"b": "!{0}", "iu": "~{0}"}, aliases=("bitwise_not",)),
     "where": Operation(np.where, {"biufc": "{0} ? {1} : {2}"}, 3, condition=True),
 }
+
+
+def _larger(g: Any, d: Any, x: Any, y: Any) -> tuple[Any, ...]:
+    """Of equal operands the second has the gradient, so that of `relu` at 0 is 0."""
+    return np.where(x > y, g, 0), np.where(x > y, 0, g)
+
+
+def _smaller(g: Any, d: Any, x: Any, y: Any) -> tuple[Any, ...]:
+    return np.where(x < y, g, 0), np.where(x < y, 0, g)
+
+
+def _direction(g: Any, d: Any, x: Any) -> tuple[Any, ...]:
+    """Of an absolute value; 0 at 0."""
+    return (g * np.where(d == 0, 0, x / np.where(d == 0, 1, d)),)
+
+
+# A gradient of a complex operand is PyTorch's: the conjugate of the derivative, times that of the result.
+DERIVATIVES: dict[str, Derivative] = {
+    "add": lambda g, d, x, y: (g, g),
+    "subtract": lambda g, d, x, y: (g, -g),
+    "multiply": lambda g, d, x, y: (g * np.conj(y), g * np.conj(x)),
+    "divide": lambda g, d, x, y: (g / np.conj(y), -g * np.conj(d / y)),
+    "negative": lambda g, d, x: (-g,),
+    "abs": _direction,
+    "maximum": _larger,
+    "minimum": _smaller,
+    "sqrt": lambda g, d, x: (g / np.conj(2 * d),),
+    "exp": lambda g, d, x: (g * np.conj(d),),
+    "expm1": lambda g, d, x: (g * (d + 1),),
+    "log": lambda g, d, x: (g / np.conj(x),),
+    "log1p": lambda g, d, x: (g / (x + 1),),
+    "sin": lambda g, d, x: (g * np.cos(x),),
+    "cos": lambda g, d, x: (-g * np.sin(x),),
+    "tanh": lambda g, d, x: (g * (1 - d * d),),
+    "erf": lambda g, d, x: (g * (2 / math.sqrt(math.pi)) * np.exp(-x * x),),
+    "conj": lambda g, d, x: (np.conj(g),),
+    "real": lambda g, d, x: (g,),
+    "imag": lambda g, d, x: (g * 1j,),  # of a complex operand
+    "where": lambda g, d, c, x, y: (None, np.where(c, g, 0), np.where(c, 0, g)),
+}
+OPERATIONS.update({name: replace(OPERATIONS[name], derivative=found) for name, found in DERIVATIVES.items()})
 
 #: The operation that rounds to a dtype on the way; its forms follow from the two types.
 CAST = "cast"

@@ -41,7 +41,7 @@ _SHAPES = (
 _TORCH_NAMES = {"clamp": "clip", "double": "cast", "float": "cast", "half": "cast", "to": "cast"}
 
 
-class _Trace:
+class Trace:
     """The values of one traced call, each kept once."""
 
     def __init__(self) -> None:
@@ -49,6 +49,7 @@ class _Trace:
         self._places: dict[Any, int] = {}
 
     def add(self, node: Extra | Constant | Instruction) -> int:
+        """The number of a value, which is kept once."""
         place = self._places.get(node)
         if place is None:
             place = self._places[node] = len(self.nodes)
@@ -83,7 +84,7 @@ class Value:
 
     __slots__ = ("_place", "_rank", "_trace")
 
-    def __init__(self, trace: _Trace, place: int, rank: int | None = None) -> None:
+    def __init__(self, trace: Trace, place: int, rank: int | None = None) -> None:
         """Made by `trace`.
 
         Args:
@@ -288,7 +289,7 @@ def trace(function: Any, ranks: Sequence[int]) -> Expression:
     """
     if not callable(function):
         raise EpilogueError(f"epilogue must be a function of the result, not {type(function).__name__}")
-    call = _Trace()
+    call = Trace()
     things = [Value(call, 0)]
     for i, rank in enumerate(ranks):
         things.append(Value(call, call.add(Extra(i, tuple(range(rank)))), rank))

@@ -83,7 +83,10 @@ class Tensor:
     """A torch.Tensor on a GPU."""
 
     layout = "strided"
-    is_nested = False
+    is_nested = is_meta = False
+
+    def is_complex(self) -> bool:
+        return self.dtype.is_complex
 
     def __init__(self, memory: np.ndarray, dtype: str, device: int = 0, *, requires_grad: bool = False) -> None:
         self.memory, self.dtype, self.index = memory, DTYPES[dtype], device
@@ -114,6 +117,9 @@ class Tensor:
     def data_ptr(self) -> int:
         return self.memory.__array_interface__["data"][0] if self.memory.size else 0
 
+    def detach(self) -> Tensor:
+        return self._view(self.memory)
+
     def get_device(self) -> int:
         return self.index
 
@@ -142,6 +148,9 @@ class Tensor:
         made = type(self)(memory, self.dtype.name, self.index)
         made.negative, made.conjugate = self.negative, self.conjugate
         return made
+
+    def reshape(self, shape: Sequence[int]) -> Tensor:
+        return self._view(self.memory.reshape(shape))
 
     def permute(self, axes: Sequence[int]) -> Tensor:
         return self._view(self.memory.transpose(axes))
@@ -188,6 +197,25 @@ def _empty_strided(shape: Sequence[int], strides: Sequence[int], *, dtype: Dtype
     return made
 
 
+class Function:
+    """A torch.autograd.Function, of which the context stays with the result."""
+
+    @classmethod
+    def apply(cls, *arguments: Any) -> Tensor:
+        before, State.grad = State.grad, False
+        result = cls.forward(*arguments)  # type: ignore[attr-defined]
+        State.grad = before
+        result.context = types.SimpleNamespace(
+            set_materialize_grads=lambda flag: None,
+            save_for_forward=lambda *x: None,
+            needs_input_grad=[isinstance(x, Tensor) for x in arguments],
+        )
+        result.context.save_for_backward = lambda *x: setattr(result.context, "saved_tensors", x)
+        cls.setup_context(result.context, arguments, result)  # type: ignore[attr-defined]
+        result.backward = lambda gradient: cls.backward(result.context, gradient)  # type: ignore[attr-defined]
+        return result
+
+
 def _result_type(beside: Tensor, value: Any) -> Dtype:
     kind = beside.dtype.storage.kind if beside.dtype.name != "bfloat16" else "f"
     if isinstance(value, complex) and kind != "c":
@@ -204,6 +232,7 @@ def make_torch() -> Any:
         **DTYPES,
         Tensor=Tensor,
         nn=types.SimpleNamespace(Parameter=Parameter),
+        autograd=types.SimpleNamespace(Function=Function),
         _C=types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: State.stream(device)),
         cuda=types.SimpleNamespace(device_count=lambda: 1, OutOfMemoryError=OutOfMemory),
         device=Device,
@@ -213,6 +242,7 @@ def make_torch() -> Any:
         get_autocast_dtype=lambda device: DTYPES[State.autocast],
         empty_strided=_empty_strided,
         result_type=_result_type,
+        promote_types=lambda x, y: DTYPES[np.promote_types(x.name, y.name).name],
         as_tensor=lambda value, dtype, device: Tensor(np.asarray(encode(value, dtype.name)), dtype.name, device.index),
     )
 

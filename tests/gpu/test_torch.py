@@ -211,8 +211,7 @@ def test_who_may_meet_whom(cupy: Any) -> None:
         with pytest.raises(gett.MixedArraysError, match="out"):
             gett.einsum("ij,jk", a, a, out=other)
     weight = torch.nn.Parameter(a.clone())
-    with pytest.raises(gett.GradientError, match="operand 1 requires a gradient"):
-        gett.einsum("ij,jk", a, weight)
+    assert gett.einsum("ij,jk", a, weight).requires_grad
     with torch.no_grad():
         assert torch.equal(gett.einsum("ij,jk", a, weight), exact("ij,jk", a, a))
 
@@ -323,5 +322,26 @@ def test_a_case_with_gaps_keeps_them() -> None:
 def test_what_pytorch_puts_around_calls(program: str) -> None:
     """`torch.compile`, autocast, transformations: in a process where TorchDynamo meets this package first."""
     text = f"import torch\n{program}\nprint('all', 'right')"
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["all", "right"], done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "check"),
+    [
+        ("torch_gradients", "check_gradients"),
+        ("torch_gradients", "check_dtypes"),
+        ("torch_derivatives", "check_transforms"),
+        ("torch_derivatives", "check_operator"),
+        ("torch_derivatives", "check_compiled"),
+        ("torch_epilogues", "check_epilogues"),
+        ("torch_epilogues", "check_epilogue_transforms"),
+    ],
+)
+def test_derivatives_on_the_gpu(module: str, check: str) -> None:
+    """What `tests/cpu/arrays` says of tensors on the CPU, of those on the GPU."""
+    text = f"import torch\nfrom tests.cpu.arrays.{module} import {check}\ntorch.set_default_device('cuda')\n"
+    text += f"{check}(torch)\nprint('all', 'right')"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["all", "right"], done.stdout + done.stderr

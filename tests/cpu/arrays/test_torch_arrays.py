@@ -281,39 +281,43 @@ def test_epilogues_of_tensors(torch: Any) -> None:
         add(tensor(x.values(), device=1))
     with pytest.raises(gett.MixedArraysError, match=r"epilogue_args\[0\] is a PyTorch tensor, operand 0 is a numpy"):
         gett.contract("ij,jk", a.values(), a.values(), epilogue=lambda d, x: d + x, epilogue_args=(x,))
-    weight = Parameter(integers(2), "float32", requires_grad=True)
-    square = Parameter(integers(2, 2), "float32", requires_grad=True)
-    for call, name in (
-        (lambda: add(weight), r"epilogue_args\[0\]"),
-        (lambda: gett.contract("ij,jk", square, a, epilogue=gett.ops.relu), "operand 0"),
-        (lambda: gett.plan("ij,jk", a, square, epilogue=gett.ops.relu), "operand 1"),
-    ):
-        with pytest.raises(gett.GradientError, match=rf"{name} requires a gradient.*epilogue= has no derivative"):
-            call()
-    with pytest.raises(gett.GradientError, match=r"no_grad\(\)$"):
-        gett.contract("ij,jk", square, a)
     assert not State.launches
+    weight = Parameter(integers(2), "float32", requires_grad=True)
+    recorded = add(weight)  # the contraction, then the epilogue of it
+    np.testing.assert_array_equal(recorded.values(), a.values() @ a.values() + weight.values())
+    assert len(State.launches) == 2
+    _, of_d, _ = recorded.backward(a)
+    np.testing.assert_array_equal(of_d.values(), a.values())
 
 
-def test_gradients_are_refused_and_not_lost(torch: Any) -> None:
+def test_gradients_are_recorded(torch: Any) -> None:
+    """Calls go through the autograd function, and its derivatives launch kernels."""
     a, w = tensor(integers(2, 2)), Parameter(integers(2, 2), "float32", requires_grad=True)
-    plan = gett.plan("ij,jk", a, a)
+    plan, product = gett.plan("ij,jk", a, w), a.values() @ w.values()
     calls = (
         lambda: gett.einsum("ij,jk", a, w),
-        lambda: gett.contract("ij,jk", w, a),
-        lambda: gett.contract("ij,jk", a, a, w, beta=1),
-        lambda: gett.plan("ij,jk", a, w),
+        lambda: gett.contract("ij,jk", a, w),
+        lambda: gett.contract("ij,jk", a, w, tensor(integers(2)), beta=0),
         lambda: gett.tensordot(a, w, 1),
         lambda: plan(a, w),
-        lambda: gett.einsum("ij,jk", a, a, out=w),
     )
     for call in calls:
-        with pytest.raises(gett.GradientError, match=r"requires a gradient.*detach.*no_grad"):
-            call()
-    assert not State.launches
+        count = len(State.launches)
+        result = call()
+        np.testing.assert_array_equal(result.values(), product)
+        assert len(State.launches) == count + 1
+        gradient = tensor(integers(2, 2))
+        _, da, dw, _ = result.backward(gradient)
+        np.testing.assert_array_equal(da.values(), gradient.values() @ w.values().T)
+        np.testing.assert_array_equal(dw.values(), a.values().T @ gradient.values())
+        assert len(State.launches) == count + 3
+    with pytest.raises(gett.GradientError, match=r"out= is given, but derivatives are recorded.*no_grad"):
+        gett.einsum("ij,jk", a, a, out=w)
     State.grad = False
-    for call in calls:
-        call()
+    count = len(State.launches)
+    for call in (*calls, lambda: gett.einsum("ij,jk", a, a, out=w)):
+        assert not hasattr(call(), "context")
+    assert len(State.launches) == count + 6
     np.testing.assert_array_equal(w.values(), a.values() @ a.values())
 
 

@@ -129,15 +129,6 @@ def _check_epilogues(torch: Any, integers: Any) -> None:
     a = torch.tensor([[256.0, 1.0]], dtype=torch.bfloat16)
     result = gett.contract("ij,ij->i", a, torch.ones_like(a), epilogue=lambda d: d + 1)
     assert result.item() == 258
-    weight = torch.nn.Parameter(integers(5))
-    for call in (
-        lambda: gett.contract("ij,jk->ik", integers(3, 4), b, epilogue=lambda d, x: d + x, epilogue_args=(weight,)),
-        lambda: gett.contract("k,k->k", weight, weight, epilogue=gett.ops.relu),
-        lambda: gett.plan("k,k->k", weight, weight, epilogue=gett.ops.relu),
-        lambda: gett.plan("k,k->k", b[0], b[0], epilogue=gett.ops.relu)(weight, weight),
-    ):
-        with pytest.raises(gett.GradientError, match=r"requires a gradient.*epilogue= has no derivative"):
-            call()
     with pytest.raises(gett.MixedArraysError, match=r"epilogue_args\[0\] is a numpy\.ndarray"):
         gett.contract("k,k->k", b[0], b[0], epilogue=lambda d, x: d + x, epilogue_args=(np.ones(5),))
 
@@ -151,8 +142,7 @@ def _check_refusals(torch: Any, integers: Any) -> None:
         lambda: gett.plan("ij,jk", a, a)(a, weight),
         lambda: gett.tensordot(a, weight, 1),
     ):
-        with pytest.raises(gett.GradientError, match="requires a gradient"):
-            call()
+        assert call().requires_grad
         with torch.no_grad():
             assert not call().requires_grad
     for other, error, text in (
@@ -163,8 +153,6 @@ def _check_refusals(torch: Any, integers: Any) -> None:
     ):
         with pytest.raises(error, match=text):
             gett.einsum("ij,jk", a, other)
-    with pytest.raises(gett.DTypeError, match="there are CUDA and CPU tensors here"):
-        gett.einsum("ij,jk", a.to("meta"), a.to("meta"))
     with pytest.raises(gett.MixedArraysError, match="out must be a PyTorch tensor"):
         gett.einsum("ij,jk", a, a, out=np.empty((3, 3), "f4"))
     z = integers(3, 3, dtype=torch.complex64)

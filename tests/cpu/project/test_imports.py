@@ -34,17 +34,24 @@ LAYERS = [
 ]
 # The same for the modules of a package.
 INSIDE = {
-    "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops"],
+    "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops", "gradient"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
-    "gett.arrays": ["dynamo", "bfloat16 kinds jax", "exported torch", "interop"],
-    "gett.network": ["optimize request", "path cutting steps forms", "running"],
+    "gett.arrays": [
+        "dynamo torch_modes",
+        "bfloat16 kinds jax",
+        "exported torch",
+        "interop torch_operator",
+        "torch_autograd",
+        "torch_checkpoint torch_epilogue",
+    ],
+    "gett.network": ["optimize request", "path cutting steps forms", "products running"],
     "gett.console": ["formatting", "progress"],
     "gett.explain": ["schedule", "detail roofline", "advice record", "plot summary"],
     "gett.api": [
         "checks plan_cache precision",
         "call executables",
-        "bound_steps numpy_route",
-        "contraction_plan",
+        "bound_steps numpy_route recording",
+        "contraction_plan tracing",
         "planner",
         "einsum",
         "backend contract plan tensordot",

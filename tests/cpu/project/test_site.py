@@ -88,6 +88,7 @@ EXAMPLES = {
     "dmrg_step": ("scipy",),
     "peps_quimb": ("quimb", "cotengra"),
     "attention_torch": ("torch",),
+    "train_torch": ("torch",),
     "ccsd_pyscf": ("pyscf",),
 }
 SLOW = ("ccsd_pyscf",)

@@ -1,0 +1,249 @@
+"""Derivatives of contractions in PyTorch: one autograd function, whose derivatives are contractions again.
+
+Owns which contraction each derivative is, and how `torch.func.vmap` adds a label. Every order and every composition of
+transformations follows, since derivatives go through the same function. How a contraction is computed it is told:
+`Product.run`. Knows tensors and labels; knows neither plans nor paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gett.arrays.torch import TorchLibrary, torch_library
+from gett.arrays.torch_operator import define, spell_precision
+from gett.ir.subscripts import symbols
+from gett.ir.tensors import UsualPrecision
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`alpha * op(A) op(B) + beta * C` without arrays; `op` conjugates or does nothing.
+
+    Attributes:
+        terms: Labels of A, and of B where there is one; each label once in a term.
+        output: Labels of D, each of which a term has.
+        conj: For each operand whether it is conjugated.
+        alpha: Factor of the product.
+        beta: Factor of C, whose axes are D's last ones and broadcast.
+        dtype: PyTorch's dtype of D, and of C.
+        order: Memory order of D, `"C"` or `"F"`.
+        precision: How products are formed.
+        limit: Most bytes of workspace.
+        run: From the record, the operands and C to D, without derivatives.
+    """
+
+    terms: tuple[str, ...]
+    output: str
+    conj: tuple[bool, ...]
+    alpha: Any
+    beta: Any
+    dtype: Any
+    order: str
+    precision: Any
+    limit: int
+    run: Callable[[Product, Sequence[Any], Any], Any]
+
+    @property
+    def subscripts(self) -> str:
+        """The explicit form, e.g. `"ij,jk->ik"`."""
+        return f"{','.join(self.terms)}->{self.output}"
+
+    def alone(self, terms: tuple[str, ...], output: str, conj: tuple[bool, ...], alpha: Any, dtype: Any) -> Product:
+        """Another product with the same options, without C."""
+        precision = UsualPrecision(self.precision) if isinstance(self.precision, str) else self.precision
+        return Product(terms, output, conj, alpha, 0, dtype, "C", precision, self.limit, self.run)
+
+
+def contracted(product: Product, operands: Sequence[Any], c: Any = None) -> Any:
+    """D of a product, which PyTorch may differentiate and map over.
+
+    Args:
+        product: What to compute.
+        operands: One or two tensors, without repeated labels; none broadcasts.
+        c: What is added, of D's dtype, or None.
+    """
+    second = operands[1] if len(operands) == 2 else None
+    library = torch_library()
+    assert library is not None
+    if library.modes.traces((*operands, c)):
+        return operator_of(library, product.run)(operands[0], second, c, *arguments(product))
+    if library.function is None:
+        library.function = _function(library.module)
+    return library.function.apply(product, operands[0], second, c)
+
+
+def arguments(product: Product) -> tuple[Any, ...]:
+    """What the operator `gett::contract` takes behind its tensors."""
+    precision, usual = spell_precision(product.precision)
+    return (
+        product.subscripts, list(product.conj), product.alpha, product.beta, product.dtype, product.order, precision,
+        usual, product.limit,
+    )  # fmt: skip
+
+
+def operator_of(library: TorchLibrary, run: Callable[[Product, Sequence[Any], Any], Any]) -> Any:
+    """The operator `gett::contract`; `run` computes it, and that of the first call is kept."""
+    if library.operator is not None:
+        return library.operator
+
+    def product_of(
+        subscripts: str, conj: Sequence[bool], alpha: Any, beta: Any, dtype: Any, order: str, precision: str | None,
+        usual: bool, limit: int,
+    ) -> Product:  # fmt: skip
+        left, _, output = subscripts.partition("->")
+        asked = UsualPrecision(precision) if usual and precision is not None else precision
+        return Product(tuple(left.split(",")), output, tuple(conj), alpha, beta, dtype, order, asked, limit, run)
+
+    def compute(a: Any, b: Any, c: Any, *rest: Any) -> Any:
+        return run(product_of(*rest), (a,) if b is None else (a, b), c)
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        _save(ctx, product_of(*inputs[3:]), *inputs[:3])
+
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return (*_gradients(ctx, gradient, ctx.needs_input_grad[:3]), *[None] * 9)
+
+    def mapped(info: Any, dims: Any, a: Any, b: Any, c: Any, *rest: Any) -> Any:
+        return _mapped(product_of(*rest), [a] if b is None else [a, b], c, dims[:2], dims[2]), 0
+
+    library.operator = define(library.module, compute, backward, setup, mapped)
+    return library.operator
+
+
+def _function(module: Any) -> Any:
+    """The autograd function of a product; its class is made once PyTorch is there."""
+
+    class Contraction(module.autograd.Function):  # type: ignore[misc]
+        """`contracted(product, (a, b), c)`."""
+
+        @staticmethod
+        def forward(product: Product, a: Any, b: Any, c: Any) -> Any:
+            return product.run(product, (a,) if b is None else (a, b), c)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            product, a, b, c = inputs
+            ctx.set_materialize_grads(False)
+            ctx.shape = output.shape
+            _save(ctx, product, a, b, c)
+            ctx.save_for_forward(a, b)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return None, *_gradients(ctx, gradient, ctx.needs_input_grad[1:])
+
+        @staticmethod
+        def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+            operands = [x for x in ctx.saved_tensors if x is not None]
+            return _tangent(ctx.product, operands, tangents[: len(operands)], tangents[2], ctx.shape)
+
+        @staticmethod
+        def vmap(info: Any, dims: Any, product: Product, a: Any, b: Any, c: Any) -> Any:
+            operands = [a] if b is None else [a, b]
+            return _mapped(product, operands, c, dims[1:3], dims[3]), 0
+
+    return Contraction
+
+
+def _save(ctx: Any, product: Product, a: Any, b: Any, c: Any) -> None:
+    """Keep what derivatives read: the operands, never the result."""
+    ctx.product, ctx.c_shape = product, None if c is None else c.shape
+    ctx.save_for_backward(a, b)
+
+
+def _gradients(ctx: Any, gradient: Any, needs: Sequence[bool]) -> list[Any]:
+    """The gradients of A, B and C, None for one that nobody needs."""
+    found: list[Any] = [None, None, None]
+    if gradient is None:
+        return found
+    operands = [x for x in ctx.saved_tensors if x is not None]
+    for i in range(len(operands)):
+        if needs[i]:
+            found[i] = _operand_gradient(ctx.product, operands, i, gradient)
+    if needs[2]:
+        found[2] = _addend_gradient(ctx.product, ctx.c_shape, gradient)
+    return found
+
+
+def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradient: Any) -> Any:
+    """The gradient of operand `i`: of D's gradient and the other operand's conjugate.
+
+    Labels that the operand alone has are not contracted: along them the gradient is a view of stride 0.
+    """
+    own, conj, operand = product.terms[i], product.conj[i], operands[i]
+    others = [
+        (t, x, f) for n, (t, x, f) in enumerate(zip(product.terms, operands, product.conj, strict=True)) if n != i
+    ]
+    known = {*product.output}.union(*(t for t, _, _ in others))
+    kept = "".join(x for x in own if x in known)
+    alpha = product.alpha if conj else _conjugate(product.alpha)
+    dtype = gradient.dtype
+    for _, x, _ in others:
+        dtype = _module().promote_types(dtype, x.dtype)
+    terms = (product.output, *(t for t, _, _ in others))
+    flags = (conj, *(f == conj for _, _, f in others))
+    found = contracted_or_view(product.alone(terms, kept, flags, alpha, dtype), [gradient, *(x for _, x, _ in others)])
+    if found.is_complex() and not operand.is_complex():
+        found = found.real
+    if found.dtype != operand.dtype:
+        found = found.to(operand.dtype)
+    for axis, label in enumerate(own):
+        if label not in kept:
+            found = found.unsqueeze(axis)
+    return found if len(kept) == len(own) else found.expand(operand.shape)
+
+
+def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> Any:
+    """The gradient of C: D's gradient, summed over the axes along which C broadcasts."""
+    labels = product.output[len(product.output) - len(shape) :]
+    given = gradient.shape[len(product.output) - len(shape) :]
+    kept = "".join(x for x, n, m in zip(labels, shape, given, strict=True) if n == m)
+    found = product.alone((product.output,), kept, (False,), _conjugate(product.beta), gradient.dtype)
+    return contracted_or_view(found, [gradient]).reshape(shape)
+
+
+def _tangent(product: Product, operands: Sequence[Any], tangents: Sequence[Any], added: Any, shape: Any) -> Any:
+    """The tangent of D: a product for each operand that has one, each added to the sum of those before."""
+    total = added
+    beta = product.beta
+    for i, tangent in enumerate(tangents):
+        if tangent is None:
+            continue
+        factors = [tangent if n == i else x for n, x in enumerate(operands)]
+        total = contracted(replace(product, beta=0 if total is None else beta), factors, total)
+        beta = 1
+    return (added * beta).expand(shape) if total is added and added is not None else total
+
+
+def _mapped(product: Product, operands: Sequence[Any], c: Any, dims: Sequence[int | None], c_dim: int | None) -> Any:
+    """D with the mapped axis first: the operands that are mapped over have one label more."""
+    if c is not None and all(d is None for d in dims[: len(operands)]):
+        added = c.movedim(c_dim, 0) * product.beta
+        plain = contracted(replace(product, beta=0), operands)
+        return plain + added.reshape(added.shape[0], *[1] * (plain.ndim + 1 - added.ndim), *added.shape[1:])
+    label = next(x for x in symbols() if x not in product.subscripts)
+    terms = tuple(t if d is None else t[:d] + label + t[d:] for t, d in zip(product.terms, dims, strict=False))
+    if c is not None and c_dim is not None:
+        c = c.movedim(c_dim, 0)
+        c = c.reshape(c.shape[0], *[1] * (len(product.output) + 1 - c.ndim), *c.shape[1:])
+    return contracted(replace(product, terms=terms, output=label + product.output), operands, c)
+
+
+def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
+    """D of a product; a view where one tensor is permuted and no more."""
+    if len(operands) == 2 or product.alpha != 1 or len(product.output) != len(product.terms[0]):
+        return contracted(product, operands)
+    found = operands[0].permute([product.terms[0].index(x) for x in product.output])
+    return found.conj() if product.conj[0] else found
+
+
+def _conjugate(factor: Any) -> Any:
+    return factor.conjugate() if isinstance(factor, complex) else factor
+
+
+def _module() -> Any:
+    library = torch_library()
+    assert library is not None
+    return library.module
