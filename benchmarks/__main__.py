@@ -16,6 +16,7 @@ from benchmarks import (
     environment,
     epilogue,
     first_calls,
+    gradients,
     overhead,
     refit,
     regret,
@@ -129,6 +130,9 @@ def parser() -> argparse.ArgumentParser:
     function = commands.add_parser("epilogue", help="functions fused into the store, and as kernels of their own")
     function.add_argument("--json", metavar="FILE", help="write every figure there")
     function.add_argument("--cpu", action="store_true", help="run on NumPy even where there is a GPU")
+    gradient = commands.add_parser("gradients", help="forward and backward in PyTorch, beside torch.einsum")
+    gradient.add_argument("--json", metavar="FILE", help="write every figure there")
+    gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
     mixed = commands.add_parser("conversions", help="operands of several dtypes, and converted by hand")
     mixed.add_argument("--json", metavar="FILE", help="write every figure there")
     mixed.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
@@ -199,6 +203,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
             top.error(str(error))
     if options.command == "epilogue":
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "gradients":
+        return gradients.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "conversions":
         return conversions.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "accuracy":

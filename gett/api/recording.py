@@ -59,46 +59,101 @@ def record(call: Call, compute: Compute) -> Any:
     operands, c, arguments = _tensors(call)
     if call.epilogue is not None:
         return _record_epilogue(torch, call.changed(operands=operands, c=c), arguments, compute)
-    described = [_describe(torch, x) for x in operands]
-    subscripts = parse(call.spec, [x.ndim for x in operands])
+    recipe = _recipe_of(call, compute, operands, c)
+    if recipe.dtype.kind in "biu":
+        _check_integers(operands, recipe.dtype)
+    c = None if c is None or recipe.beta == 0 else _as_dtype(c, recipe.own)
+    tensors = [
+        _as_dtype(x if reading is None else _viewed(reading, x), dtype)
+        for reading, x, dtype in zip(recipe.readings, operands, recipe.read, strict=True)
+    ]
+    kept = _intermediates(torch, call, len(recipe.steps), tensors)
+    *steps, (last, product) = recipe.steps
+    for inputs, step in steps:
+        given = [tensors[i] for i in inputs]
+        saving = nullcontext() if kept is None else kept.saving(inputs, given)
+        for i in inputs:
+            tensors[i] = None
+        with saving:
+            tensors.append(contracted(step, given))
+        if kept is not None:
+            kept.add(len(tensors) - 1, tensors[-1], step, inputs)
+    given = [tensors[i] for i in last]
+    with nullcontext() if kept is None else kept.saving(last, given):
+        return contracted(product, given, c)
+
+
+class Recipe(NamedTuple):
+    """What is done for all calls whose tensors have the same layouts and dtypes.
+
+    Attributes:
+        dtype: Of the result.
+        own: PyTorch's.
+        beta: Factor of `c`.
+        readings: Views that give an operand each label once, None for an operand that has them so.
+        read: PyTorch's dtype in which each operand is read.
+        steps: Inputs of each product, and the product.
+    """
+
+    dtype: np.dtype[Any]
+    own: Any
+    beta: Any
+    readings: tuple[Reading | None, ...]
+    read: tuple[Any, ...]
+    steps: tuple[tuple[tuple[int, ...], Product], ...]
+
+
+def _recipe_of(call: Call, compute: Compute, operands: Sequence[Any], c: Any) -> Recipe:
+    """The recipe of a call, worked out once."""
+    layouts = tuple([_layout(x) for x in operands])
+    added = None if c is None else _layout(c)
+    factors = call.alpha, call.beta, type(call.alpha), type(call.beta)
+    options = call.dtype, call.order, call.casting, call.optimize, call.precision, call.conj, call.limit, *factors
+    try:
+        return _known_recipe(compute, call.spec, options, layouts, added)
+    except TypeError:  # an option, or an extent that is still a symbol, has no hash
+        return _known_recipe.__wrapped__(compute, call.spec, options, layouts, added)
+
+
+@lru_cache(maxsize=4096)
+def _known_recipe(compute: Compute, spec: Any, options: tuple[Any, ...], layouts: tuple[Any, ...], c: Any) -> Recipe:
+    torch = torch_library()
+    assert torch is not None
+    dtype, order, casting, optimize, precision, conj, limit, alpha, beta, *_ = options
+    call = make_call(
+        spec, layouts, None, dtype, order, casting, True, precision, None, None, None, None, alpha, beta
+    ).changed(optimize=optimize, conj=conj, limit=limit, alpha=alpha, beta=beta, precision=precision)
+    described = [_described(torch, *x) for x in layouts]
+    subscripts = parse(spec, [len(x.shape) for x in described])
     extents = resolve_extents(subscripts, [x.shape for x in described])
-    added = None if c is None else _describe(torch, c)
-    known = settle(call, described, added)
+    added = None if c is None else _described(torch, *c)
+    known, own = settle(call, described, added), torch.own_dtypes
     if added is not None:
         address_c(subscripts.output, added, extents)
-    if known.dtype.kind in "biu":
-        _check_integers(operands, known.dtype)
-    products = products_of(call.spec, [x.shape for x in described], in_elements(call.optimize, known.dtype.itemsize))
-    own = torch.own_dtypes
-    c = None if c is None or known.beta == 0 else _as_dtype(c, own[known.dtype.name])
-    tensors = [
-        _as_dtype(_viewed(reading, x), own[dtype.name])
-        for reading, x, dtype in zip(products.readings, operands, known.read, strict=True)
+    products = products_of(spec, [x.shape for x in described], in_elements(optimize, known.dtype.itemsize))
+    steps = [
+        (x.inputs, Product(x.terms, x.output, f, 1, 0, own[t.name], "C", precision, limit, runner(compute)))
+        for x, f, t in steps_of(products, known)
     ]
-    rest = call.precision, call.limit, runner(compute)
-    kept = _intermediates(torch, call, products, tensors)
-    for factor, conj, dtype in steps_of(products, known):
-        inputs = [tensors[i] for i in factor.inputs]
-        saving = nullcontext() if kept is None else kept.saving(factor.inputs, inputs)
-        for i in factor.inputs:
-            tensors[i] = None
-        product = Product(factor.terms, factor.output, conj, 1, 0, own[dtype.name], "C", *rest)
-        if factor is products.factors[-1]:
-            last = replace(product, alpha=known.alpha, beta=known.beta, order=known.order)
-            with saving:
-                return contracted(last, inputs, c)
-        with saving:
-            tensors.append(contracted(product, inputs))
-        if kept is not None:
-            kept.add(len(tensors) - 1, tensors[-1], product, factor.inputs)
-    raise AssertionError("a contraction has at least one product")
+    steps[-1] = steps[-1][0], replace(steps[-1][1], alpha=known.alpha, beta=known.beta, order=known.order)
+    readings = tuple(x if x.dropped or x.diagonals else None for x in products.readings)
+    read = tuple(own[x.name] for x in known.read)
+    return Recipe(known.dtype, own[known.dtype.name], known.beta, readings, read, tuple(steps))
 
 
-def _intermediates(
-    torch: TorchLibrary, call: Call, products: Products, operands: Sequence[Any]
-) -> Intermediates | None:
-    """What keeps some intermediates; None where all are kept: of one product, and where PyTorch has no hooks."""
-    if call.checkpoint is None or len(products.factors) < 2:
+def _layout(x: Any) -> tuple[Any, ...]:
+    return tuple(x.shape), x.stride(), x.dtype
+
+
+def _described(torch: TorchLibrary, shape: Sequence[int], stride: Sequence[int], dtype: Any) -> TensorSpec:
+    """A tensor of a layout, which need not have memory."""
+    own = torch.dtypes[dtype]
+    return TensorSpec(tuple(shape), tuple(s * own.itemsize for s in stride), own, 1)
+
+
+def _intermediates(torch: TorchLibrary, call: Call, count: int, operands: Sequence[Any]) -> Intermediates | None:
+    """What keeps some intermediates of `count` products; None where all are kept, or PyTorch has no hooks."""
+    if call.checkpoint is None or count < 2:
         return None
     if torch.modes.transforms() or torch.modes.traces(operands):
         return None
@@ -263,8 +318,7 @@ def _tensors(call: Call) -> tuple[list[Any], Any, list[Any]]:
 
 def _describe(torch: TorchLibrary, x: Any) -> TensorSpec:
     """Shape, strides and dtype of a tensor that need not have memory."""
-    size = x.element_size()
-    return TensorSpec(tuple(x.shape), tuple(s * size for s in x.stride()), torch.dtypes[x.dtype], 1)
+    return _described(torch, *_layout(x))
 
 
 def _read_in(given: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:

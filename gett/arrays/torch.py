@@ -39,7 +39,7 @@ class TorchLibrary:
         casts: Whether `torch.autocast` holds on GPUs now.
         modes: What PyTorch records and transforms now.
         operator: `gett::contract` once it is registered.
-        function: The autograd function of contractions once its class is made.
+        functions: The autograd functions of contractions once their classes are made.
         epilogue: That of epilogues.
     """
 
@@ -59,7 +59,7 @@ class TorchLibrary:
         self._dual_levels, self._dispatch_modes = self.modes.dual_levels, self.modes.dispatch_modes
         self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
         self.operator: Any = None
-        self.function: Any = None
+        self.functions: Any = None
         self.epilogue: Any = None
         self._kinds: dict[int, TorchKind] = {}
 

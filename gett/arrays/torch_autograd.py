@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from typing import Any
 
 from gett.arrays.torch import TorchLibrary, torch_library
@@ -69,9 +70,11 @@ def contracted(product: Product, operands: Sequence[Any], c: Any = None) -> Any:
     assert library is not None
     if library.modes.traces((*operands, c)):
         return operator_of(library, product.run)(operands[0], second, c, *arguments(product))
-    if library.function is None:
-        library.function = _function(library.module)
-    return library.function.apply(product, operands[0], second, c)
+    if library.functions is None:
+        library.functions = _functions(library.module)
+    plain, transformed = library.functions
+    function = transformed if library.modes.transforms() else plain
+    return function.apply(product, operands[0], second, c)
 
 
 def arguments(product: Product) -> tuple[Any, ...]:
@@ -112,23 +115,21 @@ def operator_of(library: TorchLibrary, run: Callable[[Product, Sequence[Any], An
     return library.operator
 
 
-def _function(module: Any) -> Any:
-    """The autograd function of a product; its class is made once PyTorch is there."""
+def _functions(module: Any) -> tuple[Any, Any]:
+    """The autograd functions of a product: without transformations of `torch.func`, and within them.
+
+    PyTorch binds the arguments of the second one by name at each call, which takes longer than all else here.
+    Classes are made once PyTorch is there.
+    """
 
     class Contraction(module.autograd.Function):  # type: ignore[misc]
         """`contracted(product, (a, b), c)`."""
 
         @staticmethod
-        def forward(product: Product, a: Any, b: Any, c: Any) -> Any:
-            return product.run(product, (a,) if b is None else (a, b), c)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            product, a, b, c = inputs
-            ctx.set_materialize_grads(False)
-            ctx.shape = output.shape
-            _save(ctx, product, a, b, c)
-            ctx.save_for_forward(a, b)
+        def forward(ctx: Any, product: Product, a: Any, b: Any, c: Any) -> Any:
+            found = product.run(product, (a,) if b is None else (a, b), c)
+            keep(ctx, (product, a, b, c), found)
+            return found
 
         @staticmethod
         def backward(ctx: Any, gradient: Any) -> Any:
@@ -144,7 +145,25 @@ def _function(module: Any) -> Any:
             operands = [a] if b is None else [a, b]
             return _mapped(product, operands, c, dims[1:3], dims[3]), 0
 
-    return Contraction
+    class TransformedContraction(Contraction):
+        """The same within transformations."""
+
+        @staticmethod
+        def forward(product: Product, a: Any, b: Any, c: Any) -> Any:  # type: ignore[override]
+            return product.run(product, (a,) if b is None else (a, b), c)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            keep(ctx, inputs, output)
+
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        product, a, b, c = inputs
+        ctx.set_materialize_grads(False)
+        ctx.shape = output.shape
+        _save(ctx, product, a, b, c)
+        ctx.save_for_forward(a, b)
+
+    return Contraction, TransformedContraction
 
 
 def _save(ctx: Any, product: Product, a: Any, b: Any, c: Any) -> None:
@@ -172,19 +191,12 @@ def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradien
 
     Labels that the operand alone has are not contracted: along them the gradient is a view of stride 0.
     """
-    own, conj, operand = product.terms[i], product.conj[i], operands[i]
-    others = [
-        (t, x, f) for n, (t, x, f) in enumerate(zip(product.terms, operands, product.conj, strict=True)) if n != i
-    ]
-    known = {*product.output}.union(*(t for t, _, _ in others))
-    kept = "".join(x for x in own if x in known)
-    alpha = product.alpha if conj else _conjugate(product.alpha)
-    dtype = gradient.dtype
-    for _, x, _ in others:
-        dtype = _module().promote_types(dtype, x.dtype)
-    terms = (product.output, *(t for t, _, _ in others))
-    flags = (conj, *(f == conj for _, _, f in others))
-    found = contracted_or_view(product.alone(terms, kept, flags, alpha, dtype), [gradient, *(x for _, x, _ in others)])
+    own, operand = product.terms[i], operands[i]
+    others = [x for n, x in enumerate(operands) if n != i]
+    dtypes = (gradient.dtype, *[x.dtype for x in others])
+    wanted = _gradient_product(product, i, dtypes)
+    kept = wanted.output
+    found = contracted_or_view(wanted, [gradient, *others])
     if found.is_complex() and not operand.is_complex():
         found = found.real
     if found.dtype != operand.dtype:
@@ -193,6 +205,19 @@ def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradien
         if label not in kept:
             found = found.unsqueeze(axis)
     return found if len(kept) == len(own) else found.expand(operand.shape)
+
+
+@lru_cache(maxsize=4096)
+def _gradient_product(product: Product, i: int, dtypes: tuple[Any, ...]) -> Product:
+    """The product that the gradient of operand `i` is, of D's gradient and the other operand with these dtypes."""
+    own, conj = product.terms[i], product.conj[i]
+    others = [x for n, x in enumerate(zip(product.terms, product.conj, strict=True)) if n != i]
+    known = {*product.output}.union(*(t for t, _ in others))
+    kept = "".join(x for x in own if x in known)
+    alpha = product.alpha if conj else _conjugate(product.alpha)
+    dtype = reduce(_module().promote_types, dtypes)
+    terms = (product.output, *(t for t, _ in others))
+    return product.alone(terms, kept, (conj, *(f == conj for _, f in others)), alpha, dtype)
 
 
 def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> Any:

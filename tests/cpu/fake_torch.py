@@ -202,16 +202,19 @@ class Function:
 
     @classmethod
     def apply(cls, *arguments: Any) -> Tensor:
-        before, State.grad = State.grad, False
-        result = cls.forward(*arguments)  # type: ignore[attr-defined]
-        State.grad = before
-        result.context = types.SimpleNamespace(
+        context = types.SimpleNamespace(
             set_materialize_grads=lambda flag: None,
             save_for_forward=lambda *x: None,
             needs_input_grad=[isinstance(x, Tensor) for x in arguments],
         )
-        result.context.save_for_backward = lambda *x: setattr(result.context, "saved_tensors", x)
-        cls.setup_context(result.context, arguments, result)  # type: ignore[attr-defined]
+        context.save_for_backward = lambda *x: setattr(context, "saved_tensors", x)
+        apart = hasattr(cls, "setup_context")
+        before, State.grad = State.grad, False
+        result = cls.forward(*(arguments if apart else (context, *arguments)))  # type: ignore[attr-defined]
+        State.grad = before
+        if apart:
+            cls.setup_context(context, arguments, result)  # type: ignore[attr-defined]
+        result.context = context
         result.backward = lambda gradient: cls.backward(result.context, gradient)  # type: ignore[attr-defined]
         return result
 
