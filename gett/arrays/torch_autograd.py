@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gett.arrays.derivatives import gradient_factor, gradient_flags, gradient_terms, mapped_terms
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_operator import define, spell_precision
-from gett.ir.subscripts import symbols
 from gett.ir.tensors import UsualPrecision
 
 
@@ -172,19 +172,15 @@ def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradien
 
     Labels that the operand alone has are not contracted: along them the gradient is a view of stride 0.
     """
-    own, conj, operand = product.terms[i], product.conj[i], operands[i]
-    others = [
-        (t, x, f) for n, (t, x, f) in enumerate(zip(product.terms, operands, product.conj, strict=True)) if n != i
-    ]
-    known = {*product.output}.union(*(t for t, _, _ in others))
-    kept = "".join(x for x in own if x in known)
-    alpha = product.alpha if conj else _conjugate(product.alpha)
+    own, operand = product.terms[i], operands[i]
+    others = [x for n, x in enumerate(operands) if n != i]
+    terms, kept = gradient_terms(product.terms, product.output, i)
+    flags = gradient_flags(product.conj, i, hermitian=True)
+    alpha = gradient_factor(product.alpha, product.conj[i], hermitian=True)
     dtype = gradient.dtype
-    for _, x, _ in others:
+    for x in others:
         dtype = _module().promote_types(dtype, x.dtype)
-    terms = (product.output, *(t for t, _, _ in others))
-    flags = (conj, *(f == conj for _, _, f in others))
-    found = contracted_or_view(product.alone(terms, kept, flags, alpha, dtype), [gradient, *(x for _, x, _ in others)])
+    found = contracted_or_view(product.alone(terms, kept, flags, alpha, dtype), [gradient, *others])
     if found.is_complex() and not operand.is_complex():
         found = found.real
     if found.dtype != operand.dtype:
@@ -200,7 +196,9 @@ def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> A
     labels = product.output[len(product.output) - len(shape) :]
     given = gradient.shape[len(product.output) - len(shape) :]
     kept = "".join(x for x, n, m in zip(labels, shape, given, strict=True) if n == m)
-    found = product.alone((product.output,), kept, (False,), _conjugate(product.beta), gradient.dtype)
+    found = product.alone(
+        (product.output,), kept, (False,), gradient_factor(product.beta, False, hermitian=True), gradient.dtype
+    )
     return contracted_or_view(found, [gradient]).reshape(shape)
 
 
@@ -223,12 +221,11 @@ def _mapped(product: Product, operands: Sequence[Any], c: Any, dims: Sequence[in
         added = c.movedim(c_dim, 0) * product.beta
         plain = contracted(replace(product, beta=0), operands)
         return plain + added.reshape(added.shape[0], *[1] * (plain.ndim + 1 - added.ndim), *added.shape[1:])
-    label = next(x for x in symbols() if x not in product.subscripts)
-    terms = tuple(t if d is None else t[:d] + label + t[d:] for t, d in zip(product.terms, dims, strict=False))
+    terms, output = mapped_terms(product.terms, product.output, dims[: len(operands)])
     if c is not None and c_dim is not None:
         c = c.movedim(c_dim, 0)
         c = c.reshape(c.shape[0], *[1] * (len(product.output) + 1 - c.ndim), *c.shape[1:])
-    return contracted(replace(product, terms=terms, output=label + product.output), operands, c)
+    return contracted(replace(product, terms=terms, output=output), operands, c)
 
 
 def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
@@ -237,10 +234,6 @@ def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
         return contracted(product, operands)
     found = operands[0].permute([product.terms[0].index(x) for x in product.output])
     return found.conj() if product.conj[0] else found
-
-
-def _conjugate(factor: Any) -> Any:
-    return factor.conjugate() if isinstance(factor, complex) else factor
 
 
 def _module() -> Any:

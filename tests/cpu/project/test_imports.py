@@ -38,7 +38,7 @@ INSIDE = {
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
     "gett.arrays": [
         "dynamo torch_modes",
-        "bfloat16 kinds jax",
+        "bfloat16 derivatives kinds jax",
         "exported torch",
         "interop torch_operator",
         "torch_autograd",
