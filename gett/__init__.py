@@ -101,6 +101,8 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name == "ops":
         return import_module("gett.epilogue.ops")
+    if name == "jax":  # JAX is imported where it is asked for
+        return import_module("gett.jax")
     if name not in _LATE:
         from gett.api.backend import find_function
 

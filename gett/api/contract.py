@@ -135,7 +135,7 @@ def contract(
         array([[-1.5 , -0.75],
                [-3.  , -1.  ]])
     """
-    spec, factors, c = _split(subscripts, operands, c)
+    spec, factors, c = split_factors(subscripts, operands, c)
     c, beta = resolve_addend(c, beta, out)
     return compute(
         make_call(
@@ -145,7 +145,7 @@ def contract(
     )  # fmt: skip
 
 
-def _split(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:
+def split_factors(subscripts: Any, operands: Sequence[Any], c: Any) -> tuple[Spec, Sequence[Any], Any]:
     """The subscripts, the factors, and `c`, which may stand behind them."""
     if subscripts.__class__ is str and (further := len(operands) - _operand_count(subscripts)) in (0, 1):
         if not further:

@@ -99,7 +99,7 @@ def _on_gpu(x: Any, name: str) -> _Way | None:
             raise DTypeError(f"{name} of type {spell(x)} exports no memory through DLPack: {error}") from error
         if device in _ON_CUDA:
             return _from_dlpack
-    return None if interface is None else _from_interface
+    return None if interface is None else from_interface
 
 
 def _interface(x: Any) -> Any:
@@ -110,7 +110,7 @@ def _interface(x: Any) -> Any:
 
 
 def _from_dlpack(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
-    cupy = _cupy()
+    cupy = required_cupy()
     try:
         return cupy.module.from_dlpack(x)
     except Exception as error:
@@ -120,9 +120,9 @@ def _from_dlpack(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
         ) from error
 
 
-def _from_interface(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
+def from_interface(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
     """A CuPy array by the CUDA array interface, version 3."""
-    module = _cupy().module
+    module = required_cupy().module
     facts = _interface(x)
     address, read_only = facts["data"]
     if name == "out" and read_only:
@@ -146,7 +146,7 @@ def _from_interface(x: Any, name: str, streams: list[tuple[int, int]]) -> Any:
 
 def order_streams(device: int, stream: int, first_is_current: bool) -> None:
     """Let one of two streams, CuPy's current one and another, wait for what the other one holds now."""
-    cuda = _cupy().module.cuda
+    cuda = required_cupy().module.cuda
     with cuda.Device(device):
         current = cuda.get_current_stream()
         if current.ptr == stream or (stream == _LEGACY_STREAM and not current.ptr):
@@ -158,7 +158,12 @@ def order_streams(device: int, stream: int, first_is_current: bool) -> None:
         second.wait_event(event)
 
 
-def _cupy() -> CupyKind:
+def required_cupy() -> CupyKind:
+    """CuPy, imported where nobody has done so yet.
+
+    Raises:
+        MissingPackageError, DeviceError: It is not installed, or there is no driver or GPU.
+    """
     from gett.runtime.device import require_cupy
 
     if cupy_kind() is None:

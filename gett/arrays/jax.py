@@ -28,8 +28,8 @@ def check_jax(x: Any, name: str) -> None:
     """
     if any(cls.__name__ == "Tracer" for cls in type(x).__mro__):
         raise DTypeError(
-            f"{name} is a JAX tracer ({type(x).__name__}), which holds no values: call this outside of jit, grad and "
-            "vmap, or through jax.pure_callback"
+            f"{name} is a JAX tracer ({type(x).__name__}), which holds no values: within jit, grad and vmap, call "
+            "gett.jax.einsum or gett.jax.contract (import gett.jax)"
         )
     if name == "out":
         raise OutputError("out is a JAX array, which cannot be written: take the result instead")

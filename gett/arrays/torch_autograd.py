@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any
 
+from gett.arrays.derivatives import gradient_factor, gradient_flags, gradient_terms, mapped_terms
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_operator import define, spell_precision
-from gett.ir.subscripts import symbols
 from gett.ir.tensors import UsualPrecision
 
 
@@ -210,14 +210,10 @@ def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradien
 @lru_cache(maxsize=4096)
 def _gradient_product(product: Product, i: int, dtypes: tuple[Any, ...]) -> Product:
     """The product that the gradient of operand `i` is, of D's gradient and the other operand with these dtypes."""
-    own, conj = product.terms[i], product.conj[i]
-    others = [x for n, x in enumerate(zip(product.terms, product.conj, strict=True)) if n != i]
-    known = {*product.output}.union(*(t for t, _ in others))
-    kept = "".join(x for x in own if x in known)
-    alpha = product.alpha if conj else _conjugate(product.alpha)
-    dtype = reduce(_module().promote_types, dtypes)
-    terms = (product.output, *(t for t, _ in others))
-    return product.alone(terms, kept, (conj, *(f == conj for _, f in others)), alpha, dtype)
+    terms, kept = gradient_terms(product.terms, product.output, i)
+    flags = gradient_flags(product.conj, i, hermitian=True)
+    alpha = gradient_factor(product.alpha, product.conj[i], hermitian=True)
+    return product.alone(terms, kept, flags, alpha, reduce(_module().promote_types, dtypes))
 
 
 def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> Any:
@@ -225,7 +221,9 @@ def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> A
     labels = product.output[len(product.output) - len(shape) :]
     given = gradient.shape[len(product.output) - len(shape) :]
     kept = "".join(x for x, n, m in zip(labels, shape, given, strict=True) if n == m)
-    found = product.alone((product.output,), kept, (False,), _conjugate(product.beta), gradient.dtype)
+    found = product.alone(
+        (product.output,), kept, (False,), gradient_factor(product.beta, False, hermitian=True), gradient.dtype
+    )
     return contracted_or_view(found, [gradient]).reshape(shape)
 
 
@@ -248,12 +246,11 @@ def _mapped(product: Product, operands: Sequence[Any], c: Any, dims: Sequence[in
         added = c.movedim(c_dim, 0) * product.beta
         plain = contracted(replace(product, beta=0), operands)
         return plain + added.reshape(added.shape[0], *[1] * (plain.ndim + 1 - added.ndim), *added.shape[1:])
-    label = next(x for x in symbols() if x not in product.subscripts)
-    terms = tuple(t if d is None else t[:d] + label + t[d:] for t, d in zip(product.terms, dims, strict=False))
+    terms, output = mapped_terms(product.terms, product.output, dims[: len(operands)])
     if c is not None and c_dim is not None:
         c = c.movedim(c_dim, 0)
         c = c.reshape(c.shape[0], *[1] * (len(product.output) + 1 - c.ndim), *c.shape[1:])
-    return contracted(replace(product, terms=terms, output=label + product.output), operands, c)
+    return contracted(replace(product, terms=terms, output=output), operands, c)
 
 
 def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
@@ -262,10 +259,6 @@ def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
         return contracted(product, operands)
     found = operands[0].permute([product.terms[0].index(x) for x in product.output])
     return found.conj() if product.conj[0] else found
-
-
-def _conjugate(factor: Any) -> Any:
-    return factor.conjugate() if isinstance(factor, complex) else factor
 
 
 def _module() -> Any:

@@ -83,7 +83,7 @@ def arrays(request) -> list[Any]:
 def test_a_warm_contract_goes_where_a_warm_einsum_goes(arrays):
     """And through two functions of its own: one looks for `c` among the operands, one for what beta scales."""
     a, b, c, out, *_ = arrays
-    own = {"gett.api.contract.contract", "gett.api.contract._split", "gett.api.checks.resolve_addend"}
+    own = {"gett.api.contract.contract", "gett.api.contract.split_factors", "gett.api.checks.resolve_addend"}
     for subscripts, operands, options in (
         ("ij,jk->ik", (a, b), {}),
         ("ij,jk->ik", (a, b), {"out": out}),

@@ -117,7 +117,9 @@ def test_out_is_numpys_or_nobodys(jax: Any) -> None:
 def test_tracers_are_refused(jax: Any) -> None:
     a, tracer = integers(2, 2), DynamicJaxprTracer()
     for call in calls_with(a, tracer):
-        with pytest.raises(gett.DTypeError, match=r"operand 1 is a JAX tracer \(DynamicJaxprTracer\).*outside of jit"):
+        with pytest.raises(
+            gett.DTypeError, match=r"operand 1 is a JAX tracer \(DynamicJaxprTracer\).*gett\.jax\.einsum"
+        ):
             call()
 
 

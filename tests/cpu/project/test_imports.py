@@ -28,6 +28,7 @@ LAYERS = [
     "gett.network",
     "gett.explain",
     "gett.api",
+    "gett.jax",
     "gett",
     "gett.cli",
     "gett.__main__",
@@ -38,7 +39,7 @@ INSIDE = {
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
     "gett.arrays": [
         "dynamo torch_modes",
-        "bfloat16 kinds jax",
+        "bfloat16 derivatives kinds jax",
         "exported torch",
         "interop torch_operator",
         "torch_autograd",
@@ -58,6 +59,7 @@ INSIDE = {
         "paths",
         "autotune expression",
     ],
+    "gett.jax": ["primitive", "running", "functions"],
 }
 # The same for folders of a package, and modules beside them.
 FOLDERS = {"gett.schedule": ["spec lower packed", "rules", "mainloops", "legality", "tile", "cost", "search"]}
@@ -166,7 +168,9 @@ def test_cupy_is_imported_late_if_at_all(module: str) -> None:
 
 @pytest.mark.parametrize("package", ["layouts", "gett"])
 def test_importing_loads_no_heavy_package(package: str) -> None:
-    program = f"import sys, {package}; print([m for m in ('cupy', 'opt_einsum', 'torch', 'rich') if m in sys.modules])"
+    program = (
+        f"import sys, {package}; print([m for m in ('cupy', 'jax', 'opt_einsum', 'torch', 'rich') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -89,6 +89,7 @@ EXAMPLES = {
     "peps_quimb": ("quimb", "cotengra"),
     "attention_torch": ("torch",),
     "train_torch": ("torch",),
+    "train_jax": ("jax",),
     "ccsd_pyscf": ("pyscf",),
 }
 SLOW = ("ccsd_pyscf",)
