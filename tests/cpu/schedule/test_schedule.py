@@ -118,8 +118,8 @@ def test_every_candidate_of_awkward_cases_meets_the_hard_limits(case: Case, dtyp
             check_hard_limits(plan, s)
 
 
-# Two schedules of every other case; three of all of them.
-ACCESSES = [(case, most) for most in (2, 3) for case in SMALL]
+# Two schedules of every other case; four of all of them.
+ACCESSES = [(case, most) for most in (2, 4) for case in SMALL]
 
 
 @pytest.mark.parametrize(("case", "most"), slow_but(ACCESSES, lambda x: x in ACCESSES[: len(SMALL) : 2]), ids=str)
@@ -145,7 +145,7 @@ def test_the_cases_meet_every_path_of_the_kernels() -> None:
     for case in SMALL:
         for dtype in ("float16", "float32", "complex64", "int8"):
             plan = plan_of(case, dtype)
-            for s in spread(multistage_candidates(plan, "sm_90a"), 3):
+            for s in spread(multistage_candidates(plan, "sm_90a"), 4):
                 for w in (s.multistage.a, s.multistage.b):
                     met.add((s.kind, w.major, type(w)))
                     met.add((s.kind, "vectors" if w.vector > 1 else "elements"))
