@@ -49,7 +49,9 @@ def check(torch: Any, device: str, backends: tuple[str, ...]) -> None:
         _check_numpy(torch)
     root.removeHandler(handler)
     assert not seen, seen
-    assert not traced - {"einsum", "contract", "plan", "tensordot", "transpose", "__call__"}, traced
+    # What TorchDynamo of PyTorch 2.11 goes on with behind a graph break of `einsum` reads arguments, and no more.
+    inner = {x for x in traced if not x.startswith("torch_dynamo_resume_in_")}
+    assert not inner - {"einsum", "contract", "plan", "tensordot", "transpose", "__call__", "split_arguments"}, traced
     whole = torch.compile(lambda a, b: gett.einsum("ij,jk->ik", a, b, out=b), backend="eager", fullgraph=True)
     with pytest.raises(Exception, match="gett plans and launches kernels of its own"):
         whole(*low)

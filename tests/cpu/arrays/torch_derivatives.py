@@ -70,7 +70,7 @@ def check_transforms(torch: Any) -> None:
             pair = [jvp(vmap(f, in_dims=dims), tuple(things), tangents) for f in (sum_of, exact)]
             torch.testing.assert_close(*pair)
     counts = torch.arange(12).reshape(2, 2, 3)
-    assert torch.equal(vmap(lambda x: gett.einsum("ij,kj->ik", x, x))(counts), counts @ counts.mT)
+    assert torch.equal(vmap(lambda x: gett.einsum("ij,kj->ik", x, x))(counts).cpu(), counts.cpu() @ counts.cpu().mT)
     layer = torch.nn.Bilinear(3, 4, 2, dtype=torch.float64)
     x, y = (torch.randn(6, n, dtype=torch.float64) for n in (3, 4))
 
