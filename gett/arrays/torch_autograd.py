@@ -70,7 +70,8 @@ def contracted(product: Product, operands: Sequence[Any], c: Any = None) -> Any:
     assert library is not None
     if library.modes.traces((*operands, c)):
         return operator_of(library, product.run)(operands[0], second, c, *arguments(product))
-    if not library.modes.records((*operands, c)):  # as within a backward that nobody differentiates again
+    tensors = (*operands, c)
+    if not library.modes.wraps(tensors) and not library.modes.records(tensors):  # a backward that nobody records
         return product.run(product, operands, c)
     if library.functions is None:
         library.functions = _functions(library.module)

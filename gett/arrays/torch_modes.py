@@ -20,6 +20,11 @@ def _no_level() -> None:
     """What stands for the level of `torch.func` where there is none."""
 
 
+def _never(_: Any) -> bool:
+    """What stands for a question about tensors that PyTorch does not know."""
+    return False
+
+
 class _NoDuals:
     """What stands for `torch.autograd.forward_ad` where there is none."""
 
@@ -48,6 +53,7 @@ class TorchModes:
         self._compiles: Callable[[], bool] = getattr(getattr(module, "compiler", None), "is_compiling", bool)
         self.dispatch_modes: Callable[[], int] = getattr(module._C, "_len_torch_dispatch_stack", int)
         self._level: Callable[[], int | None] = getattr(self._transforms, "maybe_current_level", _no_level)
+        self._wraps: Callable[[Any], bool] = getattr(self._transforms, "is_functorch_wrapped_tensor", _never)
 
     def duals(self) -> bool:
         """Whether a level of forward mode is active."""
@@ -69,6 +75,13 @@ class TorchModes:
             elif x is not None and isinstance(x, self._tensor) and (x.requires_grad or self._holds_none(x)):
                 return True
         return self.duals() and any(map(self._is_dual, things))
+
+    def wraps(self, things: Sequence[Any]) -> bool:
+        """Whether some tensors are those of a transformation of `torch.func`.
+
+        A backward on a GPU runs in a thread of its own, in which no transformation is active.
+        """
+        return any(x is not None and self._wraps(x) for x in things)
 
     def requires_gradient(self, x: Any) -> bool:
         """Whether something is a tensor whose gradient is recorded now."""

@@ -144,7 +144,8 @@ def test_modules_and_what_they_hold_exist(path: Path) -> None:
 
 def _found(parts: list[str]) -> bool:
     """Whether parts name a folder, a module, or something that a module defines or has as an attribute."""
-    if parts[0] == "gett" and len(parts) == 2 and hasattr(gett, parts[1]):
+    public = parts[0] == "gett" and len(parts) == 2 and not (ROOT / "gett" / parts[1]).exists()
+    if public and hasattr(gett, parts[1]):  # a folder may be a module that needs another library
         return True
     for n in range(len(parts), 0, -1):
         module = ROOT.joinpath(*parts[:n])
