@@ -59,7 +59,7 @@ def workload_rows(device: str, on_gpu: bool) -> list[dict[str, Any]]:
     rows = []
     for field, dtype in FIELDS:
         for w in load_workloads():
-            extents = w.case.sizes if hasattr(w.case, "sizes") else dict(w.case.extents)
+            extents = dict(w.case.extents)
             if w.field != field or w.large or (not on_gpu and np.prod([float(n) for n in extents.values()]) > SMALL):
                 continue
             own = getattr(torch, dtype)
@@ -145,8 +145,6 @@ def step_rows(device: str, on_gpu: bool) -> dict[str, dict[str, float | None]]:
               for n, f in (("gett", gett.einsum), ("torch", torch.einsum))}  # fmt: skip
 
     def step(layer: _Layer, loss: Callable[[Any], Any]) -> None:
-        with torch.no_grad():
-            pass
         for parameter, gradient in zip(
             layer.parameters, torch.autograd.grad(loss(layer.edges), layer.parameters), strict=True
         ):

@@ -89,6 +89,15 @@ class Call:
             conj=flipped(self.conj, loan.lazy),
         )  # fmt: skip
 
+    def named(self) -> tuple[list[Any], list[str]]:
+        """Operands, extras and then `c`, where there is one; and what errors call them."""
+        names = [f"operand {i}" for i in range(len(self.operands))] + argument_names(self.extras)
+        things = [*self.operands, *self.extras]
+        if self.c is not None:
+            names.append("c")
+            things.append(self.c)
+        return things, names
+
     def gathered(self) -> tuple[ArrayKind, int, list[Any], Any, list[Any]]:
         """Operands, `c` and extras as arrays of one kind on one device: `gather` of all of them.
 
@@ -99,12 +108,7 @@ class Call:
             MixedArraysError, DTypeError, OperandError: As `gather`; the text names the argument.
         """
         count = len(self.operands)
-        names = [f"operand {i}" for i in range(count)] + argument_names(self.extras)
-        things = [*self.operands, *self.extras]
-        if self.c is not None:
-            names.append("c")
-            things.append(self.c)
-        kind, device, arrays = gather(things, names, count)
+        kind, device, arrays = gather(*self.named(), count)
         c = None if self.c is None else arrays.pop()
         return kind, device, arrays[:count], c, arrays[count:]
 

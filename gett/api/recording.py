@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gett.api.call import Call, argument_names, make_call, trace_epilogue
+from gett.api.call import Call, make_call, trace_epilogue
 from gett.api.checks import check_factors, check_fits, check_planned
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
@@ -306,12 +306,7 @@ def _compute_by(replan: Callable[..., Any], call: Call) -> Any:
 def _tensors(call: Call) -> tuple[list[Any], Any, list[Any]]:
     """The operands, `c` and the arguments of the epilogue as tensors of one device."""
     count = len(call.operands)
-    names = [f"operand {i}" for i in range(count)] + argument_names(call.extras)
-    things = [*call.operands, *call.extras]
-    if call.c is not None:
-        names.append("c")
-        things.append(call.c)
-    found = gather_recorded(things, names)
+    found = gather_recorded(*call.named())
     c = None if call.c is None else found.pop()
     return found[:count], c, found[count:]
 
