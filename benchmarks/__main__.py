@@ -17,6 +17,7 @@ from benchmarks import (
     epilogue,
     first_calls,
     gradients,
+    known_schedules,
     overhead,
     refit,
     regret,
@@ -163,6 +164,8 @@ def parser() -> argparse.ArgumentParser:
     timed.add_argument("--seconds", type=float, default=600.0, help="no contraction is begun later (600)")
     again = commands.add_parser("regret", help="what the cost model's choices cost, by stored times")
     again.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
+    write = commands.add_parser("known", help="write the known schedules that the package ships, from stored times")
+    write.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
     numbers = commands.add_parser("refit", help="the numbers of the Hopper main loops, by stored times")
     numbers.add_argument("files", nargs="*", type=Path, help="of schedule-times (those of an H200 and an H100)")
     numbers.add_argument("--passes", type=int, default=4, help="how often each number is tried (4)")
@@ -183,6 +186,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return _calibrate(top, options)
     if options.command == "regret":
         return regret.main(options.files or regret.STORED)
+    if options.command == "known":
+        return known_schedules.main(options.files or regret.STORED)
     if options.command == "refit":
         if options.passes < 1 or options.every < 1:
             top.error("--passes and --every must be at least 1")

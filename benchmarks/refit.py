@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.device_record import field_at, with_field, write_record
 from benchmarks.regret import STORED
 from benchmarks.schedule_times import Problem, read
+from gett.codec import decode
 from gett.console.progress import progress
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.device import DeviceModel, measured
@@ -29,7 +30,6 @@ from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
-from gett.tune.codec import decode
 
 ARCH = "sm_90a"
 SHARP = 0.015  # of a forecast: as far apart two schedules are told from each other

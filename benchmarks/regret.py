@@ -1,21 +1,25 @@
 """`python -m benchmarks regret`: what the cost model's choices cost, by stored times of schedules; needs no GPU.
 
 The regret of a choice is its time over the best that was timed for its contraction. Files of times are
-`benchmarks.schedule_times`'. A choice that was not timed has no regret; how many there are is told.
+`benchmarks.schedule_times`'. A choice that was not timed has no regret; how many there are is told. Known schedules
+come from the same files, so the regret of the model alone says what to expect of other contractions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.report import geometric_mean
 from benchmarks.schedule_times import Problem, read
+from gett.codec import decode
 from gett.console.formatting import format_table
-from gett.schedule.search.select import select_schedule
+from gett.hw.archs import ArchFacts, arch_facts
+from gett.hw.device import measured
+from gett.ir.gemm import GemmPlan
+from gett.schedule.search.select import searched, select_schedule
 from gett.schedule.spec.schedule import Schedule
-from gett.tune.codec import decode
 
 STORED = tuple(Path(__file__).parent / "data" / f"{name}-times.json.gz" for name in ("h200", "h100"))
 """Times of schedules on an H200 and on an H100."""
@@ -39,15 +43,40 @@ class Replay:
     regret: float | None
 
 
-def replay(path: Path, every: int = 1, arch: str = "sm_90a") -> list[Replay]:
+Choose = Callable[[GemmPlan, ArchFacts], Schedule]
+"""Of a plan and a GPU a schedule."""
+
+
+def by_model(plan: GemmPlan, facts: ArchFacts) -> Schedule:
+    """What the cost model chooses."""
+    return searched(plan, facts, every=False, first=True)[0]
+
+
+def by_call(plan: GemmPlan, facts: ArchFacts) -> Schedule:
+    """What a call chooses: the known schedule, else the model's."""
+    return select_schedule(plan, facts.arch, facts)
+
+
+def facts_of(device: str) -> ArchFacts:
+    """Facts of a GPU that has a record, by its product name; nominal ones of another."""
+    for record in measured():
+        if record.name == device:
+            nominal = arch_facts(record.arch)
+            rates = record.clock_ghz, record.memory.copy_tbps
+            return nominal.resized(device, record.sm_count, nominal.l2_bytes, *rates)
+    return arch_facts("sm_90a")
+
+
+def replay(path: Path, every: int = 1, choose: Choose = by_call) -> list[Replay]:
     """Today's choices for the contractions of a file, or for every so-manieth."""
-    found = []
-    for case in read(path)["cases"][::every]:
+    found, stored = [], read(path)
+    facts = facts_of(stored["device"])
+    for case in stored["cases"][::every]:
         times = {decode(Schedule, x["schedule"]): x["us"] for x in case["schedules"]}
         if len(times) < 2:
             continue
-        problem = Problem(case["name"], case["einsum"], tuple(case["extents"].items()), case["kind"])
-        chosen = times.get(select_schedule(problem.gemm(arch), arch))
+        problem = Problem.of(case)
+        chosen = times.get(choose(problem.gemm(facts.arch), facts))
         found.append(Replay(problem.name, problem.kind, None if chosen is None else chosen / min(times.values())))
     return found
 
@@ -73,10 +102,11 @@ def table(found: Mapping[str, Sequence[tuple[float, str]]]) -> list[str]:
 
 
 def main(paths: Sequence[Path] = STORED) -> int:
-    """Print the regrets of today's choices."""
+    """Print the regrets of today's choices, and of the model's alone."""
     for path in paths:
-        cases = replay(path)
-        untimed = sum(case.regret is None for case in cases)
-        print("\n".join(table(by_kind(cases))))
-        print(f"{read(path)['device']}, {len(cases)} contractions; {untimed} choices were not timed")
+        for words, choose in (("with known schedules", by_call), ("the model alone", by_model)):
+            cases = replay(path, choose=choose)
+            untimed = sum(case.regret is None for case in cases)
+            print("\n".join(table(by_kind(cases))))
+            print(f"{read(path)['device']}, {words}, {len(cases)} contractions; {untimed} choices were not timed")
     return 0

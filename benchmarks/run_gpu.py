@@ -12,11 +12,11 @@ from benchmarks.cases import ELEMENT_TYPES, Case, ElementType
 from benchmarks.records import Row, Run
 from benchmarks.rivals.table import KNOWN, ON_GPU, Call, Libraries, Setting, math_mode
 from benchmarks.timing import GpuTimer, failure
+from gett.codec import encode
 from gett.console.progress import Step, progress
 from gett.measure.timer import sets_to_rotate
 from gett.measure.verify import poison
 from gett.runtime.device import device_facts
-from gett.tune.codec import encode
 
 # A hash of the index instead of a generator library: any dtype in place, no temporaries, the same data in every run.
 _HASH = """

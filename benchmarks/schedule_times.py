@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.cases import load_cases
+from benchmarks.common_cases import common_cases
 from benchmarks.random_cases import random_cases
 from benchmarks.workloads import load_workloads
 
@@ -49,19 +50,37 @@ class Problem:
     extents: tuple[tuple[str, int], ...]
     kind: str
 
-    def gemm(self, arch: str) -> Any:
-        """Its plan."""
-        import gett
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Problem:
+        """That of a record in a file of times."""
+        return cls(record["name"], record["einsum"], tuple(record["extents"].items()), record["kind"])
 
-        dtype, _, precision = self.kind.partition(" ")
-        extents = dict(self.extents)
-        operands = [(tuple(extents[x] for x in labels), dtype) for labels in self.einsum.split("->")[0].split(",")]
-        options = {"precision": precision} if precision else {}
-        return gett.plan(self.einsum, *operands, arch=arch, **options).steps[0].gemm
+    def gemm(self, arch: str) -> Any:
+        """Its plan, as a call makes it of dense operands."""
+        from gett.ir.build import address, make_contraction
+        from gett.ir.gemm import make_gemm_plan
+        from gett.ir.subscripts import parse
+        from gett.ir.tensors import TensorSpec, dense_strides, parse_dtype, resolve_precision
+
+        name, _, precision = self.kind.partition(" ")
+        dtype, sizes = parse_dtype(name), dict(self.extents)
+        subscripts = parse(self.einsum, [len(x) for x in self.einsum.split("->")[0].split(",")])
+        extents = [sizes[x] for x in subscripts.names]
+
+        def operand(modes: tuple[int, ...]) -> Any:
+            shape = tuple(extents[m] for m in modes)
+            return address(modes, TensorSpec(shape, dense_strides(shape, dtype.itemsize), dtype), extents)
+
+        sides = dict(zip("ab", map(operand, subscripts.inputs), strict=True))
+        used = resolve_precision(precision or None, dtype)
+        d = operand(subscripts.output)
+        return make_gemm_plan(
+            make_contraction(subscripts.names, tuple(extents), **sides, c=None, d=d, dtype=dtype, precision=used)
+        )
 
 
 def problems(kinds: Sequence[str] = KINDS, every: int = 2) -> Iterator[Problem]:
-    """Every so-manieth TCCG and random case in some element types, and people's workloads in their own."""
+    """Every so-manieth TCCG and random case in some element types, people's workloads in their own, common shapes."""
     cases = [x for pair in zip_longest(load_cases()[::every], random_cases(60)[::every]) for x in pair if x is not None]
     work = load_workloads()
     for i in range(max(len(cases), len(work))):  # in turns, so that a run that ends early has some of each
@@ -70,6 +89,8 @@ def problems(kinds: Sequence[str] = KINDS, every: int = 2) -> Iterator[Problem]:
                 yield Problem(cases[i].name, cases[i].einsum, cases[i].extents, kind)
             if i < len(work) and not work[i].large and kind.split()[0] in work[i].dtypes:
                 yield Problem(work[i].case.name, work[i].case.einsum, work[i].case.extents, kind)
+    for case, kind in common_cases():
+        yield Problem(case.name, case.einsum, case.extents, kind)
 
 
 def _plain(facts: Any) -> dict[str, Any]:
@@ -90,7 +111,7 @@ def choose(problem: Problem, arch: str, facts: dict[str, Any]) -> tuple[Any, lis
 
     select.WGMMA = select.DMMA = TRIED
     plan = problem.gemm(arch)
-    found = select.candidates(plan, arch, _facts(facts))
+    found = select.searched(plan, _facts(facts))
     least = found[0].forecast.us
     chosen = dict.fromkeys(found[:FIRST])
     for kind in dict.fromkeys(s.kind for s in found):
@@ -127,10 +148,10 @@ def measure(wanted: Iterable[Problem], seconds: float, processes: int | None = N
     pool = ProcessPoolExecutor((processes or os.cpu_count() or 2) - 1, mp_context=get_context("spawn"))
     import cupy
 
+    from gett.codec import encode
     from gett.runtime.build import load_executable
     from gett.runtime.compiling import compile_schedule
     from gett.runtime.device import device_facts
-    from gett.tune.codec import encode
     from gett.tune.measure import Bench
 
     facts = device_facts()

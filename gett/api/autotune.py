@@ -22,7 +22,6 @@ from gett.network.optimize import AUTOTUNE
 from gett.network.steps import Step
 from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, StreamMatrix, WgmmaSS
-from gett.tune.store import signature
 from gett.tune.tuner import CANDIDATES, REPEAT, Trial, Tuning, steps_of, tune
 from gett.typing import DType, Optimize, Order, Precision
 
@@ -147,13 +146,13 @@ def autotune(
     if made.arch == "cpu":
         routes = tuple(str(getattr(s.executable, "route", "")) for s in made.steps)
         return TuneResult(made.subscripts, "cpu", names, (), routes)
-    plans = {signature(s.gemm): s.gemm for s in made.steps}
+    plans = {s.gemm.signature: s.gemm for s in made.steps}
     tunings: dict[str, Tuning] = {}
     with _device(made.steps), bar(len(plans) * steps_of(candidates), "autotune", progress) as step:
         for key, gemm in plans.items():
             tunings[key] = tune(gemm, candidates=candidates, repeat=repeat, step=step)
     drop_plans(plans, tuned=True)
-    return TuneResult(made.subscripts, made.arch, names, tuple(tunings[signature(s.gemm)] for s in made.steps))
+    return TuneResult(made.subscripts, made.arch, names, tuple(tunings[s.gemm.signature] for s in made.steps))
 
 
 def _device(steps: Sequence[Step]) -> AbstractContextManager[Any]:

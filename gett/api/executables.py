@@ -57,11 +57,9 @@ def _with_schedules(
     steps: Sequence[Step], choose: Callable[[Sequence[GemmPlan]], Sequence[Schedule]]
 ) -> tuple[Step, ...]:
     """Steps with the schedules that are chosen for those of them that differ."""
-    from gett.tune.store import signature
-
-    distinct = {signature(s.gemm): s.gemm for s in steps}
+    distinct = {s.gemm.signature: s.gemm for s in steps}
     chosen = dict(zip(distinct, choose([*distinct.values()]), strict=True))
-    return tuple(replace(s, schedule=chosen[signature(s.gemm)]) for s in steps)
+    return tuple(replace(s, schedule=chosen[s.gemm.signature]) for s in steps)
 
 
 def bind_steps(steps: Sequence[Step], arch: str, tuned: bool, limit: int = WORKSPACE_LIMIT) -> tuple[Step, ...]:
@@ -100,11 +98,10 @@ def _build_executables(gemms: Sequence[GemmPlan], arch: str, tuned: bool, limit:
 
 def _tune(gemm: GemmPlan, arch: str, limit: int) -> Executable:
     """What was measured to run one plan fastest on the current device; measured now if it never was."""
-    from gett.tune.store import signature
     from gett.tune.tuner import tuned_executable
 
     executable = tuned_executable(gemm, arch, limit)
-    drop_plans({signature(gemm)}, tuned=False)
+    drop_plans({gemm.signature}, tuned=False)
     return executable
 
 
@@ -112,15 +109,14 @@ def drop_plans(signatures: Collection[str], *, tuned: bool) -> int:
     """Forget the cached plans that have a step of one of these signatures, so that the next call finds the store.
 
     Args:
-        signatures: As `gett.tune.store.signature` gives them.
+        signatures: Of the steps' plans.
         tuned: Also those whose step was tuned before.
     """
-    from gett.tune.store import signature
 
     def affected(step: Step) -> bool:
         built = step.executable
         if built is None or step.schedule is None or (not tuned and getattr(built, "measured", None) is not None):
             return False
-        return signature(step.gemm) in signatures
+        return step.gemm.signature in signatures
 
     return plan_cache.discard(lambda plan: any(affected(s) for s in plan.steps))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gett.codec import encode
 from gett.explain.detail import Plan
 from gett.ir.gemm import GemmPlan
 from gett.network.steps import Step
-from gett.tune.codec import encode
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:

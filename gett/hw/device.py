@@ -114,6 +114,7 @@ class DeviceModel:
         multistage: Kernels that multiply by mma.sync or ordinary arithmetic.
         streams: Kernels whose time is that of their bytes.
         packing: Copies whose product is multiplied.
+        nominal: Name in `gett.hw.archs` of the GPU that stands for the architecture, if it is this one.
     """
 
     name: str
@@ -129,6 +130,7 @@ class DeviceModel:
     multistage: MultistageModel
     streams: StreamRates
     packing: PackingRates
+    nominal: str = ""
 
     def rescaled(self, facts: ArchFacts) -> DeviceModel:
         """The record of another GPU of a similar kind.
@@ -144,6 +146,7 @@ class DeviceModel:
         return replace(
             self,
             name=facts.name,
+            nominal="",
             arch=facts.arch,
             sm_count=facts.sm_count,
             clock_ghz=facts.clock_ghz,
@@ -173,13 +176,17 @@ def nearest(facts: ArchFacts) -> DeviceModel:
     Records of the same architecture come first. Of these the one counts whose rates on chip and of memory differ least,
     as ratios.
     """
-    for model in measured():
-        if model.name == facts.name:
-            return model
+    own = own_record(facts)
+    return own or min(measured(), key=lambda model: _distance(model, facts)).rescaled(facts)
 
-    def distance(model: DeviceModel) -> tuple[bool, float]:
-        chip = math.log(facts.sm_count * facts.clock_ghz / (model.sm_count * model.clock_ghz))
-        memory = math.log(facts.dram_tbps / model.memory.copy_tbps)
-        return model.arch != facts.arch, math.hypot(chip, memory)
 
-    return min(measured(), key=distance).rescaled(facts)
+@lru_cache(maxsize=64)
+def own_record(facts: ArchFacts) -> DeviceModel | None:
+    """The record that was measured on this very GPU, None where there is none."""
+    return next((x for x in measured() if facts.name in (x.name, x.nominal)), None)
+
+
+def _distance(model: DeviceModel, facts: ArchFacts) -> tuple[bool, float]:
+    chip = math.log(facts.sm_count * facts.clock_ghz / (model.sm_count * model.clock_ghz))
+    memory = math.log(facts.dram_tbps / model.memory.copy_tbps)
+    return model.arch != facts.arch, math.hypot(chip, memory)

@@ -61,6 +61,15 @@ class GemmPlan:
         found = (self.a, self.b, c.d, c.c, *c.extras)
         return tuple((n, t, x) for t, (n, x) in enumerate(zip(names, found, strict=True)) if x is not None)
 
+    @property
+    def signature(self) -> str:
+        """All that schedules and kernels depend on; plans that differ in letters alone share it."""
+        c = self.contraction
+        groups = [[(s.extent, s.strides) for s in group] for group in (self.l, self.m, self.n, self.k)]
+        tensors = [None if t is None else (t.dtype, t.alignment, t.conj) for t in (self.a, self.b, c.d, c.c)]
+        extras = [(t.dtype, t.alignment) for t in c.extras]
+        return repr((groups, tensors, c.dtype, c.precision, c.epilogue, extras))
+
     def size(self, tensor: int) -> int:
         """Bytes of an element of A, B or D, by position in `Strided.strides`."""
         operand = (self.a, self.b or self.a, self.contraction.d)[tensor]

@@ -22,7 +22,7 @@ from gett.runtime.compiled import CompiledKernel
 from gett.runtime.device import device_facts
 from gett.runtime.executable import GpuExecutable
 from gett.schedule.legality import can_implement
-from gett.tune.store import Entry, plan_key, schedule_store, signature
+from gett.tune.store import Entry, plan_key, schedule_store
 
 if TYPE_CHECKING:
     from gett.jit.compile import Compiler
@@ -68,7 +68,7 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
     compiled: dict[str, CompiledKernel | None] = {}
     missing: dict[str, tuple[GemmPlan, bytes | None, Entry | None]] = {}
     for plan in plans:
-        name = signature(plan)
+        name = plan.signature
         if name not in compiled:
             key = plan_key(plan, facts) if known else None
             entry = _legal(plan, None if key is None else schedule_store().find(key), facts.planning)
@@ -78,7 +78,7 @@ def build_all(plans: Sequence[GemmPlan], arch: str | None = None, limit: int = W
 
     if missing:
         compiled |= zip(missing, _compile(missing.values(), arch, facts.planning if known else nominal), strict=True)
-    found = [compiled[signature(plan)] for plan in plans]
+    found = [compiled[plan.signature] for plan in plans]
     return [load_executable(plan, made) for plan, made in zip(plans, found, strict=True) if made is not None]
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from gett.codec import Stale, decode, encode
 from gett.codegen.records import Kernel
 from gett.errors import MissingPackageError
 from gett.ir.gemm import GemmPlan
@@ -23,13 +24,12 @@ from gett.jit.entries import cache_key
 from gett.jit.toolkit import find_toolkit
 from gett.runtime.device import DeviceFacts
 from gett.schedule.spec.schedule import Schedule
-from gett.tune.codec import Stale, decode, encode
 
 FOLDER = "schedules"
 # Folders, with those below them, and the suffix of the files that count; single files.
 SOURCES = (
     *(("kernels", ".cuh"), ("codegen", ".py"), ("schedule", ".py"), ("hw", ".py"), ("epilogue", ".py")),
-    *(("../layouts", ".py"), ("jit/compile.py", ""), ("tune/codec.py", "")),
+    *(("../layouts", ".py"), ("schedule", ".gz"), ("jit/compile.py", ""), ("codec.py", "")),
 )
 ENTRY_BYTES = 12 << 10  # of a common entry; most of it is the kernel's text
 MOST_ENTRIES = 4096
@@ -136,21 +136,12 @@ def plan_key(plan: GemmPlan, facts: DeviceFacts) -> bytes | None:
         return None
     return cache_key(
         {
-            "plan": signature(plan),
+            "plan": plan.signature,
             "device": f"{facts.arch}|{facts.name}|{facts.sm_count}|{facts.l2_bytes}|{facts.workspace_limit}",
             "compiler": compiler,
             "sources": sources,
         }
     )
-
-
-def signature(plan: GemmPlan) -> str:
-    """Everything of a plan that schedules and kernels depend on; plans that differ in letters alone share it."""
-    c = plan.contraction
-    groups = [[(s.extent, s.strides) for s in group] for group in (plan.l, plan.m, plan.n, plan.k)]
-    tensors = [None if t is None else (t.dtype, t.alignment, t.conj) for t in (plan.a, plan.b, c.d, c.c)]
-    extras = [(t.dtype, t.alignment) for t in c.extras]
-    return repr((groups, tensors, c.dtype, c.precision, c.epilogue, extras))
 
 
 @lru_cache(maxsize=1)

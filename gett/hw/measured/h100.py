@@ -10,4 +10,4 @@ from dataclasses import replace
 
 from gett.hw.measured import h200
 
-MODEL = replace(h200.MODEL, name="NVIDIA H100 80GB HBM3")
+MODEL = replace(h200.MODEL, name="NVIDIA H100 80GB HBM3", nominal="")

@@ -13,6 +13,7 @@ from layouts.rates import RunRates
 
 MODEL = DeviceModel(
     name="NVIDIA H200",
+    nominal="H200 SXM",
     arch="sm_90a",
     sm_count=132,
     clock_ghz=1.83,

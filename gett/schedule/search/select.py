@@ -10,6 +10,7 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.hopper import least_split_us
+from gett.schedule.known.lookup import known_schedule
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
@@ -32,7 +33,7 @@ WGMMA, DMMA, MULTISTAGE, MATRIX = 12, 6, 64, 4
 
 
 def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -> Schedule:
-    """The schedule that the cost model expects to be fastest.
+    """The schedule that was the fastest of those timed, else the one that the cost model expects to be.
 
     Raises:
         ScheduleError: None meets the hard limits; the text names the last one that was broken.
@@ -43,7 +44,7 @@ def select_schedule(plan: GemmPlan, arch: str, facts: ArchFacts | None = None) -
 def candidates(
     plan: GemmPlan, arch: str, facts: ArchFacts | None = None, *, every: bool = True, first: bool = False
 ) -> list[Schedule]:
-    """The most promising schedules of every main loop that takes the plan, best first.
+    """The most promising schedules of every main loop that takes the plan, best first; one that is known leads.
 
     Args:
         plan: What to run.
@@ -56,6 +57,18 @@ def candidates(
         ScheduleError: None meets the hard limits.
     """
     facts = facts or arch_facts(arch)
+    known = known_schedule(plan, facts)
+    if known is None:
+        return searched(plan, facts, every=every, first=first)
+    return [known] if first else [known, *(s for s in searched(plan, facts, every=every) if s != known)]
+
+
+def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: bool = False) -> list[Schedule]:
+    """The same by the cost model alone.
+
+    Raises:
+        ScheduleError: None meets the hard limits.
+    """
     found: list[Schedule] = []
 
     def below() -> float | None:

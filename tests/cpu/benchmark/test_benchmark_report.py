@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks import report, run_gpu
 from benchmarks.records import Measurement, from_json, to_json
+from gett.codec import encode
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import select_schedule
-from gett.tune.codec import encode
 from tests.cases import by_name
 from tests.cpu.benchmark.benchmark_cases import CASES, gpu_run
 

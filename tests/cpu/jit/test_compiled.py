@@ -22,7 +22,6 @@ from gett.jit.diskcache import kernel_cache
 from gett.runtime.compiled import CompiledKernel
 from gett.runtime.compiling import compile_best, compile_schedule
 from gett.schedule.search.select import candidates
-from gett.tune.store import signature
 from tests.cpu.tuning import FACTS, GEMM, compile_by, request
 
 PAIR = ((512, 512), "float16")
@@ -305,7 +304,7 @@ def test_a_network_has_at_most_one_product_whose_first_candidate_is_replaced(own
     plan = gett.plan(n["subscripts"], *operands, optimize=[tuple(p) for p in n["path"]], arch="sm_90a")
     widest = max(s.schedule.tiling.shape for s in plan.steps if s.schedule.kind == "wgmma split")
     split = {
-        signature(s.gemm): s.gemm
+        s.gemm.signature: s.gemm
         for s in plan.steps
         if (s.schedule.kind, s.schedule.tiling.shape) == ("wgmma split", widest)
     }

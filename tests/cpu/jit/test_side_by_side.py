@@ -13,7 +13,6 @@ import gett.runtime.compiling
 from gett.console.progress import progress
 from gett.errors import CompileError
 from gett.jit.workers import side_by_side
-from gett.tune.store import signature
 from tests.cpu.tuning import compile_by
 
 
@@ -44,7 +43,7 @@ def test_steps_that_are_alike_are_compiled_once_and_others_side_by_side(fake_gpu
     plan = gett.plan("ab,bc,cd,de,ef->af", *pairs, optimize=False, arch="sm_90a")
     bound = gett.api.executables.bind_steps(plan.steps * 2, "sm_90a", False)
     assert len(bound) == 8
-    assert len(fake_gpu.compiled) == len({signature(s.gemm) for s in plan.steps}) == 4
+    assert len(fake_gpu.compiled) == len({s.gemm.signature for s in plan.steps}) == 4
     assert len({id(s.executable) for s in bound}) == 8
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gett.codec import Stale, decode, encode
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.jit.compile import compile_uncached
@@ -29,7 +30,6 @@ from gett.schedule.spec.mainloop import (
 )
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile, PersistentPanel
-from gett.tune.codec import Stale, decode, encode
 from layouts.box import Box
 from tests.cpu.schedule.mutations import Base, Mutations, bases, few_bases, mangled
 

@@ -7,12 +7,12 @@ from dataclasses import is_dataclass
 
 import pytest
 
+from gett.codec import decode, encode
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.schedule.legality import can_implement
 from gett.schedule.spec import epilogue, loader, mainloop, scheduler
 from gett.schedule.spec.schedule import Schedule
-from gett.tune.codec import decode, encode
 from tests.sampling import of_every_kind
 from tests.spec_parts import parts_of, records
 from tests.specs import FAMILIES, by_hand, few_kernels, kernel_specs, specs

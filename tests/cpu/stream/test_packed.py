@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gett
+from gett.codec import decode, encode
 from gett.codegen.packed import COPIES
 from gett.codegen.records import Launch
 from gett.codegen.render import render_kernel
@@ -28,7 +29,6 @@ from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.schedule import Schedule
-from gett.tune.codec import decode, encode
 from tests.cpu.fake_driver import PARAMS, A, B, C, D, build, launch, product_plan
 from tests.cpu.helpers import contraction_of
 from tests.cpu.host_blocks import run_kernel

@@ -27,7 +27,7 @@ from gett.network.request import PlanRequest
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.tune.recall import build_remembered
-from gett.tune.store import plan_key, schedule_store, signature
+from gett.tune.store import plan_key, schedule_store
 from gett.tune.tuner import Trial, Tuning, measure, shortlist, steps_of, tune
 from tests.cpu.tuning import (
     FACTS,
@@ -179,7 +179,7 @@ def test_every_step_of_a_network_is_tuned_and_like_steps_once(bench):
     plan = gett.api.planner.find_plan(replace(spec, optimize="autotune"))
     assert len(plan.steps) == 3
     assert all(s.executable.measured is not None for s in plan.steps)
-    assert len(bench) == len({signature(s.gemm) for s in plan.steps})
+    assert len(bench) == len({s.gemm.signature for s in plan.steps})
     plain = gett.plan("ab,bc,cd,de->ae", *[((64, 64), "f4")] * 4)
     assert plan.steps[0].inputs == plain.steps[0].inputs  # the path is found as ever
     result = gett.autotune("ab,bc,cd,de->ae", *[((64, 64), "f4")] * 4, candidates=3, progress=False)

@@ -19,12 +19,12 @@ import gett.schedule.search.select
 import gett.tune.recall
 import gett.tune.store
 import gett.tune.tuner
+from gett.codec import encode
 from gett.errors import DeviceError, PoorKernelError
 from gett.ir.gemm import make_gemm_plan
 from gett.ir.tensors import ALIGNMENT_LIMIT, TensorSpec
 from gett.network.request import PlanRequest
 from gett.schedule.search.select import candidates
-from gett.tune.codec import encode
 from gett.tune.recall import build_remembered
 from gett.tune.store import ScheduleStore, plan_key, schedule_store
 from tests.cpu.tuning import FACTS, ROOT, SEARCH, compile_by, entry_of, forbid, gemm_plan, matrix, new_process, request

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from gett.codec import Stale, decode, encode
 from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.errors import ScheduleError
@@ -14,7 +15,6 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Schedule
-from gett.tune.codec import Stale, decode, encode
 from gett.tune.store import Entry
 from tests.cases import AWKWARD, Layout, small_tccg
 from tests.cpu.helpers import contraction_of
