@@ -148,6 +148,12 @@ GATHER_TRANSPOSE = (
     Case("transposed-third", "lrik,jkrl->ji", {"i": 45, "j": 37, "k": 19, "l": 17, "r": 5}),
     Case("transposed-many", "lnim,kmjn->lkji", {"i": 23, "j": 11, "k": 9, "l": 7, "m": 41, "n": 55}),
 )
+# D's runs go over a short mode and the next one, of which the last case's tiles take a part.
+VECTOR_STORE = (
+    Case("run-of-two", "uw,ziu->zwi", {"u": 64, "w": 16, "i": 9, "z": 21}),
+    Case("run-of-two-batches", "luw,lziu->lzwi", {"u": 40, "w": 24, "i": 5, "z": 37, "l": 2}),
+    Case("run-ends-inside", "uw,ziu->zwi", {"u": 64, "w": 72, "i": 7, "z": 13}),
+)
 # D has rows long enough to leave the chip row by row.
 ROW_STORE = (
     Case("rows-n", "ik,kj->ij", {"i": 301, "j": 411, "k": 99}),

@@ -35,7 +35,7 @@ from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
-from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource
+from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
@@ -184,6 +184,11 @@ def reuses_smem(s: Schedule) -> bool:
     return isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.reuse_mainloop_smem
 
 
+def stores_vectors(s: Schedule) -> bool:
+    """Whether D leaves as vectors of several elements."""
+    return isinstance(s.epilogue.store, VectorStore) and s.epilogue.store.vector > 1
+
+
 def exchanges(s: Schedule) -> bool:
     """Whether blocks exchange halves of their tiles."""
     return isinstance(s.epilogue.store, TmaStore) and s.epilogue.store.exchange is not None
@@ -244,6 +249,10 @@ FAMILIES: dict[str, Family] = {
     "gather_transpose": Family(_alone(cases.GATHER_TRANSPOSE), lambda s: True, find=gather_schedules),
     "gather_source": Family(((cases.GATHER[0], Layout()), (cases.GATHER_TRANSPOSE[0], Layout())), lambda s: True,
                             find=gather_schedules, dtypes=("bfloat16",)),
+    "vector_store": Family(_alone(cases.VECTOR_STORE), stores_vectors, limit=12),
+    "vector_store_split": Family(_alone(cases.VECTOR_STORE[::2]), stores_vectors, (0,), 12, split_schedules, ("float32",),
+                                 "bf16x6"),
+    "vector_store_dmma": Family(_alone(cases.VECTOR_STORE[:1]), stores_vectors, (0,), 24, dmma_schedules, ("float64",)),
     "row_store": Family(_alone(cases.ROW_STORE), lambda s: isinstance(s.epilogue.store, RowStore),
                         find=gather_schedules),
     "row_store_maps": Family(_alone(cases.ROW_STORE_MAPS), lambda s: isinstance(s.epilogue.store, RowStore),

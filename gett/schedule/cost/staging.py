@@ -17,6 +17,7 @@ from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.spec.hopper_needs import multiplied, planes
+from gett.schedule.spec.vectors import run_length, run_of, tiled_dims
 from gett.schedule.tile.gapped_tile import extents_of, gapped_tile, pairs
 from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
@@ -94,7 +95,7 @@ class StagingCost(CopyCost):
         size = (
             sums if has_c and not (dense and tile.tma_source) else self.size_d
         )  # with C added, accumulators are staged
-        vector = self._vector(self._lead(tile, order) * self.size_d)
+        vector = self._vector((self._lead(tile, order) if dense else self._run(tile)) * self.size_d)
         return gapped_tile(extents_of(tile.m.box), extents_of(tile.n.box), tuple(order), size, vector, not dense)
 
     def _vector(self, run: int) -> int:
@@ -124,7 +125,7 @@ class StagingCost(CopyCost):
             halved = pairs(boxes_n, stage.n) and self.size_d < WORD
             return written(stage.conflicts / (2 if halved else 1))
 
-        vector, row = self._vector(run), self.row_of_d(tile)
+        vector, row = self._vector(self._run(tile) * self.size_d), self.row_of_d(tile)
         vectors = self._vectors(elements, vector)
         by_row = _row_clocks(self.device.stores, elements, row) if row else math.inf
         row = row if vector == 1 or by_row < vectors else 0
@@ -200,6 +201,12 @@ class StagingCost(CopyCost):
             atom, tile.m.run, self.size_d,
         )  # fmt: skip
         return tuple(found), held, (len(tile.m.box.dims), len(tile.n.box.dims))
+
+    def _run(self, tile: WgmmaTile) -> int:
+        """Elements that lie together in D in every tile: across modes, where a tile takes the first ones whole."""
+        dims = tiled_dims((("m", tile.m.modes, tile.m.box), ("n", tile.n.modes, tile.n.box)), D)
+        along = run_of(dims if self.plan.contraction.c is None else dims[:1], self.size_d)
+        return run_length(along)
 
     def _lead(self, tile: WgmmaTile, order: list[tuple[str, int]]) -> int:
         """Elements of D's run along its unit-stride mode."""

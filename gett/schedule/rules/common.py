@@ -118,17 +118,24 @@ def source(x: Lowered) -> Iterator[str]:
 def vector(x: Lowered) -> Iterator[str]:
     """D's strides, and the staged tile, allow the vectors that it is stored in."""
     store, t = x.s.epilogue.store, x.s.tiling
-    vector, widest, stage = store.vector, store_vector(x.plan, t.m, t.n, t.l), store.stage
+    vector, stage = store.vector, store.stage
+    staged = stage is not None and x.s.split_k == 1 and x.plan.contraction.c is None
+    widest = store_vector(x.plan, t.m, t.n, t.l, staged=staged)
     if widest % vector:
         yield f"{vector} elements of D a store, its strides allow {widest}"
     if store.map is not None or stage is None or vector == 1 or x.s.split_k > 1:
         return
-    lead = tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)[0]
+    dims = tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)
     steps = {(g, i): step for g, at in (("m", stage.m), ("n", stage.n)) for i, step in enumerate(at)}
-    first = steps.pop((lead.group, lead.index))
-    wrong = [step for step in steps.values() if step % vector]
-    if first != 1 or wrong:
-        yield f"{vector} neighbours in D are {first} apart in the staged tile, runs of them {wrong or vector}"
+    run, apart = 1, []
+    for dim in dims:  # neighbours as far as a vector goes, then whole vectors
+        step = steps.pop((dim.group, dim.index))
+        if step % vector if run % vector == 0 else step != run:
+            apart.append(step)
+        run *= dim.box
+    apart += [step for step in steps.values() if step % vector]
+    if apart:
+        yield f"{vector} neighbours in D are {apart} apart in the staged tile"
 
 
 @rule

@@ -238,9 +238,10 @@ class HopperSearch(Search[WgmmaTile]):
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None, split: int) -> Store:
         """How D leaves: by the tensor map `d`, else row by row or as vectors."""
-        vector = store_vector(plan, tile.m.box, tile.n.box)
         if d is not None:
-            return TmaStore(d, staging.dense, vector)
+            return TmaStore(d, staging.dense, store_vector(plan, tile.m.box, tile.n.box))
+        staged = split == 1 and plan.contraction.c is None
+        vector = store_vector(plan, tile.m.box, tile.n.box, staged=staged)
         # Single elements also leave where strides or addresses forbid the vectors that the tile itself would allow.
         row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
         return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)

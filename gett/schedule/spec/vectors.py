@@ -77,19 +77,34 @@ def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: in
     operand = (plan.a, plan.b, plan.contraction.d)[tensor]
     assert operand is not None
     size = itemsize(operand.dtype)
-    extent = taken = 1
-    used: list[Strided] = []
-    for at, dim in enumerate(dims):
-        if dim.stride != extent * size or taken != extent:
-            break
-        if at and row is not None and (dim.group, dim.index) != (dims[0].group, dims[at - 1].index + 1):
-            break
-        extent, taken = extent * dim.extent, taken * dim.box
-        used += dim.modes
-        if not dim.whole:
-            break
+    along = run_of(dims, size, in_rows=row is not None)
+    used = [mode for dim in along for mode in dim.modes]
     strides = [s.strides[tensor] for g in (plan.l, plan.m, plan.n, plan.k) for s in g if s not in used]
-    return max_vector(size, math.gcd(extent, taken, row or taken), strides, operand.alignment)
+    return max_vector(size, math.gcd(run_length(along), row or 0), strides, operand.alignment)
+
+
+def run_of(dims: Sequence[TiledDim], size: int, *, in_rows: bool = False) -> Sequence[TiledDim]:
+    """The first dimensions, as long as each continues the run of those before, which a tile takes whole.
+
+    Args:
+        dims: Tiled dimensions, by distance in the tensor's memory.
+        size: Bytes of an element.
+        in_rows: Whether the run must lie in one row of the tile in shared memory, too.
+    """
+    step = size
+    for at, dim in enumerate(dims):
+        follows = not in_rows or at == 0 or (dim.group, dim.index) == (dims[0].group, dims[at - 1].index + 1)
+        if dim.stride != step or not follows:
+            return dims[:at]
+        if not dim.whole:
+            return dims[: at + 1]
+        step *= dim.extent
+    return dims
+
+
+def run_length(along: Sequence[TiledDim]) -> int:
+    """Elements that divide a run wherever a tile of it begins and ends."""
+    return math.gcd(math.prod(dim.extent for dim in along), math.prod(dim.box for dim in along))
 
 
 def row_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], rows: int, depth: int) -> int:
@@ -134,9 +149,17 @@ def whole_vectors(
     return operand.alignment % step == 0 and all(s.strides[tensor] % step == 0 for s in others)
 
 
-def store_vector(plan: GemmPlan, box_m: Box, box_n: Box, box_l: Box | None = None) -> int:
-    """Elements per store along D's unit-stride mode."""
+def store_vector(plan: GemmPlan, box_m: Box, box_n: Box, box_l: Box | None = None, *, staged: bool = False) -> int:
+    """Elements per store of D.
+
+    Args:
+        plan: The plan.
+        box_m: What a tile takes of M.
+        box_n: What it takes of N.
+        box_l: What it takes of L, where a block makes several batches.
+        staged: Whether D's elements are stored from a tile in D's order. Otherwise neighbours along the first dimension
+            alone are one step apart in the tile.
+    """
     groups: Groups = (("m", plan.m, box_m), ("n", plan.n, box_n))
     dims = tiled_dims(groups if box_l is None else (*groups, ("l", plan.l, box_l)), D)
-    # Neighbours along the first dimension are one step apart in the tile; beyond it they are not.
-    return widest_vector(plan, D, dims[:1]) if dims else 1
+    return widest_vector(plan, D, dims if staged else dims[:1]) if dims else 1
