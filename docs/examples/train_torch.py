@@ -1,4 +1,4 @@
-"""A small model in PyTorch trained through gett: a triangle update, and a bilinear layer behind it."""
+"""A small model in PyTorch trained through gett: a triangle update, attention, a bilinear layer; also compiled."""
 
 import torch
 
@@ -18,6 +18,21 @@ class Triangle(torch.nn.Module):
         return gett.einsum("bikc,bjkc->bijc", self.left(edges), self.right(edges))
 
 
+class Attention(torch.nn.Module):
+    """Attention of each node's edges, in heads that are one more label."""
+
+    def __init__(self, channels, heads):
+        super().__init__()
+        self.query, self.key, self.value = (
+            torch.nn.Parameter(torch.randn(channels, heads, channels) / channels) for _ in range(3)
+        )
+
+    def forward(self, edges):
+        q, k, v = (gett.einsum("bijc,chd->bijhd", edges, w) for w in (self.query, self.key, self.value))
+        weights = torch.softmax(gett.einsum("bijhd,bikhd->bihjk", q, k), -1)
+        return gett.einsum("bihjk,bikhd->bijd", weights, v)
+
+
 class Bilinear(torch.nn.Module):
     """`x W y + bias`, as torch.nn.Bilinear has it: a network of three tensors."""
 
@@ -35,10 +50,12 @@ class Model(torch.nn.Module):
 
     def __init__(self, channels):
         super().__init__()
-        self.triangle, self.bilinear = Triangle(channels), Bilinear(channels, channels, 1)
+        self.triangle, self.attention = Triangle(channels), Attention(channels, 2)
+        self.bilinear = Bilinear(channels, channels, 1)
 
     def forward(self, edges):
-        updated = torch.tanh(self.triangle(edges)).mean((1, 2))
+        updated = torch.tanh(self.triangle(edges))
+        updated = (updated + self.attention(updated)).mean((1, 2))
         return self.bilinear(updated, edges.mean((1, 2)))
 
 
@@ -61,6 +78,14 @@ def main():
     learned = losses[-1] < 0.5 * losses[0]
     print("the loss has halved:", learned)
 
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)  # the whole model is one graph
+    pair = [
+        torch.autograd.grad(torch.nn.functional.mse_loss(f(edges), wanted), tuple(model.parameters()))
+        for f in (model, compiled)
+    ]
+    same = all(torch.allclose(x, y) for x, y in zip(*pair, strict=True))
+    print("gradients of the compiled model:", same)
+
     parameters = dict(model.named_parameters())
     single = edges[:3, None]
 
@@ -72,7 +97,7 @@ def main():
     alike = all(torch.allclose(samples[name][2], x) for name, x in zip(parameters, one_by_one, strict=True))
     print("gradients of each graph by vmap:", alike)
     torch.set_default_dtype(torch.float32)
-    return learned, alike
+    return learned, same, alike
 
 
 if __name__ == "__main__":

@@ -134,9 +134,6 @@ import sys
 import numpy as np, pytest
 import gett
 np.einsum = gett.einsum
-from opt_einsum.backends import dispatch
-for name in ("einsum", "tensordot", "transpose"):
-    dispatch._cached_funcs[name, "numpy"] = getattr(gett, name)
 sys.exit(pytest.main(["-q", "-o", "addopts=", "-p", "no:cacheprovider", "--pyargs", *sys.argv[1:]]))
 """
 
@@ -156,11 +153,3 @@ def test_numpys_own_tests_pass() -> None:
     counts = run_suite("numpy._core.tests.test_einsum")
     assert counts["passed"] >= 74
     assert counts["failed"] <= 4
-
-
-@pytest.mark.slow
-def test_opt_einsums_own_tests_pass() -> None:
-    counts = run_suite("opt_einsum.tests.test_contract")
-    assert counts["passed"] >= 7000
-    assert "failed" not in counts
-    assert "error" not in counts

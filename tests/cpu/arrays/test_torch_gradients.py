@@ -18,14 +18,26 @@ warnings.simplefilter("ignore")
 torch.manual_seed(1)
 torch.set_num_threads(1)
 {check}(torch)
-print("all", "right")
+print("all right")
+"""
+DRAWN = """
+import warnings
+import torch
+from tests.cpu.arrays.torch_drawn import check
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+print("all right:", check(torch, {count}))
 """
 
 
-def run(module: str, check: str) -> None:
-    program = PROGRAM.format(module=module, check=check)
+def printed(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["all", "right"], done.stdout + done.stderr
+    assert done.stdout.startswith("all right"), done.stdout + done.stderr
+    return done.stdout
+
+
+def run(module: str, check: str) -> None:
+    assert printed(PROGRAM.format(module=module, check=check)).split() == ["all", "right"]
 
 
 if find_spec("torch") is not None:
@@ -34,6 +46,13 @@ if find_spec("torch") is not None:
     @pytest.mark.parametrize("check", ["check_gradients", "check_drawn", "check_memory", "check_checkpoints"])
     def test_derivatives_of_many_contractions(check: str) -> None:
         run("torch_gradients", check)
+
+    def test_gradients_of_drawn_calls() -> None:
+        printed(DRAWN.format(count=20))
+
+    @pytest.mark.slow
+    def test_gradients_of_a_thousand_drawn_calls_and_their_bits() -> None:
+        assert len({printed(DRAWN.format(count=1000)) for _ in range(2)}) == 1
 
     @pytest.mark.slow
     @pytest.mark.parametrize("check", ["check_epilogues", "check_epilogue_transforms"])

@@ -87,12 +87,13 @@ EXAMPLES = {
     "random_circuit": ("cotengra",),
     "dmrg_step": ("scipy",),
     "peps_quimb": ("quimb", "cotengra"),
+    "ground_states": ("quimb", "torch"),
     "attention_torch": ("torch",),
     "train_torch": ("torch",),
     "train_jax": ("jax",),
     "ccsd_pyscf": ("pyscf",),
 }
-SLOW = ("ccsd_pyscf",)
+SLOW = ("ccsd_pyscf", "ground_states", "train_torch")
 
 
 def test_every_example_is_tested_and_has_a_page() -> None:
