@@ -300,6 +300,31 @@ def test_without_buffer_callbacks_the_host_computes(monkeypatch: pytest.MonkeyPa
     assert short.dtype == jnp.bfloat16
 
 
+def test_calls_on_arrays_are_one_program() -> None:
+    a, b = numbers((2, 3)), numbers((3, 2))
+    calls: list[Callable[..., Any]] = [
+        lambda: gj.einsum("ij,jk,kl->il", a, b, a),
+        lambda: gj.contract("ij,jk,kl->il", a, b, a, c=a, alpha=1, beta=1) - a,
+    ]
+    for call in calls:
+        wanted = a @ b @ a
+        alike(call(), wanted)
+        with jax.disable_jit():
+            alike(call(), wanted)
+        with jax.log_compiles(False), jax.transfer_guard("allow"):
+            alike(jax.jit(call)(), wanted)
+    gj.einsum("ij,jk", a, b, conj=(True, True))
+    for conj in ((1, 1), [True], "yes"):  # equal to what is known, or without a hash
+        with pytest.raises(gett.OptionError, match="conj="):
+            gj.einsum("ij,jk", a, b, conj=conj)
+    first = gj.einsum("ij,jk", a.astype("float32"), b.astype("float32"))
+    with gett.precision("ieee"):
+        assert np.allclose(gj.einsum("ij,jk", a.astype("float32"), b.astype("float32")), first)
+    text = str(jax.make_jaxpr(lambda: gj.einsum("ij,jk,kl->il", a, b, a))())
+    assert text.count("gett_product") == 2
+    assert "jit" not in text
+
+
 def test_errors_name_what_is_at_fault() -> None:
     a, b = numbers((2, 3), "float32"), numbers((3, 4), "float32")
     for error, text, call in (
