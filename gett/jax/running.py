@@ -87,11 +87,6 @@ class HostProduct:
         self._run(NUMPY, CPU, operands, added, out.__array__(), self._alpha, self._beta)
 
 
-def _write_on_host(product: Product, context: Any, out: Any, *buffers: Any) -> None:
-    operands, c = _split([np.asarray(x) for x in buffers])
-    compute(_call(product, operands, c, np.asarray(out)))
-
-
 def _compute_on_host(product: Product, *arrays: Any) -> Any:
     operands, c = _split([np.asarray(x) for x in arrays])
     return np.asarray(compute(_call(product, operands, c, None)), product.dtype)
@@ -106,9 +101,11 @@ def _on_cpu(*arrays: Any, product: Product) -> Any:
     """A product by the NumPy executor, on XLA's own memory."""
     if buffer_callback is None:
         return _by_host(*arrays, product=product)
-    short = _has_bfloat16(product, arrays)  # computed in float32
-    run = partial(_write_on_host, product) if short else HostProduct(product, arrays)
-    return buffer_callback(run, _result(product, arrays))(*arrays)
+    if _has_bfloat16(product, arrays):  # which NumPy lacks: XLA converts
+        wide = [x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x for x in arrays]
+        dtype = jnp.dtype("float32") if product.dtype == jnp.bfloat16 else product.dtype
+        return _on_cpu(*wide, product=replace(product, dtype=dtype)).astype(product.dtype)
+    return buffer_callback(HostProduct(product, arrays), _result(product, arrays))(*arrays)
 
 
 def _result(product: Product, arrays: Sequence[Any]) -> Any:
