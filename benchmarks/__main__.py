@@ -17,6 +17,7 @@ from benchmarks import (
     epilogue,
     first_calls,
     gradients,
+    jax_speed,
     known_schedules,
     overhead,
     refit,
@@ -134,6 +135,10 @@ def parser() -> argparse.ArgumentParser:
     gradient = commands.add_parser("gradients", help="forward and backward in PyTorch, beside torch.einsum")
     gradient.add_argument("--json", metavar="FILE", help="write every figure there")
     gradient.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
+    traced = commands.add_parser("jax", help="products in JAX, beside jnp.einsum, under jax.jit")
+    traced.add_argument("--case", action="append", default=[], metavar="NAME", help="only this; may be repeated")
+    traced.add_argument("--json", metavar="FILE", help="write every figure there")
+    traced.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
     mixed = commands.add_parser("conversions", help="operands of several dtypes, and converted by hand")
     mixed.add_argument("--json", metavar="FILE", help="write every figure there")
     mixed.add_argument("--cpu", action="store_true", help="run on the CPU even where there is a GPU")
@@ -210,6 +215,8 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
         return epilogue.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "gradients":
         return gradients.main(on_gpu=on_gpu, json_path=options.json)
+    if options.command == "jax":
+        return _jax(top, options, on_gpu)
     if options.command == "conversions":
         return conversions.main(on_gpu=on_gpu, json_path=options.json)
     if options.command == "accuracy":
@@ -233,6 +240,13 @@ def _dispatch(arguments: Sequence[str] | None) -> int:
     except ValueError as error:
         top.error(str(error))
     return _run(task)
+
+
+def _jax(top: argparse.ArgumentParser, options: argparse.Namespace, on_gpu: bool) -> int:
+    try:
+        return jax_speed.main(on_gpu=on_gpu, json_path=options.json, only=options.case)
+    except ValueError as error:
+        top.error(str(error))
 
 
 def _calibrate(top: argparse.ArgumentParser, options: argparse.Namespace) -> int:

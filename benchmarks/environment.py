@@ -20,6 +20,8 @@ _PACKAGES = (
     "cupy-cuda13x",
     "cupy-cuda12x",
     "torch",
+    "jax",
+    "jaxlib",
     "cutensor-cu13",
     "cutensor-cu12",
     "nvidia-cublas",

@@ -66,11 +66,15 @@ class BoundSteps:
             self._bound[request.device] = _executables(steps)
         self._settled = request.device is not None or request.arch == "cpu"
 
-    @property
-    def takes_memory(self) -> bool:
-        """Whether a call with `out=` takes device memory: for intermediates, converted operands or a workspace."""
-        bound = [x for executables in self._bound.values() for x in executables]
-        return not self._direct or self._through_copy or any(getattr(x, "workspace_bytes", 0) for x in bound)
+    def executable_on(self, device: int) -> Any:
+        """The one executable that runs the plan on arrays of a device, on operands and into `out` as they are.
+
+        None where more is done: intermediates, conversions, several launches with an order.
+
+        Args:
+            device: One that the plan is bound to.
+        """
+        return self._bound[device][0] if self._direct and not self._through_copy else None
 
     def is_near(self, kind: ArrayKind, read: Sequence[Any], out: Any) -> bool:
         """Whether `out` is read-only or may share memory with what is read; all fit the plan otherwise.

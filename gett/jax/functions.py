@@ -5,8 +5,10 @@ Owns the checks of arguments, JAX's promotion of dtypes, and how operands are vi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,6 +19,7 @@ import gett.jax.running  # noqa: F401  (registers what runs products)
 from gett.api.call import Call, make_call
 from gett.api.checks import resolve_addend
 from gett.api.contract import split_factors
+from gett.api.precision import usual_precision
 from gett.api.recording import settle, steps_of
 from gett.arrays.exported import spell
 from gett.errors import DTypeError, MixedArraysError, OperandError, SubscriptsError
@@ -77,11 +80,9 @@ def einsum(
         >>> jax.grad(lambda a: gett.jax.einsum("ik,jk->", a, b))(a)[0]
         Array([4., 4., 4.], dtype=float32)
     """
-    spec, found = split_arguments(subscripts, operands)
-    found = listed(spec, found)
-    arrays, _, asked, rule = _promoted(found, None, dtype, casting)
-    call = make_call(spec, arrays, None, asked, "C", rule, optimize, precision, conj, workspace_limit, memory_limit)
-    return _computed(call, 1, 0)
+    held = usual_precision() if precision is None else precision
+    settings = dtype, casting, optimize, held, workspace_limit, memory_limit
+    return _run(_einsum, subscripts, conj, settings, operands)
 
 
 def contract(
@@ -127,6 +128,65 @@ def contract(
         Array([[7., 7.],
                [7., 7.]], dtype=float32)
     """
+    held = usual_precision() if precision is None else precision
+    settings = c is not None, alpha, beta, optimize, held, workspace_limit, memory_limit
+    return _run(_contract, subscripts, conj, settings, operands if c is None else (*operands, c))
+
+
+def _run(
+    function: Callable[..., Any], subscripts: Any, conj: Any, settings: tuple[Any, ...], arrays: Sequence[Any]
+) -> Any:
+    """`function(subscripts, conj, *settings, *arrays)`, on arrays that hold values as one program, compiled once."""
+    arguments = subscripts, conj, *settings
+    if isinstance(subscripts, str) and all(map(_holds_values, arrays)):
+        with suppress(TypeError):  # arguments without a hash, such as a list or an array of rank 0
+            if conj is None or all([x.__class__ is bool for x in conj]):  # 1 has the hash of True
+                function, arguments = _program(function, *arguments), ()
+    return function(*arguments, *arrays)
+
+
+def _holds_values(x: Any) -> bool:
+    return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _program(function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
+    """A call with all but its arrays, compiled; within a trace it is traced as if it were not."""
+    compiled: Callable[..., Any] = jax.jit(partial(function, *settings), inline=True)
+    return compiled
+
+
+def _einsum(
+    subscripts: Any,
+    conj: Any,
+    dtype: Any,
+    casting: Any,
+    optimize: Any,
+    precision: Any,
+    workspace_limit: Any,
+    memory_limit: Any,
+    *operands: Any,
+) -> jax.Array:
+    spec, found = split_arguments(subscripts, operands)
+    found = listed(spec, found)
+    arrays, _, asked, rule = _promoted(found, None, dtype, casting)
+    call = make_call(spec, arrays, None, asked, "C", rule, optimize, precision, conj, workspace_limit, memory_limit)
+    return _computed(call, 1, 0)
+
+
+def _contract(
+    subscripts: Any,
+    conj: Any,
+    has_c: bool,
+    alpha: Any,
+    beta: Any,
+    optimize: Any,
+    precision: Any,
+    workspace_limit: Any,
+    memory_limit: Any,
+    *operands: Any,
+) -> jax.Array:
+    operands, c = (operands[:-1], operands[-1]) if has_c else (operands, None)
     spec, factors, c = split_factors(subscripts, operands, c)
     if isinstance(beta, jax.Array):
         resolve_addend(c, 1, None)

@@ -42,8 +42,10 @@ def check_products() -> None:
                 return gett.jax.contract(subscripts, *x, alpha=2)
 
             compiled = jax.jit(call)
-            for _ in range(2):
+            for _ in range(3):
                 close(compiled(*operands), 2 * wanted, dtype)
+            close(compiled(*(x + 0 for x in operands)), 2 * wanted, dtype)  # other buffers
+            close(call(*operands), 2 * wanted, dtype)
             stacked = [jnp.stack([x, -x], 1) for x in operands]
             close(jax.jit(jax.vmap(call, 1))(*stacked)[1], 2 * wanted, dtype)
             if dtype == "int32":

@@ -24,8 +24,11 @@ else:
 """
 
 
-def test_products_run_on_xlas_buffers() -> None:
-    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+@pytest.mark.parametrize("least", [5, 1])
+def test_products_run_on_xlas_buffers(least: int) -> None:
+    """XLA makes CUDA graphs of so many operations in a row at least, 5 by default: of each product with 1."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_graph_min_graph_size={least}"
+    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": flags.strip()}
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.stdout.split() == ["no", "GPU"]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -116,22 +115,6 @@ def test_derivatives_are_jaxs(case: Any, dtype: str) -> None:
     own, reference = pair(subscripts, conj)
     alike(own(*operands), reference(*operands))
     alike(derivatives(own, operands, second=True), derivatives(reference, operands, second=True))
-
-
-@pytest.mark.slow
-def test_derivatives_of_drawn_contractions_are_jaxs() -> None:
-    drawn = random.Random(3)
-    for seed in range(20):
-        count = drawn.choice((1, 2, 2, 3, 4))
-        extents = {x: drawn.choice((1, 2, 3)) for x in "abcde"}
-        terms = ["".join(drawn.choices("abcde", k=drawn.randint(0, 3))) for _ in range(count)]
-        labels = sorted({*"".join(terms)})
-        output = "".join(drawn.sample(labels, drawn.randint(0, len(labels))))
-        conj = tuple(drawn.random() < 0.5 for _ in terms)
-        kinds = [drawn.choice(("float64", "complex128")) for _ in terms]
-        operands = [numbers([extents[x] for x in t], k, seed) for t, k in zip(terms, kinds, strict=True)]
-        own, reference = pair(f"{','.join(terms)}->{output}", conj)
-        alike(derivatives(own, operands, second=False), derivatives(reference, operands, second=False))
 
 
 def test_a_product_in_every_transformation() -> None:
@@ -298,6 +281,30 @@ def test_without_buffer_callbacks_the_host_computes(monkeypatch: pytest.MonkeyPa
     alike(call(a, b), 3 * (a @ b) + 1)
     short = jax.jit(lambda a, b: gj.einsum("ij,jk->ki", a, b))(a.astype("bfloat16"), b.astype("bfloat16"))
     assert short.dtype == jnp.bfloat16
+
+
+def test_calls_on_arrays_are_one_program() -> None:
+    a, b = numbers((2, 3)), numbers((3, 2))
+    calls: list[Callable[..., Any]] = [
+        lambda: gj.einsum("ij,jk,kl->il", a, b, a),
+        lambda: gj.contract("ij,jk,kl->il", a, b, a, c=a, alpha=1, beta=1) - a,
+    ]
+    for call in calls:
+        wanted = a @ b @ a
+        alike(call(), wanted)
+        with jax.disable_jit():
+            alike(call(), wanted)
+        alike(jax.jit(call)(), wanted)
+    gj.einsum("ij,jk", a, b, conj=(True, True))
+    for conj in ((1, 1), [True], "yes"):  # equal to what is known, or without a hash
+        with pytest.raises(gett.OptionError, match="conj="):
+            gj.einsum("ij,jk", a, b, conj=conj)
+    first = gj.einsum("ij,jk", a.astype("float32"), b.astype("float32"))
+    with gett.precision("ieee"):
+        assert np.allclose(gj.einsum("ij,jk", a.astype("float32"), b.astype("float32")), first)
+    text = str(jax.make_jaxpr(lambda: gj.einsum("ij,jk,kl->il", a, b, a))())
+    assert text.count("gett_product") == 2
+    assert "jit" not in text
 
 
 def test_errors_name_what_is_at_fault() -> None:
