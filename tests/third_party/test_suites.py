@@ -19,9 +19,9 @@ SUITES = (
         100,
     ),
     Suite("cotengra", ("test_backends.py", "test_compute.py", "test_interface.py", "test_tree.py"), 900),
-    Suite("quimb", ("test_tensor/test_tensor_core.py",), 200),
+    Suite("quimb", ("test_tensor/test_tensor_core.py",), 300),
     Suite("quimb", ("test_tensor/test_optimizers.py",), 8, ("-k", "not basin")),
-    Suite("quimb", ("test_tensor/test_contract.py", "test_tensor/test_gating.py", "test_tensor/test_fitting.py"), 50),
+    Suite("quimb", ("test_tensor/test_contract.py", "test_tensor/test_gating.py", "test_tensor/test_fitting.py"), 80),
 )
 
 
