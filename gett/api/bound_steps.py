@@ -165,6 +165,16 @@ class BoundSteps:
             kind.copy(out, d)
         return out
 
+    def bound(self, kind: ArrayKind, device: int, alpha: Any = 1) -> Callable[[Any, Any], Any]:
+        """`run` for one or two operands, the second None for one: what depends on neither is worked out here."""
+        quick: Any = getattr(kind, "bound", None)
+        if self._direct and quick is not None and self._request.c is None:
+            executables = self._bound.get(device) or self._bind_to(device)
+            found: Callable[[Any, Any], Any] | None = quick(executables[0], self.shape, self.dtype, self._order, alpha)
+            if found is not None:
+                return found
+        return lambda a, b: self.run(kind, device, (a,) if b is None else (a, b), None, None, alpha, 0)
+
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
         request = self._request
         steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)

@@ -40,6 +40,7 @@ class TorchLibrary:
         modes: What PyTorch records and transforms now.
         operator: `gett::contract` once it is registered.
         functions: The autograd functions of contractions once their classes are made.
+        node: That of whole networks, as `gett.arrays.torch_chain` calls it.
         epilogue: That of epilogues.
     """
 
@@ -60,6 +61,7 @@ class TorchLibrary:
         self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
         self.operator: Any = None
         self.functions: Any = None
+        self.node: Any = None
         self.epilogue: Any = None
         self._kinds: dict[int, TorchKind] = {}
 
@@ -68,12 +70,12 @@ class TorchLibrary:
         found = self._kinds.get(device)
         return self._kinds.setdefault(device, TorchKind(self, device)) if found is None else found
 
-    def layouts(self, tensors: Sequence[Any]) -> tuple[int, list[Any]] | None:
-        """The device of CUDA tensors and what a plan for them depends on; None where one of them needs a closer look.
+    def layouts(self, tensors: Sequence[Any]) -> tuple[int, list[Any], bool] | None:
+        """Of CUDA tensors the device, what a plan for them depends on, and whether derivatives are recorded.
 
-        This is the warm path: it makes no records.
+        None where one of them needs a closer look. This is the warm path: it makes no records.
         """
-        device = -1
+        device, recorded = -1, False
         parts: list[Any] = []
         plain = self.plain
         if self._dual_levels._current_level >= 0 or self._dispatch_modes():
@@ -83,8 +85,8 @@ class TorchLibrary:
                 if x.__class__ not in plain or not x.is_cuda or x.is_neg():
                     return None
                 dtype = x.dtype
-                if x.requires_grad and self.module.is_grad_enabled():
-                    return None
+                if x.requires_grad:
+                    recorded = True
                 if dtype.is_complex and x.is_conj():
                     dtype = self.conjugated[dtype]
                 where = x.get_device()
@@ -98,7 +100,11 @@ class TorchLibrary:
                 parts += (x.shape, x.stride(), dtype, where, ALIGNMENT[address % ALIGNMENT_LIMIT])
         except RuntimeError:  # a tensor without strides or memory
             return None
-        return device, parts
+        if recorded:
+            recorded = self.modes.recording()
+            if recorded and self.modes.transforms():
+                return None
+        return device, parts, recorded
 
     def translate(self, planned: Sequence[TensorSpec], device: int) -> list[Any]:
         """A plan's tensors as `layouts` describes such."""
@@ -114,7 +120,7 @@ class TorchLibrary:
     def fit(self, tensors: Sequence[Any], planned: list[Any]) -> bool:
         """Whether CUDA tensors are laid out as the first of those that `translate` gave."""
         found = self.layouts(tensors)
-        if found is None:
+        if found is None or found[2]:
             return False
         parts = found[1]
         planned = planned[: len(parts)]
@@ -221,6 +227,10 @@ class TorchKind:
         self._only = module.cuda.device_count() == 1
         self._empty, self._bytes = module.empty_strided, module.uint8
         self._stream, self._dtypes = library.stream, library.own_dtypes
+        self._known: dict[Any, Any] = {}
+        # What PyTorch's own compiler allocates by takes half as long; it allocates on the current device.
+        guards = getattr(getattr(module._C, "_dynamo", None), "guards", None)
+        self._quick: Any = getattr(guards, "_empty_strided_cuda", None) if self._only else None
         self._no_memory = module.cuda.OutOfMemoryError
         self.describe, self.base = library.describe, library.base
 
@@ -231,11 +241,35 @@ class TorchKind:
         return int(array.data_ptr())
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any], order: str = "C") -> Any:
+        own = self._known.get(dtype)
+        if own is None:  # NumPy takes longer to tell a dtype's name than PyTorch to allocate
+            own = self._known.setdefault(dtype, self._dtypes[dtype.name])
+        shape = tuple(shape)
+        strides = _element_strides(shape, order)
         try:  # with strides, since PyTorch takes half as long then
-            strides = _element_strides(tuple(shape), order)
-            return self._empty(shape, strides, dtype=self._dtypes[dtype.name], device=self._device)
+            if self._quick is not None:
+                return self._quick(shape, strides, own)
+            return self._empty(shape, strides, dtype=own, device=self._device)
         except self._no_memory as error:
             raise out_of_memory(shape, dtype, "device") from error
+
+    def bound(
+        self, executable: Any, shape: Sequence[int], dtype: np.dtype[Any], order: str, alpha: Any
+    ) -> Callable[[Any, Any], Any] | None:
+        """What runs an executable of one or two operands, the second None for one, and gives a new result.
+
+        None where it depends on the current device.
+        """
+        if not self._only:
+            return None
+        empty, launch = self.empty, self.launch
+
+        def run(a: Any, b: Any) -> Any:
+            d = empty(shape, dtype, order)
+            launch(executable, a, b, None, d, alpha, 0)
+            return d
+
+        return run
 
     def copy(self, target: Any, source: Any) -> None:
         if isinstance(source, self._library.tensor):

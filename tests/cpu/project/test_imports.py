@@ -43,7 +43,7 @@ INSIDE = {
         "exported torch",
         "interop torch_operator",
         "torch_autograd",
-        "torch_checkpoint torch_epilogue",
+        "torch_chain torch_checkpoint torch_epilogue",
     ],
     "gett.network": ["optimize request", "path cutting steps forms", "products running"],
     "gett.console": ["formatting", "progress"],
