@@ -37,6 +37,7 @@ class TorchLibrary:
         conjugated: What stands for each dtype in `layouts` where a tensor is lazily conjugated.
         stream: From a device number to the handle of this thread's current stream there.
         casts: Whether `torch.autocast` holds on GPUs now.
+        captures: Whether a CUDA graph is recorded now.
         modes: What PyTorch records and transforms now.
         operator: `gett::contract` once it is registered.
         functions: The autograd functions of contractions once their classes are made.
@@ -56,6 +57,8 @@ class TorchLibrary:
         quick = getattr(module._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = quick or (lambda device: module.cuda.current_stream(device).cuda_stream)
         self.casts: Callable[[], bool] = getattr(module, "is_autocast_enabled", bool)
+        captures = getattr(module.cuda, "is_current_stream_capturing", bool)
+        self.captures: Callable[[], bool] = captures
         self.modes = TorchModes(module, self.plain)
         self._dual_levels, self._dispatch_modes = self.modes.dual_levels, self.modes.dispatch_modes
         self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
@@ -122,11 +125,12 @@ class TorchLibrary:
         found = self.layouts(tensors)
         if found is None or found[2]:
             return False
-        parts = found[1]
-        planned = planned[: len(parts)]
+        return self.near(found[1], planned[: len(found[1])])
+
+    def near(self, parts: Sequence[Any], planned: Sequence[Any]) -> bool:
+        """Whether what `layouts` gave fits what was planned for: addresses may be multiples of more than that."""
         if parts == planned:
             return True
-        # An address may be a multiple of more than was planned; all else must agree.
         return all(x >= y if i % 5 == 4 else x == y for i, (x, y) in enumerate(zip(parts, planned, strict=True)))
 
     def admit(self, x: Any, name: str, *, lazily: bool = False, recorded: bool = False) -> Any:
@@ -216,7 +220,11 @@ class TorchLibrary:
 
 
 class TorchKind:
-    """PyTorch's tensors on one GPU."""
+    """PyTorch's tensors on one GPU.
+
+    Attributes:
+        only: Whether there is no other GPU.
+    """
 
     name = "PyTorch"
 
@@ -224,13 +232,13 @@ class TorchKind:
         module = library.module
         self._library = library
         self._number, self._device = device, module.device("cuda", device)
-        self._only = module.cuda.device_count() == 1
+        self.only = module.cuda.device_count() == 1
         self._empty, self._bytes = module.empty_strided, module.uint8
         self._stream, self._dtypes = library.stream, library.own_dtypes
         self._known: dict[Any, Any] = {}
         # What PyTorch's own compiler allocates by takes half as long; it allocates on the current device.
         guards = getattr(getattr(module._C, "_dynamo", None), "guards", None)
-        self._quick: Any = getattr(guards, "_empty_strided_cuda", None) if self._only else None
+        self._quick: Any = getattr(guards, "_empty_strided_cuda", None) if self.only else None
         self._no_memory = module.cuda.OutOfMemoryError
         self.describe, self.base = library.describe, library.base
 
@@ -253,24 +261,6 @@ class TorchKind:
         except self._no_memory as error:
             raise out_of_memory(shape, dtype, "device") from error
 
-    def bound(
-        self, executable: Any, shape: Sequence[int], dtype: np.dtype[Any], order: str, alpha: Any
-    ) -> Callable[[Any, Any], Any] | None:
-        """What runs an executable of one or two operands, the second None for one, and gives a new result.
-
-        None where it depends on the current device.
-        """
-        if not self._only:
-            return None
-        empty, launch = self.empty, self.launch
-
-        def run(a: Any, b: Any) -> Any:
-            d = empty(shape, dtype, order)
-            launch(executable, a, b, None, d, alpha, 0)
-            return d
-
-        return run
-
     def copy(self, target: Any, source: Any) -> None:
         if isinstance(source, self._library.tensor):
             target.copy_(source)
@@ -286,7 +276,7 @@ class TorchKind:
         return array.permute(tuple(axes))
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
-        if self._only:
+        if self.only:
             return None
         from gett.runtime.device import require_cupy
 

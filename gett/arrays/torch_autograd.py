@@ -17,6 +17,9 @@ from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_operator import define, spell_precision
 from gett.ir.tensors import UsualPrecision
 
+LAUNCHER = "from gett.api.launching import launcher as gett_launcher"
+"""The line that gives compiled code what launches products in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -99,13 +102,8 @@ def operator_of(library: TorchLibrary, run: Callable[[Product, Sequence[Any], An
     if library.operator is not None:
         return library.operator
 
-    def product_of(
-        subscripts: str, conj: Sequence[bool], alpha: Any, beta: Any, dtype: Any, order: str, precision: str | None,
-        usual: bool, limit: int,
-    ) -> Product:  # fmt: skip
-        left, _, output = subscripts.partition("->")
-        asked = UsualPrecision(precision) if usual and precision is not None else precision
-        return Product(tuple(left.split(",")), output, tuple(conj), alpha, beta, dtype, order, asked, limit, run)
+    def product_of(*described: Any) -> Product:
+        return described_product(run, *described)
 
     def compute(a: Any, b: Any, c: Any, *rest: Any) -> Any:
         return run(product_of(*rest), (a,) if b is None else (a, b), c)
@@ -119,8 +117,18 @@ def operator_of(library: TorchLibrary, run: Callable[[Product, Sequence[Any], An
     def mapped(info: Any, dims: Any, a: Any, b: Any, c: Any, *rest: Any) -> Any:
         return _mapped(product_of(*rest), [a] if b is None else [a, b], c, dims[:2], dims[2]), 0
 
-    library.operator = define(library.module, compute, backward, setup, mapped)
+    library.operator = define(library.module, compute, backward, setup, mapped, LAUNCHER)
     return library.operator
+
+
+def described_product(
+    run: Callable[[Product, Sequence[Any], Any], Any], subscripts: str, conj: Sequence[bool], alpha: Any, beta: Any,
+    dtype: Any, order: str, precision: str | None, usual: bool, limit: int,
+) -> Product:  # fmt: skip
+    """The product that `arguments` describes."""
+    left, _, output = subscripts.partition("->")
+    asked = UsualPrecision(precision) if usual and precision is not None else precision
+    return Product(tuple(left.split(",")), output, tuple(conj), alpha, beta, dtype, order, asked, limit, run)
 
 
 def _functions(module: Any) -> tuple[Any, Any]:

@@ -145,6 +145,13 @@ class TorchModes:
         context: AbstractContextManager[Any] = pyfunctorch.temporarily_clear_interpreter_stack()
         return context
 
+    def unwatched(self) -> AbstractContextManager[Any]:
+        """A context in which no mode sees operators; PyTorch's compiler has one while its code runs first."""
+        if not self.dispatch_modes():
+            return nullcontext()
+        context: AbstractContextManager[Any] = import_module("torch.utils._python_dispatch")._disable_current_modes()
+        return context
+
     def unrecorded(self, x: Any) -> Any:
         """Within `untransformed`, a tensor on the same memory without derivatives; what is no tensor itself.
 
