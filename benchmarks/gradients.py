@@ -84,7 +84,7 @@ def workload_rows(device: str, on_gpu: bool) -> list[dict[str, Any]]:
 
 
 def host_rows(device: str) -> dict[str, dict[str, float]]:
-    """Host microseconds of small calls: without derivatives, and a contraction of four modes with its backward."""
+    """Host microseconds of small calls: without derivatives, and a contraction of four modes, also with backward."""
     import torch
 
     def finish() -> None:
@@ -93,10 +93,13 @@ def host_rows(device: str) -> dict[str, dict[str, float]]:
 
     a, b = (torch.randn(64, 64, device=device) for _ in range(2))
     x, y = (torch.randn(8, 8, 8, 8, device=device, requires_grad=True) for _ in range(2))
-    found: dict[str, dict[str, float]] = {"64 x 64, no derivatives": {}, "four modes, forward and backward": {}}
+    names = "64 x 64, no derivatives", "four modes, forward", "four modes, forward and backward"
+    found: dict[str, dict[str, float]] = {name: {} for name in names}
     for name, einsum in (("gett", gett.einsum), ("torch", torch.einsum)):
-        plain, four = found.values()
+        plain, forward, four = found.values()
         plain[name] = host_time_us(lambda f=einsum: f("ij,jk->ik", a, b), finish)
+
+        forward[name] = host_time_us(lambda f=einsum: f("aebf,fdec->abcd", x, y), finish)
 
         def both(f: Einsum = einsum) -> None:
             d = f("aebf,fdec->abcd", x, y)
@@ -154,8 +157,13 @@ def step_rows(device: str, on_gpu: bool) -> dict[str, dict[str, float | None]]:
     plain = measured({n: lambda x=x: step(x, x.loss) for n, x in layers.items()}, on_gpu)
     rows: dict[str, dict[str, float | None]] = {"as written": plain}
     if on_gpu:
-        compiled = {n: torch.compile(x.loss, fullgraph=True) for n, x in layers.items()}
-        rows["compiled"] = measured({n: lambda n=n, x=x: step(x, compiled[n]) for n, x in layers.items()}, on_gpu)
+        for row, mode in (("compiled", "default"), ("compiled, CUDA graphs", "reduce-overhead")):
+            compiled = {n: torch.compile(x.loss, fullgraph=True, mode=mode) for n, x in layers.items()}
+            calls = {n: lambda n=n, x=x, c=compiled: step(x, c[n]) for n, x in layers.items()}
+            try:
+                rows[row] = measured(calls, on_gpu)
+            except RuntimeError as error:
+                print(f"step, {row}: {error}")
     return rows
 
 

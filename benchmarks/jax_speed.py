@@ -53,7 +53,7 @@ class Effort:
     calls: int
 
 
-ON_GPU = Effort(None, 0, 8, 24e9, 50_000.0, 5, 20)
+ON_GPU = Effort(None, 0, 4, 24e9, 20_000.0, 5, 20)
 ON_CPU = Effort(1 << 12, 1 << 16, 2, 24e9, 1_000.0, 3, 3)
 
 

@@ -119,3 +119,4 @@ class CallOptions(TypedDict, total=False):
     alpha: Any
     beta: Any
     epilogue_args: Sequence[Any]
+    checkpoint: Size | None

@@ -169,6 +169,31 @@ class BoundSteps:
             kind.copy(out, d)
         return out
 
+    def sole(self, kind: ArrayKind, device: int) -> Executable | None:
+        """The executable that is all of the plan, to be launched on what fits; None where a call does more than that.
+
+        Args:
+            kind: Of the arrays, whose `only` says whether there is no other device.
+            device: Where they are.
+        """
+        if not self._direct or not getattr(kind, "only", False) or self._request.c is not None:
+            return None
+        return (self._bound.get(device) or self._bind_to(device))[0]
+
+    def bound(self, kind: ArrayKind, device: int, alpha: Any = 1) -> Callable[[Any, Any], Any]:
+        """`run` for one or two operands, the second None for one: what depends on neither is worked out here."""
+        executable = self.sole(kind, device)
+        if executable is None:
+            return lambda a, b: self.run(kind, device, (a,) if b is None else (a, b), None, None, alpha, 0)
+        empty, launch, shape, dtype, order = kind.empty, kind.launch, self.shape, self.dtype, self._order
+
+        def run(a: Any, b: Any) -> Any:
+            d = empty(shape, dtype, order)
+            launch(executable, a, b, None, d, alpha, 0)
+            return d
+
+        return run
+
     def _bind_to(self, device: int) -> tuple[Executable, ...]:
         request = self._request
         steps = bind_steps(self.steps, self.arch, request.optimize == AUTOTUNE, request.workspace_limit)

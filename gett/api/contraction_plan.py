@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, SupportsArray
+    from gett.typing import CallOptions, DeviceArrayT, NumPyOperand, Size, SupportsArray
 
 
 class ContractionPlan(BoundSteps):
@@ -258,6 +258,7 @@ class ContractionPlan(BoundSteps):
         alpha: Any = 1,
         beta: Any = None,
         epilogue_args: Sequence[Any] = NO_ARGUMENTS,
+        checkpoint: Size | None = None,
     ) -> Any:
         """Compute `alpha * (contraction) + beta * c`, and the plan's epilogue of that.
 
@@ -270,10 +271,12 @@ class ContractionPlan(BoundSteps):
             beta: Factor of `c`: 1 by default where there is a `c`. Without `c` it is the factor of what `out` holds
                 (`beta=1` accumulates), and 0 by default.
             epilogue_args: As many as the plan was made with, each of as many axes as there.
+            checkpoint: As for `einsum`.
 
         Raises:
             ShapeError, DTypeError, MixedArraysError, OutputError: An array does not fit the plan.
-            OptionError: beta is not 0, and there is neither `c` nor `out`; or a factor is beyond the dtype's range.
+            OptionError: beta is not 0, and there is neither `c` nor `out`; a factor is beyond the dtype's range; or
+                `checkpoint` is no limit.
             EpilogueError: `epilogue_args` do not fit the epilogue.
             DeviceError: The plan is for another device than the arrays'.
 
@@ -287,13 +290,14 @@ class ContractionPlan(BoundSteps):
             array([[9., 9.],
                    [9., 9.]])
         """
-        kind = self._fits(operands, out, alpha, beta) if c is None and epilogue_args is NO_ARGUMENTS else None
+        plain = c is None and epilogue_args is NO_ARGUMENTS and checkpoint is None
+        kind = self._fits(operands, out, alpha, beta) if plain else None
         if kind is None:
             c, beta = resolve_addend(c, beta, out)
             request = self._request
             call = make_call(
                 request.spec, operands, out, casting=request.casting, precision=request.precision, c=c, alpha=alpha,
-                beta=beta, epilogue=request.epilogue, extras=epilogue_args,
+                beta=beta, epilogue=request.epilogue, extras=epilogue_args, checkpoint=checkpoint,
             )  # fmt: skip
             return self._check_and_run(call)
         home = self._request.device

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gett.arrays.torch_autograd import Product
+    from gett.network.steps import Step
     from gett.typing import (
         DeviceArrayT,
         DType,
@@ -174,7 +176,7 @@ def compute(call: Call) -> Any:
     operands, c, out, alpha, beta = call.operands, call.c, call.out, call.alpha, call.beta
     parts: list[Any] = [call.spec, call.dtype, call.order, call.casting, call.optimize, call.precision]
     kind: ArrayKind = NUMPY
-    device = CPU
+    device, recorded = CPU, False
     cupy: Any = cupy_kind()
     cupy_type = None if cupy is None else cupy.type
     tensors = operands if out is None else [*operands, out]
@@ -196,7 +198,7 @@ def compute(call: Call) -> Any:
                 return _compute_other(call)
             if call.dtype is None and out is None and torch.casts() and torch.autocast(call.spec, tensors) is not None:
                 return _compute_other(call)
-            device, layouts = warm  # all are tensors, so that nothing was added to the parts yet
+            device, layouts, recorded = warm  # all are tensors, so that nothing was added to the parts yet
             parts += layouts
             kind = torch.kind(device)
             break
@@ -207,6 +209,10 @@ def compute(call: Call) -> Any:
     if call.limit != WORKSPACE_LIMIT:
         parts.append(("workspace", call.limit))
     plain = c is None and alpha is ONE and beta is ZERO
+    if recorded:
+        if not plain or out is not None or call.checkpoint is not None:
+            return _compute_other(call)
+        parts.append("recorded")
     if not plain:
         if c is not None:
             parts.append("c")
@@ -221,7 +227,7 @@ def compute(call: Call) -> Any:
     except TypeError:  # an option that cannot be hashed
         key = plan = None
     if plan is None:
-        return _compute_cold(key, call)
+        return _record_cold(key, call, kind, device) if recorded else _compute_cold(key, call)
     if not plain:
         alpha, beta = check_factors(alpha, beta, plan.dtype)
     if out is not None:  # its layout is in the key and was checked then
@@ -246,6 +252,28 @@ def _compute_other(call: Call) -> Any:
         return record(call, compute)
     loan = call.borrowed()
     return _compute_cold(None, call) if loan is None else loan.finish(compute(call.lent(loan)))
+
+
+def _record_cold(key: Any, call: Call, kind: ArrayKind, device: int) -> Any:
+    """Bind what a call asks for, of whose tensors PyTorch records derivatives, and keep it under `key`; run it."""
+    from gett.api.recording import record_bound  # late, as few programs differentiate
+
+    def bind(product: Product, operands: Sequence[Any]) -> tuple[Any, Sequence[Step]]:
+        plan = _plan_product(product, kind, device, operands)
+        return plan.bound(kind, device, product.alpha), plan.steps
+
+    made = record_bound(call, compute, bind)
+    return (made if key is None else plan_cache.put(key, made)).run(kind, device, call.operands)
+
+
+def _plan_product(product: Product, kind: ArrayKind, device: int, operands: Sequence[Any]) -> ContractionPlan:
+    """The plan of a product of tensors on one GPU."""
+    call = make_call(
+        product.subscripts, operands, None, product.dtype, product.order, "unsafe", True, product.precision,
+        product.conj, product.limit, None, None, product.alpha, 0,
+    )  # fmt: skip
+    described = tuple(map(kind.describe, operands))
+    return plan_on_device(kind, call.request(kind, described, None, None, (), kind.arch(device), device), runs=True)
 
 
 def _compute_cold(key: Any, call: Call) -> Any:

@@ -28,13 +28,18 @@ class CacheInfo(NamedTuple):
 
 
 class PlanCache:
-    """Plans by everything that they depend on: subscripts, layouts, dtypes, alignment, device, options."""
+    """Plans by everything that they depend on: subscripts, layouts, dtypes, alignment, device, options.
 
-    __slots__ = ("_entries", "_lock", "_maxsize", "_misses", "_others", "_uses")
+    Attributes:
+        drops: How often plans were forgotten by request, which whoever holds some apart has to notice.
+    """
+
+    __slots__ = ("_entries", "_lock", "_maxsize", "_misses", "_others", "_uses", "drops")
 
     def __init__(self, maxsize: int = DEFAULT_SIZE) -> None:
         self._lock = threading.Lock()
         self._maxsize = maxsize
+        self.drops = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -100,11 +105,13 @@ class PlanCache:
             keys = [key for key, entry in self._entries.items() if unwanted(entry[0])]
             for key in keys:
                 del self._entries[key]
+            self.drops += 1
             return len(keys)
 
     def clear(self) -> None:
         """Forget all plans and counters."""
         with self._lock:
+            self.drops += 1
             self._begin()
 
     def resize(self, maxsize: int) -> None:

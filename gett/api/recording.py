@@ -20,6 +20,7 @@ from gett.api.checks import check_factors, check_fits, check_planned
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_autograd import Product, contracted
+from gett.arrays.torch_chain import BoundChain, Chain, node_of
 from gett.arrays.torch_checkpoint import Intermediates
 from gett.arrays.torch_epilogue import Finish, finished
 from gett.epilogue.types import value_types
@@ -63,12 +64,16 @@ def record(call: Call, compute: Compute) -> Any:
     if recipe.dtype.kind in "biu":
         _check_integers(operands, recipe.dtype)
     c = None if c is None or recipe.beta == 0 else _as_dtype(c, recipe.own)
-    tensors = [
-        _as_dtype(x if reading is None else _viewed(reading, x), dtype)
-        for reading, x, dtype in zip(recipe.readings, operands, recipe.read, strict=True)
-    ]
-    kept = _intermediates(torch, call, len(recipe.steps), tensors)
-    *steps, (last, product) = recipe.steps
+    tensors = recipe.prepared(operands)
+    if c is None and call.checkpoint is None and torch.modes.is_plain(tensors):
+        return node_of(torch).apply(recipe.chain, *tensors)
+    return _record_products(torch, call, recipe.chain, tensors, c)
+
+
+def _record_products(torch: TorchLibrary, call: Call, chain: Chain, tensors: list[Any], c: Any) -> Any:
+    """The result of a chain whose products PyTorch sees one by one."""
+    kept = _intermediates(torch, call, len(chain.steps), tensors)
+    *steps, (last, product) = chain.steps
     for inputs, step in steps:
         given = [tensors[i] for i in inputs]
         saving = nullcontext() if kept is None else kept.saving(inputs, given)
@@ -83,6 +88,28 @@ def record(call: Call, compute: Compute) -> Any:
         return contracted(product, given, c)
 
 
+Bind = Callable[[Product, Sequence[Any]], tuple[Any, Sequence[Any]]]
+
+
+def record_bound(call: Call, compute: Compute, bind: Bind) -> BoundChain:
+    """What runs calls of tensors on one GPU that lie alike, whose derivatives are recorded; without factors or `c`.
+
+    Args:
+        call: One of these calls.
+        compute: Computes calls of which nothing is recorded.
+        bind: From a product and tensors to what runs it, and to the steps of its plan.
+
+    Raises:
+        GettError: As `record`.
+    """
+    operands, _, _ = _tensors(call)
+    recipe = _recipe_of(call, compute, operands, None)
+    if recipe.dtype.kind in "biu":
+        _check_integers(operands, recipe.dtype)
+    plain = not any(recipe.readings) and all(x.dtype is y for x, y in zip(operands, recipe.read, strict=True))
+    return BoundChain(recipe.chain, None if plain else recipe.prepared, bind)
+
+
 class Recipe(NamedTuple):
     """What is done for all calls whose tensors have the same layouts and dtypes.
 
@@ -92,7 +119,7 @@ class Recipe(NamedTuple):
         beta: Factor of `c`.
         readings: Views that give an operand each label once, None for an operand that has them so.
         read: PyTorch's dtype in which each operand is read.
-        steps: Inputs of each product, and the product.
+        chain: The products.
     """
 
     dtype: np.dtype[Any]
@@ -100,7 +127,14 @@ class Recipe(NamedTuple):
     beta: Any
     readings: tuple[Reading | None, ...]
     read: tuple[Any, ...]
-    steps: tuple[tuple[tuple[int, ...], Product], ...]
+    chain: Chain
+
+    def prepared(self, operands: Sequence[Any]) -> list[Any]:
+        """What the products read: views and conversions of operands, which PyTorch differentiates."""
+        return [
+            _as_dtype(x if reading is None else _viewed(reading, x), dtype)
+            for reading, x, dtype in zip(self.readings, operands, self.read, strict=True)
+        ]
 
 
 def _recipe_of(call: Call, compute: Compute, operands: Sequence[Any], c: Any) -> Recipe:
@@ -138,7 +172,7 @@ def _known_recipe(compute: Compute, spec: Any, options: tuple[Any, ...], layouts
     steps[-1] = steps[-1][0], replace(steps[-1][1], alpha=known.alpha, beta=known.beta, order=known.order)
     readings = tuple(x if x.dropped or x.diagonals else None for x in products.readings)
     read = tuple(own[x.name] for x in known.read)
-    return Recipe(known.dtype, own[known.dtype.name], known.beta, readings, read, tuple(steps))
+    return Recipe(known.dtype, own[known.dtype.name], known.beta, readings, read, Chain(len(layouts), tuple(steps)))
 
 
 def _layout(x: Any) -> tuple[Any, ...]:

@@ -37,9 +37,11 @@ class TorchLibrary:
         conjugated: What stands for each dtype in `layouts` where a tensor is lazily conjugated.
         stream: From a device number to the handle of this thread's current stream there.
         casts: Whether `torch.autocast` holds on GPUs now.
+        captures: Whether a CUDA graph is recorded now.
         modes: What PyTorch records and transforms now.
         operator: `gett::contract` once it is registered.
         functions: The autograd functions of contractions once their classes are made.
+        node: That of whole networks, as `gett.arrays.torch_chain` calls it.
         epilogue: That of epilogues.
     """
 
@@ -55,11 +57,14 @@ class TorchLibrary:
         quick = getattr(module._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = quick or (lambda device: module.cuda.current_stream(device).cuda_stream)
         self.casts: Callable[[], bool] = getattr(module, "is_autocast_enabled", bool)
+        captures = getattr(module.cuda, "is_current_stream_capturing", bool)
+        self.captures: Callable[[], bool] = captures
         self.modes = TorchModes(module, self.plain)
         self._dual_levels, self._dispatch_modes = self.modes.dual_levels, self.modes.dispatch_modes
         self._lowered = {own for name, own in self.own_dtypes.items() if name in _LOWERED}
         self.operator: Any = None
         self.functions: Any = None
+        self.node: Any = None
         self.epilogue: Any = None
         self._kinds: dict[int, TorchKind] = {}
 
@@ -68,12 +73,12 @@ class TorchLibrary:
         found = self._kinds.get(device)
         return self._kinds.setdefault(device, TorchKind(self, device)) if found is None else found
 
-    def layouts(self, tensors: Sequence[Any]) -> tuple[int, list[Any]] | None:
-        """The device of CUDA tensors and what a plan for them depends on; None where one of them needs a closer look.
+    def layouts(self, tensors: Sequence[Any]) -> tuple[int, list[Any], bool] | None:
+        """Of CUDA tensors the device, what a plan for them depends on, and whether derivatives are recorded.
 
-        This is the warm path: it makes no records.
+        None where one of them needs a closer look. This is the warm path: it makes no records.
         """
-        device = -1
+        device, recorded = -1, False
         parts: list[Any] = []
         plain = self.plain
         if self._dual_levels._current_level >= 0 or self._dispatch_modes():
@@ -83,8 +88,8 @@ class TorchLibrary:
                 if x.__class__ not in plain or not x.is_cuda or x.is_neg():
                     return None
                 dtype = x.dtype
-                if x.requires_grad and self.module.is_grad_enabled():
-                    return None
+                if x.requires_grad:
+                    recorded = True
                 if dtype.is_complex and x.is_conj():
                     dtype = self.conjugated[dtype]
                 where = x.get_device()
@@ -98,7 +103,11 @@ class TorchLibrary:
                 parts += (x.shape, x.stride(), dtype, where, ALIGNMENT[address % ALIGNMENT_LIMIT])
         except RuntimeError:  # a tensor without strides or memory
             return None
-        return device, parts
+        if recorded:
+            recorded = self.modes.recording()
+            if recorded and self.modes.transforms():
+                return None
+        return device, parts, recorded
 
     def translate(self, planned: Sequence[TensorSpec], device: int) -> list[Any]:
         """A plan's tensors as `layouts` describes such."""
@@ -114,13 +123,14 @@ class TorchLibrary:
     def fit(self, tensors: Sequence[Any], planned: list[Any]) -> bool:
         """Whether CUDA tensors are laid out as the first of those that `translate` gave."""
         found = self.layouts(tensors)
-        if found is None:
+        if found is None or found[2]:
             return False
-        parts = found[1]
-        planned = planned[: len(parts)]
+        return self.near(found[1], planned[: len(found[1])])
+
+    def near(self, parts: Sequence[Any], planned: Sequence[Any]) -> bool:
+        """Whether what `layouts` gave fits what was planned for: addresses may be multiples of more than that."""
         if parts == planned:
             return True
-        # An address may be a multiple of more than was planned; all else must agree.
         return all(x >= y if i % 5 == 4 else x == y for i, (x, y) in enumerate(zip(parts, planned, strict=True)))
 
     def admit(self, x: Any, name: str, *, lazily: bool = False, recorded: bool = False) -> Any:
@@ -210,7 +220,11 @@ class TorchLibrary:
 
 
 class TorchKind:
-    """PyTorch's tensors on one GPU."""
+    """PyTorch's tensors on one GPU.
+
+    Attributes:
+        only: Whether there is no other GPU.
+    """
 
     name = "PyTorch"
 
@@ -218,9 +232,13 @@ class TorchKind:
         module = library.module
         self._library = library
         self._number, self._device = device, module.device("cuda", device)
-        self._only = module.cuda.device_count() == 1
+        self.only = module.cuda.device_count() == 1
         self._empty, self._bytes = module.empty_strided, module.uint8
         self._stream, self._dtypes = library.stream, library.own_dtypes
+        self._known: dict[Any, Any] = {}
+        # What PyTorch's own compiler allocates by takes half as long; it allocates on the current device.
+        guards = getattr(getattr(module._C, "_dynamo", None), "guards", None)
+        self._quick: Any = getattr(guards, "_empty_strided_cuda", None) if self.only else None
         self._no_memory = module.cuda.OutOfMemoryError
         self.describe, self.base = library.describe, library.base
 
@@ -231,9 +249,15 @@ class TorchKind:
         return int(array.data_ptr())
 
     def empty(self, shape: Sequence[int], dtype: np.dtype[Any], order: str = "C") -> Any:
+        own = self._known.get(dtype)
+        if own is None:  # NumPy takes longer to tell a dtype's name than PyTorch to allocate
+            own = self._known.setdefault(dtype, self._dtypes[dtype.name])
+        shape = tuple(shape)
+        strides = _element_strides(shape, order)
         try:  # with strides, since PyTorch takes half as long then
-            strides = _element_strides(tuple(shape), order)
-            return self._empty(shape, strides, dtype=self._dtypes[dtype.name], device=self._device)
+            if self._quick is not None:
+                return self._quick(shape, strides, own)
+            return self._empty(shape, strides, dtype=own, device=self._device)
         except self._no_memory as error:
             raise out_of_memory(shape, dtype, "device") from error
 
@@ -252,7 +276,7 @@ class TorchKind:
         return array.permute(tuple(axes))
 
     def on(self, device: int) -> AbstractContextManager[Any] | None:
-        if self._only:
+        if self.only:
             return None
         from gett.runtime.device import require_cupy
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from gett.arrays.derivatives import gradient_factor, gradient_flags, gradient_terms, mapped_terms
 from gett.arrays.torch import TorchLibrary, torch_library
 from gett.arrays.torch_operator import define, spell_precision
 from gett.ir.tensors import UsualPrecision
+
+LAUNCHER = "from gett.api.launching import launcher as gett_launcher"
+"""The line that gives compiled code what launches products in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class Product:
     def subscripts(self) -> str:
         """The explicit form, e.g. `"ij,jk->ik"`."""
         return f"{','.join(self.terms)}->{self.output}"
+
+    @property
+    def is_view(self) -> bool:
+        """Whether D is one tensor, permuted or conjugated and no more."""
+        return len(self.terms) == 1 and self.alpha == 1 and len(self.output) == len(self.terms[0])
 
     def alone(self, terms: tuple[str, ...], output: str, conj: tuple[bool, ...], alpha: Any, dtype: Any) -> Product:
         """Another product with the same options, without C."""
@@ -94,13 +102,8 @@ def operator_of(library: TorchLibrary, run: Callable[[Product, Sequence[Any], An
     if library.operator is not None:
         return library.operator
 
-    def product_of(
-        subscripts: str, conj: Sequence[bool], alpha: Any, beta: Any, dtype: Any, order: str, precision: str | None,
-        usual: bool, limit: int,
-    ) -> Product:  # fmt: skip
-        left, _, output = subscripts.partition("->")
-        asked = UsualPrecision(precision) if usual and precision is not None else precision
-        return Product(tuple(left.split(",")), output, tuple(conj), alpha, beta, dtype, order, asked, limit, run)
+    def product_of(*described: Any) -> Product:
+        return described_product(run, *described)
 
     def compute(a: Any, b: Any, c: Any, *rest: Any) -> Any:
         return run(product_of(*rest), (a,) if b is None else (a, b), c)
@@ -114,8 +117,18 @@ def operator_of(library: TorchLibrary, run: Callable[[Product, Sequence[Any], An
     def mapped(info: Any, dims: Any, a: Any, b: Any, c: Any, *rest: Any) -> Any:
         return _mapped(product_of(*rest), [a] if b is None else [a, b], c, dims[:2], dims[2]), 0
 
-    library.operator = define(library.module, compute, backward, setup, mapped)
+    library.operator = define(library.module, compute, backward, setup, mapped, LAUNCHER)
     return library.operator
+
+
+def described_product(
+    run: Callable[[Product, Sequence[Any], Any], Any], subscripts: str, conj: Sequence[bool], alpha: Any, beta: Any,
+    dtype: Any, order: str, precision: str | None, usual: bool, limit: int,
+) -> Product:  # fmt: skip
+    """The product that `arguments` describes."""
+    left, _, output = subscripts.partition("->")
+    asked = UsualPrecision(precision) if usual and precision is not None else precision
+    return Product(tuple(left.split(",")), output, tuple(conj), alpha, beta, dtype, order, asked, limit, run)
 
 
 def _functions(module: Any) -> tuple[Any, Any]:
@@ -183,40 +196,59 @@ def _gradients(ctx: Any, gradient: Any, needs: Sequence[bool]) -> list[Any]:
     operands = [x for x in ctx.saved_tensors if x is not None]
     for i in range(len(operands)):
         if needs[i]:
-            found[i] = _operand_gradient(ctx.product, operands, i, gradient)
+            found[i] = operand_gradient(ctx.product, operands, i, gradient)
     if needs[2]:
         found[2] = _addend_gradient(ctx.product, ctx.c_shape, gradient)
     return found
 
 
-def _operand_gradient(product: Product, operands: Sequence[Any], i: int, gradient: Any) -> Any:
-    """The gradient of operand `i`: of D's gradient and the other operand's conjugate.
+class Gradient(NamedTuple):
+    """The gradient of an operand: a product of D's gradient and the other operand, and what is done to its result.
 
-    Labels that the operand alone has are not contracted: along them the gradient is a view of stride 0.
+    Attributes:
+        product: Its labels are those of the operand that are not its alone.
+        real: Whether the real part is the gradient.
+        dtype: PyTorch's of the operand.
+        alone: Axes of labels that the operand alone has. Along them the gradient is a view of stride 0.
     """
-    own, operand = product.terms[i], operands[i]
-    others = [x for n, x in enumerate(operands) if n != i]
-    dtypes = (gradient.dtype, *[x.dtype for x in others])
-    wanted = _gradient_product(product, i, dtypes)
-    kept = wanted.output
-    found = contracted_or_view(wanted, [gradient, *others])
-    if found.is_complex() and not operand.is_complex():
-        found = found.real
-    if found.dtype != operand.dtype:
-        found = found.to(operand.dtype)
-    for axis, label in enumerate(own):
-        if label not in kept:
+
+    product: Product
+    real: bool
+    dtype: Any
+    alone: tuple[int, ...]
+
+    def finish(self, found: Any, shape: Sequence[int]) -> Any:
+        """The gradient of an operand of a shape, of what the product gives."""
+        if self.real:
+            found = found.real
+        if found.dtype is not self.dtype:
+            found = found.to(self.dtype)
+        for axis in self.alone:
             found = found.unsqueeze(axis)
-    return found if len(kept) == len(own) else found.expand(operand.shape)
+        return found.expand(shape) if self.alone else found
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the product's result is the gradient."""
+        return not (self.real or self.alone) and self.product.dtype is self.dtype
+
+
+def operand_gradient(product: Product, operands: Sequence[Any], i: int, gradient: Any) -> Any:
+    """The gradient of operand `i`: of D's gradient and the other operand's conjugate."""
+    others = [x for n, x in enumerate(operands) if n != i]
+    form = gradient_form(product, i, operands[i].dtype, (gradient.dtype, *[x.dtype for x in others]))
+    return form.finish(contracted_or_view(form.product, [gradient, *others]), operands[i].shape)
 
 
 @lru_cache(maxsize=4096)
-def _gradient_product(product: Product, i: int, dtypes: tuple[Any, ...]) -> Product:
-    """The product that the gradient of operand `i` is, of D's gradient and the other operand with these dtypes."""
+def gradient_form(product: Product, i: int, dtype: Any, dtypes: tuple[Any, ...]) -> Gradient:
+    """The gradient of operand `i`, which has a dtype, of D's gradient and the other operand with these dtypes."""
     terms, kept = gradient_terms(product.terms, product.output, i)
     flags = gradient_flags(product.conj, i, hermitian=True)
     alpha = gradient_factor(product.alpha, product.conj[i], hermitian=True)
-    return product.alone(terms, kept, flags, alpha, reduce(_module().promote_types, dtypes))
+    wanted = product.alone(terms, kept, flags, alpha, reduce(_module().promote_types, dtypes))
+    alone = tuple(axis for axis, label in enumerate(product.terms[i]) if label not in kept)
+    return Gradient(wanted, wanted.dtype.is_complex and not dtype.is_complex, dtype, alone)
 
 
 def _addend_gradient(product: Product, shape: Sequence[int], gradient: Any) -> Any:
@@ -258,7 +290,7 @@ def _mapped(product: Product, operands: Sequence[Any], c: Any, dims: Sequence[in
 
 def contracted_or_view(product: Product, operands: Sequence[Any]) -> Any:
     """D of a product; a view where one tensor is permuted and no more."""
-    if len(operands) == 2 or product.alpha != 1 or len(product.output) != len(product.terms[0]):
+    if not product.is_view:
         return contracted(product, operands)
     found = operands[0].permute([product.terms[0].index(x) for x in product.output])
     return found.conj() if product.conj[0] else found

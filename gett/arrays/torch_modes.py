@@ -39,6 +39,7 @@ class TorchModes:
         plain: Classes whose instances are what they seem.
 
     Attributes:
+        recording: Whether derivatives of tensors that require gradients are recorded now.
         dual_levels: What has the current level of forward mode, -1 for none.
         dispatch_modes: How many modes see every operator now.
     """
@@ -46,7 +47,7 @@ class TorchModes:
     def __init__(self, module: Any, plain: tuple[Any, ...]) -> None:
         self._tensor: Any = module.Tensor
         self._plain = plain
-        self._records: Callable[[], bool] = module.is_grad_enabled
+        self.recording: Callable[[], bool] = module.is_grad_enabled
         self.dual_levels: Any = getattr(getattr(module, "autograd", None), "forward_ad", None) or _NoDuals
         self._duals_count: Callable[[], bool] = getattr(module._C, "_is_fwd_grad_enabled", bool)
         self._transforms: Any = getattr(module._C, "_functorch", None)
@@ -67,7 +68,7 @@ class TorchModes:
         """Whether PyTorch records derivatives of some of the arguments of a call, or transforms or traces the call."""
         if self._level() is not None or self.dispatch_modes():
             return any(isinstance(x, self._tensor) for x in things)
-        recording, plain = self._records(), self._plain
+        recording, plain = self.recording(), self._plain
         for x in things:
             if x.__class__ in plain:
                 if x.is_meta or (recording and x.requires_grad):
@@ -83,9 +84,15 @@ class TorchModes:
         """
         return any(x is not None and self._wraps(x) for x in things)
 
+    def is_plain(self, tensors: Sequence[Any]) -> bool:
+        """Whether derivatives of some tensors are recorded for reverse mode alone: nothing is transformed or traced."""
+        if self._level() is not None or self.duals() or self.wraps(tensors):
+            return False
+        return not self._are_traced(tensors)
+
     def requires_gradient(self, x: Any) -> bool:
         """Whether something is a tensor whose gradient is recorded now."""
-        return isinstance(x, self._tensor) and x.requires_grad and self._records()
+        return isinstance(x, self._tensor) and x.requires_grad and self.recording()
 
     def differentiates_traced(self) -> bool:
         """Whether, while a call is traced, a transformation is active in which the operator has no derivatives."""
@@ -136,6 +143,13 @@ class TorchModes:
             return nullcontext()
         pyfunctorch = import_module("torch._functorch.pyfunctorch")
         context: AbstractContextManager[Any] = pyfunctorch.temporarily_clear_interpreter_stack()
+        return context
+
+    def unwatched(self) -> AbstractContextManager[Any]:
+        """A context in which no mode sees operators; PyTorch's compiler has one while its code runs first."""
+        if not self.dispatch_modes():
+            return nullcontext()
+        context: AbstractContextManager[Any] = import_module("torch.utils._python_dispatch")._disable_current_modes()
         return context
 
     def unrecorded(self, x: Any) -> Any:

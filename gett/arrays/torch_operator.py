@@ -8,9 +8,9 @@ a derivative is `gett.arrays.torch_autograd` says.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
+from gett.arrays.torch_inductor import lower
 from gett.errors import ShapeError
 from gett.ir.tensors import UsualPrecision, dense_strides
 
@@ -26,8 +26,11 @@ def define(
     backward: Callable[..., Any],
     setup: Callable[..., Any],
     mapped: Callable[..., Any],
+    launcher: str,
 ) -> Any:
     """The operator, registered with PyTorch.
+
+    `torch.library.custom_op` would wrap `run` in functions that take longer than a call of this package.
 
     Args:
         module: `torch`.
@@ -35,15 +38,28 @@ def define(
         backward: Its derivative, as `torch.library.register_autograd` takes it.
         setup: What the derivative keeps, likewise.
         mapped: Its form under vmap, as `torch.library.register_vmap` takes it.
+        launcher: What PyTorch's compiler calls in the operator's place: `gett.arrays.torch_inductor`.
     """
-    tag = getattr(module.Tag, "needs_exact_strides", None)  # a compiler shall not copy operands into another order
-    made = module.library.custom_op(
-        "gett::contract", run, mutates_args=(), schema=SCHEMA, tags=() if tag is None else (tag,)
-    )
-    made.register_fake(partial(_fake, module))
-    made.register_autograd(backward, setup_context=setup)
-    made.register_vmap(mapped)
-    return made
+    names = ("needs_exact_strides", "pt2_compliant_tag")  # a compiler shall not copy operands into another order
+    tags = tuple(getattr(module.Tag, name) for name in names if hasattr(module.Tag, name))
+    made = module.library.Library("gett", "FRAGMENT")
+    made.define(f"contract{SCHEMA}", tags=tags)
+    made.impl("contract", run, "CompositeExplicitAutograd")
+    operator = module.ops.gett.contract.default
+
+    def fake(*arguments: Any) -> Any:
+        lower(operator, launcher)  # the first that the compiler asks of an operator
+        return _fake(module, *arguments)
+
+    library, name = module.library, "gett::contract"
+    library.register_fake(name, fake, lib=made)
+    library.register_autograd(name, backward, setup_context=setup, lib=made)
+    library.register_vmap(name, mapped, lib=made)
+    _registered.append(made)
+    return operator
+
+
+_registered: list[Any] = []  # PyTorch forgets an operator with its library
 
 
 def spell_precision(precision: Any) -> tuple[str | None, bool]:

@@ -345,3 +345,38 @@ def test_derivatives_on_the_gpu(module: str, check: str) -> None:
     text += f"{check}(torch)\nprint('all', 'right')"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["all", "right"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "complex64"])
+def test_networks_are_differentiated_by_bound_plans(dtype: str) -> None:
+    """A call of which derivatives are recorded: bound, then as it is bound, with gradients that lie otherwise."""
+    extents = {"i": 24, "j": 40, "k": 16, "l": 32}
+    tensors = [x.requires_grad_() for x in operands("ij,jk,kl->il", extents, dtype)]
+    wide = [
+        x.detach().to(torch.complex128 if dtype == "complex64" else torch.float64).requires_grad_() for x in tensors
+    ]
+    seed = integers("il", extents, dtype, 9)
+    for weight in (seed, integers("li", extents, dtype, 10).mT, seed[0, 0].expand(24, 32)):
+        wanted = torch.autograd.grad(wide[0] @ wide[1] @ wide[2], wide, weight.to(wide[0].dtype))
+        for _ in range(3):
+            found = torch.autograd.grad(gett.einsum("ij,jk,kl->il", *tensors), tensors, weight)
+            for one, other in zip(found, wanted, strict=True):
+                assert (one.to(other.dtype) - other).norm() <= (2e-2 if dtype == "bfloat16" else 1e-5) * other.norm()
+
+
+def test_compiled_code_replays_as_cuda_graphs() -> None:
+    """Launchers in Inductor's code are recorded, and nothing is skipped."""
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    weight = torch.randn(64, 48, device="cuda", requires_grad=True)
+    compiled = torch.compile(
+        lambda x: gett.einsum("ij,jk->ik", x, weight).sin(), mode="reduce-overhead", fullgraph=True
+    )
+    for _ in range(5):
+        x = torch.randn(32, 64, device="cuda")
+        found = torch.autograd.grad(compiled(x).sum(), weight)[0].clone()
+        wanted = torch.autograd.grad((x.double() @ weight.double()).sin().sum(), weight)[0]
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+    assert not counters["inductor"]["cudagraph_skips"]

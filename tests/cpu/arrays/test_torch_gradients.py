@@ -67,3 +67,10 @@ if find_spec("torch") is not None:
     @pytest.mark.parametrize("check", ["check_transforms", "check_operator", "check_compiled"])
     def test_transformations_and_tracing(check: str) -> None:
         run("torch_derivatives", check)
+
+    @pytest.mark.parametrize(
+        "check", [pytest.param("check_derivatives", marks=pytest.mark.slow), "check_bound",
+                  pytest.param("check_launched", marks=pytest.mark.slow)]
+    )  # fmt: skip
+    def test_tensors_that_pose_as_a_gpus(check: str) -> None:
+        run("torch_posed", check)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -144,18 +145,20 @@ def check_checkpoints(torch: Any) -> None:
     weight = torch.randn(side, side, dtype=torch.float64)
     wanted = torch.autograd.grad(torch.linalg.multi_dot(chain), chain, weight)
     size = 8 * side**2
-    held = []
-    for limit in (None, 0, 3 * size, "1GiB"):
-        gett.einsum(subscripts, *chain, optimize=False, checkpoint=limit)  # what is planned is planned
-        tracemalloc.start()
-        result = gett.einsum(subscripts, *chain, optimize=False, checkpoint=limit)
-        held.append(round(tracemalloc.get_traced_memory()[0] / size))
-        tracemalloc.stop()
-        for retain in (True, False):
-            found = torch.autograd.grad(result, chain, weight, retain_graph=retain)
-            for one, other in zip(found, wanted, strict=True):
-                torch.testing.assert_close(one, other)
-    assert held == [count - 1, 1, 4, count - 1]  # the result counts
+    plan = gett.plan(subscripts, *chain, optimize=False)
+    for call in (partial(gett.einsum, subscripts, optimize=False), plan):
+        held = []
+        for limit in (None, 0, 3 * size, "1GiB"):
+            call(*chain, checkpoint=limit)  # what is planned is planned
+            tracemalloc.start()
+            result = call(*chain, checkpoint=limit)
+            held.append(round(tracemalloc.get_traced_memory()[0] / size))
+            tracemalloc.stop()
+            for retain in (True, False):
+                found = torch.autograd.grad(result, chain, weight, retain_graph=retain)
+                for one, other in zip(found, wanted, strict=True):
+                    torch.testing.assert_close(one, other)
+        assert held == [count - 1, 1, 4, count - 1]  # the result counts
 
     def network(*x: Any) -> Any:
         return gett.einsum("ij,jk,kl,lm->im", *x, checkpoint=0, conj=(True, False, True, False))
@@ -174,6 +177,10 @@ def check_checkpoints(torch: Any) -> None:
     for bad in ("much", -1, True, 1.5):
         with pytest.raises(gett.OptionError, match="checkpoint="):
             gett.einsum("ij,jk,kl->il", a, b, c, checkpoint=bad)
+        with pytest.raises(gett.OptionError, match="checkpoint="):
+            plan(*chain, checkpoint=bad)
+    with torch.no_grad():  # nothing is kept then
+        assert torch.equal(plan(*chain, checkpoint=0), plan(*chain))
 
 
 def check_refusals(torch: Any) -> None:
@@ -216,7 +223,7 @@ def check_refusals(torch: Any) -> None:
     with pytest.raises(gett.PrecisionError):
         gett.einsum("ij,jk", a, b, precision="tf32")
     assert gett.einsum("ij,jk", a, b).requires_grad
-    function = torch_library().functions[0]
+    function = torch_library().node
     apply = function.apply
     function.apply = None  # no call without gradients comes there
     for call in (

@@ -38,12 +38,12 @@ INSIDE = {
     "gett.epilogue": ["special expression", "operations", "types", "evaluate cpp traced", "ops", "gradient"],
     "gett.ir": ["subscripts tensors", "contraction", "build gemm pairs", "packing"],
     "gett.arrays": [
-        "dynamo torch_modes",
+        "dynamo torch_inductor torch_modes",
         "bfloat16 derivatives kinds jax",
         "exported torch",
         "interop torch_operator",
         "torch_autograd",
-        "torch_checkpoint torch_epilogue",
+        "torch_chain torch_checkpoint torch_epilogue",
     ],
     "gett.network": ["optimize request", "path cutting steps forms", "products running"],
     "gett.console": ["formatting", "progress"],
@@ -57,7 +57,7 @@ INSIDE = {
         "einsum",
         "backend contract plan tensordot",
         "paths",
-        "autotune expression",
+        "autotune expression launching",
     ],
     "gett.jax": ["primitive", "running", "functions"],
 }
