@@ -35,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_finish() -> None:
+    """What was collected stays, too: no search for garbage walks over it."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_kernel_cache() -> object:
     """No test reads or fills the user's kernel cache; within a run kernels are shared."""

@@ -45,6 +45,7 @@ def worst(cases: list[Case], model: DeviceModel) -> float:
     return max(regret for _, _, regret in losses(cases, model))
 
 
+@pytest.mark.slow
 def test_a_fit_lowers_the_loss_of_a_wrong_number(exact: list[Case]) -> None:
     path = "hopper.loops.ss.products"
     right = field_at(MODEL, path)
@@ -100,6 +101,7 @@ def test_times_of_an_unknown_device_are_refused(tmp_path: Path) -> None:
         record_of(path)
 
 
+@pytest.mark.slow
 def test_a_record_is_written_where_one_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = tmp_path / "made.py"
     assert refit.main(STORED, passes=1, every=400, record=str(record)) == 0

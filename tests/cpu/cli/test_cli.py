@@ -393,6 +393,7 @@ def test_a_gett_that_was_installed_without_rivals_says_where_they_are(
     assert "no rivals: rivals are timed in a clone of gett" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_demo_is_verified_and_quick() -> None:
     start = time.perf_counter()
     done = subprocess.run(

@@ -227,7 +227,7 @@ def covered() -> dict[str, list[Spec]]:
     return out
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, KINDS[::2]))
 def test_the_function_is_applied_where_the_accumulators_belong(kind: str, tmp_path: Path) -> None:
     check(covered()[kind][0], tmp_path)
 

@@ -30,7 +30,7 @@ def square(n: int, dtype: str, arch: str | None = "sm_90a", **options: Any) -> g
     return gett.plan("ab,bc->ac", ((n, n), dtype), ((n, n), dtype), arch=arch, **options)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float16", marks=pytest.mark.slow)])
 def test_every_plan_is_told_in_ten_lines_that_fit_a_terminal(dtype: str) -> None:
     for case in tccg()[::4]:
         inputs, _ = case.subscripts.split("->")

@@ -194,10 +194,10 @@ def refused(
     return total, found
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 8))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 16))])
 def test_the_searches_find_legal_schedules_of_every_kind(part: int) -> None:
-    total, found = refused(FEATURES[part::8], (2, 16, 132), 8, ("float16", "bfloat16")[: 2 if part % 4 == 1 else 1])
-    assert total > 200
+    total, found = refused(FEATURES[part::16], (2, 16, 132), 8, ("float16", "bfloat16")[: 2 if part % 4 == 1 else 1])
+    assert total > 100
     assert not found
 
 

@@ -57,8 +57,11 @@ def multiply_adds(plan: GemmPlan, facts: ArchFacts, below: float | None) -> list
     return best_schedules([MultistageSearch(plan, facts)], 3, below)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("subscripts", [TRIANGLE, "bkic,bkjc->bijc"])
+@pytest.mark.parametrize(
+    ("dtype", "subscripts"),
+    slow_but([(d, s) for d in ("float16", "bfloat16", "float32") for s in (TRIANGLE, "bkic,bkjc->bijc")],
+             [("float16", TRIANGLE), ("float32", "bkic,bkjc->bijc")]),
+)  # fmt: skip
 def test_the_triangle_update_is_packed(dtype, subscripts):
     plan = triangle(dtype, subscripts=subscripts)
     first = candidates(plan, "sm_90a")[0]
@@ -71,6 +74,7 @@ def test_the_triangle_update_is_packed(dtype, subscripts):
     assert can_implement(first, plan, FACTS) is None
 
 
+@pytest.mark.slow
 def test_fewer_pieces_under_a_larger_limit():
     plan = triangle()
     pieces = []
@@ -157,6 +161,7 @@ def test_the_last_piece_may_overlap_the_one_before():
     assert starts[-1] == (extent - length) * plan.contraction.d.stride(mode)
 
 
+@pytest.mark.slow
 def test_partial_sums_lie_behind_the_copies(folder):
     rng = np.random.default_rng(6)
     a, b = (rng.integers(-4, 5, s).astype("float32") for s in ((19, 501), (21, 501)))
@@ -289,6 +294,7 @@ def test_addresses_inside_of_tensors_reach_the_launches():
     assert len(PARAMS) == len(driver.launches[0].params)
 
 
+@pytest.mark.slow
 def test_the_plan_shows_copies_and_workspace():
     shape = (1, 512, 512, 128)
     plan = gett.plan(TRIANGLE, (shape, "float16"), (shape, "float16"), arch="sm_90a", workspace_limit=64 << 20)
