@@ -16,16 +16,14 @@ from benchmarks.schedule_times import Problem, read, write
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.schedule import Schedule
 from gett.tune.codec import decode
-from tests.sampling import slow_but
 
 MEAN, WORST = 1.04, 1.5
 """Of each sample. Of all contractions geometric means by element type and the worst are: H200, 445, 1.018 to 1.052 and
 1.48; H100, 792, 1.009 to 1.037 and 1.72."""
 
 
-@pytest.mark.parametrize(
-    ("path", "every"), slow_but([(STORED[0], 11), (STORED[1], 21)], [(STORED[0], 11)]), ids=["h200", "h100"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "every"), [(STORED[0], 11), (STORED[1], 21)], ids=["h200", "h100"])
 def test_choices_are_near_the_best_that_was_timed(path: Path, every: int) -> None:
     cases = replay(path, every=every)
     timed = [case.regret for case in cases if case.regret is not None]

@@ -125,6 +125,7 @@ def test_each_case_runs_in_the_dtypes_of_its_users():
 # --- the command
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_machine")
 def test_the_command_runs_every_workload_and_writes_json_and_a_chart(tmp_path, capsys):
     files = ["--json", str(tmp_path / "w.json"), "--plot", str(tmp_path / "w.png")]

@@ -13,7 +13,7 @@ from gett.errors import CompileError, PoorKernelError
 from gett.hw.archs import arch_facts
 from gett.jit import compile_kernel, resources
 from tests.spec_parts import coarse, records
-from tests.specs import Spec, few_kernels, kernel_specs
+from tests.specs import Spec, few_kernels, kernel_specs, tile_size
 
 ARCH = "sm_90a"
 
@@ -60,12 +60,6 @@ def test_small_kernels_of_wgmma_compile() -> None:
     for spec in few_kernels():
         kinds.setdefault(spec.schedule.kind, []).append(spec)
     check(min(found, key=tile_size) for kind, found in kinds.items() if kind.startswith("wgmma"))
-
-
-def tile_size(spec: Spec) -> int:
-    """Sums of a tile."""
-    t = spec.schedule.tiling
-    return t.m.size * t.n.size
 
 
 @pytest.mark.slow

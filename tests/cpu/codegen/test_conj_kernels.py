@@ -165,7 +165,8 @@ def test_what_is_written_names_the_types_of_the_factors() -> None:
     assert "typedef gett::complex64 Acc;" in text
 
 
-@pytest.mark.parametrize("numbers", slow_but(range(5), [2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", range(5))
 def test_kernels_compile_without_spills(numbers: int) -> None:
     jobs = []
     for number, (dtype_a, dtype_b, conj) in list(enumerate(FACTORS))[numbers::5]:

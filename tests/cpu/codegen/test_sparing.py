@@ -67,9 +67,10 @@ def first(case: Case, dtype: str, with_c: bool) -> str:
     return render_kernel(plan, candidates(plan, "sm_90a")[0]).source.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "dtype", "with_c"),
-    [*(pytest.param(*poor, marks=pytest.mark.slow) for poor in POOR[:-1]), POOR[-1]],
+    POOR,
     ids=lambda x: getattr(x, "name", str(x)),
 )
 def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> None:

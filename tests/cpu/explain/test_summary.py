@@ -101,6 +101,7 @@ def test_padding_is_advised_where_it_pays_and_the_gain_is_that_of_the_padded_pla
     assert "pad" not in str(padded)
 
 
+@pytest.mark.slow
 def test_a_workspace_that_is_too_small_is_told_with_the_size_that_helps() -> None:
     pairs = ((512, 512, 128), "float16"), ((512, 512, 128), "float16")
     starved = gett.plan("ika,jka->ija", *pairs, arch="sm_90a", workspace_limit=0)

@@ -216,6 +216,7 @@ def check(spec: Spec, tmp_path: Path) -> None:
     assert words.size == 0
 
 
+@pytest.mark.slow
 def test_numbers_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each sum meets its element of C, and is written there, by pairs and one by one."""
     assert staged_kinds(tmp_path, [*specs("dmma_source"), *specs("dmma_complex_source")]) >= {"pair_n", "one"}

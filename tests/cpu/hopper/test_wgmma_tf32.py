@@ -219,6 +219,7 @@ def test_tensor_maps_round_both_operands_and_nothing_else(subscripts: str) -> No
     assert {spec.data_type for _, _, spec in launch.maps} == {float32}
 
 
+@pytest.mark.slow
 def test_words_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each accumulator meets its element of C, and is written there, by pairs and one by one."""
     assert staged_kinds(tmp_path, specs("tf32_source")) == {"pair_n", "one"}
