@@ -24,20 +24,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The first process of a run makes the folder of the catalogue; workers have its environment.
+    """The first process of a run makes the folder that all of its processes share; workers have its environment.
 
     The catalogue stays, and to walk over it for garbage again and again takes a fifth of the time of planning.
     """
     gc.set_threshold(100_000, 50, 100)
     if not hasattr(config, "workerinput"):
-        folder = tempfile.mkdtemp(prefix="gett-catalogue-")
+        folder = tempfile.mkdtemp(prefix="gett-tests-")
         os.environ[SHARED] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_collection_finish() -> None:
+    """What was collected stays, too: no search for garbage walks over it."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """No test reads or fills the user's kernel cache; within a session kernels are shared."""
+def _own_kernel_cache() -> object:
+    """No test reads or fills the user's kernel cache; within a run kernels are shared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GETT_CACHE_DIR", str(tmp_path_factory.mktemp("kernels")))
+        patch.setenv("GETT_CACHE_DIR", os.path.join(os.environ[SHARED], "kernels"))
         yield

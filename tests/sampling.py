@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from tests.spec_parts import coarse
 from tests.specs import Spec, covering
@@ -26,6 +27,20 @@ def slow_but(cases: Iterable[Any], quick: Callable[[Any], bool] | Sequence[Any])
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[] if fast else pytest.mark.slow)
         for case, fast in zip(every, chosen, strict=True)
     ]
+
+
+def given_few(few: int, many: int, *strategies: Any, **named: Any) -> Callable[[Callable[..., None]], Any]:
+    """`hypothesis.given` of few examples in a quick test, and of many in a slow one."""
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
+        def run(examples: int) -> None:
+            settings(max_examples=examples)(given(*strategies, **named)(test))()
+
+        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+        return run
+
+    return decorate
 
 
 def of_every_kind(found: Iterable[Spec]) -> list[Spec]:

@@ -7,6 +7,7 @@ take their schedules from here.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import os
@@ -297,11 +298,13 @@ def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec
     file = Path(folder) / f"{family}-{'-'.join(dtypes)}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
     if file.exists():
         found: tuple[Spec, ...] = pickle.loads(file.read_bytes())
+        gc.freeze()
         return found
     found = _searched(family, facts, dtypes)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
         part.write(pickle.dumps(found))
     os.replace(part.name, file)
+    gc.freeze()  # it stays: no search for garbage walks over it
     return found
 
 
@@ -384,8 +387,15 @@ def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
     return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=scheduler)
 
 
+def tile_size(spec: Spec) -> int:
+    """Sums of a tile."""
+    return spec.schedule.tiling.m.size * spec.schedule.tiling.n.size
+
+
 def covering(found: Iterable[Spec], pairs: bool = True, numbers: bool = True) -> list[Spec]:
     """Few kernels that have every part that any of `found` has, and every pair of parts without their numbers.
+
+    Of those that add as many, one with a small tile: it is soon compiled.
 
     Args:
         found: What to choose from.
@@ -401,7 +411,7 @@ def covering(found: Iterable[Spec], pairs: bool = True, numbers: bool = True) ->
     missing = set().union(*left.values())
     out: list[Spec] = []
     while missing:
-        best = max(left, key=lambda i: len(left[i]))
+        best = max(left, key=lambda i: (len(left[i]), -tile_size(every[i])))
         out.append(every[best])
         missing -= left.pop(best)
         left = {i: rest for i, had in left.items() if (rest := had & missing)}

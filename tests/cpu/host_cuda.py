@@ -11,12 +11,16 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import gett
 from gett.codegen.records import Kernel
+from tests.specs import SHARED
 
 KERNELS = Path(gett.__file__ or "").parent / "kernels"
 REPLACED = Path(__file__).parent / "host"
@@ -59,6 +63,30 @@ def generated(kernel: Kernel) -> str:
     return text[text.index("struct Params {") : min(ends)]
 
 
+def _folders(blocks: Path | None) -> tuple[Path, ...]:
+    """What stands for the chip's instructions, headers that come first before others."""
+    return (REPLACED,) if blocks is None else (blocks, REPLACED)
+
+
+def _compile(compiler: str, blocks: Path | None, folders: Iterable[Path], *rest: str) -> None:
+    flags = (*FLAGS, *(["-DHOST_BLOCKS"] if blocks else []), *(f"-I{folder}" for folder in folders))
+    done = subprocess.run([compiler, *flags, *rest], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+@cache
+def prelude(compiler: str, blocks: Path | None) -> Path:
+    """A folder with the prelude precompiled, once in a run of the tests; a compiler that cannot use it passes on."""
+    folder = Path(os.environ[SHARED]) / f"prelude-{'lanes' if blocks is None else blocks.name}"
+    folder.mkdir(exist_ok=True)
+    if not (made := folder / "prelude.h.gch").exists():
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
+            source = str(REPLACED / "prelude.h")
+            _compile(compiler, blocks, _folders(blocks), "-x", "c++-header", source, "-o", part.name)
+        os.replace(part.name, made)
+    return folder
+
+
 def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False, blocks: Path | None = None) -> bytes:
     """Output of the program `body`, compiled for the host as a sparing kernel or not; equal ones are compiled once.
 
@@ -76,16 +104,14 @@ def run_host(tmp: Path, body: str, data: bytes = b"", *, sparing: bool = False, 
     if not kernels.exists():
         kernels.parent.mkdir()
         kernels.symlink_to(KERNELS)
-    defined = "#define GETT_SPARING\n" * sparing + "#define HOST_BLOCKS\n" * (blocks is not None)
+    defined = "#define GETT_SPARING\n" * sparing
     text = f'{defined}#include "prelude.h"\n{body}'
     program = tmp / hashlib.sha256(text.encode()).hexdigest()[:16]
     if not program.exists():
         source = program.with_suffix(".cpp")
         source.write_text(text)
-        folders = (*([] if blocks is None else [blocks]), REPLACED, kernels.parent)
-        command = [compiler, *FLAGS, *(f"-I{folder}" for folder in folders), str(source), "-o", str(program)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[:4000]
+        folders = (prelude(compiler, blocks), *_folders(blocks), kernels.parent)
+        _compile(compiler, blocks, folders, str(source), "-o", str(program))
     without_leaks = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # programs end with what they have
     ran = subprocess.run([str(program)], input=data, capture_output=True, env=without_leaks)
     assert ran.returncode == 0, (ran.stdout[-500:], ran.stderr[-3000:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     modules: set[Path] = set()
+    here = str(Path(__file__).parent) + os.sep
     for item in items:
-        again = Path(__file__).parent in item.path.parents and item.path in modules
+        again = item.path in modules and str(item.path).startswith(here)
         (left_out if again else kept).append(item)
         modules.add(item.path)
     config.hook.pytest_deselected(items=left_out)

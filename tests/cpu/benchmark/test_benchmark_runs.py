@@ -103,6 +103,7 @@ def test_the_command_prints_a_table_and_writes_json_and_a_chart(tmp_path, capsys
     assert png.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_epilogues_are_compared_with_kernels_of_their_own(tmp_path, capsys):
     assert main(["epilogue", "--cpu", "--json", str(tmp_path / "e.json")]) == 0
     printed = capsys.readouterr().out

@@ -12,6 +12,7 @@ from benchmarks import __main__ as command
 from benchmarks import first_calls
 
 
+@pytest.mark.slow
 def test_a_first_call_is_measured_in_a_process_of_its_own(tmp_path, capsys):
     name = "12 modes, complex128"
     assert command.main(["first-calls", "--cpu", "--case", name, "--json", str(tmp_path / "x.json")]) == 0

@@ -251,6 +251,7 @@ def test_a_rival_that_never_ran_leaves_dashes():
         distribution.spread([0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_machine")
 def test_the_random_command_runs_without_a_gpu(tmp_path, capsys):
     json_path, png = tmp_path / "r.json", tmp_path / "r.png"
@@ -291,6 +292,7 @@ def test_bad_options_are_named(options, message, capsys):
 # --- compiling ahead
 
 
+@pytest.mark.slow
 def test_compiling_ahead_leaves_what_a_call_will_look_up(tmp_path, monkeypatch):
     monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("GETT_CACHE_DISABLE", raising=False)

@@ -18,6 +18,7 @@ from gett.hw.device import DeviceModel
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import candidates
 from tests.cases import Case as Contraction
+from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_90a")
 MODEL = record_of(STORED[0])
@@ -45,6 +46,7 @@ def worst(cases: list[Case], model: DeviceModel) -> float:
     return max(regret for _, _, regret in losses(cases, model))
 
 
+@pytest.mark.slow
 def test_a_fit_lowers_the_loss_of_a_wrong_number(exact: list[Case]) -> None:
     path = "hopper.loops.ss.products"
     right = field_at(MODEL, path)
@@ -88,7 +90,7 @@ def test_numbers_are_those_that_main_loops_have() -> None:
         assert field_at(MODEL, path) > 0
 
 
-@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", slow_but(STORED, [STORED[1]]), ids=lambda path: path.name)
 def test_stored_times_are_of_a_device_with_a_record(path: Path) -> None:
     assert record_of(path).name == read(path)["device"]
 
@@ -100,6 +102,7 @@ def test_times_of_an_unknown_device_are_refused(tmp_path: Path) -> None:
         record_of(path)
 
 
+@pytest.mark.slow
 def test_a_record_is_written_where_one_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = tmp_path / "made.py"
     assert refit.main(STORED, passes=1, every=400, record=str(record)) == 0

@@ -125,6 +125,7 @@ def test_each_case_runs_in_the_dtypes_of_its_users():
 # --- the command
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_machine")
 def test_the_command_runs_every_workload_and_writes_json_and_a_chart(tmp_path, capsys):
     files = ["--json", str(tmp_path / "w.json"), "--plot", str(tmp_path / "w.png")]
@@ -169,7 +170,7 @@ def test_bad_options_are_named(options, message, capsys):
 # --- gett plans them all
 
 
-@pytest.mark.parametrize("workload", slow_but(ALL, lambda w: w in ALL[::4]), ids=lambda w: w.case.name)
+@pytest.mark.parametrize("workload", slow_but(ALL, lambda w: w in ALL[::8]), ids=lambda w: w.case.name)
 def test_every_workload_is_planned_for_hopper(workload):
     for dtype in workload.dtypes:
         pairs = [(shape, dtype) for shape in workload.case.shapes[:2]]

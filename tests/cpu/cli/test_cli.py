@@ -244,6 +244,7 @@ def test_the_current_directory_s_modules_are_not_run(tmp_path: Path, monkeypatch
     assert time_rival(parse_problem("ab,cb->ca", "5", "float64"), "numpy.einsum", None, 1).repeats == 1
 
 
+@pytest.mark.slow
 def test_run_says_that_a_rival_took_too_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -360,6 +361,7 @@ def test_a_wanted_gpu_that_is_not_there(
     assert capsys.readouterr().err == f"gett: {error}\n"
 
 
+@pytest.mark.slow
 def test_explain_plans_for_a_gpu_that_need_not_be_there(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["explain", "amji,cbkm->kjicba", "--extents", "m=24,8", "--dtype", "float16", "--detail"]
     for arch in ("sm_90a", "sm_80"):
@@ -393,6 +395,7 @@ def test_a_gett_that_was_installed_without_rivals_says_where_they_are(
     assert "no rivals: rivals are timed in a clone of gett" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_demo_is_verified_and_quick() -> None:
     start = time.perf_counter()
     done = subprocess.run(

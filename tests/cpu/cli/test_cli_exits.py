@@ -51,6 +51,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 # --- labels and extents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "subscripts",
     ["αb,bc->αc", ",".join(map("".join, pairwise(LABELS[:56]))) + "->"],
@@ -120,7 +121,7 @@ WRITING = (EXPLAIN, RUN, ["-m", "gett", "--help"], ["-m", "gett", "cache"])
 @needs_full
 @pytest.mark.parametrize(
     ("arguments", "unbuffered"),
-    slow_but([(x, unbuffered) for x in WRITING for unbuffered in ("", "1")], [(RUN, ""), (WRITING[3], "")]),
+    slow_but([(x, unbuffered) for x in WRITING for unbuffered in ("", "1")], [(WRITING[3], "")]),
 )
 def test_a_full_output_is_one_line(arguments: list[str], unbuffered: str) -> None:
     done = shell(arguments, ">/dev/full", PYTHONUNBUFFERED=unbuffered)
@@ -129,14 +130,15 @@ def test_a_full_output_is_one_line(arguments: list[str], unbuffered: str) -> Non
 
 
 @needs_full
-def test_a_full_or_closed_stderr_changes_no_code() -> None:
-    for tail in ("2>/dev/full", "2>&-"):
-        assert shell([*EXPLAIN[:4], "--extents", "b=4", "--arch", "cpu"], tail).returncode == 2
-        assert shell(EXPLAIN, tail).returncode == 0
+@pytest.mark.parametrize("tail", slow_but(["2>/dev/full", "2>&-"], ["2>&-"]))
+def test_a_full_or_closed_stderr_changes_no_code(tail: str) -> None:
+    assert shell([*EXPLAIN[:4], "--extents", "b=4", "--arch", "cpu"], tail).returncode == 2
+    assert shell(EXPLAIN, tail).returncode == 0
 
 
 @pytest.mark.parametrize(
-    "arguments", [EXPLAIN, ["-m", "gett", "cache"], ["-m", "benchmarks", "overhead", "--no-first"]]
+    "arguments",
+    slow_but([(EXPLAIN,), (WRITING[3],), (["-m", "benchmarks", "overhead", "--no-first"],)], [(EXPLAIN,)]),
 )
 def test_a_closed_output_is_one_line(arguments: list[str]) -> None:
     done = shell(arguments, ">&-")
@@ -350,6 +352,7 @@ def test_large_figures_stay_readable() -> None:
     assert format_bytes(3 << 51) == "6 PiB"
 
 
+@pytest.mark.slow
 def test_a_permutation_has_no_flop(capsys: pytest.CaptureFixture[str]) -> None:
     plan = gett.plan("ab->ba", ((300, 40), "float32"))
     assert plan.flops == 0

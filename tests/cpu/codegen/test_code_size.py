@@ -32,11 +32,8 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "odd"),
-    [pytest.param(*key, marks=pytest.mark.slow if i else ()) for i, key in enumerate(LIMITS)],
-    ids=lambda x: str(x),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "odd"), LIMITS, ids=str)
 def test_the_first_candidate_is_good_and_small(name: str, odd: int) -> None:
     whole = next(case for case in tccg() if case.name == name)
     case = Case(name, whole.subscripts, {label: extent - odd for label, extent in whole.extents.items()})

@@ -24,6 +24,7 @@ from gett.schedule.spec.loader import RegisterStaged
 from layouts.box import Box, TileDim
 from tests.cases import TILED, Case, Layout, small_tccg
 from tests.cpu.codegen.cpp import CppParams, run_cpp
+from tests.sampling import given_few
 from tests.schedules import multistage_candidates, spread
 
 STRIDE = st.integers(-1000, 1000) | st.sampled_from((0, 1, 2**33, -(2**35)))
@@ -56,8 +57,7 @@ def offset_of(coordinates: Sequence[int], strides: Sequence[int]) -> int:
     return sum(x * s for x, s in zip(coordinates, strides, strict=True))
 
 
-@settings(max_examples=60)
-@given(data=st.data(), box=boxes(), padding=st.integers(0, 3))
+@given_few(12, 60, data=st.data(), box=boxes(), padding=st.integers(0, 3))
 def test_group_index_is_the_box(data: st.DataObject, box: Box, padding: int) -> None:
     block = box.size + padding
     named = data.draw(tensors(len(box.extents), ("a", "d")))
@@ -98,8 +98,7 @@ def test_printed_group_functions_agree(data: st.DataObject, box: Box, padding: i
                 assert run_cpp(f, params, origin, local=local) == f.evaluate(local=local, **env)
 
 
-@settings(max_examples=60)
-@given(data=st.data(), box=boxes(boxed_k=True), padding=st.integers(0, 3))
+@given_few(12, 60, data=st.data(), box=boxes(boxed_k=True), padding=st.integers(0, 3))
 def test_k_box_index_is_the_box(data: st.DataObject, box: Box, padding: int) -> None:
     block = box.size + padding
     named = data.draw(tensors(len(box.extents), ("a", "b")))
@@ -125,8 +124,7 @@ def test_k_box_index_is_the_box(data: st.DataObject, box: Box, padding: int) -> 
             assert run_cpp(f, params, local=local) == f.evaluate(local=local)
 
 
-@settings(max_examples=40)
-@given(data=st.data(), extents=st.lists(st.integers(2, 7), max_size=4))
+@given_few(8, 40, data=st.data(), extents=st.lists(st.integers(2, 7), max_size=4))
 def test_table_and_batch_index_run_through_all_modes(data: st.DataObject, extents: list[int]) -> None:
     named = data.draw(tensors(len(extents), ("a", "b")))
     table = ParamTable()
@@ -146,8 +144,7 @@ def test_table_and_batch_index_run_through_all_modes(data: st.DataObject, extent
         assert run_cpp(entry, params, k=i) == wanted
 
 
-@settings(max_examples=60)
-@given(data=st.data(), box_m=boxes(), box_n=boxes())
+@given_few(12, 60, data=st.data(), box_m=boxes(), box_n=boxes())
 def test_d_unpack_is_a_bijection_onto_the_box_in_the_order_of_d(data: st.DataObject, box_m: Box, box_n: Box) -> None:
     strides = {
         g: data.draw(st.lists(st.integers(-50, 50), min_size=len(b.extents), max_size=len(b.extents)))

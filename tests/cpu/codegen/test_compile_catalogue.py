@@ -13,7 +13,7 @@ from gett.errors import CompileError, PoorKernelError
 from gett.hw.archs import arch_facts
 from gett.jit import compile_kernel, resources
 from tests.spec_parts import coarse, records
-from tests.specs import Spec, few_kernels, kernel_specs
+from tests.specs import Spec, few_kernels, kernel_specs, tile_size
 
 ARCH = "sm_90a"
 
@@ -54,38 +54,21 @@ def check(specs: Iterable[Spec]) -> None:
     assert poor <= 1 + len(every) // 20
 
 
-def test_kernels_with_every_record_compile() -> None:
-    check(with_every_record())
-
-
-def tile_size(spec: Spec) -> int:
-    """Sums of a tile; kernels of few are soon compiled."""
-    t = spec.schedule.tiling
-    return t.m.size * t.n.size
-
-
-def with_every_record() -> list[Spec]:
-    """Few kernels that together have every main loop, loader, store, source and scheduler, in every kind of kernel.
-
-    Of kernels that add as many, one with a small tile.
-    """
-    left = {spec: {spec.schedule.kind, *records(spec.schedule)} for spec in few_kernels()}
-    missing = set().union(*left.values())
-    out = []
-    while missing:
-        out.append(max(left, key=lambda spec: (len(left[spec] & missing), -tile_size(spec))))
-        missing -= left[out[-1]]
-    return out
-
-
-@pytest.mark.slow
-def test_kernels_with_every_kind_of_part_compile() -> None:
-    check(few_kernels(numbers=False))
+def test_small_kernels_of_wgmma_compile() -> None:
+    """Of each of its main loops the kernel with the smallest tile, which is soon compiled."""
+    kinds: dict[str, list[Spec]] = {}
+    for spec in few_kernels():
+        kinds.setdefault(spec.schedule.kind, []).append(spec)
+    check(min(found, key=tile_size) for kind, found in kinds.items() if kind.startswith("wgmma"))
 
 
 @pytest.mark.slow
 def test_kernels_with_every_part_and_every_pair_of_parts_compile() -> None:
-    check(spec for spec in {**dict.fromkeys(few_kernels()), **dict.fromkeys(few_kernels(pairs=True))})
+    """They have every record and every kind of kernel, too."""
+    chosen = few_kernels(pairs=True)
+    for having in (lambda spec: spec.parts, lambda spec: {spec.schedule.kind, *records(spec.schedule)}):
+        assert set().union(*map(having, chosen)) == set().union(*map(having, few_kernels()))
+    check(chosen)
 
 
 def test_few_kernels_have_every_part() -> None:

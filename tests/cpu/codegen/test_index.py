@@ -6,12 +6,12 @@ import re
 import struct
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gett.codegen.index import ONE, TRUE, ZERO, Expr, Function, ParamTable, const, magic, var
 from gett.codegen.params import ALPHA, BETA, NAMED, POINTERS, declare_params, pack_params, scalar_slots
 from tests.cpu.codegen.cpp import CppParams, run_cpp
+from tests.sampling import given_few
 
 TOP = 2**31 - 1
 numbers = st.integers(0, TOP) | st.integers(0, 100) | st.integers(TOP - 5, TOP)
@@ -25,8 +25,7 @@ def reciprocal_division(n: int, d: int) -> int:
     return ((high + n) % 2**32) >> shift
 
 
-@settings(max_examples=400)
-@given(n=numbers, d=numbers.filter(bool), k=st.integers(0, 2**31))
+@given_few(80, 400, n=numbers, d=numbers.filter(bool), k=st.integers(0, 2**31))
 def test_magic_divides(n: int, d: int, k: int) -> None:
     near = min(TOP, k % (TOP // d + 1) * d)  # a multiple, where the quotient changes
     for x in (n, near, max(0, near - 1), min(TOP, near + d - 1)):
@@ -94,7 +93,7 @@ def expressions(draw: st.DrawFn, table: ParamTable, depth: int) -> Expr:
             return draw(inner) + var("x") * table.stride(draw(st.integers(0, 1000)))
 
 
-@given(data=st.data(), x=st.integers(0, 1000), y=st.integers(0, 1000))
+@given_few(20, 100, data=st.data(), x=st.integers(0, 1000), y=st.integers(0, 1000))
 def test_printed_text_means_what_is_evaluated(data: st.DataObject, x: int, y: int) -> None:
     table = ParamTable()
     value = data.draw(expressions(table, 3))
@@ -104,7 +103,9 @@ def test_printed_text_means_what_is_evaluated(data: st.DataObject, x: int, y: in
     assert run_cpp(function, CppParams.unpack(table), x=x, y=y) == wanted
 
 
-@given(
+@given_few(
+    20,
+    100,
     strides=st.lists(st.integers(-(2**40), 2**40) | st.integers(-100, 100), max_size=6),
     divisors=st.lists(numbers.filter(bool), max_size=6),
     counts=st.lists(numbers, max_size=4),

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from gett.jit.compile import compile_uncached, kernel_headers
+from tests.sampling import slow_but
 
 # From the bottom up: a header may include those of its own level and of levels before it. Chunks are `core`'s, and
 # their loads and stores are instructions; a main loop knows its loader, and a loader the stages that it fills.
@@ -63,6 +64,6 @@ def test_alpha_and_beta_stand_in_one_header() -> None:
     assert having == ["gett/contract/params.cuh", "gett/epilogue/linear_combination.cuh"]
 
 
-@pytest.mark.parametrize("name", HEADERS)
+@pytest.mark.parametrize("name", slow_but(HEADERS, [*HEADERS][::4]))
 def test_a_header_compiles_alone(name: str) -> None:
     compile_uncached(f'#include "{name}"\nextern "C" __global__ void k() {{}}\n', "sm_90a")

@@ -67,9 +67,10 @@ def first(case: Case, dtype: str, with_c: bool) -> str:
     return render_kernel(plan, candidates(plan, "sm_90a")[0]).source.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "dtype", "with_c"),
-    [*(pytest.param(*poor, marks=pytest.mark.slow) for poor in POOR[:-1]), POOR[-1]],
+    POOR,
     ids=lambda x: getattr(x, "name", str(x)),
 )
 def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> None:
@@ -90,6 +91,7 @@ def test_a_map_that_spilled_compiles_well_sparing(subscripts: str, shapes: tuple
     assert compile_uncached(text, "sm_90a").cubin == spared.cubin
 
 
+@pytest.mark.slow
 def test_good_kernels_are_compiled_once_and_spare_nothing() -> None:
     text = first(tccg()[0], "float16", False)
     once = compile_uncached(text, "sm_90a", allow_spills=True).cubin
@@ -153,7 +155,7 @@ def walked() -> list[tuple[Case, Schedule]]:
     return list(found.values())
 
 
-@pytest.mark.parametrize("most", [2, pytest.param(99, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
 def test_a_sparing_walk_stores_what_the_other_stores(most: int, tmp_path: Path) -> None:
     headers = includes("core/batched", "loader/register")
     cases = sorted(walked(), key=lambda x: x[1].tiling.batches == 1)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
@@ -18,6 +17,7 @@ from gett.epilogue.special import erf, round_bfloat16
 from gett.epilogue.traced import trace
 from gett.epilogue.types import kind_of, value_types
 from gett.errors import EpilogueError
+from tests.sampling import given_few
 
 ops = gett.ops
 ACCUMULATORS = ["bool", "int32", "uint32", "int64", "uint64", "float32", "float64", "complex64", "complex128"]
@@ -359,8 +359,7 @@ BINARY = ["add", "subtract", "multiply", "maximum", "minimum", "less", "equal", 
 UNARY = ["negative", "abs", "sign", "floor", "tanh", "exp", "square", "relu", "sigmoid"]
 
 
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
+@given_few(30, 150, data=st.data())
 def test_random_functions_are_what_numpy_computes(data: st.DataObject) -> None:
     steps = data.draw(
         st.lists(

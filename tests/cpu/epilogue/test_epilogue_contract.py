@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
@@ -18,6 +17,7 @@ from gett.ir.contraction import Operand
 from gett.ir.gemm import make_gemm_plan
 from gett.network.cutting import cut_free, cut_sum, partial_sums, uncut
 from tests.cpu.helpers import at, contraction_of, seeded
+from tests.sampling import given_few
 
 ops = gett.ops
 
@@ -217,8 +217,7 @@ def test_empty_sums_and_empty_results() -> None:
     assert found == 2
 
 
-@settings(max_examples=60, deadline=None)
-@given(
+@given_few(12, 60,
     st.sampled_from(["ij,jk->ik", "ij,jk->ki", "ijk,kl->lij", "ik,jk->ij", "bij,bj->bi", "ij,jk->", "ij,kl->ijkl"]),
     st.sampled_from([1, 2, 3]), st.booleans(), st.data(),
 )  # fmt: skip

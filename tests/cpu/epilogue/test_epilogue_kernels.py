@@ -227,7 +227,7 @@ def covered() -> dict[str, list[Spec]]:
     return out
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, KINDS[::2]))
 def test_the_function_is_applied_where_the_accumulators_belong(kind: str, tmp_path: Path) -> None:
     check(covered()[kind][0], tmp_path)
 
@@ -305,9 +305,9 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "arch"), slow_but([(x, arch) for x in COMPILED for arch in ("sm_80", "sm_90a")], [("simt", "sm_90a")])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", COMPILED)
 def test_kernels_compile_without_spills(name: str, arch: str) -> None:
     subscripts, shapes, dtype, function, extra = COMPILED[name]
     arrays = [np.broadcast_to(np.ones((), dtype), shape).copy() for shape in shapes]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gett.cpu import NumpyExecutable, arithmetic, boxes, executable, moving
@@ -23,18 +23,25 @@ from tests.cpu.strategies import DTYPES, contractions, outputs, values
 from tests.sampling import slow_but
 from tests.tolerances import allowed_error
 
+EXAMPLES = slow_but([(operands, examples) for operands in (1, 2) for examples in (20, 100)], [(1, 20), (2, 20)])
 
-@pytest.mark.parametrize("operands", [1, 2])
-@given(data=st.data())
-def test_random_contractions_are_exact(operands: int, data: st.DataObject) -> None:
-    case = data.draw(contractions(operands=operands))
-    d = data.draw(outputs(case.shape, np.result_type(*case.operands)))
-    check(case.subscripts, *case.operands, d=d)
+
+@pytest.mark.parametrize(("operands", "examples"), EXAMPLES)
+def test_random_contractions_are_exact(operands: int, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def run(data: st.DataObject) -> None:
+        case = data.draw(contractions(operands=operands))
+        d = data.draw(outputs(case.shape, np.result_type(*case.operands)))
+        check(case.subscripts, *case.operands, d=d)
+
+    run()
 
 
 @pytest.mark.usefixtures("tiny_tiles")
-@pytest.mark.parametrize("operands", [1, 2])
-def test_random_contractions_are_exact_in_tiny_tiles(operands: int) -> None:
+@pytest.mark.parametrize(("operands", "examples"), EXAMPLES)
+def test_random_contractions_are_exact_in_tiny_tiles(operands: int, examples: int) -> None:
+    @settings(max_examples=examples)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         case = data.draw(contractions(operands=operands, extents=(2, 3, 5, 9)))
@@ -298,6 +305,7 @@ def test_copies_go_through_scratch_only_where_a_plain_one_would_miss_caches() ->
     assert not local((1000, 1024), (4, 4096))  # lines of one cache set
 
 
+@pytest.mark.slow
 def test_long_thin_products_are_cut_so_that_copies_stay_in_cache() -> None:
     a, b = integers((2, 2, 4, 4), "complex128"), integers((1 << 8, 4, 1 << 6, 4, 1 << 4), "complex128")
     run = NumpyExecutable(make_gemm_plan(contraction_of("XYkw,aklwx->aXlYx", a, b)))

@@ -98,8 +98,8 @@ except KeyboardInterrupt:
 """
 
 
-#: Of programs of BLAS, of pieces and of moves one each, which the quick tests run.
-PROGRAMS = ("batched BLAS", "packed boxes", "integers", "permutation")
+#: Of programs of pieces and of moves one each, which the quick tests run.
+PROGRAMS = ("packed boxes", "permutation")
 
 
 def routes() -> list[Any]:

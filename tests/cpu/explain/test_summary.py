@@ -30,7 +30,7 @@ def square(n: int, dtype: str, arch: str | None = "sm_90a", **options: Any) -> g
     return gett.plan("ab,bc->ac", ((n, n), dtype), ((n, n), dtype), arch=arch, **options)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float16", marks=pytest.mark.slow)])
 def test_every_plan_is_told_in_ten_lines_that_fit_a_terminal(dtype: str) -> None:
     for case in tccg()[::4]:
         inputs, _ = case.subscripts.split("->")
@@ -101,6 +101,7 @@ def test_padding_is_advised_where_it_pays_and_the_gain_is_that_of_the_padded_pla
     assert "pad" not in str(padded)
 
 
+@pytest.mark.slow
 def test_a_workspace_that_is_too_small_is_told_with_the_size_that_helps() -> None:
     pairs = ((512, 512, 128), "float16"), ((512, 512, 128), "float16")
     starved = gett.plan("ika,jka->ija", *pairs, arch="sm_90a", workspace_limit=0)

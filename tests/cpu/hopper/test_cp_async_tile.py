@@ -107,6 +107,7 @@ def test_what_offsets_cannot_address_is_not_copied(sign: int, far: int) -> None:
     assert not copy_schedules(replace(plan, m=bent), FACTS)
 
 
+@pytest.mark.slow
 def test_planes_take_the_place_of_tf32_where_no_tensor_map_moves_the_operands() -> None:
     plan = make_gemm_plan(LARGE[0].contraction("float32", precision="tf32"))
     found = [s for s in candidates(plan, "sm_90a") if isinstance(s.mainloop, WgmmaSplit)]

@@ -164,8 +164,10 @@ def test_sums_and_fragments_fit_a_thread() -> None:
     assert "registers for sums and fragments" in reason
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
-@pytest.mark.parametrize("every", slow_but([False, True], [False]))
+@pytest.mark.parametrize(
+    ("dtype", "every"),
+    slow_but([(x, every) for every in (False, True) for x in ("float64", "complex128")], [("float64", False)]),
+)
 def test_candidates_compile_without_spills(dtype: str, every: bool) -> None:
     """A kernel of every shape that is tried for some cases, or the first; one that spills raises an error."""
     for name in ("ij-ik-kj", "ijkl-imjn-nlmk", "abjc-cbka-kj")[: None if every else 1]:

@@ -12,6 +12,7 @@ from gett.codegen.render import render_kernel
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from tests.cpu.host_cuda import SPLIT_PARTS, generated, includes, run_host
+from tests.sampling import slow_but
 from tests.specs import Spec, covering, specs
 
 PROGRAM = (
@@ -65,7 +66,7 @@ def served(spec: Spec, tmp_path: Path) -> list[int]:
 FAMILIES = ("split", "split_complex", "split_fp16", "split_fp16_complex")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, ["split_complex"]))
 def test_long_rows_are_served_at_once(family: str, tmp_path: Path) -> None:
     """One kernel of a family, both of whose operands have rows of 64 bytes and more."""
     found = (

@@ -214,7 +214,8 @@ def test_the_model_takes_one_panel_where_it_was_measured_faster() -> None:
             assert (isinstance(best, PersistentPanel) and best.one_panel) == wanted
 
 
-@pytest.mark.parametrize("family", ["each_panel", *(pytest.param(x, marks=pytest.mark.slow) for x in SCOPES[::2])])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", SCOPES)
 def test_the_kernel_agrees_on_the_layout(family: str) -> None:
     """With both operands that may stay."""
     for spec in {kept(spec.schedule)[0]: spec for spec in found(family)}.values():

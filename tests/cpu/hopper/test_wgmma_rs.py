@@ -248,6 +248,7 @@ def test_k_tiles_of_words_are_whole_batches(depth: int, width: int, reason: str)
     assert not list(k_tile.reasons(Lowered(spec.schedule, lower_plan(spec.plan, spec.schedule.tiling), FACTS)))
 
 
+@pytest.mark.slow
 def test_words_get_it_where_rows_run_along_two_contracted_modes() -> None:
     for case in tccg():
         plan = make_gemm_plan(case.contraction("float32", precision="tf32"))

@@ -29,7 +29,7 @@ from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
-from tests.sampling import of_every_kind, slow_but
+from tests.sampling import slow_but
 from tests.specs import Spec, covering, specs
 
 PROGRAM = (
@@ -93,9 +93,9 @@ def conflicts(addresses: Any, size: int) -> int:
     return worst
 
 
-def test_tiles_of_every_kind_lie_where_wgmma_reads_them(tmp_path: Path) -> None:
-    for spec in of_every_kind(specs("tf32")):
-        check(spec, tmp_path / repr(spec))
+@pytest.mark.parametrize("transposes", [False, True])
+def test_a_tile_lies_where_wgmma_reads_it(transposes: bool, tmp_path: Path) -> None:
+    check(first(transposes), tmp_path / "tile")
 
 
 @pytest.mark.slow
@@ -192,6 +192,7 @@ def test_short_sums_are_staged_with_few_conflicts() -> None:
     assert stage.conflicts <= 2
 
 
+@pytest.mark.slow
 def test_large_products_of_tccg_are_chosen() -> None:
     kinds = {case.name: chosen(case).kind for case in tccg()}
     large = [c.name for c in tccg() if plan_of(c).flops > 3e10 and c.name not in ("ij-kil-lkj", "ijkl-minl-njmk")]
@@ -218,6 +219,7 @@ def test_tensor_maps_round_both_operands_and_nothing_else(subscripts: str) -> No
     assert {spec.data_type for _, _, spec in launch.maps} == {float32}
 
 
+@pytest.mark.slow
 def test_words_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     """Each accumulator meets its element of C, and is written there, by pairs and one by one."""
     assert staged_kinds(tmp_path, specs("tf32_source")) == {"pair_n", "one"}

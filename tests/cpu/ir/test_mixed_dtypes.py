@@ -16,6 +16,7 @@ from gett.ir.contraction import Contraction
 from gett.jit import compile_kernel, resources
 from gett.network import forms, running
 from tests.cpu.fake_torch import State, Tensor, tensor
+from tests.sampling import slow_but
 
 RNG = np.random.default_rng(41)
 SHORT = ("float16", "bfloat16")
@@ -34,7 +35,7 @@ def steps(*arguments: Any, arch: str = "sm_90a", **options: Any) -> list[tuple[s
     return [(c.a.dtype, c.dtype, c.d.dtype, kind) for c, kind in made]
 
 
-@pytest.mark.parametrize("short", SHORT)
+@pytest.mark.parametrize("short", slow_but(SHORT, ["float16"]))
 def test_products_of_16_bits_are_summed_in_float32(short: str) -> None:
     pair = (512, 512), short
     wide = (512, 512), "float32"

@@ -13,13 +13,14 @@ from gett.jit import compile_kernel, compile_uncached, kernel_headers, resources
 from gett.jit.nvrtc import load_nvrtc
 from gett.jit.ptxas import find_faults, first_errors, read_usage
 from tests.cpu.jit.cuda_texts import GOOD, HALF, INDEXED, SERIALISED, SPILLING
+from tests.sampling import slow_but
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100")
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", slow_but(ARCHS, ["sm_90a"]))
 def test_the_cubin_says_of_resources_what_the_log_says(arch: str) -> None:
     for text in (GOOD, SPILLING, INDEXED):
         result = compile_uncached(text, arch, allow_spills=True)

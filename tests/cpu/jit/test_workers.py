@@ -148,8 +148,8 @@ def trap(tmp_path):
     ("flags", "imports", "before"),
     [
         ((), "gett", "sys.path.insert(0, '')"),
-        (("-I",), "gett", ""),
-        ((), "gett", "sys.path[:0] = [os.curdir, b'bytes', None, 3, object()]"),
+        pytest.param(("-I",), "gett", "", marks=pytest.mark.slow),
+        pytest.param((), "gett", "sys.path[:0] = [os.curdir, b'bytes', None, 3, object()]", marks=pytest.mark.slow),
         ((), "gett.__main__", "sys.path.insert(0, '')"),
     ],
     ids=["-c", "-I", "no strings on the path", "-m gett"],

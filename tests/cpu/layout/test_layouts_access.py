@@ -14,6 +14,7 @@ from layouts.access import alignment, contiguous_run, max_vector
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, unit_mode
 from layouts.rates import RunRates, run_bandwidth, run_cost
+from tests.sampling import given_few
 
 RATES = RunRates(
     copy_tbps=4.25,
@@ -47,7 +48,7 @@ def test_unit_mode() -> None:
     assert unit((3, 5), (2, 2), 2) == 1  # overlapping views: the longer run
 
 
-@given(st.integers(0, 64), st.lists(st.tuples(st.integers(1, 4), st.integers(-48, 48)), max_size=3))
+@given_few(20, 100, st.integers(0, 64), st.lists(st.tuples(st.integers(1, 4), st.integers(-48, 48)), max_size=3))
 def test_alignment_divides_every_address(base: int, modes: list[tuple[int, int]]) -> None:
     found = alignment(base, [s for e, s in modes if e > 1])
     addresses = {base + o for o in offsets(modes)}
@@ -167,7 +168,7 @@ def test_run_cost_is_sane(run: int, store: bool, bulk: bool, align: int) -> None
     assert run_cost(RATES, run, store=store, bulk=bulk, start_alignment=align) >= cost * 0.9999
 
 
-@given(cut_tensors(flatten=True))
+@given_few(20, 100, cut_tensors(flatten=True))
 def test_tiles_cover_every_element_once(case: tuple[Box, tuple[int, ...], int]) -> None:
     box, _, _ = case
     seen = [c for t in range(box.tiles) for i in range(box.size) if (c := box.coordinates(t, i)) is not None]

@@ -7,11 +7,12 @@ import math
 import re
 
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event
 from hypothesis import strategies as st
 
 from layouts.tma import TmaMap
 from layouts.tma_map import Refusal, tma_map
+from tests.sampling import given_few
 
 Tensor = tuple[tuple[int, ...], tuple[int, ...], int]
 
@@ -111,8 +112,7 @@ def swizzled(span: int, address: int) -> int:
     return address
 
 
-@settings(deadline=None)
-@given(tiled(), st.sampled_from((16, 32, 64, 128)))
+@given_few(20, 100, tiled(), st.sampled_from((16, 32, 64, 128)))
 def test_a_map_addresses_what_the_strides_address(
     case: tuple[Tensor, tuple[int, ...], tuple[int, ...]], span: int
 ) -> None:
@@ -125,8 +125,7 @@ def test_a_map_addresses_what_the_strides_address(
         assert [m for m in made.order[1:]] == [m for m in order if m != made.order[0]]
 
 
-@settings(deadline=None, max_examples=20)
-@given(st.lists(st.integers(2, 3), min_size=5, max_size=7), st.data())
+@given_few(5, 20, st.lists(st.integers(2, 3), min_size=5, max_size=7), st.data())
 def test_many_modes_fold(outer: list[int], data: st.DataObject) -> None:
     """Up to eight modes, at most three of them tiled, some backwards: always expressible."""
     extents = (8, *outer)

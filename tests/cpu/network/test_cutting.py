@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
@@ -20,6 +19,7 @@ from gett.network.cutting import GROUP_LIMIT, Section, cut_free, cut_sum, partia
 from gett.runtime.shifted import ShiftedExecutable
 from tests.cpu.helpers import at, contraction_of
 from tests.cpu.strategies import Case, contractions
+from tests.sampling import given_few
 
 LIMITS = st.sampled_from([1, 2, 3, 5, 8, 20])
 
@@ -30,8 +30,7 @@ def run(section: Section, tensors, alpha, beta):
     NumpyExecutable(make_gemm_plan(c))(*views, alpha, beta)
 
 
-@settings(max_examples=80, deadline=None)
-@given(contractions(operands=2, dtypes=("int64", "float64")), LIMITS, st.booleans())
+@given_few(16, 80, contractions(operands=2, dtypes=("int64", "float64")), LIMITS, st.booleans())
 def test_pieces_give_the_whole(case: Case, limit: int, with_c: bool):
     whole = contraction_of(case.subscripts, *case.operands)
     out = np.full(whole.shape_d, 77, whole.d.dtype)
@@ -60,8 +59,7 @@ def test_large_results_of_empty_sums_are_cut():
     assert [s.gemm.contraction.shape_d for s in plan.steps] == [(BIG // 2,)] * 2
 
 
-@settings(max_examples=100, deadline=None)
-@given(contractions(operands=2, dtypes=("float64",), max_modes=6), LIMITS)
+@given_few(20, 100, contractions(operands=2, dtypes=("float64",), max_modes=6), LIMITS)
 def test_no_group_of_a_section_exceeds_the_limit(case: Case, limit: int):
     whole = contraction_of(case.subscripts, *case.operands)
     for summed in cut_sum(whole, limit):

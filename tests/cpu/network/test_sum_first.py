@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
@@ -12,6 +11,7 @@ from gett.codegen.render import render_kernel
 from gett.jit.compile import compile_kernel
 from gett.network.path import SumFirst, find_steps
 from tests.cpu.strategies import Case, contractions
+from tests.sampling import given_few, slow_but
 
 ALWAYS = SumFirst(1e-6, 0, False)
 
@@ -95,8 +95,7 @@ def test_a_step_of_a_network_sums_first_too():
     np.testing.assert_array_equal(plan(*operands), np.einsum("ik,jl,im->jm", *operands, optimize=True))
 
 
-@settings(max_examples=60, deadline=None)
-@given(contractions(operands=2, dtypes=("int64", "float64", "float16")), st.booleans())
+@given_few(12, 60, contractions(operands=2, dtypes=("int64", "float64", "float16")), st.booleans())
 def test_summing_first_changes_no_result(case: Case, wide: bool):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -116,7 +115,7 @@ def test_both_operands_are_summed_or_the_cheaper_one():
     assert (steps[0].inputs, len(steps)) in (((0,), 3), ((0,), 2), ((1,), 2))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", slow_but(["float16", "bfloat16"], ["float16"]))
 def test_mixed_types_have_kernels(dtype):
     """Sums in float32, a product of those, and C and D in 16 bits."""
     pair = ((3000, 3000), dtype)

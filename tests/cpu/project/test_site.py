@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import gett
+from tests.sampling import slow_but
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -35,7 +36,7 @@ def load(path: Path) -> ModuleType:
 HOOKS = load(DOCS / "hooks.py")
 
 
-@pytest.mark.parametrize("name", WITH_CODE)
+@pytest.mark.parametrize("name", slow_but(WITH_CODE, lambda x: x != "reference/cli.md"))
 def test_the_code_of_pages_runs(name: str) -> None:
     text = HOOKS.filled((DOCS / name).read_text(encoding="utf-8"), name)
     assert "<!-- output" not in text
@@ -156,9 +157,8 @@ def test_the_famous_contractions_have_their_rivals() -> None:
     assert charts.us_of(row, ("cutensor:",)) == min(plain)
 
 
-@pytest.mark.parametrize(
-    "chart", ["readme", *(pytest.param(name, marks=pytest.mark.slow) for name in ("workloads", "accuracy"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("chart", ["readme", "workloads", "accuracy"])
 def test_charts_are_drawn(chart: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     from benchmarks import charts

@@ -12,6 +12,7 @@ from gett.schedule.cost.forecast import LOOPS, Forecaster
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.schedule import Forecast
 from tests.cases import Case
+from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_90a")
 MATRICES = Case("", "mk,nk->mn", {"m": 2048, "n": 1536, "k": 512})
@@ -31,7 +32,7 @@ TYPES = (
 )
 
 
-@pytest.mark.parametrize(("dtype", "precision"), TYPES)
+@pytest.mark.parametrize(("dtype", "precision"), slow_but(TYPES, TYPES[1:2]))
 def test_a_schedule_has_the_forecast_that_its_search_gave_it(dtype: str, precision: str) -> None:
     kinds = set()
     for case in (MATRICES, COLUMNS, LONG, MODES, TALL, ODD, BATCHES):

@@ -37,6 +37,7 @@ from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
 from tests.cpu.choices import bounded_choices
 from tests.cpu.schedule.broken_streams import broken
+from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_80")
 Made = tuple[Schedule, GemmPlan] | tuple[Schedule, GemmPlan, ArchFacts]
@@ -248,7 +249,7 @@ def test_each_rule_of_each_bandwidth_bound_main_loop_refuses_a_schedule(kind: ty
     assert refusal.rule is rule, refusal.reason
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "complex128", "int8"])
+@pytest.mark.parametrize("dtype", slow_but(["float16", "float32", "complex128", "int8"], ["complex128"]))
 def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
     plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
     assert {is_stream(p) for p in plans} == {True, False}

@@ -49,6 +49,7 @@ def test_the_main_loop_follows_from_dtype_and_precision(dtype: str, kind: str) -
         assert select_schedule(plan_of(by_name(name), dtype), "sm_80").kind in ("stream map", "stream sum")
 
 
+@pytest.mark.slow
 def test_selection_is_repeatable() -> None:
     for case in (*tccg()[::8], *TILED[::8]):
         plan = plan_of(case, "float16")

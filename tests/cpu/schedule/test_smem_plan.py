@@ -62,6 +62,7 @@ def test_what_stays_costs_no_stage(family: str) -> None:
         assert 1024 + s.smem.barriers + 16 * s.hopper.stages <= s.smem.size <= CAPACITY
 
 
+@pytest.mark.slow
 def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> None:
     family = FAMILIES["reuse"]
     seen = 0

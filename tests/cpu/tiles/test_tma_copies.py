@@ -56,6 +56,7 @@ def in_all_clusters() -> Iterator[Schedule]:
             yield from (clustered(schedule, shape) for shape in CLUSTERS)
 
 
+@pytest.mark.slow
 def test_every_element_arrives_once_where_it_is_read() -> None:
     rng = random.Random(3)
     ways = set()

@@ -196,6 +196,7 @@ def test_kernels_prefetch_the_map_and_take_it() -> None:
     assert made["c"].data_type == made["d"].data_type
 
 
+@pytest.mark.slow
 def test_staging_takes_what_it_does_without_c() -> None:
     """The tile is staged in D's type, no offsets lie beside it, and C has no room of its own."""
     twins = 0
