@@ -67,7 +67,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index.append(d_unpack(t.m, t.n, order, steps).to_cpp())
     index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
     index += copies(plan, schedule, table)
-    if epilogue.row_store is not None:
+    if epilogue.store.by_rows is not None:
         index.append(_rows_left(schedule, order[0], table))
     index += tile_op(plan, many_batches=False)
     if found:

@@ -121,7 +121,7 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
         }
     if source is not None:
         constants["kTransactionBytesC"] = source.transaction_bytes * source.slabs
-    if (rows := schedule.epilogue.row_store) is not None:
+    if (rows := store.by_rows) is not None:
         constants["kRowLengthD"] = rows.run
     return constants
 

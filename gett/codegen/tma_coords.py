@@ -49,7 +49,7 @@ class TileCoords:
 
     def store(self, epilogue: Epilogue) -> list[str]:
         """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
-        store, c = epilogue.tma_store, epilogue.source_map
+        store, c = epilogue.store.tma, epilogue.source_map
         if store is None:
             return []
         d, exchange = store.map, store.exchange

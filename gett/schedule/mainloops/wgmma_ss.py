@@ -25,7 +25,6 @@ from gett.schedule.rules.hopper import accumulators, whole_operands
 from gett.schedule.rules.loaders import LOADER_RULES
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
-from gett.schedule.spec.loader import Gather, Stationary
 from gett.schedule.spec.mainloop import Hopper, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem import SmemPlan
@@ -84,13 +83,13 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     stage = kept = ring = tables = 0
     for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
         held, row = loader.rows(side), row_bytes(loader, deep, size)
-        if isinstance(loader, Stationary):
+        if loader.stays:
             # The rows of the next panel come while those of this one are read.
             buffers = 2 if s.scheduler.tensor and not s.scheduler.one_panel else 1
-            kept += stationary_bytes(name, held, row, buffers * loader.k_tiles)
+            kept += stationary_bytes(name, held, row, buffers * t.k.tiles)
         else:
             stage += tile_bytes(name, held, row)
-        if isinstance(loader, Gather):
+        if loader.by_warps:
             pieces = warp_pieces(side, deep, loader, warps)
             ring += warps * loop.cp_async_stages * ring_bytes(pieces, loader, size)
             tables += 8 * pieces

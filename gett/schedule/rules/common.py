@@ -108,9 +108,9 @@ def source(x: Lowered) -> Iterator[str]:
     if (epilogue.source is None) != (c is None):
         there = "there is no C" if c is None else "there is 1 C"
         yield f"{there}, the schedule reads {0 if epilogue.source is None else 1}"
-    if epilogue.vector_source and epilogue.tma_store is not None:
+    if epilogue.vector_source and epilogue.store.map is not None:
         yield "D leaves by 1 tensor map, so C is added where it is staged, not from vectors"
-    if epilogue.vector_source and (rows := epilogue.row_store) is not None:
+    if epilogue.vector_source and (rows := epilogue.store.by_rows) is not None:
         yield f"rows of {rows.run} elements leave as they are staged, without C"
 
 

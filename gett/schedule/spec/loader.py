@@ -32,6 +32,7 @@ class CpAsync:
     smem: SmemLayout
 
     through_registers: ClassVar[bool] = False
+    conflicts: ClassVar[int] = 1
     walk: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     @property
@@ -91,6 +92,16 @@ class TileLoader:
     def by_warps(self) -> bool:
         """Whether warps bring the operand, not a tensor map."""
         return self.tma is None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the operand stays in shared memory."""
+        return False
+
+    @property
+    def width(self) -> int:
+        """Elements that threads bring together, 0 by tensor map."""
+        return 0
 
     @property
     def transform(self) -> Transform | None:
@@ -194,6 +205,11 @@ class Stationary(TileLoader):
         return self.load
 
     @property
+    def stays(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def major(self) -> str:
         """Group along a row."""
         return self.load.major
@@ -242,6 +258,11 @@ class Gather(TileLoader):
     transform: Transform | None = None
 
     @property
+    def width(self) -> int:
+        """Elements of a piece."""
+        return self.run
+
+    @property
     def traits(self) -> dict[str, int]:
         """Elements of a piece."""
         return {"kRunElements": self.run}
@@ -260,6 +281,11 @@ class CpAsyncTile(TileLoader):
     major: Major
     vector: Vector
     swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]
+
+    @property
+    def width(self) -> int:
+        """Elements of a copy."""
+        return self.vector
 
     @property
     def traits(self) -> dict[str, int]:
