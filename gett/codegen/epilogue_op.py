@@ -19,11 +19,6 @@ def extra_tensors(contraction: Contraction) -> dict[str, int]:
     return {f"x{i}": EXTRA + i for i in range(len(contraction.extras))}
 
 
-def extra_dtypes(contraction: Contraction) -> tuple[str, ...]:
-    """Their dtypes in memory."""
-    return tuple(x.dtype for x in contraction.extras)
-
-
 def op_traits(contraction: Contraction) -> dict[str, bool | int | str]:
     """Members of the traits: whether there is a function, and how many tensors it reads."""
     return {"kEpilogueOp": contraction.epilogue is not None, "kExtras": len(contraction.extras)}
@@ -60,7 +55,7 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
         within = "m % TileShape::kBlockM"
         rows = [f"l_ok(p, l, m / TileShape::kBlockM) && m_ok(p, t, {within})"]
     arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
-    stored = extra_dtypes(contraction)
+    stored = [x.dtype for x in contraction.extras]
     for (name, tensor), kind, dtype in zip(extra_tensors(contraction).items(), types[1:], stored, strict=False):
         along = {g: any(s.strides[tensor] for s in modes) for g, modes in (("l", plan.l), ("m", plan.m), ("n", plan.n))}
         in_rows = along["m"] or (many_batches and along["l"]) or not along["n"]

@@ -29,17 +29,16 @@ R2S_COPIES = {
 """Enumerators of `R2SCopy` (`gett/kernels/epilogue/r2s.cuh`) by the schedule's name."""
 
 
-def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]], dtype_c: str) -> str:
+def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> str:
     """The traits of a kernel's parts.
 
     Args:
         plan: A lowered plan.
         schedule: How it runs.
         order: Tiled dimensions by D's stride.
-        dtype_c: Type of C, or of D where there is none.
     """
     structs = (
-        problem_traits(plan, dtype_c),
+        problem_traits(plan),
         tile_shape(schedule, _division(schedule)),
         scheduler_traits(schedule),
         _mainloop(plan, schedule),

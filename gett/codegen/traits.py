@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gett.codegen.common import cpp_bool, source_c
 from gett.codegen.epilogue_op import op_traits
-from gett.codegen.types import cpp_type
+from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.kind import Constants
@@ -40,11 +40,11 @@ def _declared(name: str, value: bool | int | str) -> str:
     return f"gett::{kind} {name} = gett::{enumerator}"
 
 
-def problem_traits(plan: GemmPlan, dtype_c: str) -> str:
-    """The struct `ProblemTraits`: the types of the argument and of elements; `dtype_c` is D's where C is absent."""
+def problem_traits(plan: GemmPlan) -> str:
+    """The struct `ProblemTraits`: the types of the argument and of elements."""
     c = plan.contraction
     types = {
-        "Element": c.dtype, "ElementC": dtype_c, "ElementD": c.d.dtype, "Acc": data_type(c.dtype).accumulator
+        "Element": c.dtype, "ElementC": dtype_c(c), "ElementD": c.d.dtype, "Acc": data_type(c.dtype).accumulator
     }  # fmt: skip
     return struct(
         "ProblemTraits",
