@@ -12,11 +12,10 @@ from collections.abc import Callable
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
-from gett.codegen.hopper_traits import hopper_traits
+from gett.codegen.hopper_traits import hopper_traits, smem_places
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
-from gett.codegen.smem import hopper_smem_struct
 from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates
 from gett.codegen.tma_coords import prefetch, tile_coords
 from gett.codegen.tma_copies import stage_copies, store_pieces, tensor_maps
@@ -90,12 +89,12 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         (role, offset, _spec(made, kinds[role], loads.get(role), kind.fetches_lines))
         for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps), extras), strict=True)
     )
-    body = "\n".join(index)
+    body, header = "\n".join(index), loop.kind.replace(" ", "_")
     text = (
-        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{kind.header}.cuh"\n'
+        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{header}.cuh"\n'
         f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
         f"{op_struct(contraction)}{hopper_traits(plan, schedule, order)}\n"
-        f"{hopper_smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
+        f"{smem_places(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
         f"typedef gett::{type(loop).__name__}<MainloopTraits, Index, {atom}, Epilogue, Scheduler, Smem> "

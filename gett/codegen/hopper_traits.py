@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from gett.codegen.traits import problem_traits, scheduler_traits, store_traits, struct, tile_shape
+from gett.codegen.traits import problem_traits, scheduler_traits, smem_struct, store_traits, struct, tile_shape
 from gett.codegen.types import cpp_type
 from gett.hw.tensor_types import Planes
 from gett.ir.gemm import GemmPlan
@@ -64,6 +64,20 @@ def _division(schedule: Schedule) -> Constants:
         "kGroupValidRows": valid,
         "kGroupRows": rows,
     }
+
+
+def smem_places(schedule: Schedule) -> str:
+    """The struct `Smem`, which has the distance of two staging buffers, too."""
+    s, loop = schedule.smem, schedule.hopper
+    parts = {
+        "kStationary": s.stationary,
+        "kPlanes": s.planes,
+        "kStaging": s.staging,
+        "kStagingPitch": (s.barriers - s.staging) // (loop.warpgroups if loop.ping_pong else 1),
+        "kBarriers": s.barriers,
+        "kGather": s.loaders,
+    }
+    return smem_struct(s, parts)
 
 
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:

@@ -21,7 +21,6 @@ from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
-from gett.codegen.smem import multistage_smem_struct
 from gett.codegen.tiles import (
     batch_index,
     group_index,
@@ -33,6 +32,7 @@ from gett.codegen.traits import (
     problem_traits,
     scheduler_class,
     scheduler_traits,
+    smem_struct,
     store_traits,
     struct,
     tile_shape,
@@ -76,10 +76,12 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     )
     names = named_counts(plan, schedule)
     params = declare_params(contraction, names, table, factors=factor_types(plan))
+    s = schedule.smem
+    places = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{op_struct(contraction)}{_traits(plan, schedule, order)}\n{multistage_smem_struct(schedule)}\n"
+        f"{op_struct(contraction)}{_traits(plan, schedule, order)}\n{smem_struct(s, places)}\n"
         f"struct Index {{\n{index}\n}};\n\n"
         "typedef gett::BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Offsets;\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"

@@ -15,6 +15,7 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.kind import Constants
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
 
 
 def struct(name: str, constants: Constants, base: str = "", more: Sequence[str] = ()) -> str:
@@ -83,6 +84,12 @@ def scheduler_traits(schedule: Schedule) -> str:
     table = f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{', '.join(map(str, order))}}};\n"
     read = "static GETT_DEVICE int cluster_order(int cluster) { return kClusterOrder[cluster]; }"
     return table + struct("SchedulerTraits", constants, more=[read])
+
+
+def smem_struct(smem: SmemPlan, more: Constants) -> str:
+    """The struct `Smem`: bytes from the start of a block's shared memory; `more` are places of some kernels."""
+    places = ", ".join(f"{name} = {value}" for name, value in {"kStages": smem.stages, **more}.items())
+    return f"struct Smem {{\n  static constexpr int kSize = {smem.size}, {places};\n}};\n"
 
 
 def scheduler_class(schedule: Schedule) -> str:

@@ -164,10 +164,23 @@ def rule(reasons: Callable[[Lowered], Iterator[str]]) -> Rule:
     return Rule(reasons.__name__.replace("_", " "), reasons.__doc__ or "", reasons)
 
 
-def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    """The reason of the first rule that a schedule breaks, None where it meets all.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a schedule cannot be run.
+
+    Attributes:
+        rule: The rule that it breaks.
+        reason: How, with the numbers.
+    """
+
+    rule: Rule
+    reason: str
+
+
+def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
+    """The first rule that a schedule breaks, None where it meets all.
 
     Rules are asked in order: one may rely on those before it.
     """
     x = Lowered(schedule, plan, facts)
-    return next((reason for rule in rules if (reason := rule.broken(x)) is not None), None)
+    return next((Refusal(rule, reason) for rule in rules if (reason := rule.broken(x)) is not None), None)

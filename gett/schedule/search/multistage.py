@@ -158,9 +158,9 @@ class MultistageSearch(Search[Schedule]):
         for count in stages:
             loop = Multistage(a, b, self.tensor_cores, count, tile.warps, warps, t.k.flattens)
             made.append(Schedule(facts.arch, t, loop, epilogue, scheduler, smem.plan(count)))
-        reason = first_broken(LIMITS, made[-1], plan, facts)
-        self.refusal = reason or self.refusal
-        return made if reason is None else []
+        broken = first_broken(LIMITS, made[-1], plan, facts)
+        self.refusal = self.refusal if broken is None else broken.reason
+        return made if broken is None else []
 
     def _loader(self, tensor: int, t: Tiling, box: Box, side: int) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""

@@ -80,8 +80,9 @@ class StreamSearch(Search[Schedule]):
         workspace = split * max(1, t.m.tiles) * t.shape[0] * self.accumulator if split > 1 else 0
         forecast = Forecast(estimate.us, estimate.bound, reason)
         made = replace(choice, scheduler=OneTile(split_k=split), workspace_bytes=workspace, forecast=forecast)
-        self.refusal = first_broken(LIMITS, made, self.plan, self.facts) or ""
-        return [] if self.refusal else [made]
+        broken = first_broken(LIMITS, made, self.plan, self.facts)
+        self.refusal = "" if broken is None else broken.reason
+        return [] if broken is not None else [made]
 
     def _schedule(self, block: tuple[int, int, int], box: Box, box_k: Box, loop: Stream, reason: str) -> Schedule:
         source = VectorSource() if self.plan.contraction.c is not None else None
