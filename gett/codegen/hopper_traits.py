@@ -17,17 +17,6 @@ from gett.schedule.mainloops.table import hopper_kind
 from gett.schedule.spec.hopper_needs import planes
 from gett.schedule.spec.schedule import Schedule
 
-R2S_COPIES = {
-    "scalar": "kR2SScalar",
-    "stsm": "kR2SStsm",
-    "stsm_t": "kR2SStsmT",
-    "vec_n": "kR2SVecN",
-    "vec_m": "kR2SVecM",
-    "pair_n": "kR2SPairN",
-    "one": "kR2SOne",
-}
-"""Enumerators of `R2SCopy` (`gett/kernels/epilogue/r2s.cuh`) by the schedule's name."""
-
 
 def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> str:
     """The traits of a kernel's parts.
@@ -106,13 +95,14 @@ def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
     """How a tile of D lies in shared memory, and how accumulators get there."""
     t, stage = schedule.tiling, schedule.epilogue.store.stage
     assert stage is not None
+    copy = "".join(word.capitalize() for word in stage.copy.kind.split("_"))  # as `gett/kernels/core/types.cuh` has it
     lead = next((i for i, _ in t.n.tiled), None)
     whole8 = stage.cut is None or stage.cut[:2] != ("n", lead) or stage.cut[2] % 8 == 0
     by8 = lead is not None and t.n.dims[lead].box % 8 == 0 and t.n.size % 8 == 0 and whole8
     return {
         "kStagingElements": stage.elements,
         "kSwizzleBytesD": stage.swizzle_bytes,
-        "kR2SCopy": f"R2SCopy::{R2S_COPIES[stage.copy.kind]}",
+        "kR2SCopy": f"R2SCopy::kR2S{copy}",
         "kR2SVector": stage.copy.vector,
         "kR2SStepN": _r2s_step(schedule, order),
         "kColumnsBy8": by8,

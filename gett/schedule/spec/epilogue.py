@@ -70,11 +70,6 @@ class ThreadStore:
     reuse_mainloop_smem: ClassVar[bool] = False
     exchange: ClassVar[None] = None
 
-    @property
-    def by_rows(self) -> RowStore | None:
-        """Itself where D leaves row by row."""
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class VectorStore(ThreadStore):
@@ -87,6 +82,8 @@ class VectorStore(ThreadStore):
 
     vector: Vector
     stage: StagedTile | None = None
+
+    by_rows: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,15 @@ class Multicast:
 
 
 class TileLoader:
-    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`."""
+    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`.
+
+    Attributes:
+        stays: Whether the operand stays in shared memory.
+    """
 
     __slots__ = ()
+
+    stays: ClassVar[bool] = False
 
     @property
     def tma(self) -> Tma | None:
@@ -92,11 +98,6 @@ class TileLoader:
     def by_warps(self) -> bool:
         """Whether warps bring the operand, not a tensor map."""
         return self.tma is None
-
-    @property
-    def stays(self) -> bool:
-        """Whether the operand stays in shared memory."""
-        return False
 
     @property
     def width(self) -> int:
@@ -199,15 +200,12 @@ class Stationary(TileLoader):
     load: Tma
     k_tiles: Count
 
+    stays: ClassVar[bool] = True
+
     @property
     def tma(self) -> Tma:
         """The copies of a k-tile."""
         return self.load
-
-    @property
-    def stays(self) -> bool:
-        """It does."""
-        return True
 
     @property
     def major(self) -> str:
