@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from gett.api.checks import is_integer
 from gett.api.executables import drop_plans
 from gett.api.plan import plan
 from gett.console.formatting import brief, format_table, printable
@@ -18,7 +19,7 @@ from gett.console.progress import progress as bar
 from gett.errors import OptionError
 from gett.ir.subscripts import split_arguments
 from gett.ir.tensors import Casting
-from gett.network.optimize import AUTOTUNE
+from gett.network.optimize import asks_autotune
 from gett.network.steps import Step
 from gett.runtime.device import device_facts, require_cupy
 from gett.schedule.spec.mainloop import Stream, StreamMatrix, WgmmaSS
@@ -131,12 +132,12 @@ def autotune(
         GettError: As `plan`; OptionError for `candidates` or `repeat` below 1.
     """
     for name, value in (("candidates", candidates), ("repeat", repeat)):
-        if not isinstance(value, int) or value < 1:
+        if not is_integer(value) or value < 1:
             raise OptionError(f"{name}={brief(value)}; it must be an integer of at least 1")
     _, found = split_arguments(subscripts, operands)
     # Shapes alone say nothing of a device; arrays do.
     arch = device_facts().arch if found and all(isinstance(x, tuple) for x in found) else None
-    if isinstance(optimize, str) and optimize == AUTOTUNE:  # what this function does anyway
+    if asks_autotune(optimize):  # what this function does anyway
         optimize = True
     made = plan(
         subscripts, *operands, out=out, dtype=dtype, order=order, casting=casting, optimize=optimize,

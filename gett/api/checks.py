@@ -13,7 +13,7 @@ import numpy as np
 
 from gett.arrays.interop import gather
 from gett.arrays.kinds import CPU, NUMPY, ArrayKind, overlap, overlaps_itself
-from gett.arrays.torch import torch_library
+from gett.arrays.torch import is_tensor
 from gett.env import parse_size
 from gett.errors import DTypeError, EpilogueError, MixedArraysError, OptionError, OutputError, ShapeError
 from gett.hw.archs import WORKSPACE_LIMIT
@@ -27,9 +27,8 @@ def check_out(out: Any, kind: ArrayKind, device: int) -> TensorSpec:
         MixedArraysError: It is no array of the operands' kind, or on another device.
         OutputError: It is read-only, or elements of it overlap.
     """
-    torch = torch_library()
     home, where, array = None, CPU, None
-    if hasattr(out, "strides") or (torch is not None and isinstance(out, torch.tensor)):
+    if hasattr(out, "strides") or is_tensor(out):
         home, where, (array,) = gather([out], ["out"])
     if home is None or home.name != kind.name or (kind is NUMPY and not isinstance(out, np.ndarray)):
         raise MixedArraysError(f"out must be a {kind.name} array as the operands are, not {type(out).__name__}")
@@ -123,11 +122,21 @@ def check_bytes(size: Any, name: str) -> int:
     """
     if isinstance(size, str):
         return parse_size(size, name)
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
+    if not is_integer(size) or size < 0:
         raise OptionError(
             f"{name}={size!r}; it must be a size such as '1GiB', a number of bytes of at least 0, or None"
         )
     return int(size)
+
+
+def is_integer(x: Any) -> bool:
+    """Whether something is an integer of Python's or NumPy's, and no bool."""
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+
+def is_shape(x: Any) -> bool:
+    """Whether something is a tuple or a list of integers."""
+    return isinstance(x, (tuple, list)) and all(isinstance(e, (int, np.integer)) for e in x)
 
 
 def check_factors(alpha: Any, beta: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -168,10 +177,10 @@ def _factor(value: Any, name: str, dtype: np.dtype[Any]) -> Any:
         value = complex(value)
     if not isinstance(value, (bool, int, float, complex)):
         raise DTypeError(f"{name} must be a number that {dtype} holds, not {type(value).__name__}")
-    if isinstance(value, complex) and not value.imag:
-        value = value.real
-    if isinstance(value, complex) and dtype.kind != "c":
-        raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")
+    if isinstance(value, complex):
+        if value.imag and dtype.kind != "c":
+            raise DTypeError(f"{name}={value!r} is complex, the contraction is in {dtype}")
+        value = value if value.imag else value.real
     if dtype.kind in "biu" and not isinstance(value, (bool, int)):
         if not value.is_integer():
             raise DTypeError(f"{name}={value!r} is no integer, the contraction is in {dtype}")

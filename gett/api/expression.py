@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gett.api.call import check_conj
-from gett.api.checks import check_bytes, check_workspace_limit
+from gett.api.checks import check_bytes, check_workspace_limit, is_integer, is_shape
 from gett.api.einsum import einsum
 from gett.api.paths import describe_operand, describe_shape, find_network_path
 from gett.arrays.interop import SCALARS
@@ -25,7 +25,7 @@ from gett.console.formatting import count, printable
 from gett.errors import DTypeError, GradientError, OptionError, SubscriptsError
 from gett.ir.subscripts import Subscripts, split_arguments, symbols
 from gett.ir.tensors import NUMPY_ONLY, SUPPORTED, Casting, TensorSpec, factor_dtype, parse_dtype, promote
-from gett.network.optimize import AUTOTUNE
+from gett.network.optimize import asks_autotune
 from gett.network.path import Path
 from gett.typing import DeviceArrayT, DType, NumPyOperand, Optimize, Order, Precision, Size, SupportsArray
 
@@ -83,12 +83,12 @@ def contract_expression(
         >>> expression(np.array([1.0, 0.5]))
         array([9., 9.])
     """
-    if isinstance(optimize, str) and optimize == AUTOTUNE:
+    if asks_autotune(optimize):
         raise OptionError("optimize='autotune' measures kernels, an expression finds a path: call gett.autotune first")
     spec, found = split_arguments(subscripts, operands)
     held = _check_constants(constants, len(found))
     tensors = [
-        (describe_shape if _is_shape(x) and i not in held else describe_operand)(x, f"operand {i}")
+        (describe_shape if is_shape(x) and i not in held else describe_operand)(x, f"operand {i}")
         for i, x in enumerate(found)
     ]
     flags = check_conj(conj, len(found)) or (False,) * len(found)
@@ -98,10 +98,6 @@ def contract_expression(
     if checkpoint is not None:
         options["checkpoint"] = check_bytes(checkpoint, "checkpoint")
     return ContractExpression(known, path, info, {i: found[i] for i in held}, flags, options)
-
-
-def _is_shape(x: Any) -> bool:
-    return isinstance(x, (tuple, list)) and all(isinstance(e, (int, np.integer)) for e in x)
 
 
 def _check_constants(constants: Any, count: int) -> list[int]:
@@ -115,7 +111,7 @@ def _check_constants(constants: Any, count: int) -> list[int]:
     except TypeError as error:
         raise OptionError(f"constants={constants!r}; it must be a list of places, such as [0, 2]") from error
     for place in places:
-        if isinstance(place, bool) or not isinstance(place, (int, np.integer)) or not 0 <= place < count:
+        if not is_integer(place) or not 0 <= place < count:
             raise OptionError(f"constants={constants!r}: {place!r} is no place of {count} operands, counted from 0")
     return sorted(set(map(int, places)))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gett.api.call import Call, argument_names, make_call
-from gett.api.checks import check_out
+from gett.api.checks import check_out, is_shape
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.einsum import plan_on_device
 from gett.arrays.bfloat16 import FLOAT32
@@ -202,34 +202,37 @@ def _target(arch: Any) -> str:
     Raises:
         OptionError: It means none, or several; the text says which were near.
     """
-    if isinstance(arch, str) and arch == "cpu":
-        return arch
+    name = arch if isinstance(arch, str) else ""
+    if name == "cpu":
+        return name
     from gett.hw.archs import ARCHS, archs_named
 
-    if isinstance(arch, str) and len(found := archs_named(arch)) == 1:
+    if name and len(found := archs_named(name)) == 1:
         return found[0]
     digits = "".join(re.findall(r"\w", str(arch))).rstrip("af")  # of a number, of a pair, of a target with a suffix
     near = archs_named(str(arch)) or archs_named(digits)
-    if isinstance(arch, str) and _GPU_ARCH.fullmatch(arch) and not near:
-        return arch  # what is known, the schedules say
+    if _GPU_ARCH.fullmatch(name) and not near:
+        return name  # what is known, the schedules say
     hint = ": did you mean " + " or ".join(f"{x!r} ({ARCHS[x].name})" for x in near) + "?" if near else ""
     raise OptionError(f"arch={arch!r}; it must be 'cpu', a target such as 'sm_90a' or a GPU such as 'H100'{hint}")
 
 
 def described_pair(x: Any, name: str) -> TensorSpec | None:
     """The description that a `(shape, dtype)` pair stands for, None if `x` is no such pair."""
-    if isinstance(x, tuple) and x and all(isinstance(e, (int, np.integer)) for e in x):
+    if not isinstance(x, tuple):
+        return None
+    if x and is_shape(x):
         raise ShapeError(
             f"{name} is {brief(x)}, a shape without a dtype: a plan takes arrays or pairs (shape, dtype), such as "
             f"({brief(x)}, 'float64')"
         )
-    if not isinstance(x, tuple) or len(x) != 2 or not isinstance(x[0], (tuple, list)):
+    if len(x) != 2 or not isinstance(x[0], (tuple, list)):
         return None
     try:
         dtype = parse_dtype(x[1])
     except DTypeError as error:
         raise DTypeError(f"{name}: {error}") from error
-    if not all(isinstance(e, (int, np.integer)) and e >= 0 for e in x[0]):
+    if not is_shape(x[0]) or min(x[0], default=0) < 0:
         raise ShapeError(f"{name}: {brief(x[0])} is no shape")
     shape = tuple(int(e) for e in x[0])
     if any(extent >= 1 << 63 for extent in shape):

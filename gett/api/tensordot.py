@@ -18,7 +18,7 @@ from gett.api.einsum import compute
 from gett.arrays.dynamo import untraced
 from gett.arrays.interop import borrow, gather, gather_recorded
 from gett.arrays.kinds import cupy_kind
-from gett.arrays.torch import torch_library
+from gett.arrays.torch import is_tensor, torch_library
 from gett.console.formatting import brief
 from gett.errors import OptionError, ShapeError
 from gett.ir.subscripts import symbols
@@ -115,12 +115,17 @@ def _axis_pairs(axes: Any) -> int | tuple[tuple[int, ...], tuple[int, ...]]:
     try:
         if isinstance(axes, _INTEGER):
             return int(axes)
-        first, second = ((int(x),) if isinstance(x, _INTEGER) else tuple(map(index, x)) for x in axes)
+        first, second = map(_integers, axes)
     except (TypeError, ValueError) as error:
         raise OptionError(f"axes={brief(axes)}; it must be a number or two sequences of axes") from error
     if len(first) != len(second):
         raise ShapeError(f"axes={brief(axes)} pair {len(first)} axes of operand 0 with {len(second)} of operand 1")
     return first, second
+
+
+def _integers(axes: Any) -> tuple[int, ...]:
+    """One axis, or several."""
+    return (int(axes),) if isinstance(axes, _INTEGER) else tuple(map(index, axes))
 
 
 @lru_cache(maxsize=1024)
@@ -195,8 +200,7 @@ def transpose(a: Any, axes: Sequence[int] | int | None = None) -> Any:
         (4, 2, 3)
     """
     loan = None
-    torch = torch_library()
-    if torch is not None and isinstance(a, torch.tensor):
+    if is_tensor(a):
         array, permute = a, a.permute
     else:
         loan = borrow([a])
@@ -211,7 +215,7 @@ def _order(axes: Any, rank: int) -> list[int]:
     if axes is None:
         return list(reversed(range(rank)))
     try:
-        given = [int(axes)] if isinstance(axes, _INTEGER) else [index(x) for x in axes]
+        given = list(_integers(axes))
     except TypeError as error:
         raise OptionError(f"axes={brief(axes)}; it must be a sequence of axes") from error
     order = [_axis(x, rank, "operand 0") for x in given]

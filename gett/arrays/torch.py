@@ -341,6 +341,12 @@ _library: TorchLibrary | None = None
 
 
 @leaves_tracing
+def is_tensor(x: Any) -> bool:
+    """Whether something is a tensor of PyTorch's."""
+    torch = torch_library()
+    return torch is not None and isinstance(x, torch.tensor)
+
+
 def torch_library() -> TorchLibrary | None:
     """PyTorch if it has been imported (by anybody), else None."""
     global _library

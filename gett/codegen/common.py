@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gett.codegen.params import POINTERS, extra_slots, scalar_slots
+from gett.codegen.params import pointer_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
 from gett.codegen.types import factor_type
@@ -60,15 +60,10 @@ def store_order(plan: GemmPlan, schedule: Schedule) -> list[tuple[str, int]]:
 
     Those of L are among them where a block makes several batches.
     """
-    strides = {g: element_strides(plan, modes, D) for g, modes in (("m", plan.m), ("n", plan.n))}
     t = schedule.tiling
-    order = d_order(t.m, t.n, strides)
-    if t.l is not None:
-        strides["l"] = element_strides(plan, plan.l, D)
-        order += [("l", i) for i, _ in t.l.tiled]
-        boxes = {"m": t.m, "n": t.n, "l": t.l}
-        order.sort(key=lambda x: min(abs(strides[x[0]][m]) for m in boxes[x[0]].dims[x[1]].modes))
-    return order
+    boxes = {"m": t.m, "n": t.n} | ({} if t.l is None else {"l": t.l})
+    modes = {"m": plan.m, "n": plan.n, "l": plan.l}
+    return d_order(boxes, {g: element_strides(plan, modes[g], D) for g in boxes})
 
 
 def source_c(added: bool, tma: bool = False) -> str:
@@ -121,10 +116,7 @@ def finish_kernel(
     """
     if grid[0] >= 2**31:
         raise ScheduleError(f"{grid[0]} blocks exceed the grid's limit of 2**31 - 1")
-    slots = tuple(p for p in POINTERS if p[0] != "c" or contraction.c is not None)
-    if schedule.split_k == 1:
-        slots = tuple(p for p in slots if p[0] != "workspace")
-    slots += extra_slots(names, len(contraction.extras))
+    slots = pointer_slots(contraction, names, schedule.split_k)
     scalars = scalar_slots(contraction.dtype)
     entries = [name]
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars)]

@@ -19,11 +19,6 @@ def extra_tensors(contraction: Contraction) -> dict[str, int]:
     return {f"x{i}": EXTRA + i for i in range(len(contraction.extras))}
 
 
-def extra_dtypes(contraction: Contraction) -> tuple[str, ...]:
-    """Their dtypes in memory."""
-    return tuple(x.dtype for x in contraction.extras)
-
-
 def op_traits(contraction: Contraction) -> dict[str, bool | int | str]:
     """Members of the traits: whether there is a function, and how many tensors it reads."""
     return {"kEpilogueOp": contraction.epilogue is not None, "kExtras": len(contraction.extras)}
@@ -60,7 +55,7 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
         within = "m % TileShape::kBlockM"
         rows = [f"l_ok(p, l, m / TileShape::kBlockM) && m_ok(p, t, {within})"]
     arguments = [f"gett::convert<{_cpp(types[0])}>(d)"]
-    stored = extra_dtypes(contraction)
+    stored = [x.dtype for x in contraction.extras]
     for (name, tensor), kind, dtype in zip(extra_tensors(contraction).items(), types[1:], stored, strict=False):
         along = {g: any(s.strides[tensor] for s in modes) for g, modes in (("l", plan.l), ("m", plan.m), ("n", plan.n))}
         in_rows = along["m"] or (many_batches and along["l"]) or not along["n"]
@@ -76,21 +71,17 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
         converted = f"gett::convert<{_cpp(kind)}>"
         if in_rows and along["n"]:
             offset = _offset_type(plan, tensor)
-            row_fields.append(f"{offset} {name};")
-            column_fields.append(f"{offset} {name};")
-            rows.append(f"({offset})({at_row})")
-            columns.append(f"({offset})({at_column})")
+            for values, fields, at in ((rows, row_fields, at_row), (columns, column_fields, at_column)):
+                fields.append(f"{offset} {name};")
+                values.append(f"({offset})({at})")
             element_fields.append(f"{cpp_type(dtype)} {name};")
             elements.append(f"{load}r.{name} + c.{name}, r.ok && c.ok)")
             arguments.append(f"{converted}(e.{name})")
-        elif in_rows:
-            row_fields.append(f"{_cpp(kind)} {name};")
-            rows.append(f"{converted}({load}{at_row}, ok))")
-            arguments.append(f"r.{name}")
-        else:
-            column_fields.append(f"{_cpp(kind)} {name};")
-            columns.append(f"{converted}({load}{at_column}, ok))")
-            arguments.append(f"c.{name}")
+            continue
+        values, fields, at = (rows, row_fields, at_row) if in_rows else (columns, column_fields, at_column)
+        fields.append(f"{_cpp(kind)} {name};")
+        values.append(f"{converted}({load}{at}, ok))")
+        arguments.append(f"{'r' if in_rows else 'c'}.{name}")
     head, acc = "  static GETT_DEVICE", "ProblemTraits::Acc"
     return [
         f"  static constexpr int kElementReads = {len(elements)};",

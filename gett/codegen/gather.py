@@ -8,11 +8,11 @@ dimension: the address of that may be anywhere and is not to be used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gett.codegen.common import reach
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
-from gett.codegen.tiles import Statement, Strides, local_coordinates, tile_origins
+from gett.codegen.tiles import Offsets, Statement, Strides, k_offsets, local_coordinates, members, tile_origins
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.mainloop import Hopper
 from layouts.box import Box
@@ -32,31 +32,26 @@ def cosize(plan: GemmPlan, tensor: int) -> int:
 
 def gather_index(box: Box, tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
     """The struct `KTile` and the functions `k_tile`, `k_whole`, `k_ok`, `k_<tensor>` and `valid_k_<tensor>`."""
-    strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
-    extents = [table.divisor(e) for e in box.extents]
+    offsets = Offsets(box, tensors, table)
     body: list[Statement] = []
-    base = {t.tensor: ZERO for t in tensors}
+    base = dict.fromkeys(offsets.strides, ZERO)
     ends: dict[int, Expr] = {}
-    left: dict[int, Expr] = {}
-    for i, origin, at_origin in tile_origins(body, box, var("tile"), extents.__getitem__, table):
-        d = box.dims[i]
-        for t in tensors:
-            for x, m in zip(at_origin, d.modes, strict=True):
-                base[t.tensor] = base[t.tensor] + x * strides[t.tensor][m]
+    left: dict[str, Expr] = {}
+    whole = TRUE
+    for i, d, origin in tile_origins(body, box, var("tile"), table):
+        offsets.add(base, body, d, origin, f"x{i}")
         if d.box > 1 and not box.divides(i):
             ends[i] = table.count(box.dim_extent(i))
-            left[i] = ends[i] + Expr("mul", (const(-1), origin))
-    outputs = (*base.items(), *((f"left{i}", x) for i, x in left.items()))
-    fields = [*(f"long long {t};" for t in base), *(f"int left{i};" for i in left)]
-    functions = [Function("k_tile", ("tile",), tuple(body), outputs, "KTile")]
-    whole = TRUE
-    for i in left:
-        whole = whole.both(const(box.dims[i].box - 1).less(var(f"k.left{i}")))
-    functions.append(Function("k_whole", (), (), (("", whole),), "bool", extra=", const KTile& k"))
-    functions.append(_exists(box, {i: end for i, end in ends.items() if box.dims[i].box > box.dim_extent(i)}))
-    for t in tensors:
-        functions += [_offset(box, t.tensor, strides[t.tensor]), _room(box, t, left)]
-    return f"  struct KTile {{ {' '.join(fields)} }};", functions
+            left[f"left{i}"] = ends[i] - origin
+            whole = whole.both(const(d.box - 1).less(var(f"k.left{i}")))
+    functions = [
+        Function("k_tile", ("tile",), tuple(body), (*base.items(), *left.items()), "KTile"),
+        Function.of("k_whole", (), whole, "bool", "", ", const KTile& k"),
+        _exists(box, {i: end for i, end in ends.items() if box.dims[i].box > box.dim_extent(i)}),
+    ]
+    for t, offset in zip(tensors, k_offsets(offsets), strict=True):
+        functions += [offset, _room(box, t, ends)]
+    return members("KTile", base, left), functions
 
 
 def _exists(box: Box, ends: Mapping[int, Expr]) -> Function:
@@ -66,30 +61,19 @@ def _exists(box: Box, ends: Mapping[int, Expr]) -> Function:
     ok = TRUE
     for i, end in ends.items():
         ok = ok.both(coordinates[i].less(end))
-    return Function("k_ok", ("local",), tuple(body) if ends else (), (("", ok),), "bool")
+    return Function.of("k_ok", body if ends else (), ok, "bool")
 
 
-def _offset(box: Box, tensor: str, strides: Sequence[Expr]) -> Function:
-    body: list[Statement] = []
-    total = ZERO
-    for d, c in zip(box.dims, local_coordinates(body, box, var("local")), strict=True):
-        if d.box > 1:
-            total = total + c * strides[d.modes[0]]
-    return Function(f"k_{tensor}", ("local",), tuple(body), (("", total),), "long long")
-
-
-def _room(box: Box, tensor: Strides, left: Mapping[int, Expr]) -> Function:
+def _room(box: Box, tensor: Strides, ragged: Iterable[int]) -> Function:
     """Elements before K's end, from index `local` on along the operand's unit-stride mode."""
     body: list[Statement] = []
     coordinates = local_coordinates(body, box, var("local"))
     inside, room = TRUE, ROOM
-    for i in left:
+    for i in ragged:
         remaining = var(f"k.left{i}")
         if tensor.values[box.dims[i].modes[0]] == 1:
-            room = remaining + Expr("mul", (const(-1), coordinates[i]))
+            room = remaining - coordinates[i]
         else:
             inside = inside.both(coordinates[i].less(remaining))
     value = room if inside == TRUE else Expr("mul", (inside, room))
-    return Function(
-        f"valid_k_{tensor.tensor}", ("local",), tuple(body), (("", value),), "int", extra=", const KTile& k"
-    )
+    return Function.of(f"valid_k_{tensor.tensor}", body, value, "int", extra=", const KTile& k")

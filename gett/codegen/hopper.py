@@ -10,17 +10,17 @@ import math
 from collections.abc import Callable
 
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
-from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
+from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
-from gett.codegen.hopper_traits import hopper_traits
+from gett.codegen.hopper_traits import hopper_traits, smem_places
 from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
 from gett.codegen.params import declare_params, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
-from gett.codegen.smem import hopper_smem_struct
-from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates, scaled
+from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates
 from gett.codegen.tma_coords import prefetch, tile_coords
 from gett.codegen.tma_copies import stage_copies, store_pieces, tensor_maps
 from gett.codegen.traits import scheduler_class
+from gett.codegen.types import dtype_c
 from gett.codegen.wgmma_atom import wgmma_struct
 from gett.codegen.wgmma_rs import slab_loads
 from gett.hw.dtypes import data_type
@@ -64,10 +64,10 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     order = store_order(plan, schedule)
     index = [m.to_cpp(), n.to_cpp(), batch_struct, batch.to_cpp()]
     steps = {"m": stage.m, "n": stage.n}
-    index.append(d_unpack(t.m, t.n, order, steps).to_cpp())
+    index.append(d_unpack({"m": t.m, "n": t.n}, order, steps).to_cpp())
     index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
     index += copies(plan, schedule, table)
-    if epilogue.row_store is not None:
+    if epilogue.store.by_rows is not None:
         index.append(_rows_left(schedule, order[0], table))
     index += tile_op(plan, many_batches=False)
     if found:
@@ -79,24 +79,22 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     names |= {f"cosize_{name}": cosize(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
-    dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
-    maps = tensor_maps(schedule)
-    extras = extra_dtypes(contraction)
-    params = declare_params(contraction.dtype, dtype_c, contraction.d.dtype, names, table, tuple(maps), extras)
-    packed = pack_params(names, table, len(maps), len(extras))
-    kinds = {"a": _loaded(plan), "b": _loaded(plan), "c": data_type(dtype_c).tma}
+    maps, extras = tensor_maps(schedule), len(contraction.extras)
+    params = declare_params(contraction, names, table, maps)
+    packed = pack_params(names, table, len(maps), extras)
+    kinds = {"a": _loaded(plan), "b": _loaded(plan), "c": data_type(dtype_c(contraction)).tma}
     kinds["d"] = data_type(contraction.d.dtype).tma
     loads = {"a": loop.a.tma, "b": loop.b.tma}
     slots = tuple(
         (role, offset, _spec(made, kinds[role], loads.get(role), kind.fetches_lines))
-        for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps), len(extras)), strict=True)
+        for (role, made), offset in zip(maps.items(), map_offsets(names, table, len(maps), extras), strict=True)
     )
-    body = "\n".join(index)
+    body, header = "\n".join(index), loop.kind.replace(" ", "_")
     text = (
-        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{kind.header}.cuh"\n'
+        f'#include "gett/kernel/gemm.cuh"\n#include "gett/mainloop/{header}.cuh"\n'
         f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
-        f"{op_struct(contraction)}{hopper_traits(plan, schedule, order, dtype_c)}\n"
-        f"{hopper_smem_struct(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
+        f"{op_struct(contraction)}{hopper_traits(plan, schedule, order)}\n"
+        f"{smem_places(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
         f"typedef gett::{type(loop).__name__}<MainloopTraits, Index, {atom}, Epilogue, Scheduler, Smem> "
@@ -127,8 +125,8 @@ def _spec(made: TmaMap, kind: int, load: Tma | None, fetches_lines: bool) -> Ten
 def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
     """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
     coords = tile_coords(plan, schedule.tiling, table)
-    outputs: list[tuple[str, Expr]] = []
-    k_outputs: list[tuple[str, Expr]] = []
+    outputs: dict[str, Expr] = {}
+    k_outputs: dict[str, Expr] = {}
     calls: list[str] = []
     stationary: list[str] = []
     for name, loader, side in (("a", schedule.hopper.a, "m"), ("b", schedule.hopper.b, "n")):
@@ -136,8 +134,8 @@ def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[s
         if load is None:
             continue
         fixed, moving = coords.coordinates(load.map, side)
-        outputs += [(f"{name}{i}", x) for i, x in enumerate(fixed)]
-        k_outputs += [(f"{name}{i}", x) for i, x in enumerate(moving)]
+        outputs |= {f"{name}{i}": x for i, x in enumerate(fixed)}
+        k_outputs |= {f"{name}{i}": x for i, x in enumerate(moving)}
         if loader is not load:  # it stays
             stationary.append(
                 "  static GETT_DEVICE void load_stationary(const Params& p, const TileCoords& t, int tile_k, "
@@ -176,10 +174,10 @@ def staged_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, i
     total = ZERO
     for i, (c, step) in enumerate(zip(local_coordinates(body, box, var("local")), steps, strict=True)):
         if cut is not None and cut[:2] == (group, i):
-            total = total + scaled(c % const(cut[2]), step) + scaled(c // const(cut[2]), cut[3])
+            total = total + c % const(cut[2]) * const(step) + c // const(cut[2]) * const(cut[3])
         else:
-            total = total + scaled(c, step)
-    return Function(f"staging_{group}", ("local",), tuple(body), (("", total),), "int")
+            total = total + c * const(step)
+    return Function.of(f"staging_{group}", body, total, "int")
 
 
 def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> str:
@@ -190,6 +188,6 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
     body = ""
     if not box.divides(i) or len(box.dims[i].modes) > 1:
         body = f"    const {group.upper()}Tile t = {group}_tile(p, tile_{group});\n"
-        left = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), var(f"t.o{i}")))
+        left = table.count(box.dim_extent(i)) - var(f"t.o{i}")
     head = "static GETT_DEVICE int d_remaining(const Params& p, int tile_m, int tile_n)"
     return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"

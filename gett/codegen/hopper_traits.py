@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from gett.codegen.traits import problem_traits, scheduler_traits, store_traits, struct, tile_shape
+from gett.codegen.traits import problem_traits, scheduler_traits, smem_struct, store_traits, struct, tile_shape
 from gett.codegen.types import cpp_type
 from gett.hw.tensor_types import Planes
 from gett.ir.gemm import GemmPlan
@@ -17,29 +17,17 @@ from gett.schedule.mainloops.table import hopper_kind
 from gett.schedule.spec.hopper_needs import planes
 from gett.schedule.spec.schedule import Schedule
 
-R2S_COPIES = {
-    "scalar": "kR2SScalar",
-    "stsm": "kR2SStsm",
-    "stsm_t": "kR2SStsmT",
-    "vec_n": "kR2SVecN",
-    "vec_m": "kR2SVecM",
-    "pair_n": "kR2SPairN",
-    "one": "kR2SOne",
-}
-"""Enumerators of `R2SCopy` (`gett/kernels/epilogue/r2s.cuh`) by the schedule's name."""
 
-
-def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]], dtype_c: str) -> str:
+def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> str:
     """The traits of a kernel's parts.
 
     Args:
         plan: A lowered plan.
         schedule: How it runs.
         order: Tiled dimensions by D's stride.
-        dtype_c: Type of C, or of D where there is none.
     """
     structs = (
-        problem_traits(plan, dtype_c),
+        problem_traits(plan),
         tile_shape(schedule, _division(schedule)),
         scheduler_traits(schedule),
         _mainloop(plan, schedule),
@@ -65,6 +53,20 @@ def _division(schedule: Schedule) -> Constants:
         "kGroupValidRows": valid,
         "kGroupRows": rows,
     }
+
+
+def smem_places(schedule: Schedule) -> str:
+    """The struct `Smem`, which has the distance of two staging buffers, too."""
+    s, loop = schedule.smem, schedule.hopper
+    parts = {
+        "kStationary": s.stationary,
+        "kPlanes": s.planes,
+        "kStaging": s.staging,
+        "kStagingPitch": (s.barriers - s.staging) // (loop.warpgroups if loop.ping_pong else 1),
+        "kBarriers": s.barriers,
+        "kGather": s.loaders,
+    }
+    return smem_struct(s, parts)
 
 
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
@@ -93,13 +95,14 @@ def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
     """How a tile of D lies in shared memory, and how accumulators get there."""
     t, stage = schedule.tiling, schedule.epilogue.store.stage
     assert stage is not None
+    copy = "".join(word.capitalize() for word in stage.copy.kind.split("_"))  # as `gett/kernels/core/types.cuh` has it
     lead = next((i for i, _ in t.n.tiled), None)
     whole8 = stage.cut is None or stage.cut[:2] != ("n", lead) or stage.cut[2] % 8 == 0
     by8 = lead is not None and t.n.dims[lead].box % 8 == 0 and t.n.size % 8 == 0 and whole8
     return {
         "kStagingElements": stage.elements,
         "kSwizzleBytesD": stage.swizzle_bytes,
-        "kR2SCopy": f"R2SCopy::{R2S_COPIES[stage.copy.kind]}",
+        "kR2SCopy": f"R2SCopy::kR2S{copy}",
         "kR2SVector": stage.copy.vector,
         "kR2SStepN": _r2s_step(schedule, order),
         "kColumnsBy8": by8,
@@ -121,7 +124,7 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
         }
     if source is not None:
         constants["kTransactionBytesC"] = source.transaction_bytes * source.slabs
-    if (rows := schedule.epilogue.row_store) is not None:
+    if (rows := store.by_rows) is not None:
         constants["kRowLengthD"] = rows.run
     return constants
 

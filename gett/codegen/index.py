@@ -6,8 +6,9 @@ integers and parameter slots; knows no einsum, no tile sizes, no driver.
 
 from __future__ import annotations
 
+import operator
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -16,17 +17,24 @@ class Expr:
     """An integer (or truth) valued expression.
 
     Attributes:
-        op: `const`, `var`, `param` (a run-time parameter), `add`, `mul`, `div`, `mod`, `lt`, `and`.
-        args: Operands; for leaves the value, the name, or (C++ spelling, value for this plan).
+        op: `const`, `var`, `param` (a run-time parameter), or one of `OPERATIONS`.
+        args: Operands; none of a leaf.
+        text: C++ of a leaf.
+        value: Of a literal, and of a parameter for this plan.
     """
 
     op: str
-    args: tuple[Expr | int | str, ...]
+    args: tuple[Expr, ...] = ()
+    text: str = ""
+    value: int = 0
 
     def __add__(self, other: Expr) -> Expr:
         if self == ZERO:
             return other
         return self if other == ZERO else Expr("add", (self, other))
+
+    def __sub__(self, other: Expr) -> Expr:
+        return self + Expr("mul", (const(-1), other))
 
     def __mul__(self, other: Expr) -> Expr:
         if ZERO in (self, other):
@@ -53,56 +61,42 @@ class Expr:
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """Value with variables taken from `env` and parameters from the plan; arrays of integers give arrays."""
-        if self.op == "const":
-            return int(self.args[0])  # type: ignore[arg-type]
-        if self.op == "var":
-            return env[str(self.args[0])]
-        if self.op == "param":
-            return int(self.args[1])  # type: ignore[arg-type]
-        x, y = (a.evaluate(env) if isinstance(a, Expr) else int(a) for a in self.args)
-        match self.op:
-            case "add":
-                return x + y
-            case "mul":
-                return x * y
-            case "div":
-                return x // y
-            case "mod":
-                return x % y
-            case "lt":
-                return (x < y) * 1
-            case _:
-                return ((x != 0) & (y != 0)) * 1
+        if not self.args:
+            return env[self.text] if self.op == "var" else self.value
+        x, y = (a.evaluate(env) for a in self.args)
+        return OPERATIONS[self.op][1](x, y)
 
     def to_cpp(self) -> str:
         """The expression as C++; products are widened where a stride takes part."""
-        if self.op in ("const", "var", "param"):
-            text = str(self.args[0])
-            return f"p.{text}.d" if self.op == "param" and text.startswith("f[") else _leaf(self.op, text)
+        if not self.args:
+            return self.text
         x, y = self.args
-        assert isinstance(x, Expr)
-        assert isinstance(y, Expr)
         if self.op in ("div", "mod") and y.op == "param":
-            name = "fast_div" if self.op == "div" else "fast_mod"
-            return f"gett::{name}({x.to_cpp()}, p.{y.args[0]})"
+            return f"gett::fast_{self.op}({x.to_cpp()}, {y.text.removesuffix('.d')})"
         if self.op == "mul" and y.op == "param":
             return f"gett::wide({x.to_cpp()}, {y.to_cpp()})"
-        sign = {"add": "+", "mul": "*", "div": "/", "mod": "%", "lt": "<", "and": "&&"}[self.op]
-        return f"({x.to_cpp()} {sign} {y.to_cpp()})"
+        return f"({x.to_cpp()} {OPERATIONS[self.op][0]} {y.to_cpp()})"
 
 
-def _leaf(op: str, text: str) -> str:
-    return f"p.{text}" if op == "param" else text
+OPERATIONS: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "add": ("+", operator.add),
+    "mul": ("*", operator.mul),
+    "div": ("/", operator.floordiv),
+    "mod": ("%", operator.mod),
+    "lt": ("<", lambda x, y: (x < y) * 1),
+    "and": ("&&", lambda x, y: ((x != 0) & (y != 0)) * 1),
+}
+"""Sign and meaning of what joins two expressions; of arrays, too."""
 
 
 def const(value: int) -> Expr:
     """A literal."""
-    return Expr("const", (value,))
+    return Expr("const", (), str(value), value)
 
 
 def var(name: str) -> Expr:
     """A C++ variable of type int."""
-    return Expr("var", (name,))
+    return Expr("var", (), name)
 
 
 ZERO, ONE = const(0), const(1)
@@ -125,19 +119,19 @@ class ParamTable:
         if value in (0, 1):
             return const(value)
         self.strides.append(value)
-        return Expr("param", (f"s[{len(self.strides) - 1}]", value))
+        return Expr("param", (), f"p.s[{len(self.strides) - 1}]", value)
 
     def divisor(self, value: int) -> Expr:
         """A positive number below 2**31 that others are divided by (multiplication by its reciprocal)."""
         if value == 1:
             return ONE
         self.divisors.append(value)
-        return Expr("param", (f"f[{len(self.divisors) - 1}]", value))
+        return Expr("param", (), f"p.f[{len(self.divisors) - 1}].d", value)
 
     def count(self, value: int) -> Expr:
         """Any other number below 2**31."""
         self.counts.append(value)
-        return Expr("param", (f"i[{len(self.counts) - 1}]", value))
+        return Expr("param", (), f"p.i[{len(self.counts) - 1}]", value)
 
     @property
     def wide(self) -> bool:
@@ -174,6 +168,10 @@ def magic(d: int) -> tuple[int, int, int]:
     return d, ((1 << 32) * ((1 << shift) - d)) // d + 1, shift
 
 
+Body = Sequence[tuple[str, str, Expr]]
+"""Statements: C++ type, name, value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A device function made of index statements.
@@ -192,6 +190,11 @@ class Function:
     outputs: tuple[tuple[str, Expr], ...]
     result: str
     extra: str = ""
+
+    @staticmethod
+    def of(name: str, body: Body, value: Expr, result: str, given: str = "local", extra: str = "") -> Function:
+        """The function of one value, of one input unless that is empty."""
+        return Function(name, (given,) if given else (), tuple(body), (("", value),), result, extra)
 
     def evaluate(self, **inputs: int) -> dict[str, int]:
         """Run it in Python."""

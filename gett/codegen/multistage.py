@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gett.codegen.batches import digits, unpack
 from gett.codegen.common import (
     entry,
     factor_types,
@@ -18,21 +17,22 @@ from gett.codegen.common import (
     store_order,
     strides_of,
 )
-from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
+from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.index import Function, ParamTable
 from gett.codegen.params import declare_params, pack_params
 from gett.codegen.records import Kernel
-from gett.codegen.smem import multistage_smem_struct
 from gett.codegen.tiles import (
     batch_index,
     group_index,
     k_box_index,
     k_table_index,
+    unpack,
 )
 from gett.codegen.traits import (
     problem_traits,
     scheduler_class,
     scheduler_traits,
+    smem_struct,
     store_traits,
     struct,
     tile_shape,
@@ -75,15 +75,13 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
         ]
     )
     names = named_counts(plan, schedule)
-    dtype_c = contraction.c.dtype if contraction.c is not None else contraction.d.dtype
-    extras = extra_dtypes(contraction)
-    params = declare_params(
-        contraction.dtype, dtype_c, contraction.d.dtype, names, table, extras=extras, factors=factor_types(plan)
-    )
+    params = declare_params(contraction, names, table, factors=factor_types(plan))
+    s = schedule.smem
+    places = {"kStaging": s.staging, "kKTable": s.k_table, "kOffsets": s.offsets}
     mainloop, mma = ("mma_sync", "WarpMma") if loop.tensor_cores else ("simt", "SimtMma")
     text = (
         f'#include "gett/kernel/multistage_gemm.cuh"\n#include "gett/mainloop/{mainloop}.cuh"\n\n{params}\n'
-        f"{op_struct(contraction)}{_traits(plan, schedule, order, dtype_c)}\n{multistage_smem_struct(schedule)}\n"
+        f"{op_struct(contraction)}{_traits(plan, schedule, order)}\n{smem_struct(s, places)}\n"
         f"struct Index {{\n{index}\n}};\n\n"
         "typedef gett::BatchedIndex<EpilogueTraits, Index, (TileShape::kBatch > 1)> Offsets;\n"
         f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
@@ -94,7 +92,7 @@ def render_multistage(plan: GemmPlan, schedule: Schedule) -> Kernel:
     )
     tiles = t.tiles(plan.extent_l)
     blocks = (tiles * schedule.split_k, 1, 1)
-    packed = pack_params(names, table, extras=len(extras))
+    packed = pack_params(names, table, extras=len(contraction.extras))
     return finish_kernel(schedule, contraction, "gett_tiled", text, blocks, schedule.threads, tiles, packed, names)
 
 
@@ -112,18 +110,24 @@ def _batches(plan: GemmPlan, tiling: Tiling, tensors: dict[str, int], table: Par
     return f"{struct}\n{function.to_cpp()}"
 
 
-def _boxes(tiling: Tiling, groups: dict[str, tuple[str, Box]], rows: int) -> dict[str, tuple[str, Box, int]]:
-    """What `digits` needs: each group's output, box and first step; batches lie `rows` apart in m."""
-    out = {group: (output, box, 1) for group, (output, box) in groups.items()}
-    if tiling.l is not None:
-        out["l"] = ("m", tiling.l, rows)
-    return out
+def _unpack(
+    name: str, order: Sequence[tuple[str, int]], m: tuple[str, Box], n: tuple[str, Box], batches: Box | None, rows: int
+) -> Function:
+    """From a position in the order of a tensor's dimensions, (group, number), to the row and column of a tall tile.
+
+    Row `batch * rows + m` of it is row m of a batch (`gett/kernels/core/batched.cuh`).
+    """
+    boxes = {m[0]: ("m", m[1], 1), n[0]: ("n", n[1], 1)} | ({} if batches is None else {"l": ("m", batches, rows)})
+    digits = []
+    for group, i in order:
+        output, box, step = boxes[group]
+        digits.append((box.dims[i].box, {output: step * box.prefix(i)}))
+    return unpack(name, digits)
 
 
-def unpack_d(tiling: Tiling, order: Sequence[tuple[str, int]]) -> Function:
+def unpack_d(t: Tiling, order: Sequence[tuple[str, int]]) -> Function:
     """From a position in D's order to the row and column of the tile."""
-    boxes = _boxes(tiling, {"m": ("m", tiling.m), "n": ("n", tiling.n)}, tiling.shape[0])
-    return unpack("idx2crd_d", digits(order, boxes))
+    return _unpack("idx2crd_d", order, ("m", t.m), ("n", t.n), t.l, t.shape[0])
 
 
 def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, block: int, name: str) -> list[Function]:
@@ -138,8 +142,7 @@ def walk_function(loader: CpAsync | RegisterStaged, tiling: Tiling, box: Box, bl
     """
     if not loader.through_registers:
         return []
-    boxes = _boxes(tiling, {"mn": ("m", box), "k": ("n", tiling.k)}, block)
-    return [unpack(f"idx2crd_{name}", digits(loader.walk, boxes))]
+    return [_unpack(f"idx2crd_{name}", loader.walk, ("mn", box), ("k", tiling.k), tiling.l, block)]
 
 
 def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, element: str) -> tuple[Constants, list[str]]:
@@ -162,7 +165,7 @@ def _loader(loader: CpAsync | RegisterStaged, tiling: Tiling, box_mn: Box, eleme
     return constants, [f"typedef {element} Element;", f"typedef {layout} Layout;"]
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]], dtype_c: str) -> str:
+def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> str:
     """The traits of a kernel's parts."""
     t, loop = schedule.tiling, schedule.multistage
     loaders = []
@@ -180,7 +183,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
         "kKRagged": t.k.ragged > 0 and not loop.k_table,
     }
     structs = (
-        problem_traits(plan, dtype_c),
+        problem_traits(plan),
         tile_shape(schedule, {"kBatch": t.batches}),
         scheduler_traits(schedule),
         struct("MainloopTraits", mainloop, "TileShape", [f"typedef {_offset_type(plan)} Offset;", *loaders]),

@@ -8,11 +8,12 @@ then the tables of `ParamTable`, and tensor maps at the next multiple of 64.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from gett.codegen.index import ParamTable
-from gett.codegen.types import cpp_type
+from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
+from gett.ir.contraction import Contraction
 
 POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
 ALPHA, BETA, NAMED = 48, 64, 80
@@ -20,48 +21,44 @@ MAP_BYTES = 128
 
 
 def declare_params(
-    dtype: str,
-    dtype_c: str,
-    dtype_d: str,
+    contraction: Contraction,
     names: Mapping[str, int],
     table: ParamTable,
-    maps: Sequence[str] = (),
-    extras: Sequence[str] = (),
+    maps: Iterable[str] = (),
     factors: tuple[str, str] | None = None,
 ) -> str:
     """C++ text of `struct Params`.
 
     Args:
-        dtype: In which products are formed.
-        dtype_c: Of C.
-        dtype_d: Of D.
+        contraction: What is computed.
         names: The named integers.
         table: Strides, divisors and counts.
         maps: The roles that have a tensor map.
-        extras: The dtypes of x0, x1, ...
-        factors: C++ types of A's and B's elements; by default that of `dtype`.
+        factors: C++ types of A's and B's elements; by default that in which products are formed.
     """
-    acc = cpp_type(data_type(dtype).accumulator)
-    a, b = factors or (cpp_type(dtype),) * 2
+    acc = cpp_type(data_type(contraction.dtype).accumulator)
+    a, b = factors or (cpp_type(contraction.dtype),) * 2
+    c, d = cpp_type(dtype_c(contraction)), cpp_type(contraction.d.dtype)
     # The first integer carries the alignment that puts it at NAMED whatever the size of beta.
     integers = "".join(f"  {'' if i else 'alignas(16) '}int {name};\n" for i, name in enumerate(names))
     return (
         "struct Params {\n"
-        f"  const {a}* a;\n  const {b}* b;\n  const {cpp_type(dtype_c)}* c;\n  {cpp_type(dtype_d)}* d;\n"
-        f"  {acc}* workspace;\n"
+        f"  const {a}* a;\n  const {b}* b;\n  const {c}* c;\n  {d}* d;\n  {acc}* workspace;\n"
         f"  alignas(16) {acc} alpha;\n  alignas(16) {acc} beta;\n{integers}"
         f"{'' if len(names) % 2 == 0 else '  int pad;' + chr(10)}"
-        + "".join(f"  const {cpp_type(x)}* x{i};\n" for i, x in enumerate(extras))
+        + "".join(f"  const {cpp_type(x.dtype)}* x{i};\n" for i, x in enumerate(contraction.extras))
         + table.declare()
         + "".join(f"  gett::TensorMap map_{role};\n" for role in maps)
         + "};\n"
     )
 
 
-def extra_slots(names: Mapping[str, int], extras: int) -> tuple[tuple[str, int], ...]:
-    """Role and byte offset of the address of each tensor that the epilogue's function reads."""
+def pointer_slots(contraction: Contraction, names: Mapping[str, int], split: int) -> tuple[tuple[str, int], ...]:
+    """Role and byte offset of the addresses of the tensors that there are, x0, x1, ... too, and of a workspace."""
+    there = {"b": contraction.b is not None, "c": contraction.c is not None, "workspace": split > 1}
     first = NAMED + 8 * -(-len(names) // 2)
-    return tuple((f"x{i}", first + 8 * i) for i in range(extras))
+    extras = ((f"x{i}", first + 8 * i) for i in range(len(contraction.extras)))
+    return (*(slot for slot in POINTERS if there.get(slot[0], True)), *extras)
 
 
 def pack_params(names: Mapping[str, int], table: ParamTable, maps: int = 0, extras: int = 0) -> bytes:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.common import cpp_bool, element_strides, entry, factor_types, source_c
-from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, output_op
+from gett.codegen.epilogue_op import extra_tensors, op_struct, output_op
 from gett.codegen.index import Expr, Function, ParamTable, const, var
-from gett.codegen.params import POINTERS, declare_params, extra_slots, pack_params, scalar_slots
+from gett.codegen.params import declare_params, pack_params, pointer_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
-from gett.codegen.tiles import GroupIndex, Strides, group_index, local_coordinates
-from gett.codegen.types import cpp_type
+from gett.codegen.tiles import GroupIndex, Strides, dot, group_index, local_coordinates
+from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad
@@ -80,23 +80,17 @@ def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Ke
         "k_tiles": k_tiles,
         "k_tiles_per_slice": -(-k_tiles // schedule.split_k),
     }
-    dtype_c = c.c.dtype if c.c is not None else c.d.dtype
-    extras = extra_dtypes(c)
-    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factor_types(plan))
+    params = declare_params(c, names, table, factors=factor_types(plan))
     kind = "sum" if sums else "map"
     members = "\n".join([index.to_cpp(), *output_op(c)])
-    traits = _traits(plan, schedule, s, dtype_c, plain)
+    traits = _traits(plan, schedule, plain)
     text = (
         f'#include "gett/kernel/stream_{kind}.cuh"\n\n{params}\n{op_struct(c)}{traits}\n'
         f"struct Index {{\n{members}\n}};\n\ntypedef gett::Stream{kind.capitalize()}<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
-    packed = pack_params(names, table, extras=len(extras))
-    absent = {"b"} if plan.b is None else set()
-    absent |= {"c"} if c.c is None else set()
-    absent |= {"workspace"} if schedule.split_k == 1 else set()
-    slots = (*(p for p in POINTERS if p[0] not in absent), *extra_slots(names, len(extras)))
-    scalars = scalar_slots(c.dtype)
+    packed = pack_params(names, table, extras=len(c.extras))
+    slots, scalars = pointer_slots(c, names, schedule.split_k), scalar_slots(c.dtype)
     grid = (box.tiles * schedule.split_k, 1, 1)
     launches = [Launch("gett_stream", grid, (s.threads, 1, 1), schedule.smem.size, packed, slots, (), scalars)]
     entries = ["gett_stream"]
@@ -138,13 +132,13 @@ def stream_index(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> Strea
     for name, (t, load) in loads.items():
         if _in_pieces(load, s.vector) and not (sums and name == "c"):
             value = table.stride(_step(plan, schedule, modes, t))
-            steps[name] = Function(f"step_{name}", (), (), (("", value),), "long long")
+            steps[name] = Function.of(f"step_{name}", (), value, "long long", "")
     advances = {}
     if rows := vectors_of_step(plan, tiling.m, s)[1]:
         last, direct = tiling.m.tiled[-1][1].modes[0], {n: t for n, (t, load) in loads.items() if not load.staged}
         for name, t in {**direct, "d": D}.items():
             value = table.stride(element_strides(plan, modes, t)[last] * rows)
-            advances[name] = Function(f"advance_{name}", (), (), (("", value),), "long long")
+            advances[name] = Function.of(f"advance_{name}", (), value, "long long", "")
     return StreamIndex(o, k, walks, images, steps, advances)
 
 
@@ -191,24 +185,21 @@ def _walk(name: str, box: Box, digits: Sequence[Digit]) -> Function:
         if not last:
             body.append(("int", f"r{j}", rest // const(digit.size)))
             rest = var(f"r{j}")
-        scale = digit.step * box.prefix(digit.dim)
-        total = total + (var(f"c{j}") if scale == 1 else var(f"c{j}") * const(scale))
-    return Function(f"tile_index_{name}", ("i",), tuple(body), (("", total),), "int")
+        total = total + var(f"c{j}") * const(digit.step * box.prefix(digit.dim))
+    return Function.of(f"tile_index_{name}", body, total, "int", "i")
 
 
 def _image(name: str, box: Box, places: Sequence[int]) -> Function:
     """From the tile's index to that of the image, which is the same where no dimension is left out."""
     body: list[tuple[str, str, Expr]] = []
-    local, total = var("i"), const(0)
-    if image_size(box, places) == box.size:
-        return Function(f"image_{name}", ("i",), (), (("", local),), "int")
-    for x, place in zip(local_coordinates(body, box, local), places, strict=True):
-        total = total + (x if place == 1 else x * const(place)) if place else total
-    return Function(f"image_{name}", ("i",), tuple(body), (("", total),), "int")
+    total = var("i")
+    if image_size(box, places) != box.size:
+        total = dot(local_coordinates(body, box, total), [const(place) for place in places])
+    return Function.of(f"image_{name}", body, total, "int", "i")
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: bool) -> str:
-    c, box = plan.contraction, schedule.tiling.m
+def _traits(plan: GemmPlan, schedule: Schedule, plain: bool) -> str:
+    c, s, box = plan.contraction, schedule.stream, schedule.tiling.m
     views = output_views(plan)
     step, advance = vectors_of_step(plan, box, s)
 
@@ -230,10 +221,10 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: 
             f"kMask = {w.mask}, kShift = {w.shift}, kImageAdvance = {further};\n  }};\n"
         )
 
-    a, b = factor_types(plan)
+    (a, b), type_c = factor_types(plan), cpp_type(dtype_c(c))
     return (
         "struct Traits {\n  typedef ::Params Params;\n"
-        f"  typedef {cpp_type(c.dtype)} Element;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
+        f"  typedef {cpp_type(c.dtype)} Element;\n  typedef {type_c} ElementC;\n"
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
         f"  static constexpr bool kHasB = {cpp_bool(plan.b is not None)};\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
@@ -243,5 +234,5 @@ def _traits(plan: GemmPlan, schedule: Schedule, s: Stream, dtype_c: str, plain: 
         f"  static constexpr int kThreads = {s.threads}, kBox = {box.size}, kVec = {s.vector}, kUnroll = {s.unroll};\n"
         f"  static constexpr int kStep = {step};\n  static constexpr bool kAdvance = {cpp_bool(advance > 0)};\n"
         f"  static constexpr int kLanesK = {s.lanes_k}, kRows = {s.rows}, kSmemBytes = {schedule.smem.size};\n"
-        f"{loader('A', A, s.a, a)}{loader('B', B, s.b, b)}{loader('C', C, s.c, cpp_type(dtype_c))}}};\n"
+        f"{loader('A', A, s.a, a)}{loader('B', B, s.b, b)}{loader('C', C, s.c, type_c)}}};\n"
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gett.codegen.common import cpp_bool, entry, factor_types, source_c, strides_of
-from gett.codegen.epilogue_op import extra_dtypes, extra_tensors, op_struct, tile_op
+from gett.codegen.common import cpp_bool, entry, factor_types, finish_kernel, source_c, strides_of
+from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.index import ParamTable
-from gett.codegen.params import POINTERS, declare_params, extra_slots, pack_params, scalar_slots
-from gett.codegen.records import Kernel, KernelSource, Launch
+from gett.codegen.params import declare_params, pack_params
+from gett.codegen.records import Kernel
 from gett.codegen.tiles import batch_index, group_index
-from gett.codegen.types import cpp_type
+from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.mainloop import StreamMatrix
@@ -37,30 +37,23 @@ def render_stream_matrix(plan: GemmPlan, schedule: Schedule) -> Kernel:
     members = [*(g.to_cpp() for g in groups), batch_struct, batch.to_cpp(), *tile_op(plan, many_batches=False)]
     index = "\n".join(members)
     names = {"tiles_m": t.m.tiles, "tiles": t.m.tiles * plan.extent_l}
-    dtype_c = c.c.dtype if c.c is not None else c.d.dtype
-    factors = factor_types(plan)
-    extras = extra_dtypes(c)
-    params = declare_params(c.dtype, dtype_c, c.d.dtype, names, table, extras=extras, factors=factors)
+    params = declare_params(c, names, table, factors=factor_types(plan))
     text = (
         f'#include "gett/kernel/stream_matrix.cuh"\n\n{params}\n{op_struct(c)}'
-        f"{_traits(plan, schedule, loop, dtype_c)}\n"
+        f"{_traits(plan, schedule, loop)}\n"
         f"struct Index {{\n{index}\n}};\n\ntypedef gett::StreamMatrix<Traits, Index> Kernel;\n\n"
         f"{entry('gett_stream', 'Kernel::run', f'{loop.threads}, {MIN_BLOCKS}')}"
     )
-    absent = {"workspace"} | ({"c"} if c.c is None else set())
-    slots = (*(p for p in POINTERS if p[0] not in absent), *extra_slots(names, len(extras)))
-    grid, block = (names["tiles"], 1, 1), (loop.threads, 1, 1)
-    packed, scalars = pack_params(names, table, extras=len(extras)), scalar_slots(c.dtype)
-    launch = Launch("gett_stream", grid, block, schedule.smem.size, packed, slots, (), scalars)
-    return Kernel(KernelSource(text, ("gett_stream",)), schedule.arch, (launch,), 0)
+    grid, packed = (names["tiles"], 1, 1), pack_params(names, table, extras=len(c.extras))
+    return finish_kernel(schedule, c, "gett_stream", text, grid, loop.threads, names["tiles"], packed, names)
 
 
-def _traits(plan: GemmPlan, schedule: Schedule, loop: StreamMatrix, dtype_c: str) -> str:
+def _traits(plan: GemmPlan, schedule: Schedule, loop: StreamMatrix) -> str:
     c, (rows, n, k) = plan.contraction, schedule.tiling.shape
     a, b = factor_types(plan)
     return (
         "struct Traits {\n  typedef ::Params Params;\n"
-        f"  typedef {a} ElementA;\n  typedef {b} ElementB;\n  typedef {cpp_type(dtype_c)} ElementC;\n"
+        f"  typedef {a} ElementA;\n  typedef {b} ElementB;\n  typedef {cpp_type(dtype_c(c))} ElementC;\n"
         f"  typedef {cpp_type(c.d.dtype)} ElementD;\n  typedef {cpp_type(data_type(c.dtype).accumulator)} Acc;\n"
         f"  static constexpr gett::SourceC kSourceC = {source_c(c.c is not None)};\n"
         f"  static constexpr bool kEpilogueOp = {cpp_bool(c.epilogue is not None)};\n"

@@ -6,14 +6,16 @@ kernel.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.codegen.index import TRUE, ZERO, Expr, Function, ParamTable, const, var
-from layouts.box import Box
+from layouts.box import Box, TileDim
 
 Statement = tuple[str, str, Expr]
+
+Digit = tuple[int, Mapping[str, int]]
+"""Positions of a digit of a number, and the step between them in each output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class GroupIndex:
         return "\n".join([self.struct, *(f.to_cpp() for f in (self.tile, self.ok, *self.offsets))])
 
 
+def members(name: str, wide: Iterable[str] = (), ints: Iterable[str] = (), first: Iterable[str] = ()) -> str:
+    """A struct of 64-bit integers between `int`s."""
+    fields = [*(f"int {m};" for m in first), *(f"long long {m};" for m in wide), *(f"int {m};" for m in ints)]
+    return f"  struct {name} {{ {' '.join(fields)} }};"
+
+
 def decode(body: list[Statement], x: Expr, extents: Sequence[Expr], name: str) -> list[Expr]:
     """Split a flattened coordinate into one per mode, fastest first; the last needs no remainder."""
     out = []
@@ -61,7 +69,23 @@ def let(body: list[Statement], name: str, value: Expr, kind: str = "int") -> Exp
     return var(name)
 
 
-def _dot(coordinates: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
+class Offsets:
+    """Offsets of some tensors in a group, which its dimensions add up to."""
+
+    def __init__(self, box: Box, tensors: Sequence[Strides], table: ParamTable) -> None:
+        self.box = box
+        self.extents = [table.divisor(e) for e in box.extents]
+        self.strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
+
+    def add(self, base: dict[str, Expr], body: list[Statement], dim: TileDim, x: Expr, name: str) -> None:
+        """Adds to the offsets in `base` what coordinate `x` of a dimension gives."""
+        at = decode(body, x, [self.extents[m] for m in dim.modes], name)
+        for t in base:
+            base[t] = base[t] + dot(at, [self.strides[t][m] for m in dim.modes])
+
+
+def dot(coordinates: Sequence[Expr], strides: Sequence[Expr]) -> Expr:
+    """The sum of products."""
     total = ZERO
     for x, s in zip(coordinates, strides, strict=True):
         total = total + x * s
@@ -82,41 +106,39 @@ def local_coordinates(body: list[Statement], box: Box, local: Expr) -> list[Expr
     return out
 
 
-def group_index(group: str, box: Box, block: int, tensors: Sequence[Strides], table: ParamTable) -> GroupIndex:
-    """Functions for one group. `block` is the tile's size; indices from `box.size` on are padding."""
-    extents = [table.divisor(e) for e in box.extents]
-    strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
-    body: list[Statement] = []
-    outputs: list[tuple[str, Expr]] = []
-    members: list[str] = []
-    base = {t.tensor: ZERO for t in tensors}
-    rest = var("tile")
+def tile_origins(
+    body: list[Statement], box: Box, tile: Expr, table: ParamTable, prefix: str = ""
+) -> Iterator[tuple[int, TileDim, Expr]]:
+    """Where tile number `tile`, fastest dimension first, begins: (number, dimension, origin along it) of each.
+
+    Statements go to `body`, with names that begin with `prefix`; counts of tiles go to `table`.
+    """
+    rest = tile
     for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
         last = i == len(box.dims) - 1
-        tiles = table.divisor(count) if not last or count == 1 else None
+        tiles = None if last and count > 1 else table.divisor(count)
         at = rest if tiles is None else rest % tiles
         if tiles is not None and not last:
-            rest = let(body, f"t{i}", rest // tiles)
-        origin = let(body, f"o{i}", at * const(d.box))
+            rest = let(body, f"{prefix}t{i}", rest // tiles)
+        yield i, d, let(body, f"{prefix}o{i}", at * const(d.box))
+
+
+def group_index(group: str, box: Box, block: int, tensors: Sequence[Strides], table: ParamTable) -> GroupIndex:
+    """Functions for one group. `block` is the tile's size; indices from `box.size` on are padding."""
+    offsets, name = Offsets(box, tensors, table), f"{group.upper()}Tile"
+    body: list[Statement] = []
+    origins: dict[str, Expr] = {}
+    base = dict.fromkeys(offsets.strides, ZERO)
+    for i, d, origin in tile_origins(body, box, var("tile"), table):
         if len(d.modes) == 1 or d.box == 1:
-            at_origin = decode(body, origin, [extents[m] for m in d.modes], f"x{i}")
-            for t in tensors:
-                base[t.tensor] = base[t.tensor] + _dot(at_origin, [strides[t.tensor][m] for m in d.modes])
+            offsets.add(base, body, d, origin, f"x{i}")
         if d.box > 1 and (len(d.modes) > 1 or not box.divides(i)):
-            members.append(f"o{i}")
-            outputs.append((f"o{i}", origin))
-    for t in tensors:
-        members.append(t.tensor)
-        outputs.append((t.tensor, base[t.tensor]))
-    fields = " ".join(f"{'int' if m.startswith('o') else 'long long'} {m};" for m in members)
-    name = f"{group.upper()}Tile"
-    struct = f"  struct {name} {{ {fields} }};"
-    tile = Function(f"{group}_tile", ("tile",), tuple(body), tuple(outputs), name)
+            origins[f"o{i}"] = origin
     return GroupIndex(
-        struct,
-        tile,
-        _validity(group, box, block, extents, name, table),
-        tuple(_offset(group, box, t.tensor, strides[t.tensor], extents, name) for t in tensors),
+        members(name, wide=base, first=origins),
+        Function(f"{group}_tile", ("tile",), tuple(body), (*origins.items(), *base.items()), name),
+        _validity(group, box, block, offsets.extents, name, table),
+        tuple(_offset(group, offsets, t, name) for t in base),
     )
 
 
@@ -128,56 +150,37 @@ def _validity(group: str, box: Box, block: int, extents: list[Expr], name: str, 
         if d.box > 1 and not box.divides(i):
             extent = extents[d.modes[0]] if len(d.modes) == 1 else table.count(box.dim_extent(i))
             ok = ok.both((var(f"t.o{i}") + coordinates[i]).less(extent))
-    return Function(f"{group}_ok", ("local",), tuple(body), (("", ok),), "bool", extra=f", const {name}& t")
+    return Function.of(f"{group}_ok", body, ok, "bool", extra=f", const {name}& t")
 
 
-def _offset(group: str, box: Box, tensor: str, strides: list[Expr], extents: list[Expr], name: str) -> Function:
+def _offset(group: str, offsets: Offsets, tensor: str, name: str) -> Function:
     body: list[Statement] = []
-    total = ZERO
-    for i, (d, c) in enumerate(zip(box.dims, local_coordinates(body, box, var("local")), strict=True)):
-        if d.box == 1:
-            continue
-        coordinates = [c]
-        if len(d.modes) > 1:
-            x = let(body, f"y{i}", var(f"t.o{i}") + c)
-            coordinates = decode(body, x, [extents[m] for m in d.modes], f"x{i}")
-        total = total + _dot(coordinates, [strides[m] for m in d.modes])
-    return Function(
-        f"{group}_{tensor}", ("local",), tuple(body), (("", total),), "long long", extra=f", const {name}& t"
-    )
+    total = {tensor: ZERO}
+    for i, (d, c) in enumerate(zip(offsets.box.dims, local_coordinates(body, offsets.box, var("local")), strict=True)):
+        if d.box > 1:
+            x = c if len(d.modes) == 1 else let(body, f"y{i}", var(f"t.o{i}") + c)
+            offsets.add(total, body, d, x, f"x{i}")
+    return Function.of(f"{group}_{tensor}", body, total[tensor], "long long", extra=f", const {name}& t")
 
 
 def batch_index(extents: Sequence[int], tensors: Sequence[Strides], table: ParamTable) -> tuple[str, Function]:
     """The offsets of batch number `l` in every tensor, and the struct that holds them."""
+    return _flat_index("LTile", "l_tile", "l", extents, tensors, table)
+
+
+def k_table_index(extents: Sequence[int], tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
+    """K flattened: the offsets of one k, for the table that the kernel keeps in shared memory."""
+    struct, function = _flat_index("KEntry", "k_entry", "k", extents, tensors, table)
+    return struct, [function]
+
+
+def _flat_index(
+    kind: str, name: str, number: str, extents: Sequence[int], tensors: Sequence[Strides], table: ParamTable
+) -> tuple[str, Function]:
     body: list[Statement] = []
-    x = decode(body, var("l"), [table.divisor(e) for e in extents], "x") if extents else []
-    outputs = tuple((t.tensor, _dot(x, [table.stride(s) for s in t.values])) for t in tensors)
-    fields = " ".join(f"long long {t.tensor};" for t in tensors)
-    return f"  struct LTile {{ {fields} }};", Function("l_tile", ("l",), tuple(body), outputs, "LTile")
-
-
-def tile_origins(
-    body: list[Statement], box: Box, tile: Expr, extent: Callable[[int], Expr], table: ParamTable, prefix: str = ""
-) -> Iterator[tuple[int, Expr, list[Expr]]]:
-    """Where tile number `tile` begins: (dimension, origin along it, coordinates of its modes), dimension by dimension.
-
-    Args:
-        body: Takes the statements.
-        box: How the group is cut.
-        tile: The tile's number, fastest dimension first.
-        extent: Divisor of a mode's extent.
-        table: Takes the counts of tiles.
-        prefix: Of the names in the body.
-    """
-    rest = tile
-    for i, (d, count) in enumerate(zip(box.dims, box.tiles_per_dim, strict=True)):
-        last = i == len(box.dims) - 1
-        tiles = None if last and count > 1 else table.divisor(count)
-        at = rest if tiles is None else rest % tiles
-        if tiles is not None and not last:
-            rest = let(body, f"{prefix}t{i}", rest // tiles)
-        origin = let(body, f"{prefix}o{i}", at * const(d.box))
-        yield i, origin, decode(body, origin, [extent(m) for m in d.modes], f"{prefix}x{i}")
+    x = decode(body, var(number), [table.divisor(e) for e in extents], "x") if extents else []
+    outputs = {t.tensor: dot(x, [table.stride(s) for s in t.values]) for t in tensors}
+    return members(kind, outputs), Function(name, (number,), tuple(body), tuple(outputs.items()), kind)
 
 
 def k_box_index(box: Box, block: int, tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
@@ -185,87 +188,63 @@ def k_box_index(box: Box, block: int, tensors: Sequence[Strides], table: ParamTa
 
     At most one dimension may be ragged; `rem` is what is left of it at a k-tile, `k_coord` the index along it.
     """
-    extents = [table.divisor(e) for e in box.extents]
-    strides = {t.tensor: [table.stride(s) for s in t.values] for t in tensors}
+    offsets = Offsets(box, tensors, table)
     body: list[Statement] = []
-    base = {t.tensor: ZERO for t in tensors}
+    base = dict.fromkeys(offsets.strides, ZERO)
     rem, ragged = const(1 << 30), -1
-    for i, origin, at_origin in tile_origins(body, box, var("tile"), extents.__getitem__, table):
-        d = box.dims[i]
-        for t in tensors:
-            base[t.tensor] = base[t.tensor] + _dot(at_origin, [strides[t.tensor][m] for m in d.modes])
+    for i, d, origin in tile_origins(body, box, var("tile"), table):
+        offsets.add(base, body, d, origin, f"x{i}")
         if d.box > 1 and not box.divides(i):
             assert ragged < 0, "a boxed K has one ragged dimension at most"
             ragged = i
-            rem = table.count(box.dim_extent(i)) + Expr("mul", (const(-1), origin))
-    outputs = (*((t.tensor, base[t.tensor]) for t in tensors), ("rem", rem))
-    fields = " ".join(f"long long {t.tensor};" for t in tensors)
-    functions = [Function("k_tile", ("tile",), tuple(body), outputs, "KTile")]
-    for t in tensors:
-        local: list[Statement] = []
-        c = local_coordinates(local, box, var("local"))
-        value = _dot([c[i] for i in range(len(c))], [strides[t.tensor][d.modes[0]] for d in box.dims])
-        functions.append(Function(f"k_{t.tensor}", ("local",), tuple(local), (("", value),), "long long"))
-    local = []
-    c = local_coordinates(local, box, var("local"))
+            rem = table.count(box.dim_extent(i)) - origin
+    local: list[Statement] = []
+    along = [*local_coordinates(local, box, var("local")), ZERO][ragged]
     ok = TRUE if box.size == block else var("local").less(const(box.size))
-    functions.append(Function("k_ok", ("local",), (), (("", ok),), "bool"))
-    functions.append(Function("k_coord", ("local",), tuple(local), (("", c[ragged] if ragged >= 0 else ZERO),), "int"))
-    return f"  struct KTile {{ {fields} int rem; }};", functions
+    functions = [
+        Function("k_tile", ("tile",), tuple(body), (*base.items(), ("rem", rem)), "KTile"),
+        *k_offsets(offsets),
+        Function.of("k_ok", (), ok, "bool"),
+        Function.of("k_coord", local, along, "int"),
+    ]
+    return members("KTile", base, ["rem"]), functions
 
 
-def k_table_index(extents: Sequence[int], tensors: Sequence[Strides], table: ParamTable) -> tuple[str, list[Function]]:
-    """K flattened: the offsets of one k, for the table that the kernel keeps in shared memory."""
-    body: list[Statement] = []
-    x = decode(body, var("k"), [table.divisor(e) for e in extents], "x") if extents else []
-    outputs = tuple((t.tensor, _dot(x, [table.stride(s) for s in t.values])) for t in tensors)
-    fields = " ".join(f"long long {t.tensor};" for t in tensors)
-    return f"  struct KEntry {{ {fields} }};", [Function("k_entry", ("k",), tuple(body), outputs, "KEntry")]
+def k_offsets(offsets: Offsets) -> Iterator[Function]:
+    """Of every operand the offset of an index in a k-tile."""
+    box = offsets.box
+    for t, strides in offsets.strides.items():
+        body: list[Statement] = []
+        total = dot(local_coordinates(body, box, var("local")), [strides[d.modes[0]] for d in box.dims])
+        yield Function.of(f"k_{t}", body, total, "long long")
 
 
-def d_order(box_m: Box, box_n: Box, strides: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
-    """Box dimensions of M and N by D's stride, smallest first: the order in which a tile of D is stored.
-
-    Args:
-        box_m: Box of the M group.
-        box_n: Box of the N group.
-        strides: D's strides along the modes of `"m"` and of `"n"`.
-    """
-    dims = [(g, i) for g, box in (("m", box_m), ("n", box_n)) for i, d in enumerate(box.dims) if d.box > 1]
+def d_order(boxes: Mapping[str, Box], strides: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
+    """Tiled dimensions (group, position) by D's strides, which groups have by name: the order in which D is stored."""
 
     def key(dim: tuple[str, int]) -> int:
-        box = box_m if dim[0] == "m" else box_n
-        return min(abs(strides[dim[0]][m]) for m in box.dims[dim[1]].modes)
+        return min(abs(strides[dim[0]][m]) for m in boxes[dim[0]].dims[dim[1]].modes)
 
-    return sorted(dims, key=key)
+    return sorted(((g, i) for g, box in boxes.items() for i, _ in box.tiled), key=key)
+
+
+def unpack(name: str, digits: Sequence[Digit], outputs: Sequence[str] = ("m", "n")) -> Function:
+    """From a position to the tile's (m, n), and to what else digits count; the first digit is the fastest."""
+    body: list[Statement] = []
+    rest, total = var("i"), dict.fromkeys(outputs, ZERO)
+    for j, (size, steps) in enumerate(digits):
+        last = j == len(digits) - 1
+        c = let(body, f"c{j}", rest if last else rest % const(size))
+        if not last:
+            rest = let(body, f"r{j}", rest // const(size))
+        for output, step in steps.items():
+            total[output] = total[output] + c * const(step)
+    return Function(name, ("i",), tuple(body), tuple(total.items()), "gett::MNAt" if "at" in total else "gett::MN")
 
 
 def d_unpack(
-    box_m: Box, box_n: Box, order: Sequence[tuple[str, int]], steps: Mapping[str, Sequence[int]] | None = None
+    boxes: Mapping[str, Box], order: Sequence[tuple[str, int]], steps: Mapping[str, Sequence[int]]
 ) -> Function:
-    """From the position in D's order to the tile's (m, n) and, given steps, to the place in the staged tile."""
-    body: list[Statement] = []
-    rest = var("i")
-    total = {"m": ZERO, "n": ZERO}
-    at = ZERO
-    for j, (g, i) in enumerate(order):
-        box = box_m if g == "m" else box_n
-        last = j == len(order) - 1
-        c = let(body, f"c{j}", rest if last else rest % const(box.dims[i].box))
-        if not last:
-            rest = let(body, f"r{j}", rest // const(box.dims[i].box))
-        prefix = math.prod(d.box for d in box.dims[:i])
-        total[g] = total[g] + scaled(c, prefix)
-        if steps is not None:
-            at = at + scaled(c, steps[g][i])
-    outputs = (("m", total["m"]), ("n", total["n"]))
-    if steps is None:
-        return Function("idx2crd_d", ("i",), tuple(body), outputs, "gett::MN")
-    return Function("idx2crd_d", ("i",), tuple(body), (*outputs, ("at", at)), "gett::MNAt")
-
-
-def scaled(x: Expr, factor: int) -> Expr:
-    """A literal multiple in plain integers."""
-    if x == ZERO or factor == 0:
-        return ZERO
-    return x if factor == 1 else Expr("mul", (x, const(factor)))
+    """From the position in D's order to the tile's (m, n), and to the place in the staged tile."""
+    digits = [(boxes[g].dims[i].box, {g: boxes[g].prefix(i), "at": steps[g][i]}) for g, i in order]
+    return unpack("idx2crd_d", digits, ("m", "n", "at"))

@@ -6,11 +6,11 @@ stage look like is the pipeline's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gett.codegen.index import ZERO, Expr, Function, ParamTable, var
-from gett.codegen.tiles import Statement, decode, scaled, tile_origins
+from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
+from gett.codegen.tiles import Statement, decode, members, tile_origins
 from gett.codegen.tma_copies import store_pieces
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.epilogue import Epilogue
@@ -18,7 +18,7 @@ from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.tma import TmaMap
 
-Outputs = Sequence[tuple[str, Expr]]
+Outputs = Mapping[str, Expr]
 INPUTS = ("tile_m", "tile_n", "l")
 
 MOST_WRITTEN = 24  # copies of a staged tile that are written out
@@ -41,21 +41,22 @@ class TileCoords:
 
     def fixed(self, name: str, outputs: Outputs, kind: str) -> list[str]:
         """The struct `kind` and the function `name` of a tile that fills it."""
-        return [_struct(kind, outputs), Function(name, INPUTS, self.body, tuple(outputs), kind).to_cpp()]
+        return [members(kind, ints=outputs), Function(name, INPUTS, self.body, tuple(outputs.items()), kind).to_cpp()]
 
     def moving(self, name: str, outputs: Outputs, kind: str) -> list[str]:
         """The struct `kind` and the function `name` of a k-tile that fills it."""
-        return [_struct(kind, outputs), Function(name, ("tile_k",), self.k_body, tuple(outputs), kind).to_cpp()]
+        function = Function(name, ("tile_k",), self.k_body, tuple(outputs.items()), kind)
+        return [members(kind, ints=outputs), function.to_cpp()]
 
     def store(self, epilogue: Epilogue) -> list[str]:
         """The copies of a staged tile to D, and those that bring C's; nothing where no map stores it."""
-        store, c = epilogue.tma_store, epilogue.source_map
+        store, c = epilogue.store.tma, epilogue.source_map
         if store is None:
             return []
         d, exchange = store.map, store.exchange
         at = [*self.at["l"], *self.at["m"], *self.at["n"]]
-        outputs = [(f"d{i}", x) for i, x in enumerate(_coordinates(d, at))]
-        fields = [name for name, _ in outputs]
+        outputs = {f"d{i}": x for i, x in enumerate(_coordinates(d, at))}
+        fields = list(outputs)
         rank = "" if exchange is None else ", int rank"
         for (mode, step), sign in zip((exchange.row, exchange.half), "-+", strict=True) if exchange is not None else ():
             # The row begins where that of the first block's tile does; each block has a half of another dimension.
@@ -63,10 +64,10 @@ class TileCoords:
         head = f"static GETT_DEVICE void store_tile(const Params& p, const StoreCoords& t, gett::uint32 from{rank})"
         functions = [tile_copies(head, "gett::tma_store(&p.map_d, from + {start}, ", d, fields)]
         if c is not None:
-            known = {x: name for name, x in reversed(outputs)}  # coordinates that D's map has too are found once
+            known = {x: name for name, x in reversed(outputs.items())}  # coordinates that D has too are found once
             coords = _coordinates(c, at)
             fields = [known.get(x, f"c{i}") for i, x in enumerate(coords)]
-            outputs += [(name, x) for name, x in zip(fields, coords, strict=True) if x not in known]
+            outputs |= {name: x for name, x in zip(fields, coords, strict=True) if x not in known}
             inputs = "const Params& p, const StoreCoords& t, gett::uint32 to, gett::uint32 bar"
             head = f"static GETT_DEVICE void load_c({inputs})"
             functions.append(tile_copies(head, "gett::tma_load(to + {start}, &p.map_c, bar, ", c, fields))
@@ -130,9 +131,9 @@ def prefetch(names: Iterable[str]) -> str:
 def _origins(body: list[Statement], box: Box, group: str, table: ParamTable) -> list[Expr]:
     """Coordinate of each mode at the origin of tile `tile_<group>`."""
     out: list[Expr] = [ZERO] * len(box.extents)
-    found = tile_origins(body, box, var(f"tile_{group}"), lambda m: table.divisor(box.extents[m]), table, group)
-    for i, _, coordinates in found:
-        for m, x in zip(box.dims[i].modes, coordinates, strict=True):
+    for i, d, origin in tile_origins(body, box, var(f"tile_{group}"), table, group):
+        found = decode(body, origin, [table.divisor(box.extents[m]) for m in d.modes], f"{group}x{i}")
+        for m, x in zip(d.modes, found, strict=True):
             out[m] = x
     return out
 
@@ -142,9 +143,5 @@ def _coordinates(made: TmaMap, coordinates: list[Expr]) -> list[Expr]:
     out = [ZERO] * made.rank
     for x, mode in zip(coordinates, made.modes, strict=True):
         if mode.weight:
-            out[mode.dim] = out[mode.dim] + scaled(x, mode.weight * (made.halves if mode.dim == 0 else 1))
+            out[mode.dim] = out[mode.dim] + x * const(mode.weight * (made.halves if mode.dim == 0 else 1))
     return out
-
-
-def _struct(name: str, members: Outputs) -> str:
-    return f"  struct {name} {{ {' '.join(f'int {m};' for m, _ in members)} }};"

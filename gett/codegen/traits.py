@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from gett.codegen.common import cpp_bool, source_c
 from gett.codegen.epilogue_op import op_traits
-from gett.codegen.types import cpp_type
+from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.kind import Constants
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.smem import SmemPlan
 
 
 def struct(name: str, constants: Constants, base: str = "", more: Sequence[str] = ()) -> str:
@@ -40,11 +41,11 @@ def _declared(name: str, value: bool | int | str) -> str:
     return f"gett::{kind} {name} = gett::{enumerator}"
 
 
-def problem_traits(plan: GemmPlan, dtype_c: str) -> str:
-    """The struct `ProblemTraits`: the types of the argument and of elements; `dtype_c` is D's where C is absent."""
+def problem_traits(plan: GemmPlan) -> str:
+    """The struct `ProblemTraits`: the types of the argument and of elements."""
     c = plan.contraction
     types = {
-        "Element": c.dtype, "ElementC": dtype_c, "ElementD": c.d.dtype, "Acc": data_type(c.dtype).accumulator
+        "Element": c.dtype, "ElementC": dtype_c(c), "ElementD": c.d.dtype, "Acc": data_type(c.dtype).accumulator
     }  # fmt: skip
     return struct(
         "ProblemTraits",
@@ -83,6 +84,12 @@ def scheduler_traits(schedule: Schedule) -> str:
     table = f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{', '.join(map(str, order))}}};\n"
     read = "static GETT_DEVICE int cluster_order(int cluster) { return kClusterOrder[cluster]; }"
     return table + struct("SchedulerTraits", constants, more=[read])
+
+
+def smem_struct(smem: SmemPlan, more: Constants) -> str:
+    """The struct `Smem`: bytes from the start of a block's shared memory; `more` are places of some kernels."""
+    places = ", ".join(f"{name} = {value}" for name, value in {"kStages": smem.stages, **more}.items())
+    return f"struct Smem {{\n  static constexpr int kSize = {smem.size}, {places};\n}};\n"
 
 
 def scheduler_class(schedule: Schedule) -> str:

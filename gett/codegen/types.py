@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gett.hw.dtypes import data_type
-from gett.ir.contraction import Operand
+from gett.ir.contraction import Contraction, Operand
 
 
 def cpp_type(dtype: str) -> str:
@@ -13,6 +13,11 @@ def cpp_type(dtype: str) -> str:
         DTypeError: The kernels have no such type.
     """
     return data_type(dtype).cpp
+
+
+def dtype_c(contraction: Contraction) -> str:
+    """The dtype of C, or of D where there is none."""
+    return contraction.d.dtype if contraction.c is None else contraction.c.dtype
 
 
 def factor_type(operand: Operand) -> str:

@@ -19,7 +19,7 @@ def slab_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[st
     coords = tile_coords(plan, schedule.tiling, table)
     texts: list[str] = []
     for name, load, side in (("a", loop.a, "m"), ("b", loop.b, "n")):
-        fixed, moving = ([(f"x{i}", x) for i, x in enumerate(found)] for found in coords.coordinates(load.map, side))
+        fixed, moving = ({f"x{i}": x for i, x in enumerate(found)} for found in coords.coordinates(load.map, side))
         texts += coords.fixed(f"tile_coords_{name}", fixed, f"TileCoords{name.upper()}")
         texts += coords.moving(f"k_coords_{name}", moving, f"KCoords{name.upper()}")
     start = [f"t.x{i} + k.x{i}" for i in range(loop.a.map.rank)]

@@ -52,9 +52,14 @@ def with_limit(optimize: Any, limit: Any) -> Any:
         return found
     if isinstance(found, Limited):
         raise OptionError(f"memory_limit={limit!r}, but optimize={optimize!r} limits intermediates already")
-    if isinstance(found, str) and found == AUTOTUNE:
+    if asks_autotune(found):
         raise OptionError("memory_limit limits a path, and optimize='autotune' asks for none: give one of them")
     return Limited(check_optimize(found)[0], most)
+
+
+def asks_autotune(optimize: Any) -> bool:
+    """Whether `optimize=` asks for measured kernels; arrays, which it may have, compare element by element."""
+    return isinstance(optimize, str) and optimize == AUTOTUNE
 
 
 def in_elements(optimize: Any, itemsize: int) -> Any:

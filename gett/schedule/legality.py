@@ -6,8 +6,6 @@ wrong. What it takes is the cost models'.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import GemmPlan
@@ -16,21 +14,9 @@ from gett.schedule.mainloops.table import kind_of
 from gett.schedule.packed import copy_schedule, plans_of, product_of
 from gett.schedule.rules.common import architecture, domains, precision, splits
 from gett.schedule.rules.packing import PACKING_RULES
-from gett.schedule.rules.rule import Lowered, Rule
+from gett.schedule.rules.rule import Refusal, first_broken
+from gett.schedule.spec.packing import Packing
 from gett.schedule.spec.schedule import Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a schedule cannot be run.
-
-    Attributes:
-        rule: The rule that it breaks.
-        reason: How, with the numbers.
-    """
-
-    rule: Rule
-    reason: str
 
 
 def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
@@ -38,31 +24,25 @@ def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refus
 
     The plan is as it was made, not lowered.
     """
-    for rule in (domains, architecture):
-        if reason := rule.broken(Lowered(schedule, plan, facts)):
-            return Refusal(rule, reason)
+    if (found := first_broken((domains, architecture), schedule, plan, facts)) is not None:
+        return found
     if schedule.packing is not None:
-        return _refused_packing(schedule, plan, facts)
+        return _refused_packing(schedule, schedule.packing, plan, facts)
     swapped = swap_ab(plan) if schedule.tiling.swap_ab else plan
-    for rule in (splits, precision):
-        if reason := rule.broken(Lowered(schedule, swapped, facts)):
-            return Refusal(rule, reason)
-    x = Lowered(schedule, lower_plan(plan, schedule.tiling, schedule.precision), facts)
-    found = ((rule, rule.broken(x)) for rule in kind_of(schedule).rules)
-    return next((Refusal(rule, reason) for rule, reason in found if reason is not None), None)
+    if (found := first_broken((splits, precision), schedule, swapped, facts)) is not None:
+        return found
+    lowered = lower_plan(plan, schedule.tiling, schedule.precision)
+    return first_broken(kind_of(schedule).rules, schedule, lowered, facts)
 
 
-def _refused_packing(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
+def _refused_packing(schedule: Schedule, packing: Packing, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
     """The same for a schedule with copies: their own rules, then those of each copy and of the product."""
-    assert schedule.packing is not None
-    whole = Lowered(schedule, plan, facts)
-    for rule in PACKING_RULES:
-        if (reason := rule.broken(whole)) is not None:
-            return Refusal(rule, reason)
-    made = plans_of(plan, schedule.packing)
-    parts = [(copy_schedule(schedule.arch, getattr(schedule.packing, t.name)), t.plan) for t in made.tensors]
-    found = (can_implement(part, its_plan, facts) for part, its_plan in [*parts, (product_of(schedule), made.product)])
-    return next((refusal for refusal in found if refusal is not None), None)
+    if (found := first_broken(PACKING_RULES, schedule, plan, facts)) is not None:
+        return found
+    made = plans_of(plan, packing)
+    parts = [(copy_schedule(schedule.arch, getattr(packing, t.name)), t.plan) for t in made.tensors]
+    parts.append((product_of(schedule), made.product))
+    return next((found for part, of in parts if (found := can_implement(part, of, facts)) is not None), None)
 
 
 def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None:

@@ -29,8 +29,8 @@ def swap_ab(plan: GemmPlan) -> GemmPlan:
     def swapped(modes: tuple[Strided, ...]) -> tuple[Strided, ...]:
         return tuple(Strided(s.labels, s.extent, (s.strides[1], s.strides[0], *s.strides[2:])) for s in modes)
 
-    groups = {"l": swapped(plan.l), "m": swapped(plan.n), "n": swapped(plan.m), "k": swapped(plan.k)}
-    return replace(plan, swapped=not plan.swapped, l=groups["l"], m=groups["m"], n=groups["n"], k=groups["k"])
+    l, m, n, k = map(swapped, (plan.l, plan.n, plan.m, plan.k))
+    return replace(plan, swapped=not plan.swapped, l=l, m=m, n=n, k=k)
 
 
 def split_modes(plan: GemmPlan, splits: tuple[Split, ...]) -> GemmPlan:
@@ -41,11 +41,5 @@ def split_modes(plan: GemmPlan, splits: tuple[Split, ...]) -> GemmPlan:
         assert mode.extent % s.inner == 0
         outer = Strided(mode.labels, mode.extent // s.inner, tuple(x * s.inner for x in mode.strides))
         modes[s.mode : s.mode + 1] = [Strided(mode.labels, s.inner, mode.strides), outer]
-        # One group changes; spelled out because `replace` is typed by field.
-        plan = replace(
-            plan,
-            m=tuple(modes) if s.group == "m" else plan.m,
-            n=tuple(modes) if s.group == "n" else plan.n,
-            k=tuple(modes) if s.group == "k" else plan.k,
-        )
+        plan = replace(plan, **{s.group: tuple(modes)})  # type: ignore[arg-type]
     return plan

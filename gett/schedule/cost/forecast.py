@@ -17,8 +17,7 @@ from gett.schedule.cost.hopper_units import DMMA, GATHER, RS, SPLIT, SPLIT_COPIE
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import Traffic
 from gett.schedule.lower import at_precision, lower_plan, swap_ab
-from gett.schedule.spec.epilogue import TmaSource, TmaStore
-from gett.schedule.spec.loader import Gather, HopperLoader, Stationary
+from gett.schedule.spec.loader import HopperLoader
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
@@ -65,7 +64,7 @@ class Forecaster:
         """What no number of a main loop changes: tile, stores and traffic."""
         cost = self.cost(schedule)
         staging = cost.staging(tile)
-        if staging.bulk and schedule.split_k == 1 and not isinstance(schedule.epilogue.store, TmaStore):
+        if staging.bulk and schedule.split_k == 1 and schedule.epilogue.store.map is None:
             cost.unmapped(tile)
             staging = cost.staging(tile)
         return cost, tile, schedule, staging, cost.traffic(tile, staging)
@@ -99,7 +98,6 @@ def tile_of(schedule: Schedule, plan: GemmPlan) -> WgmmaTile:
     if tiling.mma_tiles > 1:  # MMA tiles follow each other along D's unit-stride mode
         cut = _divided(tiling.m, lowered.m, itemsize(c.d.dtype), tiling.mma_tiles)
         mma_tile = side("m", lowered.m, cut, loop.a)
-    kept = "a" if isinstance(loop.a, Stationary) else "b" if isinstance(loop.b, Stationary) else ""
     return WgmmaTile(
         warpgroup_atom(c.dtype, c.precision),
         Warpgroups(loop.warpgroups, loop.mma_m, loop.ping_pong),
@@ -107,12 +105,12 @@ def tile_of(schedule: Schedule, plan: GemmPlan) -> WgmmaTile:
         side("n", lowered.n, tiling.n, loop.b),
         tiling.k,
         schedule.cluster,
-        kept,
+        loop.keeps,
         "" if not order.tensor else "one" if order.one_panel else "each",
         mma_tile,
-        isinstance(schedule.epilogue.source, TmaSource),
+        schedule.epilogue.source_map is not None,
         schedule.epilogue.store.exchange is not None,
-        (_neighbours(loop.a), _neighbours(loop.b)),
+        (loop.a.width, loop.b.width),
     )
 
 
@@ -120,10 +118,3 @@ def _divided(box: Box, modes: Sequence[Strided], size: int, parts: int) -> Box:
     along = next(i for i, mode in enumerate(modes) if mode.strides[D] == size)
     cuts = {i: cut // parts if i == along else cut for i, cut in enumerate(box.cut) if cut > 1}
     return Box.of_cuts(tuple(mode.extent for mode in modes), cuts)
-
-
-def _neighbours(loader: HopperLoader) -> int:
-    """Elements that threads bring together, 0 by tensor map."""
-    if loader.tma is not None:
-        return 0
-    return loader.run if isinstance(loader, Gather) else loader.vector

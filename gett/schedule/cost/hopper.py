@@ -20,7 +20,6 @@ from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split, fastes
 from gett.schedule.cost.hopper_units import SPLIT, LoopCost
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import Traffic, TrafficCost
-from gett.schedule.spec.epilogue import TmaStore
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
@@ -371,7 +370,7 @@ class HopperCost(TrafficCost):
         Too few are under way for the pace of the tiles, or their rows are half a line.
         """
         rates = self.tile_rates
-        if not self.rates.behind or not isinstance(made.epilogue.store, TmaStore):  # threads store, the engine loads
+        if not self.rates.behind or made.epilogue.store.map is None:  # threads store, the engine loads
             return 0.0
         tiles, at_once = self.grid(tile)
         k_tiles = math.ceil(tiles / at_once) * tile.k.tiles * tile.mma_tiles

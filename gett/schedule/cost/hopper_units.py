@@ -13,7 +13,6 @@ from gett.hw.archs import ArchFacts
 from gett.hw.hopper_rates import HopperLoops, LoopRates, ThreadCopies
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import even_splits
-from gett.schedule.rules.gather import pieces_of
 from gett.schedule.spec.hopper_needs import parts, planes, up
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
@@ -110,7 +109,7 @@ def _gather(cost: Copies, tile: WgmmaTile) -> Units:
     threads = 0.0
     for side, run in ((tile.m, tile.runs[0]), (tile.n, tile.runs[1])):
         if run:
-            threads += pieces_of(side.box.size, bk, run) * (clocks.piece_clocks + run * clocks.element_clocks)
+            threads += side.box.size * bk // run * (clocks.piece_clocks + run * clocks.element_clocks)
     return _ss(cost, tile)._replace(threads=threads)
 
 

@@ -17,7 +17,6 @@ from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
 from gett.schedule.mainloops.multistage import multistage_registers, multistage_smem
-from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
@@ -207,7 +206,7 @@ class MultistageCost:
             elements, size = box.size * t.batches * t.k.size, self.plan.size(tensor)
             fetched += elements * size * cost
             accesses += elements / loader.vector
-            if isinstance(loader, RegisterStaged):
+            if loader.through_registers:
                 load = rates.register_stage_clocks / min(loader.vector, max(1, 4 // size))
                 stored += elements / 32 * (load + rates.register_stage_clocks * loader.conflicts)
                 issued += elements / loader.vector / 32 * 7
@@ -266,13 +265,13 @@ def unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
 def _fills_registers(s: Schedule) -> bool:
     """Whether a kernel takes the registers of the limits: tensor cores on batches whose operands both pass through."""
     loop = s.multistage
-    return loop.tensor_cores and s.tiling.l is not None and all(isinstance(x, RegisterStaged) for x in (loop.a, loop.b))
+    return loop.tensor_cores and s.tiling.l is not None and loop.a.through_registers and loop.b.through_registers
 
 
 def _single_elements(s: Schedule) -> bool:
     """Whether both operands pass through registers, one of them element by element."""
     loaders = s.multistage.a, s.multistage.b
-    return not any(isinstance(x, CpAsync) for x in loaders) and any(x.vector == 1 for x in loaders)
+    return all(x.through_registers for x in loaders) and any(x.vector == 1 for x in loaders)
 
 
 def _volume(modes: tuple[Strided, ...], tensor: int) -> int:

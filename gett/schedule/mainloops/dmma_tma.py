@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.hopper import (
-    ALIGN,
     THREAD_REGISTERS,
+    HopperKind,
     barrier_bytes,
     conjugated,
     hopper_rules,
-    plain_registers,
+    laid_out,
     stage_bytes,
-    staging_bytes,
-    tile_loaders,
 )
-from gett.schedule.mainloops.kind import Constants, HopperKind
+from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import accumulators
 from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
 from gett.schedule.rules.rule import Lowered, rule
@@ -95,12 +93,7 @@ def k_of_doubles(x: Lowered) -> Iterator[str]:
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, staged tiles, which may lie where the stages do, barriers."""
-    loop, stage, staging = s.loop(DmmaTma), stage_bytes(s, plan), staging_bytes(s, plan)
-    first, fixed = loop.stages * stage, ALIGN + barrier_bytes(MOST_STAGES)
-    if s.epilogue.store.reuse_mainloop_smem:
-        end = max(first, staging)
-        return SmemPlan(fixed + end, stage, barriers=end)
-    return SmemPlan(fixed + first + staging, stage, staging=first, barriers=first + staging)
+    return laid_out(s, plan, stage_bytes(s, plan), barrier_bytes(MOST_STAGES))
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -117,11 +110,8 @@ def multiplies(plan: GemmPlan, s: Schedule) -> str:
 
 DMMA_TMA = HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
-    rules=hopper_rules(data_types, (), (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
+    rules=hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
     smem=smem,
-    header="dmma_tma",
-    registers=plain_registers,
     traits=traits,
-    loader_traits=tile_loaders,
     multiplies=multiplies,
 )

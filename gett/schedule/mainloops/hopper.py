@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.kind import Constants
+from gett.schedule.mainloops.kind import Constants, MainloopKind, WgmmaText
 from gett.schedule.rules import common, hopper
 from gett.schedule.rules.epilogue import EPILOGUE_RULES
 from gett.schedule.rules.rule import Rule
@@ -27,18 +28,15 @@ _DUMP = 128  # bytes behind a staged tile where matrices' rows of padding go
 
 
 def hopper_rules(
-    types: Rule,
-    warps: tuple[Rule, ...],
-    own: tuple[Rule, ...],
-    smem: Callable[[Schedule, GemmPlan], SmemPlan],
+    types: Rule, own: tuple[Rule, ...], smem: Callable[[Schedule, GemmPlan], SmemPlan], warps: tuple[Rule, ...] = ()
 ) -> tuple[Rule, ...]:
     """All conditions of a main loop.
 
     Args:
         types: Which operands it multiplies.
-        warps: What it asks of warpgroups, where it has a choice of them.
         own: What registers hold, how operands travel, and all that it alone asks.
         smem: Lays out its shared memory.
+        warps: What it asks of warpgroups, where it has a choice of them.
     """
     return (
         *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
@@ -88,6 +86,25 @@ def staging_bytes(s: Schedule, plan: GemmPlan) -> int:
     return one * (loop.warpgroups if loop.ping_pong else 1)
 
 
+def laid_out(s: Schedule, plan: GemmPlan, stage: int, barriers: int, kept: int = 0, second: int = 0) -> SmemPlan:
+    """Stages, what is kept beside them, staged tiles, barriers; D may be staged where the stages are.
+
+    Args:
+        s: The other parts of a schedule.
+        plan: A lowered plan.
+        stage: Bytes of a stage.
+        barriers: Those of barriers, and of what else lies behind them.
+        kept: Those of planes, or of k-tiles transposed.
+        second: Those of a second tile of D.
+    """
+    first, staging = s.hopper.stages * stage, staging_bytes(s, plan) + second
+    if s.epilogue.store.reuse_mainloop_smem:
+        end = max(first, staging)
+        return SmemPlan(ALIGN + barriers + end, stage, barriers=end)
+    staged, end = first + kept, first + kept + staging
+    return SmemPlan(ALIGN + barriers + end, stage, planes=first if kept else 0, staging=staged, barriers=end)
+
+
 def plain_registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Registers where threads issue copies and multiply, and do nothing else."""
     return THREAD_REGISTERS
@@ -123,3 +140,26 @@ def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, size: int) -
 def conjugated(plan: GemmPlan) -> Constants:
     """Which operands are conjugated as they are multiplied."""
     return {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopperKind(MainloopKind):
+    """A main loop in which some warpgroups fetch and others multiply. Its C++ has the name of its record.
+
+    Attributes:
+        registers: Of a thread that fetches, and of one that multiplies a tile of so many columns.
+        traits: Constants of its `MainloopTraits`, beside stages and registers.
+        loader_traits: Constants of the loaders of A and of B.
+        multiplies: The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
+        fetchers: Which warps do not multiply, for people.
+        repairs: Whether it makes tiles again whose numbers were none for it.
+        fetches_lines: Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
+    """
+
+    traits: Callable[[GemmPlan, Schedule], Constants]
+    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str]
+    registers: Callable[[GemmPlan, Hopper, int], tuple[int, int]] = plain_registers
+    loader_traits: Callable[[GemmPlan, Schedule], tuple[Constants, Constants]] = tile_loaders
+    fetchers: Callable[[Schedule], str] = lambda schedule: "1 producer"
+    repairs: bool = False
+    fetches_lines: bool = True

@@ -10,15 +10,11 @@ from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import GemmPlan
 from gett.schedule.rules.rule import Rule
 from gett.schedule.spec.hopper_needs import planes
-from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem import SmemPlan
 
 Constants = Mapping[str, bool | int | str]
 """Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""
-
-ThreadRegisters = Callable[[GemmPlan, Hopper, int], tuple[int, int]]
-"""Registers of a thread that fetches, and of one that multiplies a tile of so many columns."""
 
 Fact = tuple[str, str]
 """(name, text) of a line of a plan's text; continued lines have no name."""
@@ -74,28 +70,3 @@ class WgmmaText:
     columns: tuple[int, ...]
     majors: tuple[str, ...]
     signed: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class HopperKind(MainloopKind):
-    """A main loop in which some warpgroups fetch and others multiply. The class of its C++ has its record's name.
-
-    Attributes:
-        header: Of its C++, in `gett/kernels/mainloop`.
-        registers: Of a thread that fetches, and of one that multiplies a tile of so many columns.
-        traits: Constants of its `MainloopTraits`, beside stages and registers.
-        loader_traits: Constants of the loaders of A and of B.
-        multiplies: The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
-        fetchers: Which warps do not multiply, for people.
-        repairs: Whether it makes tiles again whose numbers were none for it.
-        fetches_lines: Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
-    """
-
-    header: str
-    registers: ThreadRegisters
-    traits: Callable[[GemmPlan, Schedule], Constants]
-    loader_traits: Callable[[GemmPlan, Schedule], tuple[Constants, Constants]]
-    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str]
-    fetchers: Callable[[Schedule], str] = lambda schedule: "1 producer"
-    repairs: bool = False
-    fetches_lines: bool = True

@@ -23,7 +23,6 @@ from gett.schedule.spec.stream_views import (
     image_places,
     image_size,
     is_splat,
-    output_modes,
     output_views,
     sum_views,
     vector_along,
@@ -31,7 +30,7 @@ from gett.schedule.spec.stream_views import (
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
-NAMES = {A: "A", B: "B", C: "C", D: "D"}
+NAMES = "ABDC"
 
 ROW_BYTES = 128
 """Bytes of a shared-memory row, and of what a warp should read together at least."""
@@ -72,16 +71,6 @@ def kind(x: Lowered) -> Iterator[str]:
 
 
 @rule
-def groups(x: Lowered) -> Iterator[str]:
-    """One box has all modes of D, one those of K, the third is empty."""
-    extents_k = tuple(m.extent for m in x.plan.k) if x.plan.extent_k not in (0, 1) else ()
-    expected = (tuple(m.extent for m in output_modes(x.plan)), (), extents_k)
-    for name, box, extents in zip("mnk", (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k), expected, strict=True):
-        if box.extents != extents:
-            yield f"box_{name} is for extents {box.extents}, its modes have {extents}"
-
-
-@rule
 def operands(x: Lowered) -> Iterator[str]:
     """The tensors of the plan are read, and no others."""
     loads, tensors = _loads(x), output_views(x.plan)
@@ -116,14 +105,6 @@ def block(x: Lowered) -> Iterator[str]:
     made = sum_block(loop) if loop.sums else (t.m.size, 1, 1)
     if t.shape != made:
         yield f"{t.shape}, the threads make {made}"
-
-
-@rule
-def modes(x: Lowered) -> Iterator[str]:
-    """No tiled dimension flattens modes."""
-    for box in (x.s.tiling.m, x.s.tiling.k):
-        if box.flattens:
-            yield f"{box.dims} flattens modes, each tiled dimension is one mode"
 
 
 def _covers(box: Box, walk: Sequence[Digit], places: Sequence[int]) -> bool:
@@ -206,9 +187,9 @@ def shared(x: Lowered) -> Iterator[str]:
 LIMITS = (common.grid, common.shared_memory)
 """What a search runs into."""
 
-_READ = (kind, groups, common.parts, operands, common.source, common.threads)
+_READ = (kind, common.groups, common.parts, operands, common.source, common.threads)
 _SHARED = (
-    *(modes, common.planned(smem), common.split, common.workspace, walks, staging, vectors, shared),
+    *(common.modes, common.planned(smem), common.split, common.workspace, walks, staging, vectors, shared),
     *LIMITS,
 )
 

@@ -34,23 +34,12 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
 
 @rule
 def small(x: Lowered) -> Iterator[str]:
-    """A thread has all of K and of N, which are few."""
+    """A thread has all of K and of N, which are few, and a block what its boxes have."""
     t = x.s.tiling
-    if (t.n.size, t.k.size) != (x.plan.extent_n, x.plan.extent_k) or t.shape[1:] != (t.n.size, t.k.size):
+    if (t.n.size, t.k.size) != (x.plan.extent_n, x.plan.extent_k) or t.shape != (t.m.size, t.n.size, t.k.size):
         yield f"a tile of {t.n.size} x {t.k.size} in blocks of {t.shape}, all are {x.plan.extent_n} x {x.plan.extent_k}"
     if max(t.n.size, t.k.size) > MATRIX:
         yield f"{t.n.size} x {t.k.size} elements, the most are {MATRIX} x {MATRIX}"
-
-
-@rule
-def modes(x: Lowered) -> Iterator[str]:
-    """No tiled dimension flattens modes, and a block makes what its box has."""
-    t = x.s.tiling
-    for box in (t.m, t.n, t.k):
-        if box.flattens:
-            yield f"{box.dims} flattens modes, each tiled dimension is one mode"
-    if t.shape[0] != t.m.size:
-        yield f"blocks of {t.shape[0]}, the box has {t.m.size}"
 
 
 @rule
@@ -82,7 +71,7 @@ def vectors(x: Lowered) -> Iterator[str]:
 
 
 RULES = (
-    *(common.product, common.groups, common.extents, small, modes, common.parts, common.source),
+    *(common.product, common.groups, common.extents, small, common.modes, common.parts, common.source),
     *(common.threads, common.planned(smem), common.split, common.workspace, vectors),
     *(common.grid, common.shared_memory),
 )

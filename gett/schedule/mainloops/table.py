@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.dmma_tma import DMMA_TMA
-from gett.schedule.mainloops.kind import HopperKind, MainloopKind
+from gett.schedule.mainloops.hopper import HopperKind
+from gett.schedule.mainloops.kind import MainloopKind
 from gett.schedule.mainloops.multistage import MULTISTAGE
 from gett.schedule.mainloops.stream import STREAM_MAP, STREAM_SUM
 from gett.schedule.mainloops.stream_matrix import STREAM_MATRIX

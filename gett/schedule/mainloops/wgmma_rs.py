@@ -13,8 +13,8 @@ import numpy as np
 
 from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.hopper import ALIGN, hopper_rules, plain_registers, staging_bytes
-from gett.schedule.mainloops.kind import Constants, HopperKind, WgmmaText
+from gett.schedule.mainloops.hopper import ALIGN, HopperKind, hopper_rules, staging_bytes
+from gett.schedule.mainloops.kind import Constants, WgmmaText
 from gett.schedule.rules.hopper import whole_operands
 from gett.schedule.rules.loaders import flattened, majors
 from gett.schedule.rules.map_check import misshapen, wrong_map
@@ -232,10 +232,8 @@ _OWN_RULES = (
 
 WGMMA_RS = HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",
-    rules=hopper_rules(data_types, (), _OWN_RULES, smem),
+    rules=hopper_rules(data_types, _OWN_RULES, smem),
     smem=smem,
-    header="wgmma_rs",
-    registers=plain_registers,
     traits=traits,
     loader_traits=loader_traits,
     multiplies=multiplies,

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gett.hw.tensor_types import Planes
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.hopper import (
     ALIGN,
+    HopperKind,
     barrier_bytes,
+    by_accumulators,
     conjugated,
     hopper_rules,
+    laid_out,
     stage_bytes,
-    staging_bytes,
     tile_bytes,
-    tile_loaders,
 )
-from gett.schedule.mainloops.kind import Constants, Fact, HopperKind, WgmmaText
+from gett.schedule.mainloops.kind import Constants, Fact, WgmmaText
 from gett.schedule.rules.cp_async import COPY_RULES, row_table_bytes
 from gett.schedule.rules.loaders import MAP_RULES
 from gett.schedule.rules.rule import Lowered, rule
@@ -136,24 +138,21 @@ def k_order(x: Lowered) -> Iterator[str]:
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
     made, sums = planes(plan), columns * parts(plan)
-    table = SCALED_REGISTERS if made is not None and made.scaled else REGISTERS
-    return next((r for most, r in table.items() if sums <= most), table[SUMS_OF_A_ROW])
+    return by_accumulators(SCALED_REGISTERS if made is not None and made.scaled else REGISTERS, sums)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, planes of B, staged tiles, barriers, then tables of those who copy by `cp.async`."""
     t, loop, made, deep = s.tiling, s.loop(WgmmaSplit), _planes(plan), s.tiling.shape[2]
-    stage = stage_bytes(s, plan)
     plane = parts(plan) * tile_bytes("b", t.n.size, deep * made.tensor.bytes)
-    first = loop.stages * stage
-    staged = first + loop.plane_stages * made.count * plane
-    fixed = ALIGN + barrier_bytes(MOST_STAGES) + 16 * loop.plane_stages + GUARD_BYTES
-    fixed += 16 + 16 * loop.plane_stages if made.scaled else 0
+    barriers = barrier_bytes(MOST_STAGES) + 16 * loop.plane_stages + GUARD_BYTES
+    barriers += 16 + 16 * loop.plane_stages if made.scaled else 0
+    found = laid_out(s, plan, stage_bytes(s, plan), barriers, loop.plane_stages * made.count * plane)
     tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
-    end = staged + staging_bytes(s, plan)
-    loaders = up(end + fixed - ALIGN, 16) if tables else 0
-    total = ALIGN + loaders + tables if tables else fixed + end
-    return SmemPlan(total, stage, planes=first, staging=staged, barriers=end, loaders=loaders)
+    if not tables:
+        return found
+    loaders = up(found.size - ALIGN, 16)
+    return replace(found, size=ALIGN + loaders + tables, loaders=loaders)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -203,13 +202,11 @@ def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
 
 WGMMA_SPLIT = HopperKind(
     words="wgmma of planes, A's in registers",
-    rules=hopper_rules(data_types, (), (*MAP_RULES, *COPY_RULES, splitting, k_order), smem),
+    rules=hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem),
     smem=smem,
     products=products,
-    header="wgmma_split",
     registers=registers,
     traits=traits,
-    loader_traits=tile_loaders,
     multiplies=multiplies,
     fetchers=fetchers,
     repairs=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gett.console.formatting import count
 from gett.hw.dtypes import tensor_type
@@ -10,22 +11,22 @@ from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops.hopper import (
     ALIGN,
     THREAD_REGISTERS,
+    HopperKind,
     barrier_bytes,
     by_accumulators,
     hopper_rules,
+    laid_out,
     row_bytes,
     staging_bytes,
     tile_bytes,
-    tile_loaders,
 )
-from gett.schedule.mainloops.kind import Constants, HopperKind, WgmmaText
+from gett.schedule.mainloops.kind import Constants, WgmmaText
 from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
 from gett.schedule.rules.hopper import accumulators, whole_operands
 from gett.schedule.rules.loaders import LOADER_RULES
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
-from gett.schedule.spec.loader import Gather, Stationary
 from gett.schedule.spec.mainloop import Hopper, WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem import SmemPlan
@@ -79,38 +80,31 @@ def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, the operand that stays, staged tiles, barriers, then buffers of gathering warps."""
-    t, loop, size, staging = s.tiling, s.loop(WgmmaSS), itemsize(plan.contraction.dtype), staging_bytes(s, plan)
+    t, loop, size = s.tiling, s.loop(WgmmaSS), itemsize(plan.contraction.dtype)
     deep, warps = t.shape[2], 4 * loop.producers
     stage = kept = ring = tables = 0
     for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
         held, row = loader.rows(side), row_bytes(loader, deep, size)
-        if isinstance(loader, Stationary):
+        if loader.stays:
             # The rows of the next panel come while those of this one are read.
             buffers = 2 if s.scheduler.tensor and not s.scheduler.one_panel else 1
-            kept += stationary_bytes(name, held, row, buffers * loader.k_tiles)
+            kept += stationary_bytes(name, held, row, buffers * t.k.tiles)
         else:
             stage += tile_bytes(name, held, row)
-        if isinstance(loader, Gather):
+        if loader.by_warps:
             pieces = warp_pieces(side, deep, loader, warps)
             ring += warps * loop.cp_async_stages * ring_bytes(pieces, loader, size)
             tables += 8 * pieces
     buffers = ring + warps * up(tables, 16)
-    store, end = s.epilogue.store, loop.stages * stage
-    fixed = ALIGN + barrier_bytes(MOST_STAGES_OF_ONE if kept else MOST_STAGES) + (PANEL_BARRIERS if kept else 0)
-    if store.exchange is not None:  # a second tile behind the staged one
-        staging, fixed = staging + up(staging, ALIGN), fixed + 16
-    if store.reuse_mainloop_smem:
-        return SmemPlan(fixed + max(end, staging), stage, barriers=max(end, staging))
-    barriers = end + kept + staging
-    loaders = barriers + barrier_bytes(loop.stages) if buffers else 0
-    return SmemPlan(
-        fixed + barriers + buffers,
-        stage,
-        stationary=end if kept else 0,
-        staging=end + kept,
-        barriers=barriers,
-        loaders=loaders,
-    )
+    barriers = barrier_bytes(MOST_STAGES_OF_ONE) + PANEL_BARRIERS if kept else barrier_bytes(MOST_STAGES)
+    second = 0
+    if s.epilogue.store.exchange is not None:  # a second tile behind the staged one
+        second, barriers = up(staging_bytes(s, plan), ALIGN), barriers + 16
+    made = laid_out(s, plan, stage, barriers, kept, second)
+    if s.epilogue.store.reuse_mainloop_smem:
+        return made
+    loaders = made.barriers + barrier_bytes(loop.stages) if buffers else 0
+    return replace(made, size=made.size + buffers, stationary=made.planes, planes=0, loaders=loaders)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -130,16 +124,14 @@ def fetchers(s: Schedule) -> str:
     return count(s.hopper.producers, "gathering warpgroup") if s.hopper.by_warps else "1 producer"
 
 
-_WARP_RULES = (ping_pong, common.threads, warpgroups)
-
 WGMMA_SS = HopperKind(
     words="wgmma, both operands in shared memory",
-    rules=hopper_rules(data_types, _WARP_RULES, (accumulators, *GATHER_RULES, *LOADER_RULES), smem),
+    rules=hopper_rules(
+        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), smem, (ping_pong, common.threads, warpgroups)
+    ),
     smem=smem,
-    header="wgmma_ss",
     registers=registers,
     traits=traits,
-    loader_traits=tile_loaders,
     multiplies=multiplies,
     fetchers=fetchers,
 )

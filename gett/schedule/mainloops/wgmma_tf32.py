@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops.hopper import (
-    ALIGN,
     THREAD_REGISTERS,
+    HopperKind,
     barrier_bytes,
     by_accumulators,
     hopper_rules,
+    laid_out,
     stage_bytes,
-    staging_bytes,
     tile_bytes,
-    tile_loaders,
 )
-from gett.schedule.mainloops.kind import Constants, HopperKind, WgmmaText
+from gett.schedule.mainloops.kind import Constants, WgmmaText
 from gett.schedule.rules.hopper import accumulators, whole_operands
 from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
 from gett.schedule.rules.rule import Lowered, rule
@@ -78,12 +77,10 @@ def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, k-tiles of B transposed, staged tiles, barriers."""
-    t, loop, stage = s.tiling, s.loop(WgmmaTf32), stage_bytes(s, plan)
-    first, row = loop.stages * stage, t.shape[2] * itemsize(plan.contraction.dtype)
-    staged = first + loop.transposed_stages * tile_bytes("b", loop.b.rows(t.n.size), row)
-    end = staged + staging_bytes(s, plan)
-    fixed = ALIGN + barrier_bytes(MOST_STAGES) + 16 * loop.transposed_stages
-    return SmemPlan(fixed + end, stage, planes=first if loop.transposed_stages else 0, staging=staged, barriers=end)
+    t, loop, barriers = s.tiling, s.loop(WgmmaTf32), barrier_bytes(MOST_STAGES)
+    k_tile = tile_bytes("b", loop.b.rows(t.n.size), t.shape[2] * itemsize(plan.contraction.dtype))
+    made = loop.transposed_stages
+    return laid_out(s, plan, stage_bytes(s, plan), barriers + 16 * made, made * k_tile)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -106,12 +103,10 @@ def fetchers(s: Schedule) -> str:
 
 WGMMA_TF32 = HopperKind(
     words="wgmma on TF32, A in registers",
-    rules=hopper_rules(data_types, (), (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
+    rules=hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
     smem=smem,
-    header="wgmma_tf32",
     registers=registers,
     traits=traits,
-    loader_traits=tile_loaders,
     multiplies=multiplies,
     fetchers=fetchers,
 )

@@ -9,6 +9,7 @@ from gett.ir.gemm import D, GemmPlan
 from gett.schedule.rules.rule import Lowered, Rule, rule
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.stream_views import output_modes
 from gett.schedule.spec.vectors import store_vector, tiled_dims
 from layouts.domains import MOST, outside
 
@@ -62,9 +63,13 @@ def precision(x: Lowered) -> Iterator[str]:
 @rule
 def groups(x: Lowered) -> Iterator[str]:
     """Each box belongs to the extents of its group."""
-    t = x.s.tiling
-    for name, box in (("m", t.m), ("n", t.n), ("k", t.k), *((("l", t.l),) if t.l is not None else ())):
-        extents = tuple(m.extent for m in getattr(x.plan, name))
+    t, plan = x.s.tiling, x.plan
+    modes = {"m": plan.m, "n": plan.n, "k": plan.k, "l": plan.l}
+    if x.s.mainloop.one_group:  # D's modes are one, and what is not summed over has none
+        modes |= {"m": output_modes(plan), "n": (), "k": plan.k if plan.extent_k not in (0, 1) else ()}
+    batches = (("l", t.l),) if t.l is not None and x.s.mainloop.many_batches else ()
+    for name, box in (("m", t.m), ("n", t.n), ("k", t.k), *batches):
+        extents = tuple(m.extent for m in modes[name])
         if box.extents != extents:
             yield f"box_{name} is for extents {box.extents}, group {name.upper()} has {extents}"
 
@@ -75,6 +80,14 @@ def extents(x: Lowered) -> Iterator[str]:
     for name, box in zip("MNK", (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k), strict=True):
         if box.volume > MOST:
             yield f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
+
+
+@rule
+def modes(x: Lowered) -> Iterator[str]:
+    """No tiled dimension flattens modes."""
+    for box in (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k):
+        if box.flattens:
+            yield f"{box.dims} flattens modes, each tiled dimension is one mode"
 
 
 @rule
@@ -108,9 +121,9 @@ def source(x: Lowered) -> Iterator[str]:
     if (epilogue.source is None) != (c is None):
         there = "there is no C" if c is None else "there is 1 C"
         yield f"{there}, the schedule reads {0 if epilogue.source is None else 1}"
-    if epilogue.vector_source and epilogue.tma_store is not None:
+    if epilogue.vector_source and epilogue.store.map is not None:
         yield "D leaves by 1 tensor map, so C is added where it is staged, not from vectors"
-    if epilogue.vector_source and (rows := epilogue.row_store) is not None:
+    if epilogue.vector_source and (rows := epilogue.store.by_rows) is not None:
         yield f"rows of {rows.run} elements leave as they are staged, without C"
 
 

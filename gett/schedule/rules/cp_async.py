@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gett.schedule.rules.gather import offsets
-from gett.schedule.rules.rule import HopperOperand, Lowered, rule
+from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.hopper_needs import planes, up
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader
 from gett.schedule.spec.vectors import whole_vectors
@@ -22,22 +22,18 @@ def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
 
     It has one for each row, and one for each vector of a row.
     """
-    if not isinstance(loader, CpAsyncTile):
+    if not loader.width:
         return 0
     rows, row = (up(size, 8), deep) if loader.major == "k" else (deep, up(size, 8))
-    lanes = max(8, 1 << (row // loader.vector - 1).bit_length())
+    lanes = max(8, 1 << (row // loader.width - 1).bit_length())
     at_once = COPYING // lanes
     return 4 * (at_once * up(-(-rows // at_once), 4) + up(lanes, 4))
-
-
-def _copied(x: Lowered) -> list[tuple[HopperOperand, CpAsyncTile]]:
-    return [(o, o.loader) for o in x.operands if isinstance(o.loader, CpAsyncTile)]
 
 
 @rule
 def vectors(x: Lowered) -> Iterator[str]:
     """A copy has 4, 8 or 16 bytes that are neighbours in memory and in a row, aligned wherever a tile starts."""
-    for o, loader in _copied(x):
+    for o, loader in x.brought_by(CpAsyncTile):
         size, vector = loader.vector * x.size, loader.vector
         if size not in (4, 8, 16):
             yield f"{vector} elements of operand {o.name} are {size} bytes"
@@ -50,7 +46,7 @@ def vectors(x: Lowered) -> Iterator[str]:
 def rows(x: Lowered) -> Iterator[str]:
     """A thread has one vector of a row, whole chunks of which are swizzled."""
     deep = x.s.tiling.shape[2]
-    for o, loader in _copied(x):
+    for o, loader in x.brought_by(CpAsyncTile):
         row = deep if loader.major == "k" else up(o.box.size, 8)
         if row // loader.vector > COPYING:
             yield f"rows of {row} elements of operand {o.name}, {COPYING} threads copy {loader.vector} each"
@@ -64,8 +60,8 @@ def rows(x: Lowered) -> Iterator[str]:
 def copying(x: Lowered) -> Iterator[str]:
     """Planes are those of numbers as they are: warps that split scaled ones take registers of those that copy."""
     made = planes(x.plan)
-    if _copied(x) and made is not None and made.scaled:
-        yield f"planes of scaled {made.tensor.name}, {len(_copied(x))} operands by cp.async"
+    if x.s.hopper.by_warps and made is not None and made.scaled:
+        yield f"planes of scaled {made.tensor.name}, {len(x.brought_by(CpAsyncTile))} operands by cp.async"
 
 
 COPY_RULES = (vectors, rows, copying, offsets)

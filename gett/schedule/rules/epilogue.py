@@ -61,7 +61,7 @@ def staging(x: Lowered) -> Iterator[str]:
 @rule
 def row_store(x: Lowered) -> Iterator[str]:
     """Rows of 16-bit elements leave as they lie in D and in the staged tile, of which no sums are left to add."""
-    store, t, d = x.s.epilogue.row_store, x.s.tiling, x.plan.contraction.d
+    store, t, d = x.s.epilogue.store.by_rows, x.s.tiling, x.plan.contraction.d
     if store is None:
         return
     if not data_type(d.dtype).stmatrix or x.s.split_k > 1:
@@ -80,7 +80,7 @@ def row_store(x: Lowered) -> Iterator[str]:
 @rule
 def tma_store(x: Lowered) -> Iterator[str]:
     """The copies of a tile of D are its boxes, as they are staged."""
-    store, t = x.s.epilogue.tma_store, x.s.tiling
+    store, t = x.s.epilogue.store.tma, x.s.tiling
     if store is None:
         return
     if x.s.split_k > 1:
@@ -134,7 +134,7 @@ def reuse(x: Lowered) -> Iterator[str]:
     waits = loop.waits_for_d and x.blocks == 1  # no zeros stay in its stages, no other block fills them
     if clusters > x.s.scheduler.blocks // x.blocks and not waits:
         yield f"{clusters * x.blocks} tiles for {x.s.scheduler.blocks} blocks, whose next stages are under way"
-    if not loop.frees_stages or x.stationary or loop.by_warps:
+    if not loop.frees_stages or loop.keeps or loop.by_warps:
         loaders = f"{type(loop.a).__name__} and {type(loop.b).__name__}"
         yield f"{loop.stages} stages of a {type(loop).__name__} by {loaders} are not free when D is staged"
     if loop.ping_pong or t.mma_tiles > 1 or x.s.epilogue.source is not None:
@@ -145,7 +145,7 @@ def reuse(x: Lowered) -> Iterator[str]:
 @rule
 def exchange(x: Lowered) -> Iterator[str]:
     """Two neighbours exchange halves of tiles whose rows have 16 bytes, and store rows of both."""
-    store, t = x.s.epilogue.tma_store, x.s.tiling
+    store, t = x.s.epilogue.store.tma, x.s.tiling
     if store is None or store.exchange is None:
         return
     if not store.reuse_mainloop_smem:

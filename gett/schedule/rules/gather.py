@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gett.schedule.rules.rule import HopperOperand, Lowered, rule
-from gett.schedule.spec.loader import Gather
+from gett.schedule.spec.loader import Gather, HopperLoader
 from gett.schedule.spec.mainloop import WgmmaSS
 from layouts.box import TileDim
 from layouts.swizzle import CHUNK
@@ -20,29 +20,20 @@ REACH = 1 << 30
 """Elements that the offsets of a gathered operand reach."""
 
 
-def pieces_of(side: int, block_k: int, run: int) -> int:
-    """Pieces of a gathered operand's k-tile."""
-    return side * block_k // run
-
-
 def chunk_bytes(run: int, size: int) -> int:
     """Bytes of the aligned chunks that cover a piece wherever it starts."""
     return run * size + CHUNK
 
 
-def warp_pieces(side: int, block_k: int, loader: Gather, warps: int) -> int:
+def warp_pieces(side: int, block_k: int, loader: HopperLoader, warps: int) -> int:
     """Pieces of a k-tile that each of the warps brings in."""
     step = 8 if loader.transform else 1
-    return -(-pieces_of(side, block_k, loader.run) // (step * warps)) * step
+    return -(-side * block_k // loader.width // (step * warps)) * step
 
 
-def ring_bytes(pieces: int, loader: Gather, size: int) -> int:
+def ring_bytes(pieces: int, loader: HopperLoader, size: int) -> int:
     """What a warp's pieces of a k-tile take of its ring; transposed ones have gaps that separate their banks."""
-    return (8 * (pieces // 8 | 1) if loader.transform else pieces) * chunk_bytes(loader.run, size)
-
-
-def _gathered(x: Lowered) -> list[tuple[HopperOperand, Gather]]:
-    return [(o, o.loader) for o in x.operands if isinstance(o.loader, Gather)]
+    return (8 * (pieces // 8 | 1) if loader.transform else pieces) * chunk_bytes(loader.width, size)
 
 
 def _lead(o: HopperOperand, loader: Gather) -> TileDim | None:
@@ -75,21 +66,21 @@ def transpose(x: Lowered) -> Iterator[str]:
     (a, b), first, chunk = x.operands, x.s.tiling.k.dims[:1], CHUNK // x.size
     if b.loader.transform:
         yield f"pieces of {b.loader.transform.elements} of B, only A's are transposed"
-    if not isinstance(a.loader, Gather) or not a.loader.transform:
+    if not a.loader.transform:
         return
     wide, two_modes = a.loader.transform.elements, None not in (a.k_unit, b.k_unit) and a.k_unit != b.k_unit
     if not two_modes or a.loader.major != "k" or not b.loader.by_warps:
         yield f"pieces of {wide} are transposed, but rows run along modes {a.k_unit} and {b.k_unit} of K"
     if first != (TileDim((b.k_unit or 0,), wide),) or wide % chunk:
         yield f"{wide} of B's mode, {chunk} at a time, but box_k begins with {first}"
-    if wide * a.loader.run != x.s.tiling.shape[2]:
-        yield f"{wide} of B's mode times {a.loader.run} of A's are not block_k = {x.s.tiling.shape[2]}"
+    if wide * a.loader.width != x.s.tiling.shape[2]:
+        yield f"{wide} of B's mode times {a.loader.width} of A's are not block_k = {x.s.tiling.shape[2]}"
 
 
 @rule
 def pieces(x: Lowered) -> Iterator[str]:
     """Pieces are whole chunks of the unit-stride mode and divide its box."""
-    for o, loader in _gathered(x):
+    for o, loader in x.brought_by(Gather):
         lead, chunk = _lead(o, loader), CHUNK // x.size
         if lead is None or lead.modes != (o.unit,):
             yield f"operand {o.name} has unit stride along mode {o.unit}, pieces lie along {lead}"
@@ -100,7 +91,7 @@ def pieces(x: Lowered) -> Iterator[str]:
 @rule
 def swizzle(x: Lowered) -> Iterator[str]:
     """The swizzle divides a gathered row."""
-    for o, loader in _gathered(x):
+    for o, loader in x.brought_by(Gather):
         lead = _lead(o, loader)
         assert lead is not None
         row = (o.box_k.size if loader.major == "k" else lead.box) * x.size
@@ -123,7 +114,7 @@ def offsets(x: Lowered) -> Iterator[str]:
 @rule
 def gathered_copies(x: Lowered) -> Iterator[str]:
     """A thread copies at most 32 chunks of an operand's k-tile."""
-    for o, loader in _gathered(x):
+    for o, loader in x.brought_by(Gather):
         pieces = warp_pieces(o.box.size, x.s.tiling.shape[2], loader, 4 * GATHERING)
         count = -(-pieces * (chunk_bytes(loader.run, x.size) // CHUNK) // 32)
         if count > COPIES:

@@ -107,6 +107,6 @@ def stages(x: Lowered) -> Iterator[str]:
     loop = x.s.hopper
     # Transposed k-tiles are deep; each is multiplied while the next one is still in the warps' buffers.
     least = 1 if loop.a.transform else 2
-    most = MOST_STAGES_OF_ONE if loop.slabs_of_b or x.stationary else MOST_STAGES
+    most = MOST_STAGES_OF_ONE if loop.slabs_of_b or loop.keeps else MOST_STAGES
     if not least <= loop.stages <= most:
         yield f"{loop.stages}, a pipeline has {least} to {most}"

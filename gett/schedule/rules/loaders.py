@@ -13,6 +13,7 @@ from gett.schedule.rules.map_check import wrong_map
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
 from gett.schedule.spec.hopper_needs import shared_dimension, valid_k
+from gett.schedule.spec.loader import Stationary
 from layouts.swizzle import CHUNK
 
 CLUSTER = 8
@@ -132,7 +133,7 @@ def multicast(x: Lowered) -> Iterator[str]:
 @rule
 def stationary(x: Lowered) -> Iterator[str]:
     """At most one operand stays, beside one by tensor map, with all of its k-tiles."""
-    kept, gathered = x.stationary, [o.name for o in x.operands if o.loader.by_warps]
+    kept, gathered = x.brought_by(Stationary), [o.name for o in x.operands if o.loader.by_warps]
     if len(kept) > 1 or (kept and gathered):
         yield f"{len(kept)} operands stay and {len(gathered)} are gathered; 1 comes by tensor map for each tile"
     for o, loader in kept:
@@ -145,7 +146,7 @@ def stationary(x: Lowered) -> Iterator[str]:
 @rule
 def stationary_whole(x: Lowered) -> Iterator[str]:
     """What stays for all tiles is one tile of its group, in all batches."""
-    for o, _ in () if x.s.scheduler.tensor else x.stationary:
+    for o, _ in () if x.s.scheduler.tensor else x.brought_by(Stationary):
         if o.box.tiles > 1 or any(m.extent > 1 and m.strides[o.tensor] for m in o.batch):
             yield f"all of operand {o.name} stays, but it has {o.box.tiles} tiles for {x.plan.extent_l} batches"
 
@@ -153,7 +154,7 @@ def stationary_whole(x: Lowered) -> Iterator[str]:
 @rule
 def panel(x: Lowered) -> Iterator[str]:
     """The operand whose rows a panel's tiles share stays, and tiles follow it."""
-    made, kept = x.s.scheduler, [o.name.lower() for o, _ in x.stationary]
+    made, kept = x.s.scheduler, [o.name.lower() for o in x.operands if o.loader.stays]
     if made.tensor:
         along = 1 if made.tensor == "a" else x.s.tiling.m.tiles
         if kept != [made.tensor] or made.group_m != along:

@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import warpgroup_atom
 from gett.hw.tensor_types import MmaAtom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
-from gett.schedule.spec.loader import HopperLoader, Stationary, Tma
+from gett.schedule.spec.loader import HopperLoader, TileLoader, Tma
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, unit_mode
+
+L = TypeVar("L", bound=TileLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,9 @@ class Lowered:
         """The operands that tensor maps bring, with the copies."""
         return ((o, load) for o in self.operands if (load := o.loader.tma) is not None)
 
-    @property
-    def stationary(self) -> list[tuple[HopperOperand, Stationary]]:
-        """The operands that stay."""
-        return [(o, o.loader) for o in self.operands if isinstance(o.loader, Stationary)]
+    def brought_by(self, kind: type[L]) -> list[tuple[HopperOperand, L]]:
+        """The operands that loaders of a kind bring, with these."""
+        return [(o, o.loader) for o in self.operands if isinstance(o.loader, kind)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +164,23 @@ def rule(reasons: Callable[[Lowered], Iterator[str]]) -> Rule:
     return Rule(reasons.__name__.replace("_", " "), reasons.__doc__ or "", reasons)
 
 
-def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> str | None:
-    """The reason of the first rule that a schedule breaks, None where it meets all.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a schedule cannot be run.
+
+    Attributes:
+        rule: The rule that it breaks.
+        reason: How, with the numbers.
+    """
+
+    rule: Rule
+    reason: str
+
+
+def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
+    """The first rule that a schedule breaks, None where it meets all.
 
     Rules are asked in order: one may rely on those before it.
     """
     x = Lowered(schedule, plan, facts)
-    return next((reason for rule in rules if (reason := rule.broken(x)) is not None), None)
+    return next((Refusal(rule, reason) for rule in rules if (reason := rule.broken(x)) is not None), None)

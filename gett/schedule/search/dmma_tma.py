@@ -12,11 +12,10 @@ from gett.schedule.cost.hopper_units import DMMA
 from gett.schedule.lower import split_modes
 from gett.schedule.mainloops.dmma_tma import LEADS_COMPLEX, dmma_registers
 from gett.schedule.search.base import Later
-from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.search.hopper import HopperSearch, Loader, by_map
 from gett.schedule.search.k_boxes import k_boxes
-from gett.schedule.spec.epilogue import Epilogue, TmaStore
+from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, up
-from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
@@ -99,16 +98,15 @@ class DmmaTmaSearch(HopperSearch):
 
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[DmmaTma]:
         """All stages that shared memory may hold."""
-        assert isinstance(a, Tma)
-        assert isinstance(b, Tma)
+        a, b = by_map(a, b)
         return (DmmaTma(a, b, tile.warpgroups.mma_m, stages) for stages in range(MOST_STAGES, 1, -1))
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored: a tile may lie where the stages were."""
         found = super().epilogue(plan, tile, split)
-        if found is None or not isinstance(found.store, TmaStore) or not self.cost.stages_are_reused(tile):
+        if found is None or found.store.tma is None or not self.cost.stages_are_reused(tile):
             return found
-        return replace(found, store=replace(found.store, reuse_mainloop_smem=True))
+        return replace(found, store=replace(found.store.tma, reuse_mainloop_smem=True))
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""

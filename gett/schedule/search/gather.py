@@ -149,7 +149,7 @@ class GatherSearch(HopperSearch):
         """Stages, and k-tiles of chunks that wait before they are shifted."""
         assert not isinstance(a, CpAsyncTile)
         assert not isinstance(b, CpAsyncTile)
-        groups, mixed = tile.warpgroups, isinstance(a, Tma) or isinstance(b, Tma)
+        groups, mixed = tile.warpgroups, not (a.by_warps and b.by_warps)
         fewest = 1 if self.transposes else 2  # transposed k-tiles are deep
         counts = [(s, r) for s in range(4, fewest - 1 + mixed, -1) for r in range(4, fewest - 1, -1)]
         # What waits for memory is in the ring; two or three stages are enough between the shift and wgmma.

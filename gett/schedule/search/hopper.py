@@ -198,7 +198,7 @@ class HopperSearch(Search[WgmmaTile]):
                 plain = replace(choice, tma_source=False)
                 yield from self.lower(plain, self.estimate(plain))
             return
-        if split[0] == 1 and not isinstance(epilogue.store, TmaStore):
+        if split[0] == 1 and epilogue.store.map is None:
             estimate = self.cost.by_vectors(choice)
         order = self.scheduler(choice, estimate, split[0])
         for made in self.made(choice, loads, epilogue, split, order):
@@ -305,3 +305,10 @@ class HopperSearch(Search[WgmmaTile]):
 def both_roles(kind: type[Made], plan: GemmPlan, facts: ArchFacts) -> Sequence[Made]:
     """A search for either assignment of roles to A and B."""
     return [kind(plan, facts, swap_ab) for swap_ab in (False, True)]
+
+
+def by_map(a: Loader, b: Loader) -> tuple[Tma, Tma]:
+    """The loaders of A and B, both by tensor map."""
+    assert a.tma is not None
+    assert b.tma is not None
+    return a.tma, b.tma

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.rules.gather import REACH
 from gett.schedule.search.hopper import HopperSearch, Loader
-from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
 from layouts.box import Box
 
@@ -36,14 +35,7 @@ def mixed_tiles(
     for box_m in boxes_m:
         for box_n in boxes_n:
             a, b = loader(A, box_m, box_k), loader(B, box_n, box_k)
-            if a is None or b is None or (isinstance(a, Tma) and isinstance(b, Tma)):
+            if a is None or b is None or not (a.by_warps or b.by_warps):
                 continue
             sides = OperandTiling(box_m, search.plan.m), OperandTiling(box_n, search.plan.n)
-            yield WgmmaTile(search.atom, groups, *sides, box_k, runs=(neighbours(a), neighbours(b))), a, b
-
-
-def neighbours(loader: Loader) -> int:
-    """Elements that are brought together by threads, 0 by tensor map."""
-    if isinstance(loader, Tma):
-        return 0
-    return loader.run if isinstance(loader, Gather) else loader.vector
+            yield WgmmaTile(search.atom, groups, *sides, box_k, runs=(a.width, b.width)), a, b

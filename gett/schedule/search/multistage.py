@@ -91,7 +91,7 @@ class MultistageSearch(Search[Schedule]):
         """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""
         made = self._schedules(tile)
         yield from made
-        copied = all(isinstance(x, CpAsync) for s in made for x in (s.multistage.a, s.multistage.b))
+        copied = not any(x.through_registers for s in made for x in (s.multistage.a, s.multistage.b))
         many = made and made[0].tiling.tiles(self.plan.extent_l) > 2 * self.facts.sm_count
         if more is not None and not (copied and many):
             yield from self._schedules(more)
@@ -143,7 +143,7 @@ class MultistageSearch(Search[Schedule]):
         plan, facts, c = self.plan, self.facts, self.plan.contraction
         a, b = self._loader(A, t, t.m, tile.m), self._loader(B, t, t.n, tile.n)
         smem = multistage_smem(plan, t, a, b, t.k.flattens)
-        stages = stage_counts(facts, smem, t.k.tiles, isinstance(a, CpAsync) or isinstance(b, CpAsync))
+        stages = stage_counts(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
         if not stages:
             pair = smem.stage + smem.k_slot
             limit = f"({facts.smem_per_block} bytes on {facts.arch})"
@@ -158,9 +158,9 @@ class MultistageSearch(Search[Schedule]):
         for count in stages:
             loop = Multistage(a, b, self.tensor_cores, count, tile.warps, warps, t.k.flattens)
             made.append(Schedule(facts.arch, t, loop, epilogue, scheduler, smem.plan(count)))
-        reason = first_broken(LIMITS, made[-1], plan, facts)
-        self.refusal = reason or self.refusal
-        return made if reason is None else []
+        broken = first_broken(LIMITS, made[-1], plan, facts)
+        self.refusal = self.refusal if broken is None else broken.reason
+        return made if broken is None else []
 
     def _loader(self, tensor: int, t: Tiling, box: Box, side: int) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""

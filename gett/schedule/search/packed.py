@@ -129,8 +129,7 @@ def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: A
 
 def _element_ps(copy: Schedule, rates: PackingRates) -> float:
     """Picoseconds of an element as far as instructions limit a copy."""
-    loop = copy.mainloop
-    assert isinstance(loop, StreamMap)
+    loop = copy.loop(StreamMap)
     if not loop.a.staged:
         return rates.write_ps / loop.vector + rates.element_ps
     return rates.read_ps / loop.a.width + rates.staged_ps / loop.vector + rates.element_ps
@@ -268,5 +267,4 @@ def _copies(made: PackedPlans, facts: ArchFacts) -> dict[str, Schedule] | None:
 def _copy_pass(schedule: Schedule | None) -> CopyPass | None:
     if schedule is None:
         return None
-    assert isinstance(schedule.mainloop, StreamMap)
-    return CopyPass(schedule.tiling.m, schedule.mainloop, schedule.smem)
+    return CopyPass(schedule.tiling.m, schedule.loop(StreamMap), schedule.smem)

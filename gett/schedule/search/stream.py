@@ -20,7 +20,7 @@ from gett.schedule.search.base import Search
 from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Stream, StreamMap
+from gett.schedule.spec.mainloop import Stream
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.smem import SmemPlan
@@ -80,18 +80,18 @@ class StreamSearch(Search[Schedule]):
         workspace = split * max(1, t.m.tiles) * t.shape[0] * self.accumulator if split > 1 else 0
         forecast = Forecast(estimate.us, estimate.bound, reason)
         made = replace(choice, scheduler=OneTile(split_k=split), workspace_bytes=workspace, forecast=forecast)
-        self.refusal = first_broken(LIMITS, made, self.plan, self.facts) or ""
-        return [] if self.refusal else [made]
+        broken = first_broken(LIMITS, made, self.plan, self.facts)
+        self.refusal = "" if broken is None else broken.reason
+        return [] if broken is not None else [made]
 
     def _schedule(self, block: tuple[int, int, int], box: Box, box_k: Box, loop: Stream, reason: str) -> Schedule:
-        vector = loop.vector if isinstance(loop, StreamMap) else 1
         source = VectorSource() if self.plan.contraction.c is not None else None
         tiling = Tiling(block, box, Box((), ()), box_k)
         return Schedule(
             arch=self.facts.arch,
             tiling=tiling,
             mainloop=loop,
-            epilogue=Epilogue(VectorStore(vector), source),
+            epilogue=Epilogue(VectorStore(loop.stored_vector), source),
             scheduler=OneTile(),
             smem=SmemPlan(stream_bytes(self.plan, tiling, loop)),
             forecast=Forecast(reason=reason),

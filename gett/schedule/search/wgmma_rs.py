@@ -13,7 +13,7 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import RS
 from gett.schedule.mainloops.wgmma_rs import COPIES, WIDEST_SHARED_A, WIDEST_WITH_C, steps_over_gaps
-from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.search.hopper import HopperSearch, Loader, by_map
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import up
@@ -87,8 +87,7 @@ class WgmmaRSSearch(HopperSearch):
 
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaRS]:
         """All slabs that shared memory may hold."""
-        assert isinstance(a, Tma)
-        assert isinstance(b, Tma)
+        a, b = by_map(a, b)
         return (WgmmaRS(a, b, *self.units, False, count) for count in range(SLABS, 0, -1))
 
     def made(
@@ -125,11 +124,12 @@ class WgmmaRSSearch(HopperSearch):
 
     def waits_apart(self, tile: WgmmaTile, a: Loader, epilogue: Epilogue, split: int) -> bool:
         """Whether each warpgroup may wait for its own rows of A, so that the two need not keep step."""
-        assert isinstance(a, Tma)
-        loaded = a.bytes * tile.cluster[1] // (tile.shape[2] * self.size)
+        load = a.tma
+        assert load is not None
+        loaded = load.bytes * tile.cluster[1] // (tile.shape[2] * self.size)
         # Shares below 64 rows leave gaps between them.
         gaps = steps_over_gaps(epilogue.store, tile.m.box.size, split)
-        return a.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.shape[0])
+        return load.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.shape[0])
 
     def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
         """A k-tile, [row][k2][k1], in copies so that slabs of B get between; where blocks share A, one's part of k2."""

@@ -10,13 +10,13 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import SS
 from gett.schedule.search.base import Later
-from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.search.hopper import HopperSearch, Loader, by_map
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
 from gett.schedule.search.stationary import UNDER_WAY, shared_operands, with_stationary
 from gett.schedule.search.wgmma_boxes import widths
-from gett.schedule.spec.epilogue import Epilogue, TmaStore
+from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
-from gett.schedule.spec.loader import Stationary, Tma
+from gett.schedule.spec.loader import Stationary
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
@@ -110,8 +110,7 @@ class WgmmaSSSearch(HopperSearch):
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaSS]:
         """All stages that shared memory may hold."""
         groups, most = tile.warpgroups, MOST_STAGES_OF_ONE if tile.stationary else MOST_STAGES
-        assert isinstance(a, Tma)
-        assert isinstance(b, Tma)
+        a, b = by_map(a, b)
         kept_a, kept_b = (Stationary(x, tile.k.tiles) if tile.stationary == n else x for n, x in (("a", a), ("b", b)))
         counts = range(most, 1, -1)
         return (WgmmaSS(kept_a, kept_b, groups.count, groups.mma_m, groups.ping_pong, count) for count in counts)
@@ -135,8 +134,8 @@ class WgmmaSSSearch(HopperSearch):
             return () if tile.panel == "one" and under_way < UNDER_WAY else (found,)
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
         single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not tile.warpgroups.ping_pong
-        if isinstance(epilogue.store, TmaStore) and epilogue.source is None and single:
-            reused = replace(epilogue, store=replace(epilogue.store, reuse_mainloop_smem=True))
+        if epilogue.store.tma is not None and epilogue.source is None and single:
+            reused = replace(epilogue, store=replace(epilogue.store.tma, reuse_mainloop_smem=True))
             reusing = self.fitted(tile, self.loops(tile, a, b), reused, split, order)
             if reusing is not None and _stages(plain) < min(reusing.hopper.stages, tile.k.tiles):
                 return (reusing,)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from gett.schedule.cost.hopper_units import TF32
 from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
-from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.search.hopper import HopperSearch, Loader, by_map
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.hopper_needs import MOST_STAGES, up
-from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaTf32
 from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
@@ -58,8 +57,7 @@ class WgmmaTf32Search(HopperSearch):
 
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaTf32]:
         """All stages that shared memory may hold beside those of B transposed."""
-        assert isinstance(a, Tma)
-        assert isinstance(b, Tma)
+        a, b = by_map(a, b)
         for count, least in STAGES if b.major == "mn" else ((0, 2),):
             for stages in range(MOST_STAGES, least - 1, -1):
                 yield WgmmaTf32(a, b, tile.warpgroups.mma_m, stages, count)

@@ -65,6 +65,7 @@ class ThreadStore:
 
     __slots__ = ()
 
+    tma: ClassVar[None] = None
     map: ClassVar[None] = None
     reuse_mainloop_smem: ClassVar[bool] = False
     exchange: ClassVar[None] = None
@@ -81,6 +82,8 @@ class VectorStore(ThreadStore):
 
     vector: Vector
     stage: StagedTile | None = None
+
+    by_rows: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ class RowStore(ThreadStore):
     def vector(self) -> int:
         """Elements per store that D's alignment allows anywhere."""
         return 1
+
+    @property
+    def by_rows(self) -> RowStore:
+        """Itself."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,13 @@ class TmaStore:
     reuse_mainloop_smem: bool = False
     exchange: DsmemExchange | None = None
 
+    by_rows: ClassVar[None] = None
+
+    @property
+    def tma(self) -> TmaStore:
+        """Itself."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class VectorSource:
@@ -164,16 +179,6 @@ class Epilogue:
 
     store: Store
     source: VectorSource | TmaSource | None = None
-
-    @property
-    def tma_store(self) -> TmaStore | None:
-        """The store, where D leaves by tensor map."""
-        return self.store if isinstance(self.store, TmaStore) else None
-
-    @property
-    def row_store(self) -> RowStore | None:
-        """The store, where D leaves row by row."""
-        return self.store if isinstance(self.store, RowStore) else None
 
     @property
     def source_map(self) -> TmaMap | None:

@@ -32,6 +32,7 @@ class CpAsync:
     smem: SmemLayout
 
     through_registers: ClassVar[bool] = False
+    conflicts: ClassVar[int] = 1
     walk: ClassVar[tuple[tuple[str, int], ...]] = ()
 
     @property
@@ -78,9 +79,15 @@ class Multicast:
 
 
 class TileLoader:
-    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`."""
+    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`.
+
+    Attributes:
+        stays: Whether the operand stays in shared memory.
+    """
 
     __slots__ = ()
+
+    stays: ClassVar[bool] = False
 
     @property
     def tma(self) -> Tma | None:
@@ -91,6 +98,11 @@ class TileLoader:
     def by_warps(self) -> bool:
         """Whether warps bring the operand, not a tensor map."""
         return self.tma is None
+
+    @property
+    def width(self) -> int:
+        """Elements that threads bring together, 0 by tensor map."""
+        return 0
 
     @property
     def transform(self) -> Transform | None:
@@ -188,6 +200,8 @@ class Stationary(TileLoader):
     load: Tma
     k_tiles: Count
 
+    stays: ClassVar[bool] = True
+
     @property
     def tma(self) -> Tma:
         """The copies of a k-tile."""
@@ -242,6 +256,11 @@ class Gather(TileLoader):
     transform: Transform | None = None
 
     @property
+    def width(self) -> int:
+        """Elements of a piece."""
+        return self.run
+
+    @property
     def traits(self) -> dict[str, int]:
         """Elements of a piece."""
         return {"kRunElements": self.run}
@@ -260,6 +279,11 @@ class CpAsyncTile(TileLoader):
     major: Major
     vector: Vector
     swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]
+
+    @property
+    def width(self) -> int:
+        """Elements of a copy."""
+        return self.vector
 
     @property
     def traits(self) -> dict[str, int]:

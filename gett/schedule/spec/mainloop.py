@@ -111,6 +111,11 @@ class WarpSpecialised(AnyMainloop):
         """Whether warps bring an operand, not a tensor map."""
         return self.a.by_warps or self.b.by_warps
 
+    @property
+    def keeps(self: _HasWarpgroups) -> str:
+        """The operand that stays in shared memory, `"a"` or `"b"`; `""` where none does."""
+        return "a" if self.a.stays else "b" if self.b.stays else ""
+
     def held_rows(self: _HasWarpgroups, rows: int) -> tuple[int, int]:
         """Rows of A's box in each group of accumulator rows, and rows of such a group; (0, 1) where all follow.
 

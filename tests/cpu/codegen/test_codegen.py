@@ -150,12 +150,14 @@ def test_d_unpack_is_a_bijection_onto_the_box_in_the_order_of_d(data: st.DataObj
         g: data.draw(st.lists(st.integers(-50, 50), min_size=len(b.extents), max_size=len(b.extents)))
         for g, b in (("m", box_m), ("n", box_n))
     }
-    order = d_order(box_m, box_n, strides)
-    unpack = d_unpack(box_m, box_n, order)
+    drawn = {"m": box_m, "n": box_n}
+    order = d_order(drawn, strides)
+    unpack = d_unpack(drawn, order, {g: [1] * len(b.dims) for g, b in drawn.items()})
     total = box_m.size * box_n.size
     got = [unpack.evaluate(i=i) for i in range(total)]
     assert {(x["m"], x["n"]) for x in got} == {(m, n) for m in range(box_m.size) for n in range(box_n.size)}
-    nearest = [min(abs(strides[g][m]) for m in (box_m if g == "m" else box_n).dims[i].modes) for g, i in order]
+    assert sorted(x["at"] for x in got)[-1] == sum(d.box - 1 for b in drawn.values() for d in b.dims)
+    nearest = [min(abs(strides[g][m]) for m in drawn[g].dims[i].modes) for g, i in order]
     assert nearest == sorted(nearest)
     params = CppParams([], [], [])
     for i in {0, total // 3, total - 1}:

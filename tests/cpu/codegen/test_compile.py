@@ -190,7 +190,7 @@ def test_the_compiler_lays_the_argument_out_as_it_is_packed(dtype: str, wide: bo
                "i": after + 24}  # fmt: skip
     checks = "".join(f'static_assert(__INTADDR__(&((Params*)0)->{m}) == {at}, "{m}");\n' for m, at in offsets.items())
     text = (
-        f'#include "gett/core/index.cuh"\n{declare_params(dtype, dtype, dtype, names, table)}'
+        f'#include "gett/core/index.cuh"\n{declare_params(tccg()[0].contraction(dtype), names, table)}'
         f'static_assert(sizeof(Params) == {size}, "size");\n{checks}'
         'extern "C" __global__ void k(const __grid_constant__ Params p) {}\n'
     )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gett.codegen.index import ONE, TRUE, ZERO, Expr, Function, ParamTable, const, magic, var
 from gett.codegen.params import ALPHA, BETA, NAMED, POINTERS, declare_params, pack_params, scalar_slots
+from tests.cases import tccg
 from tests.cpu.codegen.cpp import CppParams, run_cpp
 from tests.sampling import given_few
 
@@ -133,7 +134,7 @@ def test_params_are_packed_where_the_struct_has_them(names: dict[str, int], stri
     table.stride(stride)
     table.divisor(7)
     table.count(11)
-    text = declare_params(dtype, dtype, "float32", names, table)
+    text = declare_params(tccg()[0].contraction(dtype), names, table)
     packed = pack_params(names, table)
     members = re.findall(r"int (\w+);", text)
     assert [m for m in members if m not in ("alpha", "beta", "pad")] == list(names)

@@ -115,7 +115,6 @@ OWN: dict[type, dict[str, Callable[[Found], Found]]] = {
         "product": lambda found: (found[0], replace(found[1], k=()), found[2]),
         "extents": long,
         "small": of_schedule(lambda s: tiling(s, shape=(s.tiling.shape[0], 1, 1))),
-        "modes": of_schedule(lambda s: tiling(s, shape=(7, *s.tiling.shape[1:]))),
         "vectors": of_schedule(lambda s: loop(s, lanes_n=3)),
     },
 }

@@ -98,7 +98,7 @@ def test_every_element_of_d_is_stored_once_where_it_belongs(case: Case, most: in
         size = 1 + sum(x.strides[D] * (x.extent - 1) for g in (real.l, real.m, real.n) for x in g) // 2
         staged = rng.integers(1, 1 << 16, store.stage.elements, dtype=np.uint16)
         last = (t.m.tiles - 1, t.n.tiles - 1, real.extent_l - 1)
-        unpack = d_unpack(t.m, t.n, store_order(real, s), {"m": store.stage.m, "n": store.stage.n})
+        unpack = d_unpack({"m": t.m, "n": t.n}, store_order(real, s), {"m": store.stage.m, "n": store.stage.n})
         for tile, start in ((last, 0), ((0, 0, 0), 3), (last, 6)):
             head = np.array([*tile, size, start], np.int32)
             sent = kernel.launches[0].params + head.tobytes() + staged.tobytes()
