@@ -59,18 +59,18 @@ class DmmaTmaSearch(HopperSearch):
             return
         places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
         all_k = [*self.boxes_of_k()]
-        sides_m = self.sides(A, (groups.rows for groups in GROUPS))
-        if not self.movable(A, sides_m, all_k) or not self.movable(B, self.sides(B, self.widths()), all_k):
+        if not self.movable(A, self.sides(A, (groups.rows for groups in GROUPS)), all_k) or not self.movable(
+            B, self.sides(B, self.widths()), all_k
+        ):
             return
-        for box_k in all_k:
-            for groups in GROUPS:
-                if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
-                    continue
-                for n in self.widths():
-                    needed, there = dmma_registers(groups.mma_m, n, parts(plan))
-                    if needed + places > there:
-                        continue
-                    yield self.later(groups, n, box_k)
+        groups = (x for x in GROUPS if x.mma_m == 1 or x.rows < 2 * plan.extent_m)
+        shapes = [(x, n) for x in groups for n in self.widths() if self.registers(x.mma_m, n) >= places]
+        yield from self.shapes(shapes, all_k)
+
+    def registers(self, mma_m: int, n: int) -> int:
+        """Registers of a thread that a tile leaves; below 0 where it needs more."""
+        needed, there = dmma_registers(mma_m, n, parts(self.plan))
+        return there - needed
 
     def widths(self) -> list[int]:
         """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""

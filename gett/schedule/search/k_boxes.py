@@ -38,23 +38,26 @@ def k_boxes(
     behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
-    found: dict[Box, float] = {}
-    shallow = min(16, *(depths or DEPTHS))
+    found: dict[tuple[tuple[int, int], ...], tuple[float, int]] = {}
+    shallow, volume = min(16, *(depths or DEPTHS)), math.prod(extents)
     leads = cuts or [v * step // 16 for v in LEADS]
     for block in depths or [d * step // 16 for d in DEPTHS]:
         for cut in _factors(block, lead, others, extents, step, leads):
             if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
-            box = Box.of_cuts(extents, cut)
-            if box.tiles > 2 * -(-box.volume // (2 * shallow)) + 8:
+            tiles = math.prod(-(-extent // cut.get(m, 1)) for m, extent in enumerate(extents))
+            if tiles > 2 * -(-volume // (2 * shallow)) + 8:
                 continue
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
-            waste = box.tiles * block / box.volume
+            waste = tiles * block / volume
             short = {16: 1.6, 32: 1.25, 64: 1.04}.get(swizzle_dividing(lead_bytes), 1.0)
             deep = 1.08 if patient else 0.99
-            found[box] = waste * short * DEEP.get(block // step, deep)
-    best = sorted(found, key=lambda b: found[b])
-    return best[:3], [b for b in best[3:] if b.size == step][:1]
+            cost = waste * short * DEEP.get(block // step, deep)
+            found[tuple((m, c) for m, c in cut.items() if c > 1)] = cost, block
+    best = sorted(found, key=lambda cut: found[cut][0])
+    shallows = [cut for cut in best[3:] if found[cut][1] == step][:1]
+    made = [Box.of_cuts(extents, dict(cut)) for cut in (*best[:3], *shallows)]
+    return made[:3], made[3:]
 
 
 def _factors(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.hopper_units import SPLIT
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, widest_split
+from gett.schedule.search.base import Later
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import LEADS, k_boxes
 from gett.schedule.search.wgmma_boxes import widths
@@ -29,13 +30,12 @@ class WgmmaSplitSearch(HopperSearch):
     mainloop = SPLIT
     runs = False
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[Later[WgmmaTile]]:
         """Every combination of columns and boxes."""
         if not self.has_units:
             return
-        for box_k in self.boxes_of_k():
-            for n in (n for n in widths(self.plan.extent_n) if n <= SUMS_OF_A_ROW // parts(self.plan)):
-                yield from self.of_shape(GROUPS, n, box_k)
+        shapes = ((GROUPS, n) for n in widths(self.plan.extent_n) if n <= SUMS_OF_A_ROW // parts(self.plan))
+        yield from self.shapes(shapes, [*self.boxes_of_k()])
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried."""

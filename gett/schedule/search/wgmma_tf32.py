@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gett.schedule.cost.hopper_units import TF32
 from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
+from gett.schedule.search.base import Later
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
@@ -26,22 +27,22 @@ class WgmmaTf32Search(HopperSearch):
     mainloop = TF32
     shares = True
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[Later[WgmmaTile]]:
         """Every combination of rows, columns and boxes."""
         plan = self.plan
         if not self.has_units or len(self.leads) > 1 or self.majors == ("k", "k"):
             return
         transposes = self.majors[1] == "mn"
         widest = WIDEST_TRANSPOSED if transposes else self.atom.most_n
-        for box_k in self.boxes_of_k():
-            for groups in GROUPS:
-                if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
-                    continue
-                for n in (n for n in widths(plan.extent_n) if n <= widest and groups.takes(n)):
-                    needed, there = tf32_registers(groups.mma_m, n, box_k.size // self.atom.k, transposes)
-                    if needed > there:
-                        continue
-                    yield from self.of_shape(groups, n, box_k)
+        for groups in GROUPS:
+            if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
+                continue
+            for n in (n for n in widths(plan.extent_n) if n <= widest and groups.takes(n)):
+                registers = (
+                    (x, tf32_registers(groups.mma_m, n, x.size // self.atom.k, transposes)) for x in self.boxes_of_k()
+                )
+                boxes_k = [x for x, (needed, there) in registers if needed <= there]
+                yield from self.shapes(((groups, n),), boxes_k) if boxes_k else ()
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried: the best of every depth, since what it costs to transpose depends on it.
