@@ -8,30 +8,23 @@ memory is busy beside them. How many loads are under way is known of a schedule 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import WORD, data_type, products_of, warpgroup_atom
 from gett.hw.hopper_rates import HopperModel
-from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split, fastest, split_us, traffic_us
-from gett.schedule.cost.hopper_units import SPLIT, LoopCost
+from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us
+from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import Traffic, TrafficCost
 from gett.schedule.spec.epilogue import TmaStore
-from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, up
+from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
-from layouts.rates import L2_LINE, run_cost
-
-Sides = Sequence[OperandTiling]
-
-CLUSTERS = ((1, 1), (2, 1), (1, 2))
-"""Blocks along M and N that may share operands."""
+from layouts.rates import L2_LINE
 
 PORT = 128
 """Bytes that shared memory moves a clock."""
@@ -55,32 +48,6 @@ class Loop(NamedTuple):
     panel: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """What any of the boxes of a block of M or of N, with a box of K, takes of a tile at least.
-
-    Attributes:
-        side: The smallest of the boxes.
-        tiles: Along the group.
-        read: Bytes at copy speed that reading the operand is worth.
-        clocks: Of the copy engine for a k-tile that one block reads, and two.
-        share: Of the time, for short first dimensions.
-    """
-
-    side: OperandTiling
-    tiles: int
-    read: float
-    clocks: tuple[float, ...]
-    share: float
-
-
-def least_split_us(plan: GemmPlan, facts: ArchFacts) -> float:
-    """A bound of the time of any schedule in planes: its start, and the largest tensor at copy speed."""
-    device = nearest(facts)
-    start_us = device.launches.launch_us + SPLIT.fills * device.launches.fill_us
-    return start_us + max(traffic_us(plan, device).values())
-
-
 class HopperCost(TrafficCost):
     """Estimates for one plan by one main loop; what tiles have in common is worked out once."""
 
@@ -93,12 +60,6 @@ class HopperCost(TrafficCost):
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.start_us = self.device.launches.launch_us + mainloop.fills * self.device.launches.fill_us
         self.known_rows: dict[tuple[int, Box], int] = {}
-        memory, of = self.device.memory, self.bytes
-        loads, stores = (run_cost(memory, memory.long_run, store=store, bulk=True) for store in (False, True))
-        self.least_memory = (of[A] + of[B]) * loads + of[D] * min(1.0, stores) + of.get(C, 0)
-        self.least_memory *= 1e-6 / memory.copy_tbps
-        self.groups: dict[tuple[int, int, Box], _Group] = {}
-        self.least_stores: dict[tuple[int, int], float] = {}
         self.read(self.device.hopper)
 
     def read(self, model: HopperModel) -> None:
@@ -274,141 +235,6 @@ class HopperCost(TrafficCost):
         rows, columns, _ = tile.shape
         return rows * columns * self.size_d * (staging.dense.conflicts + 1) / PORT / self.rates.port
 
-    def least_us(self, tile: WgmmaTile, known: Loop | None = None) -> float:
-        """A bound of the estimate that does not ask how D is staged; `known` is the tile's loop."""
-        (tiles, at_once), steps = self.grid(tile), tile.k.tiles * tile.mma_tiles
-        loop = known or self.loop(tile, tiles)
-        clocks, waves, memory = steps * max(loop.clocks, loop.copies), tiles / at_once, self.least_dram_us(tile)
-        if self.mainloop.splits(tile.k.tiles, tiles, self.facts.sm_count) == [1]:
-            clocks = max(clocks, self.least_work(tile, steps * loop.clocks, loop.panel, self.least_tail(tile)))
-            waves, memory = math.ceil(waves), memory / min(1.0, tiles / self.facts.sm_count)
-        return self._bound(memory, waves * clocks) * self.factor(tile, tiles) * ROUNDED
-
-    def least_work(self, tile: WgmmaTile, looped: float, panel: float, tail: float) -> float:
-        """Clocks from one tile to the next at least, whose sums take all of K; D is staged in `tail` or more."""
-        rates, steps, reused = self.rates, tile.k.tiles * tile.mma_tiles, self.tile_rates.reused_clocks
-        if tile.warpgroups.ping_pong:
-            return max(looped, (looped + tail + rates.alternate_clocks) / 2) + panel
-        clocks = looped + tail + rates.tile_clocks * tile.mma_tiles + panel
-        if not rates.load_clocks:
-            return clocks
-        staged = tile.m.box.size * tile.n.box.size * self.size_d
-        within = self.waiting(tile, steps, clocks + reused, 0.0, 0) if looped >= 8 * reused else math.inf
-        return min(self.waiting(tile, steps, clocks, 0.0, staged), within)
-
-    def _bound(self, memory: float, clocks: float) -> float:
-        busy = clocks / (self.facts.clock_ghz * 1e3)
-        return self.start_us + max(memory, busy) + self.beside_loads * min(memory, busy)
-
-    def least_of_sides(
-        self,
-        groups: Warpgroups,
-        columns: int,
-        sides: tuple[Sides, Sides],
-        box_k: Box,
-        shares: bool,
-        stay: Iterable[tuple[str, bool]],
-    ) -> float:
-        """A bound of the forecasts of all tiles of a shape, in clusters and of operands that stay, too.
-
-        Args:
-            groups: Who multiplies.
-            columns: Of the tiles.
-            sides: Their boxes of M and of N.
-            box_k: That of K.
-            shares: Whether blocks may share operands.
-            stay: Operands that may stay, and whether for a block's one panel.
-        """
-        m, n = self._group(A, groups.rows, sides[0], box_k), self._group(B, columns, sides[1], box_k)
-        rates, tiles = self.tile_rates, m.tiles * n.tiles * self.batches
-        exchange = tiles <= self.facts.sm_count
-        stored = self._least_stored(groups.rows, columns, sides)
-        memory = m.read + n.read + self.bytes[D] * (min(stored, 1.0) if exchange else stored) + self.bytes.get(C, 0)
-        memory *= 1e-6 / self.device.memory.copy_tbps
-        clusters = CLUSTERS if shares and (exchange or box_k.tiles >= 8) else CLUSTERS[:1]
-        ways = [("", 1.0, self.rates.waits, min(m.clocks[y - 1] + n.clocks[x - 1] for x, y in clusters))]
-        for name, panel in stay:
-            paced = min(1.0, rates.one_panel) if panel else 1.0
-            ways.append((name, paced, min(self.rates.waits, rates.each_panel), (n if name == "a" else m).clocks[0]))
-        share = m.share + n.share + (0.0 if groups.ping_pong else rates.together_share)
-        tail = self.least_tail_of(groups.rows * n.side.box.size)
-        pace = 1.0 + rates.map_share * groups.mma_m + share
-        pace *= 1.0 + rates.padded_share * (tiles * groups.rows * up(n.side.box.size, 8) / self.outputs - 1.0)
-        steps, waves, least = box_k.tiles, tiles / self.facts.sm_count, math.inf
-        whole = self.mainloop.splits(steps, tiles, self.facts.sm_count) == [1]
-        for name, paced, factor, copied in ways:
-            tile = WgmmaTile(self.atom, groups, m.side, n.side, box_k, stationary=name)
-            (products, port, _), copies = self._units(tile), self.rates.copies * copied
-            clocks = max(products, port, copies)
-            clocks += self.rates.hidden * (products + port + copies - clocks) + self.rates.k_tile_clocks
-            looped = steps * clocks * paced
-            clocks = max(looped, steps * copies)
-            if whole:
-                clocks, waves = max(clocks, self.least_work(tile, looped, 0.0, tail)), math.ceil(waves)
-            least = min(least, self._bound(memory, waves * clocks) * factor)
-        return least * pace * ROUNDED
-
-    def least_of_shape(self, groups: Warpgroups, columns: int, boxes_k: Sequence[Box], keeps: bool) -> float:
-        """A bound of the forecasts of all tiles of a shape before boxes of M and N are cut.
-
-        Args:
-            groups: Who multiplies.
-            columns: Of the tiles.
-            boxes_k: Boxes of K.
-            keeps: Whether operands may stay.
-        """
-        p, rates, hidden = self.plan, self.tile_rates, self.rates.hidden
-        rows_m, columns_n = (
-            OperandTiling(Box.of_cuts((extent,), {0: min(extent, block)}), ())
-            for extent, block in ((p.extent_m, groups.rows), (p.extent_n, columns))
-        )
-        looped = math.inf
-        for box_k in boxes_k:
-            tile = WgmmaTile(self.atom, groups, rows_m, columns_n, box_k, stationary="ab" if keeps else "")
-            products, port, _ = self._units(tile)
-            clocks = max(products, port) + hidden * min(products, port) + self.rates.k_tile_clocks
-            looped = min(looped, box_k.tiles * clocks)
-        # Rows are padded in any case; narrower tiles are more.
-        tiles = rows_m.box.tiles * p.extent_n / up(columns_n.box.size, 8) * self.batches / self.facts.sm_count
-        panel = keeps and self.batches == 1 and not groups.ping_pong
-        looped *= tiles * (min(1.0, rates.one_panel) if panel else 1.0)
-        tail = self.outputs * self.least_of_element / self.facts.sm_count + tiles * self.device.stores.tile_clocks
-        if groups.ping_pong:
-            clocks = max(looped, (looped + tail + tiles * self.rates.alternate_clocks) / 2)
-        else:
-            clocks = looped + tail + tiles * self.rates.tile_clocks
-        count = math.ceil(tiles * self.facts.sm_count)
-        if self.mainloop.splits(max(x.tiles for x in boxes_k), count, self.facts.sm_count) != [1]:
-            clocks = looped
-        pace = 1.0 + rates.map_share * groups.mma_m + (0.0 if groups.ping_pong else rates.together_share)
-        return self._bound(self.least_memory, clocks) * pace * ROUNDED
-
-    def _group(self, tensor: int, block: int, sides: Sides, box_k: Box) -> _Group:
-        """What the boxes of a block of M or of N, and a box of K, take of a tile at least."""
-        key = (tensor, block, box_k)
-        if key not in self.groups:
-            k, share = self.plan.k, self.device.l2.line_share
-            self.groups[key] = _Group(
-                min(sides, key=lambda side: side.box.size),
-                min(side.box.tiles for side in sides),
-                self.bytes[tensor]
-                * min(
-                    self.cost(tensor, side, box_k, k) * (1.0 + share * (self.lines(tensor, side, box_k, k) - 1.0))
-                    for side in sides
-                ),
-                tuple(min(self.clocks(tensor, side, box_k, shared) for side in sides) for shared in (1, 2)),
-                self.tile_rates.first_share / max(self.first_rows(tensor, side) for side in sides),
-            )
-        return self.groups[key]
-
-    def _least_stored(self, rows: int, columns: int, sides: tuple[Sides, Sides]) -> float:
-        """Relative cost of D's bytes at least, with any boxes of a shape."""
-        if (rows, columns) not in self.least_stores:
-            m, n = sides
-            pairs = ((x, y, bulk) for x in m for y in n for bulk in (True, False))
-            self.least_stores[rows, columns] = min(self.cost(D, x, y.box, y.modes, bulk) for x, y, bulk in pairs)
-        return self.least_stores[rows, columns]
-
     def pace(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Factor on a tile's time: what the loads under way, and the copies' boxes, make of it."""
         return self.under_way(tile, estimate, made) * (1.0 + self.of_boxes(tile, made))
@@ -430,10 +256,6 @@ class HopperCost(TrafficCost):
             sides = [(t, side) for t, side in ((A, tile.a), (B, tile.n)) if self.k_unit[t] is None]
             share += rates.short_rows * sum(self.run(t, x, tile.k, self.plan.k)[0] <= L2_LINE for t, x in sides)
         return share
-
-    def least_pace(self, tile: WgmmaTile) -> float:
-        """A bound of `pace`, whatever schedule is made of a tile."""
-        return 1.0 + self.tile_rates.map_share * tile.warpgroups.mma_m + self.of_rows(tile)
 
     def first_rows(self, tensor: int, side: OperandTiling) -> int:
         """Rows of an operand's tile that follow each other at one stride."""

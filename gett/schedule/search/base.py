@@ -19,7 +19,7 @@ MOST = 3  # times the schedules that are kept are lowered at most
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[Choice]):
-    """Choices that are made when they may be among the best: the estimates of all of them are at least `least_us`."""
+    """Choices that are made when they may be among the best: the forecasts of all of them are at least `least_us`."""
 
     least_us: float
     choices: Callable[[], Iterable[Choice | Later[Choice]]]
@@ -41,7 +41,7 @@ class Search(ABC, Generic[Choice]):
         """The schedules of a choice: none where a rule of the hardware forbids it, several where details vary."""
 
     def least_us(self, choice: Choice) -> float:
-        """A time that the estimates of a choice and of its variants are not below; cheap to find."""
+        """A time that the forecasts of a choice and of its variants are not below; cheap to find."""
         return 0.0
 
     def paced_us(self, choice: Choice, estimate: Estimate) -> float:
@@ -58,8 +58,9 @@ def best_schedules(
 ) -> list[Schedule]:
     """The most promising schedules of some searches, about `limit`, best first.
 
-    Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates;
-    what lowering finds out may change the order once more. What is never among the best is never estimated.
+    Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates, as
+    far as no schedule's forecast is below; what lowering finds out may change the order once more. What is never among
+    the best is never estimated.
 
     Args:
         searches: Of one kind of main loop.

@@ -20,16 +20,19 @@ from gett.hw.dtypes import data_type, warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
-from gett.schedule.cost.hopper import HopperCost
+from gett.schedule.cost.hopper_bounds import HopperBounds
 from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.batches import with_batches
+from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.stationary import Sides
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
+from gett.schedule.search.tried import Tried
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
 from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
+from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Forecast, Schedule
@@ -45,6 +48,7 @@ from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="HopperSearch")
 Loader = Tma | Gather | CpAsyncTile
+Variants = Callable[[WgmmaTile], Iterable[WgmmaTile]]
 RASTER = 8  # rows of tiles that are visited together
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
 
@@ -54,12 +58,14 @@ class HopperSearch(Search[WgmmaTile]):
 
     Attributes:
         mainloop: The main loop as the cost model sees it.
+        tried: What is tried.
         runs: Whether rows of padding may be part of operands' tiles.
         keeps: Whether operands may stay in shared memory.
         shares: Whether tiles in clusters are tried, whose blocks share an operand.
     """
 
     mainloop: ClassVar[LoopCost]
+    tried: ClassVar[Tried]
     runs: ClassVar[bool] = True
     keeps: ClassVar[bool] = False
     shares: ClassVar[bool] = False
@@ -75,7 +81,7 @@ class HopperSearch(Search[WgmmaTile]):
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
         self.boxes = WgmmaBoxes(plan, facts, self.runs)
-        self.cost = HopperCost(plan, facts, self.mainloop)
+        self.cost = HopperBounds(plan, facts, self.mainloop)
         self.known_maps: dict[tuple[int, Split | None], OperandMaps] = {}
 
     @abstractmethod
@@ -116,6 +122,31 @@ class HopperSearch(Search[WgmmaTile]):
         return self.plan.extent_k <= self.device.hopper.tiles.short_k or tiles <= self.facts.sm_count
 
     @property
+    def groups(self) -> list[Warpgroups]:
+        """Who may multiply: of more rows than a warpgroup's first those that M does not fill by half are left out."""
+        return [x for x in self.tried.groups if x.mma_m == 1 or x.rows < 2 * self.plan.extent_m]
+
+    def of_step(self, of_16: Iterable[int]) -> list[int]:
+        """Lengths along K for as many instructions as they are of types with 16 k in one."""
+        return [x * self.atom.k // 16 for x in of_16]
+
+    def best_of_depths(self, patient: bool, most: int) -> list[Box]:
+        """Boxes of K: the best of every depth, and all of a short K; of `most` 2 the next one if it has fewer tiles.
+
+        Shorter rows may have less padding behind the ends of modes: the cost model says which is better.
+        """
+        extents, lead, step, found = self.extents_k, next(iter(self.leads), None), self.atom.k, dict[Box, None]()
+        depths, leads = self.of_step(self.tried.depths), self.of_step(self.tried.leads)
+        for deep in depths:
+            best = k_boxes(extents, lead, self.size, step, patient, (deep,), leads)[0]
+            found |= dict.fromkeys((*best[:1], *(b for b in best[1:most] if b.tiles < best[0].tiles)))
+        long = [m for m, extent in enumerate(extents) if extent > 1]
+        least, largest = self.of_step(self.tried.whole)
+        if len(long) == 1 and least <= (whole := up(extents[long[0]], step)) <= largest:
+            found[Box.of_cuts(extents, {long[0]: whole})] = None
+        return [*found]
+
+    @property
     def least_tiles(self) -> int:
         """Tiles of 256 x 128."""
         return -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
@@ -134,7 +165,7 @@ class HopperSearch(Search[WgmmaTile]):
         self,
         shapes: Iterable[tuple[Warpgroups, int]],
         boxes_k: Sequence[Box],
-        variants: Callable[[WgmmaTile], Iterable[WgmmaTile]] = lambda tile: (tile,),
+        variants: Variants = lambda tile: (tile,),
     ) -> Iterator[Later[WgmmaTile]]:
         """The tiles of all boxes of some shapes, with variants of each, when they may be among the best."""
         for groups, n in shapes if boxes_k else ():
@@ -142,7 +173,7 @@ class HopperSearch(Search[WgmmaTile]):
             yield Later(least_us, partial(self.of_boxes, groups, n, boxes_k, variants))
 
     def of_boxes(
-        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Callable[[WgmmaTile], Iterable[WgmmaTile]]
+        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Variants = lambda tile: (tile,)
     ) -> Iterator[Later[WgmmaTile]]:
         """The same of each box of K."""
         sides = [*self.sides(A, (groups.rows,))], [*self.sides(B, (n,))]
@@ -180,7 +211,7 @@ class HopperSearch(Search[WgmmaTile]):
         return self.cost.estimate(choice)
 
     def least_us(self, choice: WgmmaTile) -> float:
-        """A bound of the estimates of a tile and of its variants."""
+        """A bound of the forecasts of a tile and of its variants."""
         pace = self.cost.least_pace(choice)
         if choice.blocks > 1:
             return pace * self.cost.least_us(choice)

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from gett.schedule.search.tried import SS
 from gett.schedule.spec.hopper_needs import up
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
-# Of 16-bit types, which have 16 k in an instruction; others have as many bytes.
-DEPTHS = (64, 48, 32, 16, 96, 128)
 DEEP = {4: 1.0, 3: 1.02, 5: 1.03, 6: 1.03, 7: 1.04, 8: 1.04, 1: 1.3}  # factors by instructions, but for two
-LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
 def k_boxes(
@@ -26,22 +24,21 @@ def k_boxes(
     size: int,
     step: int,
     patient: bool,
-    depths: Sequence[int] | None = None,
-    cuts: Sequence[int] | None = None,
+    depths: Sequence[int],
+    leads: Sequence[int],
 ) -> tuple[list[Box], list[Box]]:
     """Boxes of K of whole instructions: the best, and the shallowest.
 
     Past the end of a mode both operands read zeros.
 
     `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
-    instruction; `depths` and `cuts` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
+    instruction; `depths` and `leads` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
     behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
     found: dict[tuple[tuple[int, int], ...], tuple[float, int]] = {}
-    shallow, volume = min(16, *(depths or DEPTHS)), math.prod(extents)
-    leads = cuts or [v * step // 16 for v in LEADS]
-    for block in depths or [d * step // 16 for d in DEPTHS]:
+    shallow, volume = min(16, *depths), math.prod(extents)
+    for block in depths:
         for cut in _factors(block, lead, others, extents, step, leads):
             if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
@@ -99,7 +96,7 @@ def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: i
     beside = {m: e for m, e in enumerate(extents) if m != longest and e > 1} if lead is None else {}
     if (math.prod(extents) if lead is None else extents[lead]) % step == 0:
         return []  # full k-tiles divide it
-    whole, deepest = math.prod(beside.values()), max(DEPTHS) if lead is None else SWIZZLES[-1] // size
+    whole, deepest = math.prod(beside.values()), max(SS.depths) if lead is None else SWIZZLES[-1] // size
     found = []
     for cut in (extents[longest] // parts for parts in range(1, extents[longest] + 1) if extents[longest] % parts == 0):
         deep = whole * cut

@@ -9,7 +9,7 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
-from gett.schedule.cost.hopper import least_split_us
+from gett.schedule.cost.hopper_bounds import least_split_us
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch

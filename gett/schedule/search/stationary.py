@@ -10,17 +10,11 @@ from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.mainloops.wgmma_ss import stationary_bytes
+from gett.schedule.search.tried import STAYING
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 
 Sides = Sequence[OperandTiling]
-
-TILES = 2  # that a multiprocessor makes at least
-MOST = 40 * 1024  # bytes that may stay beside all stages; more is never chosen and takes time to estimate
-# Blocks that keep to one panel: panels at most, tiles of a multiprocessor and k at least, share of rows that padding
-# may add, outputs of a tile at most, bytes of loads under way at least. Beyond these it gains nothing on an H200.
-PANELS, PANEL_TILES, LEAST_K, PADDED, OUTPUTS, UNDER_WAY = 6, 4, 192, 1.07, 128 * 192, 64 * 1024
-ONE_TILE = 128  # rows that a tile takes beside 128 or more of the other operand, which is then read once
 
 
 def shared_operands(plan: GemmPlan) -> tuple[str, ...]:
@@ -35,7 +29,7 @@ def with_stationary(
 
     `shared` are those operands that are the same for all `batches`; their elements have `size` bytes.
     """
-    if tile.m.box.tiles * tile.n.box.tiles * batches < TILES * sm_count:
+    if tile.m.box.tiles * tile.n.box.tiles * batches < STAYING.tiles * sm_count:
         return
     sides = (("a", tile.m, tile.n), ("b", tile.n, tile.m))
     whole = next((x for x, kept, _ in sides if x in shared and _stays(x, kept, tile.k, size, True)), "")
@@ -54,7 +48,7 @@ def may_stay(
 ) -> Iterator[tuple[str, bool]]:
     """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
     m, n = sides
-    if max(x.box.tiles for x in m) * max(x.box.tiles for x in n) * batches < TILES * sm_count:
+    if max(x.box.tiles for x in m) * max(x.box.tiles for x in n) * batches < STAYING.tiles * sm_count:
         return
     for x, of, others in (("a", m, n), ("b", n, m)):
         if batches == 1 and any(_one_panel(kept, other, box_k, sm_count) for kept in of for other in others):
@@ -68,13 +62,14 @@ def _stays(name: str, kept: OperandTiling, box_k: Box, size: int, whole: bool) -
     if whole and kept.box.tiles > 1:
         return False
     held = box_k.tiles * (1 if whole else 2)
-    return stationary_bytes(name, kept.rows, box_k.size * size, held) <= MOST
+    return stationary_bytes(name, kept.rows, box_k.size * size, held) <= STAYING.bytes
 
 
 def _one_panel(kept: OperandTiling, other: OperandTiling, box_k: Box, sm_count: int) -> bool:
     """Whether blocks may each keep to one of few panels, and there is something to gain."""
-    if not 1 < kept.box.tiles <= min(PANELS, sm_count) or kept.box.tiles * other.box.tiles < PANEL_TILES * sm_count:
+    s, box = STAYING, kept.box
+    if not 1 < box.tiles <= min(s.panels, sm_count) or box.tiles * other.box.tiles < s.panel_tiles * sm_count:
         return False
-    if kept.box.size * other.box.size > OUTPUTS or kept.box.volume <= ONE_TILE:
+    if box.size * other.box.size > s.outputs or box.volume <= s.one_tile:
         return False
-    return box_k.volume >= LEAST_K and kept.box.tiles * kept.box.size <= PADDED * kept.box.volume
+    return box_k.volume >= s.panel_k and box.tiles * box.size <= s.padded * box.volume

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import SS
+from gett.schedule.search import tried as records
 from gett.schedule.search.base import Later
-from gett.schedule.search.hopper import HopperSearch, Loader
+from gett.schedule.search.hopper import HopperSearch, Loader, Variants
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.stationary import UNDER_WAY, Sides, may_stay, shared_operands, with_stationary
+from gett.schedule.search.stationary import Sides, may_stay, shared_operands, with_stationary
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.epilogue import Epilogue, TmaStore
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
@@ -21,20 +22,21 @@ from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.tile.store_tile import store_tiles
-from gett.schedule.tile.wgmma_tile import WARPGROUPS, Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 
 class WgmmaSSSearch(HopperSearch):
     """One assignment of roles to A and B."""
 
-    mainloop = SS
+    mainloop, tried = SS, records.SS
     keeps = True
     shares = True
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
         self.shared = shared_operands(self.plan)
+        self.filled: dict[tuple[int, int], bool] = {}
 
     def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
         """Every combination of tile and boxes."""
@@ -44,12 +46,12 @@ class WgmmaSSSearch(HopperSearch):
         if not set(self.majors) <= set(self.atom.majors):
             return
         widths_n = widths(plan.extent_n)
-        blocks = ((A, [groups.rows for groups in WARPGROUPS]), (B, widths_n))
+        blocks = ((A, [groups.rows for groups in self.tried.groups]), (B, widths_n))
         best, residues, shallow = self.boxes_k()
         all_k = [*best, *residues, *shallow]
         if not all(self.movable(t, self.sides(t, of), all_k) for t, of in blocks):
             return
-        for groups in WARPGROUPS:
+        for groups in self.tried.groups:
             if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
                 continue
             # Only the tallest tiles leave no room for deeper stages.
@@ -61,7 +63,7 @@ class WgmmaSSSearch(HopperSearch):
             yield from self.shapes(shapes, boxes_k, self.with_variants)
 
     def of_boxes(
-        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Callable[[WgmmaTile], Iterable[WgmmaTile]]
+        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Variants = lambda tile: (tile,)
     ) -> Iterator[Later[WgmmaTile]]:
         """The tiles of a shape's boxes of M and N with each box of K.
 
@@ -78,7 +80,10 @@ class WgmmaSSSearch(HopperSearch):
     def both_movable(self, rows: int, n: int, boxes_k: Sequence[Box]) -> bool:
         """Whether tensor maps move all sides of a shape."""
         sides = ((A, rows), (B, n))
-        return all(self.movable(t, (side,), boxes_k) for t, block in sides for side in self.sides(t, (block,)))
+        for key in sides:
+            if key not in self.filled:
+                self.filled[key] = all(self.movable(key[0], (side,), boxes_k) for side in self.sides(key[0], key[1:]))
+        return all(self.filled[key] for key in sides)
 
     def with_variants(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """A tile, the same with what stays, and where blocks exchange halves."""
@@ -87,10 +92,12 @@ class WgmmaSSSearch(HopperSearch):
     def boxes_k(self) -> tuple[list[Box], list[Box], list[Box]]:
         """Boxes of K: the deep ones, those that zeros fill up to whole instructions, the shallow ones."""
         extents, lead = self.extents_k, next(iter(self.leads), None)
-        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(self.least_tiles))
+        patient, leads = not self.hurried(self.least_tiles), self.of_step(self.tried.leads)
+        depths = self.of_step(self.tried.depths)
+        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, patient, depths, leads)
         residues = residue_boxes(extents, lead, self.size, self.atom.k)
         if self.size_d > self.size:  # a tile of D takes the room of deep stages
-            thin = k_boxes(extents, lead, self.size, self.atom.k, False, (2 * self.atom.k,))[0]
+            thin = k_boxes(extents, lead, self.size, self.atom.k, False, (2 * self.atom.k,), leads)[0]
             deep += [b for b in thin if b not in deep]
         return deep, residues, shallow
 
@@ -150,7 +157,7 @@ class WgmmaSSSearch(HopperSearch):
             if found is None or (tile.panel != "one" and plain is not None and _stages(found) < _stages(plain)):
                 return ()
             under_way = found.hopper.stages * found.smem.stage
-            return () if tile.panel == "one" and under_way < UNDER_WAY else (found,)
+            return () if tile.panel == "one" and under_way < records.STAYING.under_way else (found,)
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
         single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not tile.warpgroups.ping_pong
         if isinstance(epilogue.store, TmaStore) and epilogue.source is None and single:
