@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from gett.schedule.search.base import Later, Search
@@ -11,9 +11,15 @@ Choice = TypeVar("Choice")
 
 
 def bounded_choices(search: Search[Choice]) -> Iterator[tuple[float, Choice]]:
-    """Choices with the bounds under which they come."""
-    for choice in search.choices():
+    """Choices with the largest of the bounds under which they come."""
+    yield from _bounded(search, search.choices(), 0.0)
+
+
+def _bounded(
+    search: Search[Choice], choices: Iterable[Choice | Later[Choice]], least: float
+) -> Iterator[tuple[float, Choice]]:
+    for choice in choices:
         if isinstance(choice, Later):
-            yield from ((choice.least_us, x) for x in choice.choices())
+            yield from _bounded(search, choice.choices(), max(least, choice.least_us))
         else:
-            yield search.least_us(choice), choice
+            yield max(least, search.least_us(choice)), choice

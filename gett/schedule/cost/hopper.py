@@ -8,32 +8,28 @@ memory is busy beside them. How many loads are under way is known of a schedule 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import WORD, data_type, products_of, warpgroup_atom
 from gett.hw.hopper_rates import HopperModel
-from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.cost.estimate import ROUNDED, Estimate, bounded_split, fastest, split_us, traffic_us
-from gett.schedule.cost.hopper_units import SPLIT, LoopCost
+from gett.ir.gemm import A, B, GemmPlan
+from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us
+from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
 from gett.schedule.cost.traffic import Traffic, TrafficCost
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
 from layouts.box import Box
 from layouts.rates import L2_LINE
-
-Sides = Sequence[OperandTiling]
 
 PORT = 128
 """Bytes that shared memory moves a clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     """What a k-tile takes of a multiprocessor.
 
     Attributes:
@@ -51,13 +47,6 @@ class Loop:
     panel: float = 0.0
 
 
-def least_split_us(plan: GemmPlan, facts: ArchFacts) -> float:
-    """A bound of the time of any schedule in planes: its start, and the largest tensor at copy speed."""
-    device = nearest(facts)
-    start_us = device.launches.launch_us + SPLIT.fills * device.launches.fill_us
-    return start_us + max(traffic_us(plan, device).values())
-
-
 class HopperCost(TrafficCost):
     """Estimates for one plan by one main loop; what tiles have in common is worked out once."""
 
@@ -69,8 +58,7 @@ class HopperCost(TrafficCost):
         self.sum_bytes = data_type(c.dtype).accumulator_bytes
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.start_us = self.device.launches.launch_us + mainloop.fills * self.device.launches.fill_us
-        self.least_reads: dict[tuple[int, int, Box], float] = {}
-        self.least_stores: dict[tuple[int, int], float] = {}
+        self.known_rows: dict[tuple[int, Box], int] = {}
         self.read(self.device.hopper)
 
     def read(self, model: HopperModel) -> None:
@@ -246,110 +234,34 @@ class HopperCost(TrafficCost):
         rows, columns, _ = tile.shape
         return rows * columns * self.size_d * (staging.dense.conflicts + 1) / PORT / self.rates.port
 
-    def least_us(self, tile: WgmmaTile, known: Loop | None = None) -> float:
-        """A bound of the estimate that does not ask how D is staged; `known` is the tile's loop."""
-        (tiles, at_once), steps = self.grid(tile), tile.k.tiles * tile.mma_tiles
-        loop = known or self.loop(tile, tiles)
-        clocks, waves, memory = steps * max(loop.clocks, loop.copies), tiles / at_once, self.least_dram_us(tile)
-        if self.mainloop.splits(tile.k.tiles, tiles, self.facts.sm_count) == [1]:
-            clocks = max(clocks, self.least_work(tile, steps * loop.clocks, loop.panel))
-            waves, memory = math.ceil(waves), memory / min(1.0, tiles / self.facts.sm_count)
-        return self._bound(memory, waves * clocks) * self.factor(tile, tiles) * ROUNDED
-
-    def least_work(self, tile: WgmmaTile, looped: float, panel: float) -> float:
-        """Clocks from one tile to the next at least, however D is staged and however loads come."""
-        tail = self.least_tail(tile)
-        if tile.warpgroups.ping_pong:
-            return max(looped, (looped + tail + self.rates.alternate_clocks) / 2) + panel
-        return looped + tail + self.rates.tile_clocks * tile.mma_tiles + panel
-
-    def _bound(self, memory: float, clocks: float) -> float:
-        busy = clocks / (self.facts.clock_ghz * 1e3)
-        return self.start_us + max(memory, busy) + self.beside_loads * min(memory, busy)
-
-    def least_of_sides(
-        self, groups: Warpgroups, columns: int, sides: tuple[Sides, Sides], box_k: Box, stays: bool
-    ) -> float:
-        """A bound of the estimates of all tiles of a shape, in clusters and of operands that stay, too.
-
-        Args:
-            groups: Who multiplies.
-            columns: Of the tiles.
-            sides: Their boxes of M and of N.
-            box_k: That of K.
-            stays: Whether an operand may stay: then shared memory takes less, and the time may be shorter.
-        """
-        m, n = sides
-        fewest, smallest = min(side.box.tiles for side in m), min(m, key=lambda side: side.box.size)
-        exchange = fewest * min(side.box.tiles for side in n) * self.batches <= self.facts.sm_count
-        memory = self._least_read(A, groups.rows, m, box_k) + self._least_read(B, columns, n, box_k)
-        memory += self.bytes[D] * min(self._least_stored(groups.rows, columns, sides), 1.0 if exchange else math.inf)
-        memory = (memory + self.bytes.get(C, 0)) / self.device.memory.copy_tbps * 1e-6
-        shapes = (WgmmaTile(self.atom, groups, smallest, side, box_k, stationary="ab" if stays else "") for side in n)
-        return min(self._least_of(x, fewest * x.n.box.tiles * self.batches, memory, stays) for x in shapes)
-
-    def _least_read(self, tensor: int, block: int, sides: Sides, box_k: Box) -> float:
-        """Bytes at copy speed that reading an operand is worth at least, with any of the boxes of a block."""
-        key = (tensor, block, box_k)
-        if key not in self.least_reads:
-            k, share = self.plan.k, self.device.l2.line_share
-            self.least_reads[key] = self.bytes[tensor] * min(
-                self.cost(tensor, side, box_k, k) * (1.0 + share * (self.lines(tensor, side, box_k, k) - 1.0))
-                for side in sides
-            )
-        return self.least_reads[key]
-
-    def _least_stored(self, rows: int, columns: int, sides: tuple[Sides, Sides]) -> float:
-        """Relative cost of D's bytes at least, with any boxes of a shape."""
-        if (rows, columns) not in self.least_stores:
-            m, n = sides
-            pairs = ((x, y, bulk) for x in m for y in n for bulk in (True, False))
-            self.least_stores[rows, columns] = min(self.cost(D, x, y.box, y.modes, bulk) for x, y, bulk in pairs)
-        return self.least_stores[rows, columns]
-
-    def _least_of(self, tile: WgmmaTile, tiles: int, memory: float, stays: bool) -> float:
-        """A bound of the estimates of a tile of any box of M, of which there are `tiles` at least."""
-        rates, (rows, columns, _), steps = self.tile_rates, tile.shape, tile.k.tiles
-        products, port, _ = self._units(tile)
-        looped = (
-            steps * (max(products, port) + self.rates.k_tile_clocks) * (min(1.0, rates.one_panel) if stays else 1.0)
-        )
-        factor = 1.0 + rates.padded_share * (tiles * rows * columns / self.outputs - 1.0)
-        clocks, waves = looped, tiles / self.facts.sm_count
-        if self.mainloop.splits(steps, tiles, self.facts.sm_count) == [1]:
-            clocks, waves = self.least_work(tile, looped, 0.0), math.ceil(waves)
-        return self._bound(memory, waves * clocks) * factor * min(1.0, rates.each_panel if stays else 1.0) * ROUNDED
-
     def pace(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Factor on a tile's time: what the loads under way, and the copies' boxes, make of it."""
         return self.under_way(tile, estimate, made) * (1.0 + self.of_boxes(tile, made))
 
     def of_boxes(self, tile: WgmmaTile, made: Schedule) -> float:
         """Share of the time of copies of many dimensions, of short first ones, and of warpgroups that share a tile."""
-        rates, maps = self.tile_rates, (made.hopper.a.tma, made.hopper.b.tma, made.epilogue.store)
+        maps = made.hopper.a.tma, made.hopper.b.tma, made.epilogue.store
         boxes = ((weight, x.map) for weight, x in zip((2, 2, 1), maps, strict=True) if x is not None)
         dims = sum(weight * (b > 1) for weight, of in boxes if of is not None for b in of.box)
-        share = rates.map_share * (dims + made.tiling.swap_ab + tile.warpgroups.mma_m)
-        share += sum(rates.first_share / self.first_rows(t, x) for t, x in ((A, tile.m), (B, tile.n)))
+        share = self.tile_rates.map_share * (dims + made.tiling.swap_ab + tile.warpgroups.mma_m)
+        return share + self.of_rows(tile)
+
+    def of_rows(self, tile: WgmmaTile) -> float:
+        """The part of that share that a tile's boxes tell without any tensor map."""
+        rates = self.tile_rates
+        share = sum(rates.first_share / self.first_rows(t, x) for t, x in ((A, tile.m), (B, tile.n)))
         share += 0.0 if tile.warpgroups.ping_pong else rates.together_share
         if self.mainloop.waits_for_d:
             sides = [(t, side) for t, side in ((A, tile.a), (B, tile.n)) if self.k_unit[t] is None]
             share += rates.short_rows * sum(self.run(t, x, tile.k, self.plan.k)[0] <= L2_LINE for t, x in sides)
         return share
 
-    @staticmethod
-    def first_rows(tensor: int, side: OperandTiling) -> int:
+    def first_rows(self, tensor: int, side: OperandTiling) -> int:
         """Rows of an operand's tile that follow each other at one stride."""
-        rows, step = 1, 0
-        for _, dim in side.box.tiled:
-            first = side.modes[dim.modes[0]]
-            stride = abs(first.strides[tensor])
-            if rows > 1 and stride != step * rows:
-                break
-            rows, step = rows * dim.box, step or stride
-            if len(dim.modes) > 1 or dim.box < first.extent:
-                break
-        return rows
+        key = (tensor, side.box)
+        if key not in self.known_rows:
+            self.known_rows[key] = _first_rows(tensor, side)
+        return self.known_rows[key]
 
     def under_way(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Factor for loads under way: those out of memory by their bytes; in short sums, those that L2 serves."""
@@ -379,3 +291,16 @@ class HopperCost(TrafficCost):
         half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and along_k
         late = self.rates.behind * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
         return late * max(0.0, 2.0 * self.share_of_d - 1.0)
+
+
+def _first_rows(tensor: int, side: OperandTiling) -> int:
+    rows, step = 1, 0
+    for _, dim in side.box.tiled:
+        first = side.modes[dim.modes[0]]
+        stride = abs(first.strides[tensor])
+        if rows > 1 and stride != step * rows:
+            break
+        rows, step = rows * dim.box, step or stride
+        if len(dim.modes) > 1 or dim.box < first.extent:
+            break
+    return rows

@@ -21,8 +21,6 @@ from layouts.modes import Strided
 from layouts.rates import L2_LINE
 from layouts.swizzle import swizzle_dividing
 
-WARPS = 4 * DmmaTma.warpgroups
-
 
 class Units(NamedTuple):
     """What a k-tile asks for.
@@ -63,15 +61,22 @@ class LoopCost:
         rates: Its numbers.
         units: What a k-tile asks of the units.
         splits: Slices of K that are tried, of a tile's k-tiles and so many tiles.
-        fills: How often a block's first tile waits for the empty pipeline: of the stages, and of what is made of them.
+        remakes: Whether threads make something of k-tiles: a block's first tile then waits for two empty pipelines.
+        by_box: Whether what is asked depends on how the box of N lies, beside its rows.
         waits_for_d: Whether those who multiply wait until D's only staging buffer is empty.
     """
 
     rates: Callable[[HopperLoops], LoopRates]
     units: Callable[[Copies, WgmmaTile], Units]
     splits: Callable[[int, int, int], list[int]]
-    fills: int = 1
+    remakes: bool = False
+    by_box: bool = False
     waits_for_d: bool = False
+
+    @property
+    def fills(self) -> int:
+        """Empty pipelines that a block's first tile waits for."""
+        return 2 if self.remakes else 1
 
 
 def few_slices(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
@@ -154,7 +159,7 @@ def _dmma(cost: Copies, tile: WgmmaTile) -> Units:
     rows, bn, bk = tile.shape
     port = float(rows + bn)
     two_leads = cost.k_unit[A] is not None and cost.k_unit[B] not in (None, cost.k_unit[A])
-    for tensor, read in ((A, rows), (B, WARPS * bn)):
+    for tensor, read in ((A, rows), (B, 4 * DmmaTma.warpgroups * bn)):
         unit = cost.k_unit[tensor]
         replays = 1
         if unit is not None and not two_leads:
@@ -180,9 +185,9 @@ def fragment_replays(major: str, swizzle: int) -> int:
 
 
 SS = LoopCost(lambda x: x.ss, _ss, few_slices)
-GATHER = LoopCost(lambda x: x.gather, _gather, few_slices, fills=2)
+GATHER = LoopCost(lambda x: x.gather, _gather, few_slices, remakes=True)
 RS = LoopCost(lambda x: x.rs, _rs, in_turn)
-SPLIT = LoopCost(lambda x: x.split, _split, few_slices, fills=2)
-SPLIT_COPIES = LoopCost(lambda x: x.split_copies, _split, few_slices, fills=2)
-TF32 = LoopCost(lambda x: x.tf32, _tf32, few_slices)
+SPLIT = LoopCost(lambda x: x.split, _split, few_slices, remakes=True)
+SPLIT_COPIES = LoopCost(lambda x: x.split_copies, _split, few_slices, remakes=True)
+TF32 = LoopCost(lambda x: x.tf32, _tf32, few_slices, by_box=True)
 DMMA = LoopCost(lambda x: x.dmma, _dmma, whole_waves, waits_for_d=True)

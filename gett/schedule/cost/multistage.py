@@ -9,6 +9,7 @@ of the device's record (`gett.hw.device`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gett.hw.archs import ArchFacts
@@ -23,7 +24,7 @@ from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.rates import SECTOR
+from layouts.rates import SECTOR, run_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class MultistageCost:
         self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
         self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
+        self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
 
     def estimate(self, s: Schedule) -> Estimate:
@@ -70,7 +72,9 @@ class MultistageCost:
             wishes = (f * facts.sm_count // 2 // tiles for f in factors)
             splits = even_splits((min(wish, t.k.tiles // 2) for wish in wishes), t.k.tiles)
         # Slices that are meant to run at once take twice the time where one block fewer is resident.
-        some, sure = self._resident_blocks(s, self.factors.registers), self._resident_blocks(s, 1.0)
+        registers = multistage_registers(t, s.multistage, self.size)
+        shares = self.factors.registers, 1.0
+        some, sure = (self._resident(registers, share, s.threads, s.smem.size) for share in shares)
         per_sm = {k: sure if k > 1 and not s.multistage.tensor_cores else some for k in splits}
         if _fills_registers(s):
             per_sm = dict.fromkeys(splits, sure)
@@ -96,24 +100,56 @@ class MultistageCost:
             return "elements"
         return "tensor_cores" if loop.tensor_cores else "multiply_adds"
 
-    def least_us(self, shape: tuple[int, int, int], warps: int, threads: int) -> float:
-        """A bound of the estimates of tiles of a shape, however boxes are cut: padding, products and copy speed.
+    def least_us(self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int) -> float:
+        """A bound of the estimates of tiles of a shape, however boxes are cut and operands come.
 
-        Blocks have so many threads, and `warps` share the tile of one batch.
+        Blocks make `batches` batches and have so many threads; `grid` are the warps along M and N of one batch.
         """
-        plan, facts, (bm, bn, bk) = self.plan, self.facts, shape
-        tiles = -(-plan.extent_m // bm) * -(-plan.extent_n // bn) * plan.extent_l
-        k_tiles = -(-plan.extent_k // bk)
-        outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        clocks = tiles * k_tiles * self._math_clocks(shape, 1, warps, threads)
-        clocks += outputs / 32 * self.tile.staged_clocks
-        main = clocks / facts.sm_count / (facts.clock_ghz * 1e3)
-        least = self.distinct / self.device.memory.copy_tbps * 1e-6
-        factors = self.factors
-        main = max(main, main + factors.copied * (least - main))
+        factors, launch_us = self.factors, self.device.launches.launch_us
+        us = launch_us + self._least_main(shape, grid, threads, batches, False)
+        if self.tensor_cores and self.size == 2 and self.plan.extent_k <= 2 * shape[2]:
+            us = min(us, factors.short_products * (launch_us + self._least_main(shape, grid, threads, batches, True)))
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
-        launch_us, short = self.device.launches.launch_us, factors.short_products if k_tiles <= 2 else 1.0
-        return (launch_us + of_kind * ((launch_us + main) * short - launch_us)) * ROUNDED
+        return (launch_us + of_kind * (us - launch_us)) * ROUNDED
+
+    def _least_main(
+        self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int, staged: bool
+    ) -> float:
+        """The least without the launch; `staged` where both operands pass through registers, else they may be copied.
+
+        Padding is multiplied, but not loaded.
+        """
+        plan, facts, tile, (bm, bn, bk), size = self.plan, self.facts, self.tile, shape, self.size
+        tiles_m, tiles_n, k_tiles = -(-plan.extent_m // bm), -(-plan.extent_n // bn), -(-plan.extent_k // bk)
+        tiles, of_batch = tiles_m * tiles_n * plan.extent_l, 32 * grid[0] * grid[1]
+        elements = plan.extent_k * (plan.extent_m * tiles_n + plan.extent_n * tiles_m) / (tiles_m * tiles_n * k_tiles)
+        through = elements * self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
+        copied = elements * (size / self.copy_bytes[16] + size / 128)
+        issued = elements / 32 * (7 * size / 16 + 3 if staged else size / 2)
+        math_clocks, fragments, products = self._arithmetic(shape, grid, threads, 1)
+        fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
+        loads = through if staged else min(through, copied)
+        busy = self._busy(self._units(math_clocks, fragments, products, loads, issued, fetched))
+        latency = tile.sync_clocks + products / 64 / of_batch * tile.product_clocks
+        registered = latency + tile.load_latency_clocks + through
+        stages = min(5, max(2, k_tiles))
+        latency = registered if staged else min(registered, max(latency, tile.copy_latency_clocks / (stages - 1)))
+        registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
+        threads = threads if batches == 1 else of_batch
+        most = self._resident(registers, self.factors.registers, threads, 2 * (bm + bn) * bk * size)
+        blocks = tiles / min(batches, plan.extent_l)
+        waves, start = blocks / (facts.sm_count * most), tile.block_clocks / most
+        busy *= tiles / facts.sm_count
+        if batches > 1 or blocks < 2 * facts.sm_count:  # K may be in slices
+            start = min(start, tile.block_clocks - tile.launched_clocks)
+        else:
+            sure = self._busy({"arithmetic": math_clocks, "loads": fragments})
+            busy, start = max(busy, -(-tiles // facts.sm_count) * sure), start * max(1, int(waves))
+            waves = math.ceil(waves)
+        outputs = plan.extent_m * plan.extent_n * plan.extent_l
+        tail = outputs / 32 * (tile.staged_clocks + 8 / max(2, 16 // plan.size(D))) / facts.sm_count
+        clocks = k_tiles * max(busy * self._waits(most * threads), waves * latency) + start + tail
+        return self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
 
     def _math_clocks(self, shape: tuple[int, int, int], batches: int, warps: int, threads: int) -> float:
         """Clocks of a k-tile's multiply-adds, however few its warps."""
@@ -166,41 +202,37 @@ class MultistageCost:
         `read` and `written` are bytes of A and B, and of D and C, as many as at copy speed would take as long.
         """
         t, facts, device = s.tiling, self.facts, self.device
-        us = facts.clock_ghz * 1e3
         blocks, steps = tiles * split, -(-t.k.tiles // split)
         vector = 2 if split > 1 else s.epilogue.store.vector
         tail = t.m.size * t.n.size * t.batches / 32 * (self.tile.staged_clocks + 8 / vector)
         waves, left = divmod(blocks, facts.sm_count * per_sm)
         clocks = waves * (
-            steps * max(per_sm * k_tile.busy * self._waits(s, per_sm), k_tile.latency)
+            steps * max(per_sm * k_tile.busy * self._waits(per_sm * s.threads), k_tile.latency)
             + k_tile.start / per_sm
             + per_sm * tail
         )
         if left:
             last = -(-left // facts.sm_count)
             start = k_tile.start - (0.0 if waves or s.multistage.tensor_cores else self.tile.launched_clocks)
-            clocks += steps * max(last * k_tile.busy * self._waits(s, last), k_tile.latency) + start + last * tail
+            clocks += (
+                steps * max(last * k_tile.busy * self._waits(last * s.threads), k_tile.latency) + start + last * tail
+            )
         if steps <= 2 and _single_elements(s):
             clocks *= 1.0 + self.tile.short_loop_warps / (per_sm * s.threads / 32)
-        stored = written if split == 1 else 0
-        memory = (read * self.tile.read_share + stored) / device.memory.copy_tbps * 1e-6
-        memory /= min(1.0, blocks / facts.sm_count)
-        main = ((clocks / us) ** 4 + memory**4) ** 0.25
-        least = self.distinct / device.memory.copy_tbps * 1e-6
-        if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
-            main += self.factors.copied * (least - main)
+        memory = self._memory_us(read, written if split == 1 else 0.0) / min(1.0, blocks / facts.sm_count)
+        main = self._main(clocks, memory)
         reduce = 0.0
         if split > 1:
             passes = device.launches.reduce_l2_passes * blocks * t.shape[0] * t.shape[1] * 4 / device.l2.read_tbps
             reduce = device.launches.launch_us + (passes + written / device.memory.copy_tbps) * 1e-6
-        bound = "DRAM" if memory >= clocks / us else k_tile.bound
+        bound = "DRAM" if memory >= clocks / self.clocks_of_us else k_tile.bound
         if steps * max(k_tile.busy, k_tile.latency) < k_tile.start + tail or reduce > main:
             bound = "latency"
         return Estimate(device.launches.launch_us + main + reduce, bound, split)
 
     def _k_tile(self, s: Schedule, cost_a: float, cost_b: float) -> _KTile:
         t, loop, rates, tile = s.tiling, s.multistage, self.rates, self.tile
-        math_clocks, fragments, products = self._arithmetic(s)
+        math_clocks, fragments, products = self._arithmetic(t.shape, loop.warps, s.threads, t.batches)
         moved = issued = stored = fetched = accesses = 0.0
         for tensor, loader, box, cost in ((A, loop.a, t.m, cost_a), (B, loop.b, t.n, cost_b)):
             elements, size = box.size * t.batches * t.k.size, self.plan.size(tensor)
@@ -215,11 +247,8 @@ class MultistageCost:
                 moved += elements * size / self.copy_bytes[loader.vector * size] + elements * size / 128
                 issued += elements / loader.vector / 32 * 8
         issued *= 1.3 if loop.k_table else 1.1 if t.k.ragged else 1.0
-        issued += products / 2048 + fragments / 2
-        l2 = fetched / self.device.l2.thread_bytes_per_clock
-        loads = moved + stored + fragments
-        units = {"arithmetic": math_clocks, "loads": loads, "issue": issued / rates.issue_per_clock, "L2": l2}
-        busy = sum(u**rates.overlap for u in units.values()) ** (1 / rates.overlap)
+        units = self._units(math_clocks, fragments, products, moved + stored, issued, fetched)
+        busy = self._busy(units)
         busy *= tile.k_table_factor if loop.k_table else 1.0
         chain = products / 2048 / (s.threads / 32) * tile.product_clocks + accesses / s.threads * tile.access_clocks
         latency = tile.sync_clocks + chain + (tile.load_latency_clocks + stored if stored else 0.0)
@@ -228,31 +257,72 @@ class MultistageCost:
         bound = "latency" if latency > busy else max(units, key=lambda name: units[name])
         return _KTile(busy, latency, tile.block_clocks + accesses / 32 * 5, bound)
 
-    def _arithmetic(self, s: Schedule) -> tuple[float, float, int]:
+    def _units(
+        self, math_clocks: float, fragments: float, products: float, loads: float, issued: float, fetched: float
+    ) -> dict[str, float]:
+        """Clocks of each unit for a k-tile.
+
+        Args:
+            math_clocks: Of the multiply-adds.
+            fragments: Clocks of reading fragments.
+            products: Multiply-adds.
+            loads: Clocks of what comes into shared memory.
+            issued: Instructions that load.
+            fetched: Bytes that come from L2.
+        """
+        issued = (issued + (products / 2048 + fragments / 2)) / self.rates.issue_per_clock
+        l2 = fetched / self.device.l2.thread_bytes_per_clock
+        return {"arithmetic": math_clocks, "loads": loads + fragments, "issue": issued, "L2": l2}
+
+    def _busy(self, units: Mapping[str, float]) -> float:
+        """Clocks of units that overlap in part."""
+        overlap = self.rates.overlap
+        busy: float = sum(u**overlap for u in units.values()) ** (1 / overlap)
+        return busy
+
+    def _arithmetic(
+        self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int
+    ) -> tuple[float, float, int]:
         """Clocks of a k-tile's multiply-adds, those of reading its fragments, and how many products it has."""
-        t, loop, rates = s.tiling, s.multistage, self.rates
-        bm, bn, bk = t.shape
-        wm, wn = loop.warps
-        products = bm * bn * bk * t.batches * self.plan.contraction.real_products
-        math_clocks = self._math_clocks(t.shape, t.batches, wm * wn, s.threads)
-        if not loop.tensor_cores:
+        (bm, bn, bk), (wm, wn) = shape, grid
+        products = bm * bn * bk * batches * self.plan.contraction.real_products
+        math_clocks = self._math_clocks(shape, batches, wm * wn, threads)
+        if not self.tensor_cores:
             return math_clocks, 0.0, products
-        fragments = wm * wn * t.batches * (bm / wm + bn / wn) * bk * self.size / rates.smem_bytes_per_clock
+        fragments = wm * wn * batches * (bm / wm + bn / wn) * bk * self.size / self.rates.smem_bytes_per_clock
         return math_clocks, fragments, products
 
-    def _waits(self, s: Schedule, blocks: int) -> float:
-        """Factor on the multiply-adds of so many blocks of a multiprocessor."""
-        if s.multistage.tensor_cores:
+    def _waits(self, threads: int) -> float:
+        """Factor on the multiply-adds of so many threads of a multiprocessor."""
+        if self.tensor_cores:
             return 1.0
-        return 1.0 + self.factors.few_warps / max(1.0, blocks * s.threads / 128) ** 2
+        return 1.0 + self.factors.few_warps / max(1.0, threads / 128) ** 2
 
-    def _resident_blocks(self, s: Schedule, share: float) -> int:
-        """Blocks that a multiprocessor holds at a time, where kernels take a share of the registers of the limits."""
+    def _resident(self, registers: int, share: float, threads: int, smem: int) -> int:
+        """Blocks of so many threads that a multiprocessor holds at a time.
+
+        Args:
+            registers: Of a thread, by the limits.
+            share: What kernels take of them.
+            threads: Of a block.
+            smem: Bytes of its shared memory.
+        """
         facts = self.facts
-        registers = multistage_registers(s.tiling, s.multistage, self.size)
         each = -(-min(255, int(share * registers) + 1) // 8) * 8
-        by_registers, by_smem = facts.regs_per_sm // (each * s.threads), facts.smem_per_sm // (s.smem.size + 1024)
-        return max(1, min(by_smem, by_registers, facts.threads_per_sm // s.threads, facts.blocks_per_sm))
+        by_registers, by_smem = facts.regs_per_sm // (each * threads), facts.smem_per_sm // (smem + 1024)
+        return max(1, min(by_smem, by_registers, facts.threads_per_sm // threads, facts.blocks_per_sm))
+
+    def _memory_us(self, read: float, written: float) -> float:
+        """Microseconds of device memory for so many bytes of A and B, and of D and C, at copy speed."""
+        return (read * self.tile.read_share + written) / self.device.memory.copy_tbps * 1e-6
+
+    def _main(self, clocks: float, memory: float) -> float:
+        """Microseconds of the multiprocessors and of memory, which overlap in part."""
+        main: float = ((clocks / self.clocks_of_us) ** 4 + memory**4) ** 0.25
+        least = self.distinct / self.device.memory.copy_tbps * 1e-6
+        if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
+            main += self.factors.copied * (least - main)
+        return main
 
 
 def unsplit(plan: GemmPlan, s: Schedule) -> Schedule:

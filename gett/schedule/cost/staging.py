@@ -19,7 +19,7 @@ from gett.schedule.spec.exchange import Exchanged, exchanged
 from gett.schedule.spec.hopper_needs import multiplied, planes
 from gett.schedule.spec.vectors import run_length, run_of, tiled_dims
 from gett.schedule.tile.gapped_tile import extents_of, gapped_tile, pairs
-from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile
+from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile, least_clocks
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.modes import Strided
@@ -49,6 +49,25 @@ class Staging:
     row: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """In which ways a tile of D may leave.
+
+    Attributes:
+        run: Bytes along D's unit-stride mode.
+        mapped: Whether a tensor map may store it.
+        source: Whether a tensor map brings C, too.
+        vectors: Clocks of storing it in vectors or in rows.
+        row: Elements of the rows that leave one by one, where that is cheaper than vectors; else 0.
+    """
+
+    run: int
+    mapped: bool
+    source: bool
+    vectors: float
+    row: int
+
+
 class StagingCost(CopyCost):
     """Stagings of one plan's tiles, worked out once per pair of boxes."""
 
@@ -61,7 +80,14 @@ class StagingCost(CopyCost):
         self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
         # Phases of 128 bytes that 32 elements take; times of complex64 were fitted with one.
         self.phases = self.size_d // WORD if self.type_d.doubled else 1
+        # Of a store of one row of a gapped tile: pairs of 16-bit elements halve its phases.
+        self.fewest = 0.5 if self.size_d < WORD else 1.0
+        slots = MATRIX_SLOTS if self.type_d.stmatrix else 0.7 + 5.0 / max(1, CHUNK // max(self.size_d, WORD))
+        asked = [(self.size_d / 128, slots / 128)] if self.boxed else []
+        asked.append((self.fewest * self.phases / 32, 2.0 / 128))
+        self.least_of_element = min(max(x) + 0.3 * min(x) for x in asked)
         self.stagings: dict[Key, Staging] = {}
+        self.least_tails: dict[Key, float] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor."""
@@ -75,9 +101,24 @@ class StagingCost(CopyCost):
         self.stagings[_key(tile)] = self._staging(tile, mapped=False)
 
     def least_tail(self, tile: WgmmaTile) -> float:
-        """What staging and storing a tile takes at least, in clocks: matrices written without bank conflicts."""
-        elements = tile.shape[0] * tile.n.box.size * tile.mma_tiles
-        return self.device.stores.tile_clocks + elements * (1 / 64 + 0.3 * MATRIX_SLOTS / 128)
+        """What staging and storing a tile takes at least, in clocks: written without bank conflicts."""
+        key = _key(tile)
+        if key not in self.least_tails:
+            self.least_tails[key] = self._least_tail(tile)
+        return self.least_tails[key]
+
+    def least_tail_of(self, elements: int) -> float:
+        """The same of tiles of so many elements, whatever their boxes."""
+        return self.device.stores.tile_clocks + elements * self.least_of_element
+
+    def _least_tail(self, tile: WgmmaTile) -> float:
+        setup, ways = self.device.stores.tile_clocks, self._ways(tile)
+        least = self._written(tile, ways, self.fewest)
+        mapped = math.inf
+        if ways.mapped:
+            boxed = least_clocks(*self.dims(tile)[:2]) if self.boxed else math.inf
+            mapped = min(setup + boxed * tile.mma_tiles, least if ways.run % CHUNK == 0 else math.inf)
+        return min(mapped * (2 if ways.source else 1), least + ways.vectors)
 
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""
@@ -103,52 +144,52 @@ class StagingCost(CopyCost):
         return max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= CHUNK)
 
     def _staging(self, tile: WgmmaTile, mapped: bool = True) -> Staging:
-        has_c = self.plan.contraction.c is not None
-        tma_source = has_c and tile.tma_source and self.c_follows_d(tile)
-        run = self._lead(tile, _order(tile.m, tile.n)) * self.size_d
-        elements = tile.m.box.size * tile.n.box.size
-        boxes_n = extents_of(tile.n.box)
-        lead = next((b for b in boxes_n if b > 1), None)
-
-        def written(conflicts: float) -> float:
-            """Clocks of a tile each of whose stores of one row is served so often."""
-            stores, slots = (
-                elements / 32 * conflicts * self.phases,
-                elements / 32 * (2.0 if lead is not None and lead % 8 == 0 else 9.0),
-            )
-            # Rows of the padding leave warps idle while the others write.
-            idle = tile.shape[0] * tile.mma_tiles / tile.m.box.size
-            return self.device.stores.tile_clocks + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
+        ways, boxes_n, bulk_clocks = self._ways(tile), extents_of(tile.n.box), math.inf
+        dense: StagedTile | None = None
 
         def gapped(stage: StagedTile) -> float:
             # Conflicts are those of a phase of 128 bytes: pairs halve the phases of 16-bit elements alone.
             halved = pairs(boxes_n, stage.n) and self.size_d < WORD
-            return written(stage.conflicts / (2 if halved else 1))
+            return self._written(tile, ways, stage.conflicts / (2 if halved else 1))
 
+        # Of either gapped tile: they are worked out only where they may be cheaper.
+        least = self._written(tile, ways, self.fewest)
+        if mapped and ways.mapped:
+            boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.boxed else None
+            if boxed is not None:
+                dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
+            if ways.run % CHUNK == 0 and least < bulk_clocks:
+                other = self._gapped(tile, True)
+                if gapped(other) <= bulk_clocks:
+                    dense, bulk_clocks = other, gapped(other)
+            bulk_clocks *= 2 if ways.source else 1  # C is read as D is written
+        if dense is not None and bulk_clocks <= least + ways.vectors:
+            return Staging(dense, True, bulk_clocks)
+        padded = self.padded(tile)
+        plain_clocks = gapped(padded) + ways.vectors
+        if dense is not None and bulk_clocks <= plain_clocks:
+            return Staging(dense, True, bulk_clocks)
+        return Staging(padded, False, plain_clocks, ways.row)
+
+    def _ways(self, tile: WgmmaTile) -> _Ways:
+        """In which ways a tile may leave."""
+        has_c, elements = self.plan.contraction.c is not None, tile.m.box.size * tile.n.box.size
+        run = self._lead(tile, _order(tile.m, tile.n)) * self.size_d
+        source = has_c and tile.tma_source and self.c_follows_d(tile)
         vector, row = self._vector(self._run(tile) * self.size_d), self.row_of_d(tile)
         vectors = self._vectors(elements, vector)
         by_row = _row_clocks(self.device.stores, elements, row) if row else math.inf
         row = row if vector == 1 or by_row < vectors else 0
-        vectors = by_row if row else vectors
-        least = written(0.5)  # of either gapped tile: they are worked out only where they may be cheaper
-        dense: StagedTile | None = None
-        bulk_clocks = math.inf
-        if mapped and (tma_source or not has_c):
-            boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.boxed else None
-            if boxed is not None:
-                dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
-            if run % CHUNK == 0 and least < bulk_clocks:
-                other = self._gapped(tile, True)
-                if gapped(other) <= bulk_clocks:
-                    dense, bulk_clocks = other, gapped(other)
-            bulk_clocks *= 2 if tma_source else 1  # C is read as D is written
-        if dense is not None and bulk_clocks <= least + vectors:
-            return Staging(dense, True, bulk_clocks)
-        padded = self.padded(tile)
-        plain_clocks = gapped(padded) + vectors
-        if dense is not None and bulk_clocks <= plain_clocks:
-            return Staging(dense, True, bulk_clocks)
-        return Staging(padded, False, plain_clocks, row)
+        return _Ways(run, source or not has_c, source, by_row if row else vectors, row)
+
+    def _written(self, tile: WgmmaTile, ways: _Ways, conflicts: float) -> float:
+        """Clocks of a gapped tile each of whose stores of one row is served so often."""
+        lead = next((d.box for _, d in tile.n.box.tiled), 1)
+        warps = tile.m.box.size * tile.n.box.size / 32
+        stores, slots = warps * conflicts * self.phases, warps * (2.0 if lead % 8 == 0 else 9.0)
+        # Rows of the padding leave warps idle while the others write.
+        idle = tile.shape[0] * tile.mma_tiles / tile.m.box.size
+        return self.device.stores.tile_clocks + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
 
     def _vectors(self, elements: int, vector: int) -> float:
         """Clocks of storing a tile in vectors of D."""

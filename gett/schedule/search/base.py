@@ -19,10 +19,10 @@ MOST = 3  # times the schedules that are kept are lowered at most
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[Choice]):
-    """Choices that are made when they may be among the best: the estimates of all of them are at least `least_us`."""
+    """Choices that are made when they may be among the best: the forecasts of all of them are at least `least_us`."""
 
     least_us: float
-    choices: Callable[[], Iterable[Choice]]
+    choices: Callable[[], Iterable[Choice | Later[Choice]]]
 
 
 class Search(ABC, Generic[Choice]):
@@ -41,8 +41,12 @@ class Search(ABC, Generic[Choice]):
         """The schedules of a choice: none where a rule of the hardware forbids it, several where details vary."""
 
     def least_us(self, choice: Choice) -> float:
-        """A time that the estimates of a choice and of its variants are not below; cheap to find."""
+        """A time that the forecasts of a choice and of its variants are not below; cheap to find."""
         return 0.0
+
+    def paced_us(self, choice: Choice, estimate: Estimate) -> float:
+        """A time that the forecasts of its schedules are not below."""
+        return estimate.us
 
     def variants(self, choice: Choice, estimate: Estimate) -> Iterable[Choice]:
         """Further choices that the estimate of one makes worth trying."""
@@ -54,8 +58,9 @@ def best_schedules(
 ) -> list[Schedule]:
     """The most promising schedules of some searches, about `limit`, best first.
 
-    Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates;
-    what lowering finds out may change the order once more. What is never among the best is never estimated.
+    Choices are estimated in the order of the least that they may take, and lowered in the order of their estimates, as
+    far as no schedule's forecast is below; what lowering finds out may change the order once more. What is never among
+    the best is never estimated.
 
     Args:
         searches: Of one kind of main loop.
@@ -65,11 +70,11 @@ def best_schedules(
         needed: Whether one schedule must be among them in any case, if there is one.
     """
     # Of equal times the choice that comes first in its search goes first, then the search.
-    queue: list[tuple[float, tuple[int, int, int, int], Choice | Later[Choice], Estimate | None]] = []
-    for at, search in enumerate(searches):
-        for i, choice in enumerate(search.choices()):
-            least_us = choice.least_us if isinstance(choice, Later) else search.least_us(choice)
-            queue.append((least_us, (i, 0, at, 0), choice, None))
+    queue: list[tuple[float, tuple[int, ...], Choice | Later[Choice], Estimate | None]] = [
+        (_least_us(search, choice), (i, at), choice, None)
+        for at, search in enumerate(searches)
+        for i, choice in enumerate(search.choices())
+    ]
     heapify(queue)
     found: dict[Schedule, None] = {}
     best, known = math.inf, math.inf if below is None else below
@@ -78,17 +83,21 @@ def best_schedules(
         if (found or not needed) and below is not None and queue[0][0] >= min(best, known):
             break
         _, key, choice, estimate = heappop(queue)
-        search = searches[key[2]]
+        search = searches[key[1]]
         if isinstance(choice, Later):
             for i, made_now in enumerate(choice.choices()):
-                heappush(queue, (search.least_us(made_now), (key[0], i, *key[2:]), made_now, None))
+                heappush(queue, (_least_us(search, made_now), (*key, i), made_now, None))
         elif estimate is None:
             estimate = search.estimate(choice)
-            heappush(queue, (estimate.us, key, choice, estimate))
+            heappush(queue, (search.paced_us(choice, estimate), key, choice, estimate))
             for i, variant in enumerate(search.variants(choice, estimate), 1):
-                heappush(queue, (search.least_us(variant), (*key[:3], i), variant, None))
+                heappush(queue, (_least_us(search, variant), (*key, i), variant, None))
         else:
             made = list(search.lower(choice, estimate))
             found.update(dict.fromkeys(made))
             best = min([best, *(s.forecast.us for s in made)])
     return sorted(found, key=lambda s: s.forecast.us)[:limit]
+
+
+def _least_us(search: Search[Choice], choice: Choice | Later[Choice]) -> float:
+    return choice.least_us if isinstance(choice, Later) else search.least_us(choice)

@@ -232,9 +232,12 @@ def _products(
     reachable = min(block, math.prod([extents[m] for m in modes]))
     rest = math.prod([e for m, e in enumerate(extents) if m not in modes])
     found: list[tuple[int, tuple[int, ...], int]] = [(1, (1,) * len(extents), rest)]
-    for m in modes:
+    for i, m in enumerate(modes):
         multiple, extent, made = vector if m in units else 1, extents[m], []
+        behind_m = math.prod([extents[x] for x in modes[i:]])  # that n can still grow by
         for n, cuts, tiles in found:
+            if 2 * n * min(block // n, behind_m) <= reachable:
+                continue
             before, behind = cuts[:m], cuts[m + 1 :]
             for cut in _cuts(extent, block // n, multiple):
                 made.append((n * cut, (*before, cut, *behind), tiles * -(-extent // cut)))

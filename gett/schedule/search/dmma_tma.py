@@ -11,29 +11,22 @@ from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import DMMA
 from gett.schedule.lower import split_modes
 from gett.schedule.mainloops.dmma_tma import LEADS_COMPLEX, dmma_registers
+from gett.schedule.search import tried as records
 from gett.schedule.search.base import Later
 from gett.schedule.search.hopper import HopperSearch, Loader, by_map
-from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, up
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.box import Box
 
-GROUPS = tuple(Warpgroups(DmmaTma.warpgroups, mma_m, DmmaTma.ping_pong) for mma_m in (1, 2, 4))
-DEPTHS = (16, 32)  # of a k-tile of float64; others have as many bytes
-WHOLE = 48  # K up to which a k-tile has all of it
-WIDTHS = (160, 152, 144, 136, 128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8)
-LEADS = (32, 16, 8, 4)  # cuts of a mode along which an operand's rows run
-NARROW = tuple(range(64, 0, -8))  # columns for whose sums of complex numbers there are registers
-TWO_LEADS = ((8, 4), (4, 8), (4, 4), (8, 8))  # k of A's and of B's rows where they run along two modes
 PLACES = 12  # registers of a thread for more places of complex numbers, along two contracted modes
 
 
 class DmmaTmaSearch(HopperSearch):
     """Tiles of two warpgroups; nothing stays."""
 
-    mainloop = DMMA
+    mainloop, tried = DMMA, records.DMMA
     shares = True
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -58,43 +51,32 @@ class DmmaTmaSearch(HopperSearch):
             return
         places = PLACES if len(self.leads) > 1 and parts(plan) > 1 else 0
         all_k = [*self.boxes_of_k()]
-        sides_m = self.sides(A, (groups.rows for groups in GROUPS))
-        if not self.movable(A, sides_m, all_k) or not self.movable(B, self.sides(B, self.widths()), all_k):
+        blocks = ((A, [x.rows for x in self.tried.groups]), (B, self.widths()))
+        if not all(self.movable(tensor, self.sides(tensor, of), all_k) for tensor, of in blocks):
             return
-        for box_k in all_k:
-            for groups in GROUPS:
-                if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
-                    continue
-                for n in self.widths():
-                    needed, there = dmma_registers(groups.mma_m, n, parts(plan))
-                    if needed + places > there:
-                        continue
-                    yield self.later(groups, n, box_k)
+        shapes = [(x, n) for x in self.groups for n in self.widths() if self.registers(x.mma_m, n) >= places]
+        yield from self.shapes(shapes, all_k)
+
+    def registers(self, mma_m: int, n: int) -> int:
+        """Registers of a thread that a tile leaves; below 0 where it needs more."""
+        needed, there = dmma_registers(mma_m, n, parts(self.plan))
+        return there - needed
 
     def widths(self) -> list[int]:
-        """Columns of a tile worth trying: waves of tiles are few, so widths lie close together."""
-        extent, known = self.plan.extent_n, WIDTHS if parts(self.plan) == 1 else NARROW
+        """Columns of a tile worth trying; of complex numbers those for whose sums there are registers."""
+        extent = self.plan.extent_n
+        known = self.tried.widths if parts(self.plan) == 1 else self.tried.complex_widths
         return sorted({up(extent, 8), *(n for n in known if n < extent)}, reverse=True)
 
     def boxes_of_k(self) -> Iterable[Box]:
-        """The boxes of K that are tried: the best of every depth. A short K is one."""
-        extents, lead, step = self.extents_k, next(iter(self.leads), None), self.atom.k
-        count = parts(self.plan)
-        if len(self.leads) > 1:  # rows of 64 bytes or 32
-            a, b = self.leads
-            cuts = [cuts for cuts in TWO_LEADS if cuts[0] < 2 * extents[a] and cuts[1] < 2 * extents[b]]
-            cuts = cuts if count == 1 else [LEADS_COMPLEX]
-            return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
-        depths, leads = ([x // count for x in of_float64] for of_float64 in (DEPTHS, LEADS))
-        found = []
-        for deep in depths:
-            best = k_boxes(extents, lead, self.size, step, True, (deep,), leads)[0]
-            # Shorter rows with less padding behind the ends of modes: the cost model says which is better.
-            found.append([*best[:1], *(b for b in best[1:2] if b.tiles < best[0].tiles)])
-        long = [m for m, extent in enumerate(extents) if extent > 1]
-        if len(long) == 1 and (whole := up(extents[long[0]], step)) <= WHOLE // count:
-            found.append([Box.of_cuts(extents, {long[0]: whole})])
-        return dict.fromkeys(box for boxes in found for box in boxes)
+        """The boxes of K that are tried."""
+        extents = self.extents_k
+        if len(self.leads) < 2:
+            return self.best_of_depths(True, 2)
+        a, b = self.leads  # rows of 64 bytes or 32
+        cuts = [x for x in self.tried.two_leads if x[0] < 2 * extents[a] and x[1] < 2 * extents[b]]
+        cuts = cuts if parts(self.plan) == 1 else [LEADS_COMPLEX]
+        return [Box.of_cuts(extents, {b: cut_b, a: cut_a}) for cut_a, cut_b in cuts]
 
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[DmmaTma]:
         """All stages that shared memory may hold."""

@@ -18,6 +18,7 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import GATHER
 from gett.schedule.rules.gather import GATHERING
+from gett.schedule.search import tried as records
 from gett.schedule.search.boxing import cut_group
 from gett.schedule.search.hopper import HopperSearch, Loader
 from gett.schedule.search.k_boxes import gather_k_boxes
@@ -27,21 +28,15 @@ from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
-
-WARPGROUPS = (Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True))
-WIDTHS = (192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8)
-LEADS = (256, 128, 64, 32, 16, 8)  # cuts of an operand's unit-stride mode
-TRANSPOSED = ((16, 8), (8, 16), (8, 8))  # of B's unit-stride mode and of A's in a tile, where they differ
-SHORTEST = 4  # unit-stride modes below it would be mostly padding
 
 
 class GatherSearch(HopperSearch):
     """The boxes of one assignment of roles to A and B."""
 
-    mainloop = GATHER
+    mainloop, tried = GATHER, records.GATHER
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
@@ -61,11 +56,11 @@ class GatherSearch(HopperSearch):
             for t, modes in ((A, plan.m), (B, plan.n))
             if self.k_unit[t] is None and (u := self.mn_unit[t]) is not None
         ]
-        if min([plan.k[u].extent for u in self.leads] + free) < SHORTEST:
+        if min([plan.k[u].extent for u in self.leads] + free) < self.tried.whole[0]:
             return
-        widths = [w for w in WIDTHS if w < 2 * max(8, plan.extent_n)][:6]
+        widths = [w for w in self.tried.widths if w < 2 * max(8, plan.extent_n)][:6]
         for box_k in self.k_boxes():
-            for groups in WARPGROUPS:
+            for groups in self.tried.groups:
                 if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
                     continue
                 for n in (w for w in widths if groups.takes(w)):
@@ -92,7 +87,7 @@ class GatherSearch(HopperSearch):
             rest = [i for i in range(len(modes)) if i != unit]
             extents = tuple(s.extent for s in modes)
             whole = up(extents[unit], self.chunk)
-            for lead in dict.fromkeys(min(v, whole) for v in LEADS if v <= block):
+            for lead in dict.fromkeys(min(v, whole) for v in self.tried.leads if v <= block):
                 if lead > block or (not rest and 2 * lead <= block and lead < whole):
                     continue
                 for box in cut(rest, block // lead)[:2] if rest else [Box((), ())]:
@@ -107,8 +102,9 @@ class GatherSearch(HopperSearch):
         if not self.transposes:
             return gather_k_boxes(extents, next(iter(self.leads), None), self.atom.k, self.chunk)
         second, first = self.leads
-        shapes = [s for s in TRANSPOSED if s[0] < extents[first] + self.chunk and s[1] < extents[second] + self.chunk]
-        return [Box.of_cuts(extents, {first: w, second: d}) for w, d in shapes]
+        room = extents[second] + self.chunk, extents[first] + self.chunk
+        cuts = [(a, b) for a, b in self.tried.two_leads if a < room[0] and b < room[1]]
+        return [Box.of_cuts(extents, {first: b, second: a}) for a, b in cuts]
 
     def loader(self, tensor: int, box: Box, box_k: Box) -> Tma | Gather | None:
         """By tensor map where one can, else gathered; None where the tile would not lie as wgmma wants it."""

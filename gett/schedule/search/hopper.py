@@ -11,6 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from gett.hw.archs import ArchFacts
@@ -19,14 +20,16 @@ from gett.hw.dtypes import data_type, warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
-from gett.schedule.cost.hopper import HopperCost
+from gett.schedule.cost.hopper_bounds import HopperBounds
 from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.batches import with_batches
-from gett.schedule.search.stationary import MOST, PANELS
+from gett.schedule.search.k_boxes import k_boxes
+from gett.schedule.search.stationary import Sides
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
+from gett.schedule.search.tried import Tried
 from gett.schedule.search.wgmma_boxes import WgmmaBoxes
 from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.hopper_needs import up
@@ -35,6 +38,7 @@ from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Forecast, Schedule
 from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.tiling import Split
 from gett.schedule.spec.vectors import store_vector
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box
@@ -44,6 +48,7 @@ from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="HopperSearch")
 Loader = Tma | Gather | CpAsyncTile
+Variants = Callable[[WgmmaTile], Iterable[WgmmaTile]]
 RASTER = 8  # rows of tiles that are visited together
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
 
@@ -53,12 +58,16 @@ class HopperSearch(Search[WgmmaTile]):
 
     Attributes:
         mainloop: The main loop as the cost model sees it.
+        tried: What is tried.
         runs: Whether rows of padding may be part of operands' tiles.
+        keeps: Whether operands may stay in shared memory.
         shares: Whether tiles in clusters are tried, whose blocks share an operand.
     """
 
     mainloop: ClassVar[LoopCost]
+    tried: ClassVar[Tried]
     runs: ClassVar[bool] = True
+    keeps: ClassVar[bool] = False
     shares: ClassVar[bool] = False
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -72,7 +81,8 @@ class HopperSearch(Search[WgmmaTile]):
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
         self.boxes = WgmmaBoxes(plan, facts, self.runs)
-        self.cost = HopperCost(plan, facts, self.mainloop)
+        self.cost = HopperBounds(plan, facts, self.mainloop)
+        self.known_maps: dict[tuple[int, Split | None], OperandMaps] = {}
 
     @abstractmethod
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[Hopper]:
@@ -112,13 +122,38 @@ class HopperSearch(Search[WgmmaTile]):
         return self.plan.extent_k <= self.device.hopper.tiles.short_k or tiles <= self.facts.sm_count
 
     @property
+    def groups(self) -> list[Warpgroups]:
+        """Who may multiply: of more rows than a warpgroup's first those that M does not fill by half are left out."""
+        return [x for x in self.tried.groups if x.mma_m == 1 or x.rows < 2 * self.plan.extent_m]
+
+    def of_step(self, of_16: Iterable[int]) -> list[int]:
+        """Lengths along K for as many instructions as they are of types with 16 k in one."""
+        return [x * self.atom.k // 16 for x in of_16]
+
+    def best_of_depths(self, patient: bool, most: int) -> list[Box]:
+        """Boxes of K: the best of every depth, and all of a short K; of `most` 2 the next one if it has fewer tiles.
+
+        Shorter rows may have less padding behind the ends of modes: the cost model says which is better.
+        """
+        extents, lead, step, found = self.extents_k, next(iter(self.leads), None), self.atom.k, dict[Box, None]()
+        depths, leads = self.of_step(self.tried.depths), self.of_step(self.tried.leads)
+        for deep in depths:
+            best = k_boxes(extents, lead, self.size, step, patient, (deep,), leads)[0]
+            found |= dict.fromkeys((*best[:1], *(b for b in best[1:most] if b.tiles < best[0].tiles)))
+        long = [m for m, extent in enumerate(extents) if extent > 1]
+        least, largest = self.of_step(self.tried.whole)
+        if len(long) == 1 and least <= (whole := up(extents[long[0]], step)) <= largest:
+            found[Box.of_cuts(extents, {long[0]: whole})] = None
+        return [*found]
+
+    @property
     def least_tiles(self) -> int:
         """Tiles of 256 x 128."""
         return -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
 
-    def sides(self, tensor: int, blocks: Iterable[int]) -> list[OperandTiling]:
+    def sides(self, tensor: int, blocks: Iterable[int]) -> Iterator[OperandTiling]:
         """The boxes of an operand's free group, of any of some blocks."""
-        return [side for block in blocks for side in self.boxes.boxes(tensor, block, self.mn_unit[tensor])]
+        return (side for block in blocks for side in self.boxes.boxes(tensor, block, self.mn_unit[tensor]))
 
     def of_shape(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
         """The tiles of all boxes of a shape."""
@@ -126,48 +161,68 @@ class HopperSearch(Search[WgmmaTile]):
             for n_side in self.sides(B, (n,)):
                 yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
 
-    def later(
+    def shapes(
         self,
-        groups: Warpgroups,
-        n: int,
-        box_k: Box,
-        variants: Callable[[WgmmaTile], Iterable[WgmmaTile]] = lambda tile: (tile,),
-    ) -> Later[WgmmaTile]:
-        """The tiles of all boxes of a shape, with variants of each, when they may be among the best."""
-        sides_m, sides_n = self.sides(A, (groups.rows,)), self.sides(B, (n,))
-        if not sides_m or not sides_n:
-            return Later(math.inf, tuple)
-        rows = min(side.rows for side in (*sides_m, *sides_n))
-        panels = min(side.box.tiles for side in (*sides_m, *sides_n)) <= PANELS
-        stays = panels or rows * up(box_k.size, self.atom.k) * box_k.tiles * self.size <= MOST
+        shapes: Iterable[tuple[Warpgroups, int]],
+        boxes_k: Sequence[Box],
+        variants: Variants = lambda tile: (tile,),
+    ) -> Iterator[Later[WgmmaTile]]:
+        """The tiles of all boxes of some shapes, with variants of each, when they may be among the best."""
+        for groups, n in shapes if boxes_k else ():
+            least_us = self.cost.least_of_shape(groups, n, boxes_k, self.keeps)
+            yield Later(least_us, partial(self.of_boxes, groups, n, boxes_k, variants))
 
-        def made() -> Iterator[WgmmaTile]:
-            for tile in self.of_shape(groups, n, box_k):
-                yield from variants(tile)
+    def of_boxes(
+        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Variants = lambda tile: (tile,)
+    ) -> Iterator[Later[WgmmaTile]]:
+        """The same of each box of K."""
+        sides = [*self.sides(A, (groups.rows,))], [*self.sides(B, (n,))]
 
-        return Later(self.cost.least_of_sides(groups, n, (sides_m, sides_n), box_k, stays), made)
+        def made(box_k: Box) -> Iterator[WgmmaTile]:
+            return (x for tile in self.of_shape(groups, n, box_k) for x in variants(tile))
+
+        if sides[0] and sides[1]:
+            for box_k in boxes_k:
+                least_us = self.cost.least_of_sides(groups, n, sides, box_k, self.shares, self.stay(sides, box_k))
+                yield Later(least_us, partial(made, box_k))
+
+    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, bool]]:
+        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+        return ()
 
     def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
         """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
         for side in sides:
-            plan = lowering.split_modes(self.plan, (side.split,) if side.split else ())
-            maps = OperandMaps(plan, tensor, self.size)
+            maps = self.maps(tensor, side)
             if any(maps.load(side, box_k) is not None for box_k in boxes_k):
                 return True
         return False
+
+    def maps(self, tensor: int, side: OperandTiling) -> OperandMaps:
+        """Tensor maps of an operand whose free modes are split as those of a side are."""
+        key = tensor, side.split
+        if key not in self.known_maps:
+            plan = lowering.split_modes(self.plan, (side.split,) if side.split is not None else ())
+            self.known_maps[key] = OperandMaps(plan, tensor, self.size)
+        return self.known_maps[key]
 
     def estimate(self, choice: WgmmaTile) -> Estimate:
         """Expected time of a tile."""
         return self.cost.estimate(choice)
 
     def least_us(self, choice: WgmmaTile) -> float:
-        """A bound of the estimates of a tile and of its variants."""
+        """A bound of the forecasts of a tile and of its variants."""
+        pace = self.cost.least_pace(choice)
         if choice.blocks > 1:
-            return self.cost.least_us(choice)
+            return pace * self.cost.least_us(choice)
         loop = self.cost.loop(choice, self.tiles(choice))
         least = self.cost.least_us(choice, loop)
         variants = self.in_clusters(choice) if loop.slowest == "L2" else ()
-        return min([least, *map(self.cost.least_us, variants)])
+        return pace * min([least, *map(self.cost.least_us, variants)])
+
+    def paced_us(self, choice: WgmmaTile, estimate: Estimate) -> float:
+        """A bound of the forecasts of a tile's schedules."""
+        return estimate.us * self.cost.least_pace(choice)
 
     def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
         """The same tile in clusters."""
@@ -207,8 +262,7 @@ class HopperSearch(Search[WgmmaTile]):
 
     def loads(self, plan: GemmPlan, tile: WgmmaTile) -> tuple[Loader, Loader] | None:
         """How the operands come; None where one does not."""
-        a = OperandMaps(plan, A, self.size).load(tile.a, tile.k)
-        b = OperandMaps(plan, B, self.size).load(tile.n, tile.k)
+        a, b = self.maps(A, tile.m).load(tile.a, tile.k), self.maps(B, tile.n).load(tile.n, tile.k)
         return None if a is None or b is None else (multicast(a, tile.cluster[1]), multicast(b, tile.cluster[0]))
 
     def split(self, tile: WgmmaTile, estimate: Estimate) -> tuple[int, int]:

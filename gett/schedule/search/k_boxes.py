@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from gett.schedule.search.tried import SS
 from gett.schedule.spec.hopper_needs import up
 from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing
 
-# Of 16-bit types, which have 16 k in an instruction; others have as many bytes.
-DEPTHS = (64, 48, 32, 16, 96, 128)
 DEEP = {4: 1.0, 3: 1.02, 5: 1.03, 6: 1.03, 7: 1.04, 8: 1.04, 1: 1.3}  # factors by instructions, but for two
-LEADS = (128, 64, 32, 16, 8)  # cuts of a mode along which an operand's rows run
 
 
 def k_boxes(
@@ -26,35 +24,37 @@ def k_boxes(
     size: int,
     step: int,
     patient: bool,
-    depths: Sequence[int] | None = None,
-    cuts: Sequence[int] | None = None,
+    depths: Sequence[int],
+    leads: Sequence[int],
 ) -> tuple[list[Box], list[Box]]:
     """Boxes of K of whole instructions: the best, and the shallowest.
 
     Past the end of a mode both operands read zeros.
 
     `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
-    instruction; `depths` and `cuts` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
+    instruction; `depths` and `leads` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
     behind others.
     """
     others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
-    found: dict[Box, float] = {}
-    shallow = min(16, *(depths or DEPTHS))
-    leads = cuts or [v * step // 16 for v in LEADS]
-    for block in depths or [d * step // 16 for d in DEPTHS]:
+    found: dict[tuple[tuple[int, int], ...], tuple[float, int]] = {}
+    shallow, volume = min(16, *depths), math.prod(extents)
+    for block in depths:
         for cut in _factors(block, lead, others, extents, step, leads):
             if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
                 continue
-            box = Box.of_cuts(extents, cut)
-            if box.tiles > 2 * -(-box.volume // (2 * shallow)) + 8:
+            tiles = math.prod(-(-extent // cut.get(m, 1)) for m, extent in enumerate(extents))
+            if tiles > 2 * -(-volume // (2 * shallow)) + 8:
                 continue
             lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
-            waste = box.tiles * block / box.volume
+            waste = tiles * block / volume
             short = {16: 1.6, 32: 1.25, 64: 1.04}.get(swizzle_dividing(lead_bytes), 1.0)
             deep = 1.08 if patient else 0.99
-            found[box] = waste * short * DEEP.get(block // step, deep)
-    best = sorted(found, key=lambda b: found[b])
-    return best[:3], [b for b in best[3:] if b.size == step][:1]
+            cost = waste * short * DEEP.get(block // step, deep)
+            found[tuple((m, c) for m, c in cut.items() if c > 1)] = cost, block
+    best = sorted(found, key=lambda cut: found[cut][0])
+    shallows = [cut for cut in best[3:] if found[cut][1] == step][:1]
+    made = [Box.of_cuts(extents, dict(cut)) for cut in (*best[:3], *shallows)]
+    return made[:3], made[3:]
 
 
 def _factors(
@@ -96,7 +96,7 @@ def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: i
     beside = {m: e for m, e in enumerate(extents) if m != longest and e > 1} if lead is None else {}
     if (math.prod(extents) if lead is None else extents[lead]) % step == 0:
         return []  # full k-tiles divide it
-    whole, deepest = math.prod(beside.values()), max(DEPTHS) if lead is None else SWIZZLES[-1] // size
+    whole, deepest = math.prod(beside.values()), max(SS.depths) if lead is None else SWIZZLES[-1] // size
     found = []
     for cut in (extents[longest] // parts for parts in range(1, extents[longest] + 1) if extents[longest] % parts == 0):
         deep = whole * cut

@@ -82,10 +82,14 @@ class MultistageSearch(Search[Schedule]):
         for tile in batched_tiles(self.plan, self.tensor_cores):
             yield Later(self._least_us(tile), partial(self._schedules, tile))
 
+    @property
+    def least(self) -> float:
+        """A bound of the estimates of all choices."""
+        return min((x.least_us for x in self.choices() if isinstance(x, Later)), default=0.0)
+
     def _least_us(self, tile: MmaTile) -> float:
         """A bound of the estimates of a tile's schedules."""
-        wm, wn = tile.warps
-        return self.cost.least_us((tile.m, tile.n, tile.k), wm * wn, tile.threads)
+        return self.cost.least_us((tile.m, tile.n, tile.k), tile.warps, tile.threads, tile.batches)
 
     def _with_more_warps(self, tile: MmaTile, more: MmaTile | None) -> Iterator[Schedule]:
         """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""

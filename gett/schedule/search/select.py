@@ -9,7 +9,7 @@ from gett.errors import ScheduleError
 from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.dtypes import data_type, finer
 from gett.ir.gemm import GemmPlan
-from gett.schedule.cost.hopper import least_split_us
+from gett.schedule.cost.hopper_bounds import least_split_us
 from gett.schedule.known.lookup import known_schedule
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
@@ -82,11 +82,13 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
         return found
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts.arch)
     tiled = MultistageSearch(plan, facts)
-    found += best_schedules([tiled], MULTISTAGE, below()) if in_planes else []
+    # Planes cost their making: where multiply-adds may be faster than any planes, they are searched first.
+    before = in_planes and not (first and least_split_us(plan, facts) < tiled.least)
+    found += best_schedules([tiled], MULTISTAGE, below()) if before else []
     if every or not found or least_split_us(plan, facts) < found[0].forecast.us:
         found += wgmma_schedules(plan, facts, below())
     found += dmma_schedules(plan, facts, below())
-    if not in_planes:
+    if not before:
         found += best_schedules([tiled], MULTISTAGE, below(), needed=not found)
     found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX, below())
     refusal = tiled.refusal
@@ -102,7 +104,7 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
 
 def tensor_map_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
     """Schedules of the main loops that tensor maps feed: what copies are made for; `below` as searches take it."""
-    return wgmma_schedules(plan, facts, below) or dmma_schedules(plan, facts, below)
+    return wgmma_schedules(plan, facts, below, needed=below is None) or dmma_schedules(plan, facts, below)
 
 
 def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
@@ -112,21 +114,27 @@ def dmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None)
     return best_schedules(both_roles(DmmaTmaSearch, plan, facts), DMMA, below, needed=False)
 
 
-def wgmma_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:
-    """Schedules of the Hopper main loops; operands are gathered only where tensor maps move nothing."""
+def wgmma_schedules(
+    plan: GemmPlan, facts: ArchFacts, below: float | None = None, needed: bool = True
+) -> list[Schedule]:
+    """Schedules of the Hopper main loops; operands are gathered only where tensor maps move nothing.
+
+    Where one is not `needed`, none is looked for that takes `below` or more, or whose operands are gathered.
+    """
     if not wgmma_takes(plan, facts.arch):
         return []
 
-    def best(kind: type[Made]) -> list[Schedule]:
-        return best_schedules(both_roles(kind, plan, facts), WGMMA, below)
+    def best(kind: type[Made], needed: bool) -> list[Schedule]:
+        return best_schedules(both_roles(kind, plan, facts), WGMMA, below, needed=needed)
 
     if planes(plan) is not None:
-        return best(WgmmaSplitSearch) or best(WgmmaSplitCopySearch)
-    found = best(WgmmaSSSearch) + best(WgmmaRSSearch)
+        return best(WgmmaSplitSearch, True) or best(WgmmaSplitCopySearch, True)
+    found = best(WgmmaSSSearch, needed)
+    found += best(WgmmaRSSearch, needed and not found)
     if not data_type(plan.contraction.dtype).exact:  # tensor maps round, gathering warps do not
-        found += best(WgmmaTf32Search)
-        return found or finer_schedules(plan, facts, below)
-    return found or best(GatherSearch)
+        found += best(WgmmaTf32Search, needed and not found)
+        return found or (finer_schedules(plan, facts, below) if needed else [])
+    return found or (best(GatherSearch, True) if needed else [])
 
 
 def finer_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None) -> list[Schedule]:

@@ -5,19 +5,16 @@ Owns when that is possible and what is known of its pace. Knows plans and boxes,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.mainloops.wgmma_ss import stationary_bytes
+from gett.schedule.search.tried import STAYING
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
+from layouts.box import Box
 
-TILES = 2  # that a multiprocessor makes at least
-MOST = 40 * 1024  # bytes that may stay beside all stages; more is never chosen and takes time to estimate
-# Blocks that keep to one panel: panels at most, tiles of a multiprocessor and k at least, share of rows that padding
-# may add, outputs of a tile at most, bytes of loads under way at least. Beyond these it gains nothing on an H200.
-PANELS, PANEL_TILES, LEAST_K, PADDED, OUTPUTS, UNDER_WAY = 6, 4, 192, 1.07, 128 * 192, 64 * 1024
-ONE_TILE = 128  # rows that a tile takes beside 128 or more of the other operand, which is then read once
+Sides = Sequence[OperandTiling]
 
 
 def shared_operands(plan: GemmPlan) -> tuple[str, ...]:
@@ -32,28 +29,47 @@ def with_stationary(
 
     `shared` are those operands that are the same for all `batches`; their elements have `size` bytes.
     """
-    sides = {"a": tile.m, "b": tile.n}
-
-    def fits(name: str, k_tiles: int) -> bool:
-        return stationary_bytes(name, sides[name].rows, tile.k.size * size, k_tiles) <= MOST
-
-    if tile.m.box.tiles * tile.n.box.tiles * batches < TILES * sm_count:
+    if tile.m.box.tiles * tile.n.box.tiles * batches < STAYING.tiles * sm_count:
         return
-    whole = next((x for x in shared if sides[x].box.tiles == 1 and fits(x, tile.k.tiles)), "")
+    sides = (("a", tile.m, tile.n), ("b", tile.n, tile.m))
+    whole = next((x for x, kept, _ in sides if x in shared and _stays(x, kept, tile.k, size, True)), "")
     if whole or tile.mma_tile is not None:
         yield from (replace(tile, stationary=whole),) if whole else ()
         return
-    for x, y in (("a", "b"), ("b", "a")):
-        if batches == 1 and not tile.warpgroups.ping_pong and _one_panel(sides[x], sides[y], tile, sm_count):
+    for x, kept, other in sides:
+        if batches == 1 and not tile.warpgroups.ping_pong and _one_panel(kept, other, tile.k, sm_count):
             yield replace(tile, stationary=x, panel="one")
-        if sides[x].box.tiles * batches > 1 and fits(x, 2 * tile.k.tiles):
+        if kept.box.tiles * batches > 1 and _stays(x, kept, tile.k, size, False):
             yield replace(tile, stationary=x, panel="each")
 
 
-def _one_panel(kept: OperandTiling, other: OperandTiling, tile: WgmmaTile, sm_count: int) -> bool:
+def may_stay(
+    sides: tuple[Sides, Sides], box_k: Box, shared: tuple[str, ...], size: int, batches: int, sm_count: int
+) -> Iterator[tuple[str, bool]]:
+    """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+    m, n = sides
+    if max(x.box.tiles for x in m) * max(x.box.tiles for x in n) * batches < STAYING.tiles * sm_count:
+        return
+    for x, of, others in (("a", m, n), ("b", n, m)):
+        if batches == 1 and any(_one_panel(kept, other, box_k, sm_count) for kept in of for other in others):
+            yield x, True
+        elif any(_stays(x, kept, box_k, size, whole) for kept in of for whole in {x in shared, False}):
+            yield x, False
+
+
+def _stays(name: str, kept: OperandTiling, box_k: Box, size: int, whole: bool) -> bool:
+    """Whether an operand's rows of a tile stay: alone if they are the `whole` operand, else beside the next ones."""
+    if whole and kept.box.tiles > 1:
+        return False
+    held = box_k.tiles * (1 if whole else 2)
+    return stationary_bytes(name, kept.rows, box_k.size * size, held) <= STAYING.bytes
+
+
+def _one_panel(kept: OperandTiling, other: OperandTiling, box_k: Box, sm_count: int) -> bool:
     """Whether blocks may each keep to one of few panels, and there is something to gain."""
-    if not 1 < kept.box.tiles <= min(PANELS, sm_count) or kept.box.tiles * other.box.tiles < PANEL_TILES * sm_count:
+    s, box = STAYING, kept.box
+    if not 1 < box.tiles <= min(s.panels, sm_count) or box.tiles * other.box.tiles < s.panel_tiles * sm_count:
         return False
-    if kept.box.size * other.box.size > OUTPUTS or kept.box.volume <= ONE_TILE:
+    if box.size * other.box.size > s.outputs or box.volume <= s.one_tile:
         return False
-    return tile.k.volume >= LEAST_K and kept.box.tiles * kept.box.size <= PADDED * kept.box.volume
+    return box_k.volume >= s.panel_k and box.tiles * box.size <= s.padded * box.volume

@@ -14,9 +14,6 @@ from gett.schedule.spec.stream_views import TensorView
 from layouts.box import Box
 from layouts.swizzle import replays
 
-THREADS = 256
-"""Threads of a block of every bandwidth-bound kernel."""
-
 
 def cut_box(
     extents: Sequence[int],

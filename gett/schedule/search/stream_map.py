@@ -12,20 +12,18 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, C, D
 from gett.schedule.search.stream_boxes import (
-    THREADS,
     choose_swizzle,
     cut_box,
     in_order,
     walk_in_order,
     walk_in_rows,
 )
+from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap
 from gett.schedule.spec.stream_views import TensorView, cut_modes, image_places, is_splat, vector_along
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.rates import run_cost
-
-TILE_BYTES = 16384  # of the widest tensor: four 16-byte accesses a thread
 
 
 def map_loop(
@@ -34,16 +32,16 @@ def map_loop(
     """The box of D's modes, and how tensors are read."""
     d = tensors[D]
     widest = max(t.size for t in tensors.values())
-    tile, volume = TILE_BYTES // widest, math.prod(extents)
+    tile, volume = STREAMING.tile_bytes // widest, math.prod(extents)
     if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
         even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
-        tile = min(max(even, THREADS), tile)
+        tile = min(max(even, STREAMING.threads), tile)
     box = _box(extents, tensors, tile, device)
     vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
     loads = {t: _load(box, extents, x, vector) for t, x in tensors.items() if t != D}
-    unroll = min(4, -(-box.size // (vector * THREADS)))
+    unroll = min(4, -(-box.size // (vector * STREAMING.threads)))
     walk_d, store_once = walk_in_order(box, d), d.bytes > facts.l2_bytes
-    return box, StreamMap(loads[A], loads.get(B), loads.get(C), THREADS, vector, unroll, walk_d, store_once)
+    return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
 
 
 def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
@@ -53,8 +51,8 @@ def _box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: in
     inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
     transposed = [x for x in inputs if x.nearest(modes) not in (d.nearest(modes), None)]
     best, least = None, math.inf
-    for run_d in (32, 64, 128, 256, 512):
-        for run in (16, 32, 64, 128, 256, 512) if transposed else (0,):
+    for run_d in STREAMING.runs:
+        for run in (16, *STREAMING.runs) if transposed else (0,):
             runs = [(d, run_d), *((x, run) for x in transposed)]
             box = cut_box(extents, runs, (d, *transposed), volume, d.order(modes))
             time = sum(

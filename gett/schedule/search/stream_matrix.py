@@ -17,7 +17,8 @@ from gett.schedule.lower import swap_ab
 from gett.schedule.mainloops.stream_matrix import MATRIX, RULES, matrix_bytes
 from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import Search
-from gett.schedule.search.stream_boxes import THREADS, cut_box
+from gett.schedule.search.stream_boxes import cut_box
+from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Forecast, Schedule
@@ -28,19 +29,7 @@ from gett.schedule.spec.tiling import Tiling
 from layouts.access import run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided
-from layouts.rates import SECTOR, run_cost
-
-IN_FLIGHT = 64
-"""Bytes of A that a thread has in flight at most."""
-
-RUNS = (32, 64, 128, 256, 512)
-"""Bytes that a tile is to have together in D, and in A."""
-
-SMALLEST, FEWEST = 1 << 14, 1 << 10
-"""Elements of M and of all batches below which blocks are few; of M alone below which a block has little to do."""
-
-SHARED_RUN = 2 * SECTOR
-"""Bytes of D together that stores along M are to reach; below, two lanes share a vector of A (four were slower)."""
+from layouts.rates import run_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +54,8 @@ class StreamMatrixSearch(Search[MatrixChoice]):
     def takes(self) -> bool:
         """Whether the plan is a large operand times a small matrix."""
         p = self.plan
-        small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= FEWEST
-        large = p.extent_m * p.extent_l >= SMALLEST
+        small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= STREAMING.fewest
+        large = p.extent_m * p.extent_l >= STREAMING.smallest
         return small and large and p.b is not None
 
     def choices(self) -> Iterator[MatrixChoice]:
@@ -76,10 +65,12 @@ class StreamMatrixSearch(Search[MatrixChoice]):
         a, d = self.views[A], self.views[D]
         extents = tuple(s.extent for s in self.plan.m)
         seen = set()
-        for run_d in RUNS:
-            for run_a in RUNS:
+        for run_d in STREAMING.runs:
+            for run_a in STREAMING.runs:
                 vector = max(1, 16 // max(a.size, d.size))
-                volume = THREADS * vector * 2  # of more, blocks wait for their last vectors (H200: 2 % slower)
+                volume = (
+                    STREAMING.threads * vector * 2
+                )  # of more, blocks wait for their last vectors (H200: 2 % slower)
                 box = cut_box(extents, [(d, run_d), (a, run_a)], (d, a), volume, d.order(range(len(extents))))
                 if box not in seen:
                     seen.add(box)
@@ -98,14 +89,21 @@ class StreamMatrixSearch(Search[MatrixChoice]):
             along_n = min(_vector(self.box_n, x) for x in stored)
         lanes_n = self._lanes_n(box, vector) if along_n == 1 else 1
         held = self.plan.extent_k * vector * self.views[A].size // lanes_n
-        vectors = -(-box.size * lanes_n // (vector * THREADS))
-        return StreamMatrix(THREADS, vector, along_k, along_n, max(1, min(4, IN_FLIGHT // held, vectors)), lanes_n)
+        vectors = -(-box.size * lanes_n // (vector * STREAMING.threads))
+        return StreamMatrix(
+            STREAMING.threads,
+            vector,
+            along_k,
+            along_n,
+            max(1, min(4, STREAMING.matrix_bytes // held, vectors)),
+            lanes_n,
+        )
 
     def _lanes_n(self, box: Box, vector: int) -> int:
         """Two lanes share a vector where D's rows along M are short and go on along N, so that stores fill sectors."""
         along_m, along_n = self.views[D], view_of(self.plan, D, self.plan.n)
         run = max(run_of_boxes([(box, along_m.strides)], along_m.size), vector * along_m.size)
-        if run >= SHARED_RUN:
+        if run >= STREAMING.shared_run:
             return 1
         return 2 if any(along_n.strides[mode] == run and cut % 2 == 0 for mode, cut in cut_modes(self.box_n)) else 1
 

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, C, D
 from gett.schedule.mainloops.stream import ROW_BYTES
-from gett.schedule.search.stream_boxes import THREADS, cut_box, walk_in_order
+from gett.schedule.search.stream_boxes import cut_box, walk_in_order
+from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.mainloop import StreamLoad, StreamSum
 from gett.schedule.spec.stream_views import TensorView, cut_modes, is_splat, vector_along
 from layouts.box import Box
-
-IN_FLIGHT = 8  # accesses of the streamed operand that a thread has in flight
-HELD_BYTES = 128  # of accumulators of a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def sum_loop(problem: SumProblem, facts: ArchFacts) -> tuple[Box, Box, StreamSum
     }
     c = StreamLoad() if C in p.outputs else None
     walk_d = walk_in_order(box_o, p.outputs[D])
-    loop = StreamSum(loads[A], loads.get(B), c, THREADS, vector, p.along_k, lanes_k, rows, unroll, walk_d)
+    loop = StreamSum(loads[A], loads.get(B), c, STREAMING.threads, vector, p.along_k, lanes_k, rows, unroll, walk_d)
     return box_o, box_k, loop
 
 
@@ -100,23 +98,23 @@ def _threads(p: SumProblem, facts: ArchFacts, vector: int) -> tuple[int, int, in
     busy = facts.sm_count * 1024  # threads that keep the memory busy
     if p.along_k:
         vectors = max(1, -(-volume_k // vector))
-        lanes = min(_ceil_pow2(vectors), 32 if volume_o * 32 >= busy else THREADS)
+        lanes = min(_ceil_pow2(vectors), 32 if volume_o * 32 >= busy else STREAMING.threads)
     else:
         vectors = max(1, volume_k)
         owners = _ceil_pow2(-(-max(1, volume_o) // vector))
-        lanes = 1 if owners >= 2 * busy else min(THREADS // min(owners, 32), _ceil_pow2(vectors))
-    unroll = min(IN_FLIGHT // 2 if p.small else IN_FLIGHT, _ceil_pow2(-(-vectors // lanes)))
+        lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // min(owners, 32), _ceil_pow2(vectors))
+    unroll = min(STREAMING.accesses // 2 if p.small else STREAMING.accesses, _ceil_pow2(-(-vectors // lanes)))
     outputs = 1 if p.along_k else vector
-    spare = max(1, volume_o // (THREADS // lanes * outputs * facts.sm_count * 4))
-    most = max(1, HELD_BYTES // (p.accumulator * outputs))
-    return lanes, min(max(1, IN_FLIGHT // unroll), most, 1 << (spare.bit_length() - 1)), unroll
+    spare = max(1, volume_o // (STREAMING.threads // lanes * outputs * facts.sm_count * 4))
+    most = max(1, STREAMING.held_bytes // (p.accumulator * outputs))
+    return lanes, min(max(1, STREAMING.accesses // unroll), most, 1 << (spare.bit_length() - 1)), unroll
 
 
 def _boxes(p: SumProblem, vector: int, lanes_k: int, rows: int, unroll: int) -> tuple[Box, Box]:
     """Boxes of D's modes and of K, both in the streamed operand's order."""
     big_o, big_k, d = p.outputs[p.big], p.sums[p.big], p.outputs[D]
     step_k = lanes_k * unroll * (vector if p.along_k else 1)
-    owned = THREADS // lanes_k * rows * (1 if p.along_k else vector)
+    owned = STREAMING.threads // lanes_k * rows * (1 if p.along_k else vector)
     row = 8 * vector * big_k.size
     heavy = [t for t in p.small if p.sums[t].bytes * 8 > big_k.bytes]
     runs_k = [(big_k, row), *((p.sums[t], ROW_BYTES) for t in heavy)]

@@ -60,12 +60,16 @@ class OperandMaps:
         self.modes = (*plan.l, *self.side, *plan.k)
         self.first_mn, self.first_k = len(plan.l), len(plan.l) + len(self.side)
         self.k_unit, self.mn_unit = unit_mode(plan.k, tensor, size), unit_mode(self.side, tensor, size)
+        self.loads: dict[tuple[Box, int, int, Box], Tma | None] = {}
         self.major = "k" if self.k_unit is not None else "mn"
 
     def load(self, cut: OperandTiling, box_k: Box) -> Tma | None:
         """How k-tiles arrive, None where no tensor map brings them; of K the mode along which rows run comes first."""
-        box_k = box_k if self.k_unit is None else box_k.led_by(self.k_unit)
-        return self._residue(cut, box_k) if box_k.size % self.step_k else self._full(cut, box_k)
+        key = cut.box, cut.run, cut.atom, box_k
+        if key not in self.loads:
+            led = box_k if self.k_unit is None else box_k.led_by(self.k_unit)
+            self.loads[key] = self._residue(cut, led) if led.size % self.step_k else self._full(cut, led)
+        return self.loads[key]
 
     def map(
         self, box_mn: Sequence[int], box_k: Sequence[int], order: Sequence[int], swizzle_bytes: int, unit: int, row: int

@@ -12,6 +12,7 @@ from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
+from gett.schedule.search.tried import SS
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.tiling import Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
@@ -19,15 +20,12 @@ from layouts.box import Box, TileDim
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
 
-WIDTHS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8)
-FEW = 2  # dimensions of a box that are tiled, with as many of the other group one for all others is left
-
 
 class WgmmaBoxes:
     """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size.
 
-    `runs` says whether a row of a wider swizzle may hold a short run and padding, `few` whether a box of few dimensions
-    is among those that are tried: a tensor map of D has five for both groups.
+    `runs` says whether a row of a wider swizzle may hold a short run and padding, `few` whether a box of two dimensions
+    is among those that are tried: a tensor map of D has five for both groups, of which one is for all others.
     """
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, runs: bool = True, few: bool = False) -> None:
@@ -82,7 +80,7 @@ class WgmmaBoxes:
         best = cut_group(self.memory, extents, block, weights, unit, self.compute, False)
         if not self.few:
             return best
-        few = cut_group(self.memory, extents, block, weights, unit, self.compute, False, FEW)[:1]
+        few = cut_group(self.memory, extents, block, weights, unit, self.compute, False, most_tiled=2)[:1]
         return [*best[:2], *(box for box in few if box not in best[:2])]
 
     def padded_run(self, block: int, unit: int | None) -> OperandTiling | None:
@@ -148,6 +146,6 @@ def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, 
 
 def widths(extent: int) -> list[int]:
     """Widths of a tile worth trying: usual ones, and the one whose tiles, as few as there can be, waste least."""
-    usual = [n for n in WIDTHS if n <= max(8, extent)]
-    even = up(-(-extent // -(-extent // WIDTHS[0])), 8)
+    usual = [n for n in SS.widths if n <= max(8, extent)]
+    even = up(-(-extent // -(-extent // SS.widths[0])), 8)
     return sorted({*usual[:6], even}, reverse=True)

@@ -13,6 +13,7 @@ from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import RS
 from gett.schedule.mainloops.wgmma_rs import COPIES, WIDEST_SHARED_A, WIDEST_WITH_C, steps_over_gaps
+from gett.schedule.search import tried as records
 from gett.schedule.search.hopper import HopperSearch, Loader, by_map
 from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue
@@ -21,25 +22,14 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.box import Box
-
-GROUPS = Warpgroups(WgmmaRS.warpgroups, WgmmaRS.mma_m, WgmmaRS.ping_pong)
-# Blocks that share A, neighbours along N, or B, neighbours along M. A is shared by slices of K alone: elsewhere that
-# took a twentieth longer.
-ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
-# Of k1 and k2, and who shares.
-SHAPES = ((16, 32, ALONE), (32, 16, ALONE), (16, 16, ALONE), (16, 32, SHARED_A), (16, 32, SHARED_B))
-# The same of elements that registers hold alone. Rows of 64 bytes of both take the copy engine least.
-WORD_SHAPES = ((16, 16, ALONE), (8, 16, ALONE), (16, 8, ALONE), (16, 16, SHARED_A), (16, 16, SHARED_B))
-WIDTHS = (256, 224, 192, 160, 128, 96, 64, 32)
-SLABS = 16  # most slabs of B under way
 
 
 class WgmmaRSSearch(HopperSearch):
     """The tiles of one assignment of roles to A and B."""
 
-    mainloop = RS
+    mainloop, tried = RS, records.RS
 
     @property
     def units(self) -> tuple[int, int]:
@@ -47,22 +37,27 @@ class WgmmaRSSearch(HopperSearch):
         a, b = self.leads
         return a, b
 
+    @property
+    def slabs(self) -> int:
+        """Slabs of B under way at most."""
+        return self.tried.stages[0][1]
+
     def choices(self) -> Iterator[WgmmaTile]:
         """Every combination of tile, boxes and who shares."""
         if len(self.leads) < 2:
             return
-        widest = WIDTHS[0] if self.plan.contraction.c is None else WIDEST_WITH_C
-        for depth, width, cluster in SHAPES if self.atom.either_major else WORD_SHAPES:
-            box_k = self.k_box(depth, width)
-            for n in (w for w in WIDTHS if w <= min(widest, up(self.plan.extent_n, 32))):
-                for m_side in self.boxes.boxes(A, GROUPS.rows, None):
+        (groups,), known = self.tried.groups, self.tried.widths
+        widest = min(known[0] if self.plan.contraction.c is None else WIDEST_WITH_C, up(self.plan.extent_n, 32))
+        cuts = self.tried.two_leads if self.atom.either_major else self.tried.word_leads
+        # Neighbours along N share A, those along M share B. A is shared by slices of K alone: elsewhere that took a
+        # twentieth longer.
+        for cut, cluster in (*((cut, (1, 1)) for cut in cuts), (cuts[0], (1, 2)), (cuts[0], (2, 1))):
+            box_k, most = self.k_box(*cut), WIDEST_SHARED_A if cluster[1] > 1 else widest
+            for n in (w for w in known if w <= min(widest, most)):
+                for m_side in self.boxes.boxes(A, groups.rows, None):
                     for n_side in self.boxes.boxes(B, n, None):
-                        tile = WgmmaTile(self.atom, GROUPS, m_side, n_side, box_k, cluster)
-                        if cluster[0] > m_side.box.tiles or cluster[1] > n_side.box.tiles:
-                            continue
-                        if cluster == SHARED_A and n > WIDEST_SHARED_A:
-                            continue
-                        yield tile
+                        if cluster[0] <= m_side.box.tiles and cluster[1] <= n_side.box.tiles:
+                            yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, cluster)
 
     def k_box(self, depth: int, width: int) -> Box:
         """`depth` of A's mode times `width` of B's; tiles go first along the one with the shorter rows."""
@@ -88,7 +83,7 @@ class WgmmaRSSearch(HopperSearch):
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaRS]:
         """All slabs that shared memory may hold."""
         a, b = by_map(a, b)
-        return (WgmmaRS(a, b, *self.units, False, count) for count in range(SLABS, 0, -1))
+        return (WgmmaRS(a, b, *self.units, False, count) for count in range(self.slabs, 0, -1))
 
     def made(
         self,
@@ -105,11 +100,11 @@ class WgmmaRSSearch(HopperSearch):
         deepest = self.fitted(tile, self.loops(tile, *loads), epilogue, split, order)
         most = deepest.hopper.stages if deepest is not None else 0
         # Where many blocks share few tiles the copies limit, and slabs far ahead only delay A, which comes behind them.
-        slabs = min(SLABS if split[0] == 1 else tile.k.cut[self.units[0]] // 4, most)
+        slabs = min(self.slabs if split[0] == 1 else tile.k.cut[self.units[0]] // 4, most)
         apart, shares_a = self.waits_apart(tile, loads[0], epilogue, split[0]), tile.cluster[1] > 1
         if deepest is None or slabs < 4 or (shares_a and not (apart and split[0] > 1)):
             return
-        for stages in sorted({slabs, max(slabs, min(SLABS // 2, most))}, reverse=True):
+        for stages in sorted({slabs, max(slabs, min(self.slabs // 2, most))}, reverse=True):
             for per_warpgroup in (True,) if shares_a else (True, False) if apart else (False,):
                 loop = replace(deepest.loop(WgmmaRS), per_warpgroup_a=per_warpgroup, stages=stages)
                 made = self.fitted(tile, (loop,), epilogue, split, order)
@@ -129,7 +124,7 @@ class WgmmaRSSearch(HopperSearch):
         loaded = load.bytes * tile.cluster[1] // (tile.shape[2] * self.size)
         # Shares below 64 rows leave gaps between them.
         gaps = steps_over_gaps(epilogue.store, tile.m.box.size, split)
-        return load.copies % GROUPS.count == 0 and loaded == (tile.m.box.size if gaps else tile.shape[0])
+        return load.copies % tile.warpgroups.count == 0 and loaded == (tile.m.box.size if gaps else tile.shape[0])
 
     def load_a(self, plan: GemmPlan, tile: WgmmaTile) -> Tma | None:
         """A k-tile, [row][k2][k1], in copies so that slabs of B get between; where blocks share A, one's part of k2."""

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.cost.hopper_units import SPLIT
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, TWO_LEADS, least_row, widest_split
+from gett.schedule.search import tried as records
+from gett.schedule.search.base import Later
 from gett.schedule.search.hopper import HopperSearch, Loader
-from gett.schedule.search.k_boxes import LEADS, k_boxes
+from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts, planes
 from gett.schedule.spec.loader import Gather
 from gett.schedule.spec.mainloop import WgmmaSplit
-from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK
-
-GROUPS = Warpgroups(WgmmaSplit.warpgroups, WgmmaSplit.mma_m, WgmmaSplit.ping_pong)
-DEPTHS = (16, 32)
-SHORT = 4  # k of the shortest rows
-STAGES = ((3, 4), (2, 3), (3, 2), (2, 2))  # k-tiles of planes, and the fewest of operands beside them
 
 
 class WgmmaSplitSearch(HopperSearch):
     """Tiles of one shape of warpgroups; nothing stays, and blocks share nothing."""
 
-    mainloop = SPLIT
+    mainloop, tried = SPLIT, records.SPLIT
     runs = False
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[Later[WgmmaTile]]:
         """Every combination of columns and boxes."""
         if not self.has_units:
             return
-        for box_k in self.boxes_of_k():
-            for n in (n for n in widths(self.plan.extent_n) if n <= SUMS_OF_A_ROW // parts(self.plan)):
-                yield from self.of_shape(GROUPS, n, box_k)
+        (groups,), most = self.tried.groups, SUMS_OF_A_ROW // parts(self.plan)
+        shapes = ((groups, n) for n in widths(self.plan.extent_n) if n <= most)
+        yield from self.shapes(shapes, [*self.boxes_of_k()])
 
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried."""
@@ -45,12 +42,8 @@ class WgmmaSplitSearch(HopperSearch):
             short = self.k_unit[B] is not None and self.k_unit[A] is None
             # Whole short modes: rows of both operands follow each other, and are copied as one.
             short |= lead is not None and extents[lead] * self.size <= CHUNK
-            cuts = (*LEADS, SHORT) if short else LEADS
-            made = planes(self.plan)
-            assert made is not None
-            depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(self.plan), self.plan.extent_k)]
-            found, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, depths, cuts)
-            return dict.fromkeys((*found, *shallow))
+            leads = self.tried.leads if short else self.tried.leads[:-1]
+            return dict.fromkeys(split_boxes(self, lead, leads))
         # B's rows are the shorter ones. Tiles go along them first, while what lies beside them in memory is in L2.
         a, b = self.leads
         cut_a, cut_b = TWO_LEADS
@@ -65,6 +58,20 @@ class WgmmaSplitSearch(HopperSearch):
         return split_reason(self.plan, tile)
 
 
+def split_depths(search: HopperSearch) -> list[int]:
+    """K of a k-tile: as many as sums may be long at least."""
+    plan, made = search.plan, planes(search.plan)
+    assert made is not None
+    return [x for x in search.tried.depths if x >= 16 * made.sum_steps(parts(plan), plan.extent_k)]
+
+
+def split_boxes(search: HopperSearch, lead: int | None, leads: Sequence[int]) -> list[Box]:
+    """Boxes of K of whole k-tiles, the best first."""
+    depths = split_depths(search)
+    found, shallow = k_boxes(search.extents_k, lead, search.size, search.atom.k, True, depths, leads)
+    return [*found, *shallow]
+
+
 def split_loops(plan: GemmPlan, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaSplit]:
     """The loops of a tile, those first that have more under way; none where registers or rows forbid them."""
     assert not isinstance(a, Gather)
@@ -74,7 +81,7 @@ def split_loops(plan: GemmPlan, tile: WgmmaTile, a: Loader, b: Loader) -> Iterab
     size = itemsize(plan.contraction.dtype)
     if any(x.swizzle_bytes < least_row(x, name, size) for x, name in ((a, "a"), (b, "b"))):
         return
-    for count, least in STAGES:
+    for count, least in records.SPLIT.stages:
         yield from (WgmmaSplit(a, b, stages, count) for stages in range(MOST_STAGES, least - 1, -1))
 
 

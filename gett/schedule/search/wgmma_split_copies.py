@@ -12,12 +12,12 @@ from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.hopper_units import SPLIT_COPIES
 from gett.schedule.mainloops.wgmma_split import SUMS_OF_A_ROW, least_row, widest_split
+from gett.schedule.search import tried as records
 from gett.schedule.search.boxing import Weight, cut_group
 from gett.schedule.search.hopper import HopperSearch, Loader
-from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.mixed_loaders import addressable, mixed_tiles
 from gett.schedule.search.tma import OperandMaps
-from gett.schedule.search.wgmma_split import DEPTHS, GROUPS, split_loops, split_reason
+from gett.schedule.search.wgmma_split import split_boxes, split_depths, split_loops, split_reason
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Tma
@@ -29,16 +29,13 @@ from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing
 
-WIDTHS = (128, 96, 64, 48, 40, 32, 16, 8)
 WIDEST_SLICES = 80  # real sums of a row of a tile of complex numbers that leave registers where K is in slices
-CUTS = (32, 16, 8, 4)
-LEADS = ((8, 4), (4, 8), (16, 2))  # of B's unit-stride mode and of A's in a k-tile, where they differ
 
 
 class WgmmaSplitCopySearch(HopperSearch):
     """The boxes of one assignment of roles to A and B."""
 
-    mainloop = SPLIT_COPIES
+    mainloop, tried = SPLIT_COPIES, records.SPLIT_COPIES
     runs = False
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
@@ -51,12 +48,13 @@ class WgmmaSplitCopySearch(HopperSearch):
         plan, made = self.plan, planes(self.plan)
         if made is None or made.scaled or not addressable(plan):
             return
-        columns = up(plan.extent_n, 8)
-        widths = dict.fromkeys(n for n in (*WIDTHS, columns) if n <= min(SUMS_OF_A_ROW // parts(plan), columns))
+        groups, columns = self.tried.groups[0], up(plan.extent_n, 8)
+        most = min(SUMS_OF_A_ROW // parts(plan), columns)
+        widths = dict.fromkeys(n for n in (*self.tried.widths, columns) if n <= most)
         for box_k in self.boxes_of_k():
             for n in widths:
-                sides = self.side_boxes(A, GROUPS.rows), self.side_boxes(B, n)
-                for tile, a, b in mixed_tiles(self, GROUPS, *sides, box_k, self.loader):
+                sides = self.side_boxes(A, groups.rows), self.side_boxes(B, n)
+                for tile, a, b in mixed_tiles(self, groups, *sides, box_k, self.loader):
                     if n <= widest_split(plan, a, b, box_k.size):
                         yield tile
 
@@ -74,16 +72,12 @@ class WgmmaSplitCopySearch(HopperSearch):
     def boxes_of_k(self) -> Iterable[Box]:
         """The boxes of K that are tried, all of them whole k-tiles."""
         plan = self.plan
-        extents, made = self.extents_k, planes(plan)
-        assert made is not None
-        depths = [x for x in DEPTHS if x >= 16 * made.sum_steps(parts(plan), plan.extent_k)]
-        found: list[Box] = []
+        extents, depths, found = self.extents_k, split_depths(self), list[Box]()
         if len(self.leads) > 1:
-            b, a = self.leads[1], self.leads[0]
-            found += [Box.of_cuts(extents, {b: x, a: y}) for x, y in LEADS if x <= up(extents[b], 4)]
+            a, b = self.leads
+            found += [Box.of_cuts(extents, {b: x, a: y}) for y, x in self.tried.two_leads if x <= up(extents[b], 4)]
         lead = next(iter(self.leads), None)
-        best, shallow = k_boxes(extents, lead, self.size, self.atom.k, True, depths, CUTS)
-        found += [*best, *shallow]
+        found += split_boxes(self, lead, self.tried.leads)
         # Many short modes: those that are nearest in memory.
         weights = [Weight(tuple(s.strides[t] for s in plan.k), self.size, self.boxes.time[t]) for t in (A, B)]
         for deep in depths:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.cost.hopper_units import SS
+from gett.schedule.search import tried as records
 from gett.schedule.search.base import Later
-from gett.schedule.search.hopper import HopperSearch, Loader, by_map
+from gett.schedule.search.hopper import HopperSearch, Loader, Variants, by_map
 from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.stationary import UNDER_WAY, shared_operands, with_stationary
+from gett.schedule.search.stationary import Sides, may_stay, shared_operands, with_stationary
 from gett.schedule.search.wgmma_boxes import widths
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
@@ -21,19 +22,21 @@ from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
 from gett.schedule.tile.store_tile import store_tiles
-from gett.schedule.tile.wgmma_tile import WARPGROUPS, OperandTiling, Warpgroups, WgmmaTile
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
 from layouts.box import Box
 
 
 class WgmmaSSSearch(HopperSearch):
     """One assignment of roles to A and B."""
 
-    mainloop = SS
+    mainloop, tried = SS, records.SS
+    keeps = True
     shares = True
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
         self.shared = shared_operands(self.plan)
+        self.filled: dict[tuple[int, int], bool] = {}
 
     def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
         """Every combination of tile and boxes."""
@@ -43,42 +46,60 @@ class WgmmaSSSearch(HopperSearch):
         if not set(self.majors) <= set(self.atom.majors):
             return
         widths_n = widths(plan.extent_n)
-        sides = ((A, self.sides(A, (groups.rows for groups in WARPGROUPS))), (B, self.sides(B, widths_n)))
-        best, residues, shallow = self.boxes_k(sides)
-        all_k = (*best, *residues, *shallow)
-        if not all(self.movable(t, s, all_k) for t, s in sides):
+        blocks = ((A, [groups.rows for groups in self.tried.groups]), (B, widths_n))
+        best, residues, shallow = self.boxes_k()
+        all_k = [*best, *residues, *shallow]
+        if not all(self.movable(t, self.sides(t, of), all_k) for t, of in blocks):
             return
-        for box_k in all_k:
-            for groups in WARPGROUPS:
-                if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
-                    continue
-                low = box_k in shallow and groups.mma_m < 8  # only the tallest tiles leave no room for deeper stages
-                for n in (n for n in widths_n if groups.takes(n)):
-                    for tile in self.store_tiles(groups, n, box_k):
-                        yield from (tile, *self.stationary(tile))
-                    if not low:
-                        yield self.later(groups, n, box_k, self.with_variants)
+        for groups in self.tried.groups:
+            if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
+                continue
+            # Only the tallest tiles leave no room for deeper stages.
+            boxes_k = all_k if groups.mma_m == 8 else [*best, *residues]
+            shapes = [(groups, n) for n in widths_n if groups.takes(n)]
+            for _, n in shapes:
+                for tile in (tile for box_k in all_k for tile in self.store_tiles(groups, n, box_k)):
+                    yield from (tile, *self.stationary(tile))
+            yield from self.shapes(shapes, boxes_k, self.with_variants)
+
+    def of_boxes(
+        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Variants = lambda tile: (tile,)
+    ) -> Iterator[Later[WgmmaTile]]:
+        """The tiles of a shape's boxes of M and N with each box of K.
+
+        Boxes of K that zeros fill up make as many products as others of their depth and copy no rows of padding. Where
+        one of them holds all of K, no other is needed.
+        """
+        residues = [x for x in boxes_k if x.size % self.atom.k]
+        if residues and self.both_movable(groups.rows, n, residues):
+            depths = {up(x.size, self.atom.k) for x in residues}
+            whole = residues[0].tiles == 1
+            boxes_k = [x for x in boxes_k if x in residues or not (whole or x.size in depths)]
+        return super().of_boxes(groups, n, boxes_k, variants)
+
+    def both_movable(self, rows: int, n: int, boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move all sides of a shape."""
+        sides = ((A, rows), (B, n))
+        for key in sides:
+            if key not in self.filled:
+                self.filled[key] = all(self.movable(key[0], (side,), boxes_k) for side in self.sides(key[0], key[1:]))
+        return all(self.filled[key] for key in sides)
 
     def with_variants(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """A tile, the same with what stays, and where blocks exchange halves."""
         yield from (tile, *self.stationary(tile), *self.exchanging(tile))
 
-    def boxes_k(self, sides: Iterable[tuple[int, list[OperandTiling]]]) -> tuple[list[Box], list[Box], list[Box]]:
+    def boxes_k(self) -> tuple[list[Box], list[Box], list[Box]]:
         """Boxes of K: the deep ones, those that zeros fill up to whole instructions, the shallow ones."""
         extents, lead = self.extents_k, next(iter(self.leads), None)
-        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, not self.hurried(self.least_tiles))
+        patient, leads = not self.hurried(self.least_tiles), self.of_step(self.tried.leads)
+        depths = self.of_step(self.tried.depths)
+        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, patient, depths, leads)
         residues = residue_boxes(extents, lead, self.size, self.atom.k)
         if self.size_d > self.size:  # a tile of D takes the room of deep stages
-            thin = k_boxes(extents, lead, self.size, self.atom.k, False, (2 * self.atom.k,))[0]
+            thin = k_boxes(extents, lead, self.size, self.atom.k, False, (2 * self.atom.k,), leads)[0]
             deep += [b for b in thin if b not in deep]
-        if not residues or not all(self.movable(tensor, (s,), residues) for tensor, of in sides for s in of):
-            return deep, residues, shallow
-        # Boxes that zeros fill up serve every side: they make as many products as others of their depth and copy no
-        # rows of padding. Where one of them holds all of K, no other is needed.
-        if residues[0].tiles == 1:
-            return [], residues, []
-        depths = {up(b.size, self.atom.k) for b in residues}
-        return [b for b in deep if b.size not in depths], residues, [b for b in shallow if b.size not in depths]
+        return deep, residues, shallow
 
     def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile, where two blocks exchange halves of it."""
@@ -102,6 +123,10 @@ class WgmmaSSSearch(HopperSearch):
                 staging = self.cost.staging(tile)
                 if staging.bulk:
                     yield tile
+
+    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, bool]]:
+        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+        return may_stay(sides, box_k, self.shared, self.size, self.plan.extent_l, self.facts.sm_count)
 
     def stationary(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile with an operand that stays in shared memory."""
@@ -131,7 +156,7 @@ class WgmmaSSSearch(HopperSearch):
             if found is None or (tile.panel != "one" and plain is not None and _stages(found) < _stages(plain)):
                 return ()
             under_way = found.hopper.stages * found.smem.stage
-            return () if tile.panel == "one" and under_way < UNDER_WAY else (found,)
+            return () if tile.panel == "one" and under_way < records.STAYING.under_way else (found,)
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
         single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not tile.warpgroups.ping_pong
         if epilogue.store.tma is not None and epilogue.source is None and single:

@@ -6,59 +6,38 @@ from collections.abc import Iterable, Iterator
 
 from gett.schedule.cost.hopper_units import TF32
 from gett.schedule.mainloops.wgmma_tf32 import WIDEST_TRANSPOSED, tf32_registers
+from gett.schedule.search import tried as records
+from gett.schedule.search.base import Later
 from gett.schedule.search.hopper import HopperSearch, Loader, by_map
-from gett.schedule.search.k_boxes import k_boxes
 from gett.schedule.search.wgmma_boxes import widths
-from gett.schedule.spec.hopper_needs import MOST_STAGES, up
+from gett.schedule.spec.hopper_needs import MOST_STAGES
 from gett.schedule.spec.mainloop import WgmmaTf32
-from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
-from layouts.box import Box
-
-GROUPS = tuple(Warpgroups(WgmmaTf32.warpgroups, mma_m, WgmmaTf32.ping_pong) for mma_m in (1, 2, 4))
-STEPS = (4, 3, 2, 6, 8)  # of a k-tile, two at least
-STAGES = ((2, 3), (3, 4), (2, 2))  # k-tiles of B transposed, and the fewest of operands beside them
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 
 class WgmmaTf32Search(HopperSearch):
     """Tiles of two warpgroups; nothing stays."""
 
-    mainloop = TF32
+    mainloop, tried = TF32, records.TF32
     shares = True
 
-    def choices(self) -> Iterator[WgmmaTile]:
+    def choices(self) -> Iterator[Later[WgmmaTile]]:
         """Every combination of rows, columns and boxes."""
-        plan = self.plan
         if not self.has_units or len(self.leads) > 1 or self.majors == ("k", "k"):
             return
-        transposes = self.majors[1] == "mn"
+        transposes, all_k = self.majors[1] == "mn", self.best_of_depths(not self.hurried(self.least_tiles), 1)
         widest = WIDEST_TRANSPOSED if transposes else self.atom.most_n
-        for box_k in self.boxes_of_k():
-            for groups in GROUPS:
-                if groups.mma_m > 1 and groups.rows >= 2 * plan.extent_m:
-                    continue
-                for n in (n for n in widths(plan.extent_n) if n <= widest and groups.takes(n)):
-                    needed, there = tf32_registers(groups.mma_m, n, box_k.size // self.atom.k, transposes)
-                    if needed > there:
-                        continue
-                    yield from self.of_shape(groups, n, box_k)
-
-    def boxes_of_k(self) -> Iterable[Box]:
-        """The boxes of K that are tried: the best of every depth, since what it costs to transpose depends on it.
-
-        A short K is one.
-        """
-        extents, lead = self.extents_k, next(iter(self.leads), None)
-        depths, patient = [steps * self.atom.k for steps in STEPS], not self.hurried(self.least_tiles)
-        found = [k_boxes(extents, lead, self.size, self.atom.k, patient, (deep,))[0][:1] for deep in depths]
-        long = [m for m, extent in enumerate(extents) if extent > 1]
-        if len(long) == 1 and depths[0] // 2 <= (whole := up(extents[long[0]], self.atom.k)) <= max(depths):
-            found.append([Box.of_cuts(extents, {long[0]: whole})])
-        return dict.fromkeys(box for boxes in found for box in boxes)
+        for groups in self.groups:
+            for n in (n for n in widths(self.plan.extent_n) if n <= widest and groups.takes(n)):
+                registers = (tf32_registers(groups.mma_m, n, x.size // self.atom.k, transposes) for x in all_k)
+                boxes_k = [x for x, (needed, there) in zip(all_k, registers, strict=True) if needed <= there]
+                # What it costs to transpose is told by a box of N: shapes have no bound.
+                yield from self.of_boxes(groups, n, boxes_k)
 
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaTf32]:
         """All stages that shared memory may hold beside those of B transposed."""
         a, b = by_map(a, b)
-        for count, least in STAGES if b.major == "mn" else ((0, 2),):
+        for count, least in self.tried.stages if b.major == "mn" else ((0, 2),):
             for stages in range(MOST_STAGES, least - 1, -1):
                 yield WgmmaTf32(a, b, tile.warpgroups.mma_m, stages, count)
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from operator import mul
 
 from gett.schedule.spec.epilogue import StagedTile
 from layouts.box import Box
@@ -34,33 +36,30 @@ def gapped_tile(
         run *= b
         if padded and run % max(vector, CHUNK // itemsize) == 0 and len(allowed) < 2:
             allowed.append(i)
+    rows, columns = [_digits(g, m) for g in range(8)], [_digits(2 * t, n) for t in range(4)]
     for gaps in itertools.product(GAPS, repeat=len(allowed)):
-        chosen = dict(zip(allowed, gaps, strict=True))
-        steps, step = [], 1
-        for i, b in enumerate(boxes):
-            steps.append(step)
-            step = step * b + chosen.get(i, 0)
-        by = dict(zip(order, steps, strict=True))
-        steps_m = tuple(by.get(("m", i), 0) for i in range(len(m)))
-        steps_n = tuple(by.get(("n", i), 0) for i in range(len(n)))
-        conflicts = _gapped_conflicts(m, n, steps_m, steps_n, itemsize)
+        steps, step = {}, 1
+        for i, (dim, b) in enumerate(zip(order, boxes, strict=True)):
+            steps[dim] = step
+            step = step * b + (gaps[allowed.index(i)] if i in allowed else 0)
+        steps_m = tuple([steps.get(("m", i), 0) for i in range(len(m))])
+        steps_n = tuple([steps.get(("n", i), 0) for i in range(len(n))])
+        # Neighbouring columns are written in pairs, up to 16 bytes.
+        width = itemsize * (2 if pairs(n, steps_n) and 2 * itemsize <= CHUNK else 1)
+        conflicts = _conflicts(_places(rows, steps_m), _places(columns, steps_n), itemsize, width)
         elements = step if padded else math.prod(boxes)
-        found = StagedTile(steps_m, steps_n, elements, conflicts=conflicts)
         if best is None or (conflicts, elements) < (best.conflicts, best.elements):
-            best = found
+            best = StagedTile(steps_m, steps_n, elements, conflicts=conflicts)
         if conflicts == 1:
             break
     assert best is not None
     return best
 
 
-def _gapped_conflicts(
-    m: tuple[int, ...], n: tuple[int, ...], steps_m: tuple[int, ...], steps_n: tuple[int, ...], size: int
-) -> int:
-    """How often the first fragment's store is served; neighbouring columns are written in pairs, up to 16 bytes."""
-    columns = [_place(2 * t, n, steps_n) for t in range(4)]
-    at = [(row + column) * size for row in (_place(g, m, steps_m) for g in range(8)) for column in columns]
-    return max(replays(at, size * (2 if pairs(n, steps_n) and 2 * size <= CHUNK else 1)))
+@lru_cache(maxsize=4096)
+def _conflicts(rows: tuple[int, ...], columns: tuple[int, ...], itemsize: int, width: int) -> int:
+    """How often the first fragment's store is served, of elements in these rows and columns of the staged tile."""
+    return max(replays([(row + column) * itemsize for row in rows for column in columns], width))
 
 
 def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
@@ -69,12 +68,17 @@ def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
     return lead is not None and steps_n[lead] == 1 and n[lead] % 8 == 0 and math.prod(n) % 8 == 0
 
 
-def _place(local: int, boxes: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    total = 0
-    for b, s in zip(boxes, steps, strict=True):
-        total += local % b * s
+def _digits(local: int, boxes: tuple[int, ...]) -> list[int]:
+    """Coordinates of an index of a tile."""
+    found = []
+    for b in boxes:
+        found.append(local % b)
         local //= b
-    return total
+    return found
+
+
+def _places(indices: Sequence[Sequence[int]], steps: Sequence[int]) -> tuple[int, ...]:
+    return tuple([sum(map(mul, digits, steps)) for digits in indices])
 
 
 def extents_of(box: Box) -> tuple[int, ...]:

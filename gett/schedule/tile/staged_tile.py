@@ -114,18 +114,24 @@ def boxed_tile(
             continue
         writes, tried = _writes(held, copy, turned), set[tuple[int, ...]]()
         width = CHUNK if copy.kind in ("stsm", "stsm_t") else copy.vector * held.size
-        parts: list[tuple[list[Part], list[Part]]] = []
-        keys: list[tuple[str, int]] = []
-        for order in itertools.islice(itertools.permutations(others), MAX_ORDERS):
-            steps, cut = _steps(dims[:inner], order, row)
-            if not parts:  # all orders have the same cut
-                parts = [(_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes]
-                keys = [*dict.fromkeys(key for both in parts for along in both for key, _, _ in along)]
-            # Most have the same steps along the dimensions that lanes differ in, and are served alike.
-            asked = tuple([steps[key] for key in keys])
+        away = row * math.prod(d.box for d in others)
+        held_steps, cut = _inner_steps(dims[:inner], row, away)
+        parts = [(_parts(dims, "m", rows, cut), _parts(dims, "n", columns, cut)) for rows, columns, _ in writes]
+        keys = {key for both in parts for along in both for key, _, _ in along}
+        boxes, near = [d.box for d in others], [i for i, d in enumerate(others) if d.key in keys]
+        outer = [row] * len(others)
+        for order in itertools.islice(itertools.permutations(range(len(others))), MAX_ORDERS):
+            step = row
+            for i in order:
+                outer[i] = step
+                step *= boxes[i]
+            # Most have the same steps along the dimensions that lanes differ in, but for whole periods, and are served
+            # alike: which places are the same is told by coordinates alone.
+            asked = tuple([outer[i] * held.size % PERIOD for i in near])
             if asked in tried:
                 continue
             tried.add(asked)
+            steps = held_steps | {d.key: step for d, step in zip(others, outer, strict=True)}
             served: list[int] = []
             for (rows, columns, lanes), (m, n) in zip(writes, parts, strict=True):
                 places = _places(steps, m, len(rows), held.size), _places(steps, n, len(columns), held.size)
@@ -137,7 +143,7 @@ def boxed_tile(
                     tuple(steps.get(("m", i), 0) for i in range(counts[0])),
                     tuple(steps.get(("n", i), 0) for i in range(counts[1])),
                     math.prod(d.box for d in dims), copy, round(mean), row, swizzle_bytes, cut,
-                    tuple(d.key for d in (*dims[:inner], *order)),
+                    tuple(d.key for d in (*dims[:inner], *(others[i] for i in order))),
                 )  # fmt: skip
                 best = tile, clocks
             if mean <= 1.0:
@@ -145,6 +151,12 @@ def boxed_tile(
         if best is not None and best[0].conflicts <= 1:
             break
     return best
+
+
+def least_clocks(dims: tuple[DimD, ...], held: Accumulators) -> float:
+    """Clocks of `boxed_tile` but for its setup where no write meets a conflict; infinite where there is none."""
+    copy = _copy(dims[0], held) if dims and dims[0].step == 1 else None
+    return math.inf if copy is None else _clocks(1.0, held, copy, False)
 
 
 def _copy(unit: DimD, held: Accumulators) -> R2SCopy | None:
@@ -218,22 +230,21 @@ def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
             yield swizzle // size, swizzle, inner
 
 
-def _steps(inner: Sequence[DimD], others: Sequence[DimD], row: int) -> tuple[dict[tuple[str, int], int], Cut | None]:
-    """Elements between neighbours of each dimension, and the dimension that a row's end cuts."""
+def _inner_steps(inner: Sequence[DimD], row: int, away: int) -> tuple[dict[tuple[str, int], int], Cut | None]:
+    """Elements between neighbours of each dimension of a run, and the dimension that a row's end cuts.
+
+    Copies of the run's rows are `away` elements apart.
+    """
     at: dict[tuple[str, int], int] = {}
-    step = row
-    for d in others:
-        at[d.key] = step
-        step *= d.box
-    copy, before = step, 1
+    before = 1
     cut: Cut | None = None
     for d in inner:
         if before >= row:
-            at[d.key] = copy * (before // row)
+            at[d.key] = away * (before // row)
         else:
             at[d.key] = before
             if before * d.box > row:
-                cut = (d.group, d.at, row // before, copy)
+                cut = (d.group, d.at, row // before, away)
         before *= d.box
     return at, cut
 

@@ -18,7 +18,7 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.wgmma_rs import k_tile
 from gett.schedule.rules.rule import Lowered
 from gett.schedule.search.select import candidates
-from gett.schedule.search.wgmma_rs import ALONE, SHAPES, SHARED_A, SHARED_B
+from gett.schedule.search.tried import RS
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
@@ -30,7 +30,8 @@ from tests.spec_cases import RS_BATCHED, RS_GAPS, RS_LONG, RS_MANY, RS_RAGGED, R
 from tests.specs import rs_schedules, specs
 
 FACTS = arch_facts("sm_90a")
-DEPTHS = {(depth, width) for depth, width, _ in SHAPES}
+DEPTHS = {*RS.two_leads}
+ALONE, SHARED_A, SHARED_B = (1, 1), (1, 2), (2, 1)
 
 
 def of(case: Case) -> tuple[GemmPlan, list[Schedule]]:

@@ -9,11 +9,15 @@ import pytest
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.hopper import both_roles
+from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.hopper import HopperSearch, both_roles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import candidates, is_stream, select_schedule
+from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
+from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from tests.cases import AWKWARD, Case, Layout, tccg
@@ -42,6 +46,9 @@ class Unbounded:
         self.estimated += 1
         return self.search.estimate(choice)
 
+    def paced_us(self, choice: WgmmaTile, estimate: Estimate) -> float:
+        return self.search.paced_us(choice, estimate)
+
     def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
         return self.search.variants(choice, estimate)
 
@@ -49,18 +56,42 @@ class Unbounded:
         return self.search.lower(choice, estimate)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+SEARCHES = (
+    (WgmmaSSSearch, "float16", ""),
+    (WgmmaSplitSearch, "float32", "bf16x6"),
+    (WgmmaSplitSearch, "complex64", "bf16x3"),
+    (WgmmaTf32Search, "float32", "tf32"),
+    (DmmaTmaSearch, "float64", ""),
+    (DmmaTmaSearch, "complex128", ""),
+)
+
+
+@pytest.mark.parametrize("case", CASES[::2], ids=lambda c: c.name)
 @pytest.mark.parametrize("with_c", [None, Layout()], ids=["", "C"])
-def test_bounds_are_not_above_estimates(case: Case, with_c: Layout | None) -> None:
-    plan = make_gemm_plan(case.contraction("float16", with_c=with_c))
-    for search in both_roles(WgmmaSSSearch, plan, FACTS):
-        for later, choice in [*bounded_choices(search)][::7]:
-            least, estimate = search.least_us(choice), search.estimate(choice)
-            assert max(later, least) <= estimate.us, choice
+@pytest.mark.parametrize(("kind", "dtype", "precision"), SEARCHES, ids=lambda x: getattr(x, "__name__", x))
+def test_bounds_are_not_above_forecasts(
+    kind: type[HopperSearch], dtype: str, precision: str, case: Case, with_c: Layout | None
+) -> None:
+    plan = make_gemm_plan(case.contraction(dtype, with_c=with_c))
+    plan = at_precision(plan, precision) if precision else plan
+    for search in both_roles(kind, plan, FACTS):
+        for later, choice in [*bounded_choices(search)][::17]:
+            estimate = search.estimate(choice)
+            assert later <= search.paced_us(choice, estimate), choice
             for other in search.variants(choice, estimate):
-                found = search.estimate(other).us
-                assert max(later, least) <= found, other
-                assert search.least_us(other) <= found, other
+                found = search.paced_us(other, search.estimate(other))
+                assert max(later, search.least_us(other)) <= found, other
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_schedule_takes_no_less_than_its_tile(case: Case, dtype: str) -> None:
+    plan = make_gemm_plan(case.contraction(dtype))
+    kind = WgmmaSSSearch if dtype == "float16" else DmmaTmaSearch
+    for search in both_roles(kind, plan, FACTS):
+        for _, choice in [*bounded_choices(search)][::97]:
+            estimate = search.estimate(choice)
+            assert all(search.paced_us(choice, estimate) <= s.forecast.us for s in search.lower(choice, estimate))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

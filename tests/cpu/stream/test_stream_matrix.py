@@ -20,6 +20,7 @@ from gett.schedule.search import stream_matrix
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.select import select_schedule
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
+from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Schedule
 from tests.cpu.host_cuda import includes, run_host
@@ -85,8 +86,7 @@ QUICK = (("gate-mixed", False), ("ragged", True))
 @pytest.mark.parametrize(("name", "with_c"), slow_but([(n, c) for n in CASES for c in (False, True)], QUICK))
 def test_the_kernel_is_exact(name: str, with_c: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subscripts, extents, dtype = CASES[name]
-    monkeypatch.setattr(stream_matrix, "SMALLEST", 1)
-    monkeypatch.setattr(stream_matrix, "FEWEST", 1)
+    monkeypatch.setattr(stream_matrix, "STREAMING", replace(STREAMING, smallest=1, fewest=1))
     conj = (with_c, not with_c) if dtype.startswith("complex") else (False, False)
     made, (a, b, c) = contraction(subscripts, extents, dtype, conj, with_c)
     plan = make_gemm_plan(made)

@@ -1,0 +1,183 @@
+"""What searches try, a record of each main loop: who multiplies, columns, depths, cuts, stages, what may stay.
+
+More was tried of each and never chosen. Knows no plan; what hardware and kernels forbid is said by their rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaTf32
+from gett.schedule.tile.wgmma_tile import WARPGROUPS, Warpgroups
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What the search of a Hopper main loop tries. K is that of types with 16 in an instruction, others in proportion.
+
+    Attributes:
+        groups: Who multiplies.
+        widths: Columns of tiles.
+        depths: K of a k-tile.
+        leads: Cuts of a mode along which an operand's rows run.
+        two_leads: Cuts of A's and of B's where they are two contracted modes.
+        word_leads: The same of elements that registers hold alone.
+        whole: K of which a k-tile may have all, at least and at most.
+        stages: K-tiles of what threads make, and the fewest of operands beside them.
+        complex_widths: Columns of complex numbers, where they are others.
+    """
+
+    groups: tuple[Warpgroups, ...]
+    widths: tuple[int, ...]
+    depths: tuple[int, ...] = ()
+    leads: tuple[int, ...] = ()
+    two_leads: tuple[tuple[int, int], ...] = ()
+    word_leads: tuple[tuple[int, int], ...] = ()
+    whole: tuple[int, int] = (0, 0)
+    stages: tuple[tuple[int, int], ...] = ()
+    complex_widths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Staying:
+    """When operands of `WgmmaSS` stay in shared memory. Beyond these limits it gained nothing on an H200.
+
+    Attributes:
+        tiles: That a multiprocessor makes at least.
+        bytes: That may stay beside all stages.
+        panels: Of blocks that keep to one, at most.
+        panel_tiles: That a multiprocessor makes at least where its block keeps to one panel.
+        panel_k: K of these at least.
+        padded: Rows of all panels at most, by those that hold something.
+        outputs: Of such a tile at most.
+        under_way: Bytes of loads at least.
+        one_tile: Rows that a tile takes beside 128 or more of the other operand, which is then read once.
+    """
+
+    tiles: int
+    bytes: int
+    panels: int
+    panel_tiles: int
+    panel_k: int
+    padded: float
+    outputs: int
+    under_way: int
+    one_tile: int
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """What searches of bandwidth-bound kernels try.
+
+    Attributes:
+        threads: Of a block.
+        runs: Bytes that a tile is to have together in a tensor.
+        tile_bytes: Of the widest tensor in a tile: four 16-byte accesses a thread.
+        accesses: Of the streamed operand of a sum that a thread has in flight.
+        held_bytes: Of a thread's sums.
+        matrix_bytes: Of the operand beside a small matrix that a thread has in flight at most.
+        fewest: Elements of M below which a block has little to do beside a small matrix.
+        smallest: Elements of M and of all batches below which blocks are few.
+        shared_run: Bytes of D together that stores along M are to reach; below, two lanes share a vector.
+    """
+
+    threads: int
+    runs: tuple[int, ...]
+    tile_bytes: int
+    accesses: int
+    held_bytes: int
+    matrix_bytes: int
+    fewest: int
+    smallest: int
+    shared_run: int
+
+
+def _of(loop: type[DmmaTma | WgmmaRS | WgmmaSplit | WgmmaTf32], *mma_m: int) -> tuple[Warpgroups, ...]:
+    return tuple(Warpgroups(loop.warpgroups, m, loop.ping_pong) for m in mma_m)
+
+
+SS = Tried(
+    groups=WARPGROUPS,
+    widths=(256, 192, 128, 96, 64, 48, 32, 24, 16, 8),
+    depths=(64, 48, 32, 16, 96, 128),
+    leads=(128, 64, 32, 16, 8),
+)
+
+# Operands are shared with the first cuts. Rows of 64 bytes of both take the copy engine least. Stages are slabs of B.
+RS = Tried(
+    groups=_of(WgmmaRS, WgmmaRS.mma_m),
+    widths=(256, 224, 192, 160, 128, 96, 64, 32),
+    two_leads=((16, 32), (32, 16), (16, 16)),
+    word_leads=((16, 16), (8, 16), (16, 8)),
+    stages=((0, 16),),
+)
+
+SPLIT = Tried(
+    groups=_of(WgmmaSplit, WgmmaSplit.mma_m),
+    widths=SS.widths,
+    depths=(16, 32),
+    leads=(*SS.leads, 4),
+    stages=((3, 4), (2, 3), (3, 2), (2, 2)),
+)
+
+SPLIT_COPIES = Tried(
+    groups=SPLIT.groups,
+    widths=(128, 96, 64, 48, 40, 32, 16, 8),
+    depths=SPLIT.depths,
+    leads=(32, 16, 8, 4),
+    two_leads=((4, 8), (8, 4), (2, 16)),
+    stages=SPLIT.stages,
+)
+
+TF32 = Tried(
+    groups=_of(WgmmaTf32, 1, 2, 4),
+    widths=SS.widths,
+    depths=(64, 48, 32, 96, 128),
+    leads=SS.leads,
+    whole=(32, 128),
+    stages=((2, 3), (3, 4), (2, 2)),
+)
+
+# Waves of tiles are few, so widths lie close together.
+DMMA = Tried(
+    groups=_of(DmmaTma, 1, 2, 4),
+    widths=(160, 152, 144, 136, 128, 120, 112, 104, 96, 80, 64, 48, 40, 32, 24, 16, 8),
+    depths=(16, 32),
+    leads=(32, 16, 8, 4),
+    two_leads=((8, 4), (4, 8), (4, 4), (8, 8)),
+    whole=(16, 48),
+    complex_widths=(64, 56, 48, 40, 32, 24, 16, 8),
+)
+
+# Unit-stride modes below the shortest whole one would be mostly padding.
+GATHER = Tried(
+    groups=(Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True)),
+    widths=(192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8),
+    leads=(256, 128, 64, 32, 16, 8),
+    two_leads=((8, 16), (16, 8), (8, 8)),
+    whole=(4, 64),
+)
+
+STAYING = Staying(
+    tiles=2,
+    bytes=40 << 10,
+    panels=6,
+    panel_tiles=4,
+    panel_k=192,
+    padded=1.07,
+    outputs=128 * 192,
+    under_way=64 << 10,
+    one_tile=128,
+)
+
+STREAMING = Streaming(
+    threads=256,
+    runs=(32, 64, 128, 256, 512),
+    tile_bytes=16 << 10,
+    accesses=8,
+    held_bytes=128,
+    matrix_bytes=64,
+    fewest=1 << 10,
+    smallest=1 << 14,
+    shared_run=64,
+)
