@@ -180,7 +180,6 @@ def nearest(facts: ArchFacts) -> DeviceModel:
     return own or min(measured(), key=lambda model: _distance(model, facts)).rescaled(facts)
 
 
-@lru_cache(maxsize=64)
 def own_record(facts: ArchFacts) -> DeviceModel | None:
     """The record that was measured on this very GPU, None where there is none."""
     return next((x for x in measured() if facts.name in (x.name, x.nominal)), None)

@@ -26,7 +26,7 @@ def check(spec: Spec) -> None:
     assert isinstance(store, VectorStore)
     assert store.stage is not None
     steps = {"m": store.stage.m, "n": store.stage.n}
-    place = d_unpack(t.m, t.n, store_order(real, s), steps).evaluate(i=np.arange(t.m.size * t.n.size))
+    place = d_unpack({"m": t.m, "n": t.n}, store_order(real, s), steps).evaluate(i=np.arange(t.m.size * t.n.size))
     size = itemsize(spec.plan.contraction.d.dtype)
     at = place["at"].reshape(-1, store.vector)
     assert (at == at[:, :1] + np.arange(store.vector)).all()
