@@ -131,9 +131,8 @@ class CupyHost:
         return memory
 
     def bind_context(self, device: int) -> None:
-        """Set the device; freeing a null pointer makes older runtimes create the context at once."""
+        """Set the device, which creates its context since CUDA 12; a thread that records a graph may do so."""
         self._cuda.runtime.setDevice(device)
-        self._cuda.runtime.free(0)
 
     def synchronize(self) -> None:
         """Wait for all work of the current device."""

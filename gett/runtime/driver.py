@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ from gett.errors import DeviceError, OutOfMemoryError
 ERROR_OUT_OF_MEMORY = 2
 ERROR_INVALID_CONTEXT = 201
 ERROR_NO_BINARY_FOR_GPU = 209
+
+CAPTURE_RELAXED = 2  # CUstreamCaptureMode: what might disturb a capture is allowed in this thread
 
 # CUfunction_attribute values.
 ATTRIBUTE_SHARED_BYTES = 1
@@ -153,12 +156,25 @@ class Driver:
         return call
 
     def load_module(self, cubin: bytes) -> int:
-        """Load a cubin into the current context; returns the module's handle."""
+        """Load a cubin into the current context, also while a graph is recorded; returns the module's handle."""
         module = ctypes.c_void_p()
-        code = self._lib.cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(cubin))
+        with self._allowed_while_recording():
+            code = self._lib.cuModuleLoadData(ctypes.byref(module), ctypes.c_char_p(cubin))
         detail = "the cubin is for another architecture" if code == ERROR_NO_BINARY_FOR_GPU else ""
         self._check(code, "cuModuleLoadData", detail)
         return module.value or 0
+
+    @contextmanager
+    def _allowed_while_recording(self) -> Iterator[None]:
+        """Calls that are no part of the graph that this thread may be recording."""
+        mode = ctypes.c_int(CAPTURE_RELAXED)
+        self._check(
+            self._lib.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)), "cuThreadExchangeStreamCaptureMode"
+        )
+        try:
+            yield
+        finally:
+            self._lib.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
     def unload_module(self, module: int) -> None:
         """Unload a module; no kernel of it may be running or captured in a graph."""

@@ -26,6 +26,15 @@ class FakeLibrary:
 
     def __init__(self, *, codes=None, launches=True):
         self.codes = codes or {}
+        self.capture_mode, self.loaded_in = 0, []
+
+        def exchange(mode):
+            code = self.codes.get("cuThreadExchangeStreamCaptureMode", 0)
+            if not code:
+                self.capture_mode, mode._obj.value = mode._obj.value, self.capture_mode
+            return code
+
+        self.cuThreadExchangeStreamCaptureMode = exchange
 
         def call(name):
             def run(*args):
@@ -37,6 +46,7 @@ class FakeLibrary:
                     args[0]._obj.value = 11040
                 elif name in ("cuModuleLoadData", "cuModuleGetFunction", "cuCtxGetCurrent"):
                     args[0]._obj.value = 0xABCD_0000_1234
+                    self.loaded_in += [self.capture_mode] * (name == "cuModuleLoadData")
                 return self.codes.get(name, 0)
 
             return run
@@ -69,6 +79,7 @@ def test_driver_returns_handles_and_raises_typed_errors(library):
     assert (driver.version(), driver.launch) == ("11.4", fake.cuLaunchKernelEx)
     cases = {
         "cuModuleLoadData": lambda: driver.load_module(b""),
+        "cuThreadExchangeStreamCaptureMode": lambda: driver.load_module(b""),
         "cuModuleUnload": lambda: driver.unload_module(1),
         "cuModuleGetFunction": lambda: driver.get_function(1, "some_kernel"),
         "cuFuncSetAttribute": lambda: driver.set_function_attribute(1, 8, 9, "kernel x"),
@@ -86,6 +97,8 @@ def test_driver_returns_handles_and_raises_typed_errors(library):
             wrong_arch = "another architecture" in str(caught.value)
             assert wrong_arch == ((name, code) == ("cuModuleLoadData", 209))
         fake.codes = {}
+    assert set(fake.loaded_in) == {2}  # relaxed: also while this thread records a graph
+    assert fake.capture_mode == 0
     fake.codes = {"cuModuleGetFunction": 500}
     with pytest.raises(DeviceError, match="kernel 'some_kernel'"):
         driver.get_function(1, "some_kernel")
