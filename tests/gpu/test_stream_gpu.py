@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gett.errors import PoorKernelError
+from gett.hw.archs import ArchFacts
+from gett.hw.device import DeviceModel, nearest
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.runtime.build import build_executable
@@ -200,7 +203,11 @@ def test_alpha_beta_and_c(
 def test_split_sums(
     cupy: Any, monkeypatch: pytest.MonkeyPatch, case: tuple[str, list[tuple[int, ...]], str], dtype: str
 ) -> None:
-    monkeypatch.setattr(stream_cost, "LEAST_SLICE", 1)
+    def small_slices(facts: ArchFacts) -> DeviceModel:
+        found = nearest(facts)
+        return replace(found, streams=replace(found.streams, least_slice_bytes=1))
+
+    monkeypatch.setattr(stream_cost, "nearest", small_slices)
     run(cupy, *case, dtype, alpha=1, beta=1)
 
 

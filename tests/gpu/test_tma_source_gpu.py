@@ -23,7 +23,7 @@ IDS = [case.name for case, _ in TMA_SOURCE]
 def of(case: Case, layout: Layout, dtype: str = "") -> list[Spec]:
     """The kernels of a case for few multiprocessors: blocks make many tiles in one buffer."""
     found = [spec for spec in kernels("tma_source", dtype) if spec.case == case and spec.c == layout]
-    return good(found[:6])
+    return good(found[:10])
 
 
 @pytest.mark.parametrize(("case", "layout"), TMA_SOURCE, ids=IDS)

@@ -187,6 +187,8 @@ def places_in_b(loop: WgmmaSplit, box_k: Box) -> Any:
         unit = load.map.order[0] - (len(load.map.order) - len(box_k.extents))
         box = box_k.led_by(unit) if load.major == "k" else box_k
         found.append([box.coordinates(0, i) for i in range(box.size)])
+    if found[0] == found[1]:  # k beyond a mode's end have no coordinates of their own
+        return np.arange(box_k.size)
     return np.array([found[1].index(at) for at in found[0]])
 
 
