@@ -24,6 +24,7 @@ from gett.ir.gemm import GemmPlan
 from gett.jit.compile import Compiler, CompileResult, compile_kernel, compile_uncached
 from gett.jit.workers import workers
 from gett.runtime.compiled import CompiledKernel
+from gett.schedule.known.lookup import known_schedule
 from gett.schedule.legality import check_schedule
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import StreamMap, StreamMatrix, StreamSum, WgmmaSplit
@@ -104,12 +105,25 @@ def compile_best(
 def begin_best(
     plan: GemmPlan, arch: str, facts: ArchFacts | None = None
 ) -> Callable[[Compiler | None], CompiledKernel]:
-    """Search now; what is given back compiles, as `compile_best` does.
+    """Search now, where no schedule is known; what is given back compiles, as `compile_best` does.
 
     Raises:
         ScheduleError: No schedule meets the hard limits.
     """
+    known = known_schedule(plan, facts or arch_facts(arch))
+    if known is not None:
+        return partial(_compile_known, plan, known, arch, facts)
     return partial(_compile_first, plan, candidates(plan, arch, facts, every=False), facts)
+
+
+def _compile_known(
+    plan: GemmPlan, known: Schedule, arch: str, facts: ArchFacts | None, compiler: Compiler | None
+) -> CompiledKernel:
+    """The kernel of a known schedule; others are searched only where it compiles badly, as it did not where timed."""
+    try:
+        return compile_schedule(plan, known, facts=facts, compiler=compiler)
+    except PoorKernelError:
+        return _compile_first(plan, candidates(plan, arch, facts, every=False), facts, compiler)
 
 
 def _compile_first(

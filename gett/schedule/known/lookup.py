@@ -31,8 +31,10 @@ BOUND = "as measured"
 def known_schedule(plan: GemmPlan, facts: ArchFacts) -> Schedule | None:
     """The fastest schedule that was timed for a plan on a GPU, its time as the forecast; None where there is none."""
     record = own_record(facts)
-    found = None if record is None else known_of(record.name).get(key_of(plan))
-    if record is None or found is None:
+    if record is None:
+        return None
+    found = known_of(record.name).get(key_of(plan))
+    if found is None:
         return None
     us, text = found
     try:

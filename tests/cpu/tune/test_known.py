@@ -16,9 +16,11 @@ from benchmarks import known_schedules
 from benchmarks.regret import STORED, facts_of
 from benchmarks.schedule_times import Problem, read, write
 from gett.codec import decode
+from gett.errors import PoorKernelError
 from gett.hw.archs import arch_facts
 from gett.hw.device import measured, own_record
 from gett.ir.gemm import GemmPlan
+from gett.runtime import compiling
 from gett.schedule.known import lookup
 from gett.schedule.known.lookup import BOUND, key_of, known_of, known_schedule, path_of
 from gett.schedule.legality import can_implement
@@ -145,3 +147,30 @@ def test_what_is_shipped_is_legal(path: Path, monkeypatch: pytest.MonkeyPatch) -
         if (entry := left.pop(key_of(plan), None)) is not None:
             assert can_implement(decode(Schedule, json.loads(entry[1])), plan, facts) is None
     assert not left
+
+
+def test_a_known_schedule_is_compiled_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are searched where it compiles badly."""
+    plan = plan_of()
+    model = searched(plan, arch_facts(ARCH))
+    keep(plan, model[5])
+    tried, searches = [], []
+
+    def compile_schedule(plan: GemmPlan, schedule: Schedule, **options: Any) -> Schedule:
+        tried.append(schedule)
+        if len(tried) == bad:
+            raise PoorKernelError("spills")
+        return schedule
+
+    def search(*arguments: Any, **options: Any) -> list[Schedule]:
+        searches.append(arguments)
+        return model
+
+    monkeypatch.setattr(compiling, "compile_schedule", compile_schedule)
+    monkeypatch.setattr(compiling, "candidates", search)
+    monkeypatch.setattr(compiling, "_compile_first", lambda plan, choices, facts, compiler: choices[0])
+    for bad, wanted in ((0, model[5]), (1, model[0])):
+        tried.clear()
+        searches.clear()
+        assert compiling.begin_best(plan, ARCH)(None) == wanted
+        assert (tried, len(searches)) == ([model[5]], bad)
