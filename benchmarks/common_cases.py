@@ -6,6 +6,7 @@ the package (`gett.schedule.known`). Sizes are those of published models and of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product
 
@@ -71,7 +72,7 @@ def _attention() -> Iterator[tuple[Case, str]]:
 def _chemistry() -> Iterator[tuple[Case, str]]:
     for (o, v), einsum, kind in product(ORBITALS, COUPLED_CLUSTER, REALS):
         extents = {x: o if x in "ijklmn" else AUXILIARY * (o + v) if x == "Q" else v for x in einsum if x.isalpha()}
-        elements = [_volume(extents, labels) for labels in einsum.replace("->", ",").split(",")]
+        elements = [math.prod(extents[x] for x in labels) for labels in einsum.replace("->", ",").split(",")]
         if sum(elements) < 1 << 29:
             yield _case(f"cc-{einsum}", einsum, **extents), kind
 
@@ -87,10 +88,3 @@ def _squares() -> Iterator[tuple[Case, str]]:
         yield _case(f"square-{einsum}", einsum, m=n, n=n, k=n), kind
     for (b, n), kind in product(BATCHED, ALL):
         yield _case("batched", "bmk,bkn->bmn", b=b, m=n, n=n, k=n), kind
-
-
-def _volume(extents: dict[str, int], labels: str) -> int:
-    found = 1
-    for label in labels:
-        found *= extents[label]
-    return found

@@ -120,7 +120,7 @@ def load(path: Path, device: str, every: int = 1) -> list[Case]:
     facts, found, stored = arch_facts(ARCH), [], read(path)
     for case in stored["cases"][::every]:
         if len(case.get("schedules", ())) > 1:
-            problem = Problem(case["name"], case["einsum"], tuple(case["extents"].items()), case["kind"])
+            problem = Problem.of(case)
             plan = problem.gemm(ARCH)
             timed = [timed_schedule(plan, decode(Schedule, x["schedule"]), x["us"], facts) for x in case["schedules"]]
             found.append(Case(case["kind"], tuple(timed), stored["device"] == device))

@@ -25,6 +25,7 @@ from gett.network.optimize import freeze_optimize, with_limit
 from gett.network.request import PlanRequest
 
 if TYPE_CHECKING:
+    from gett.arrays.torch_autograd import Product
     from gett.epilogue.expression import Expression
 
 Conj = tuple[bool, ...]
@@ -154,6 +155,14 @@ class Call:
     def mixes_complex_factors(self, operands: Sequence[Any]) -> bool:
         """Whether alpha or beta is complex beside real and complex operands, arrays of any library or descriptions."""
         return any_complex(self.alpha, self.beta) and len({*map(_may_be_complex, operands)}) > 1
+
+
+def product_call(product: Product, operands: Sequence[Any], out: Any = None, c: Any = None) -> Call:
+    """The record of a call that computes a product of PyTorch's tensors."""
+    return make_call(
+        product.subscripts, operands, out, product.dtype, product.order, "unsafe", True, product.precision,
+        product.conj, product.limit, None, c, product.alpha, 0 if c is None else product.beta,
+    )  # fmt: skip
 
 
 def make_call(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from gett.api.call import ONE, ZERO, Call, make_call
+from gett.api.call import ONE, ZERO, Call, make_call, product_call
 from gett.api.checks import check_factors, check_out
 from gett.api.contraction_plan import ContractionPlan
 from gett.api.numpy_route import is_numpys, numpy_contraction
@@ -268,11 +268,7 @@ def _record_cold(key: Any, call: Call, kind: ArrayKind, device: int) -> Any:
 
 def _plan_product(product: Product, kind: ArrayKind, device: int, operands: Sequence[Any]) -> ContractionPlan:
     """The plan of a product of tensors on one GPU."""
-    call = make_call(
-        product.subscripts, operands, None, product.dtype, product.order, "unsafe", True, product.precision,
-        product.conj, product.limit, None, None, product.alpha, 0,
-    )  # fmt: skip
-    described = tuple(map(kind.describe, operands))
+    call, described = product_call(product, operands), tuple(map(kind.describe, operands))
     return plan_on_device(kind, call.request(kind, described, None, None, (), kind.arch(device), device), runs=True)
 
 

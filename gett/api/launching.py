@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gett.api.call import Call, make_call
+from gett.api.call import product_call
 from gett.api.einsum import compute, plan_on_device
 from gett.api.plan_cache import plan_cache
 from gett.api.recording import runner
@@ -54,7 +54,7 @@ class Launcher:
         warm = torch.layouts((*operands, out))
         if warm is None or warm[2]:
             with torch.module.no_grad(), torch.modes.unwatched():
-                compute(self._call(operands, out))
+                compute(product_call(self._product, operands, out))
             return None
         key = tuple(warm[1])
         run = self._bound.get(key)
@@ -75,7 +75,7 @@ class Launcher:
     def _bind(self, torch: TorchLibrary, device: int, operands: Sequence[Any], out: Any) -> Run:
         kind = torch.kind(device)
         described = tuple(map(kind.describe, operands))
-        call = self._call(operands, out)
+        call = product_call(self._product, operands, out)
         request = call.request(kind, described, None, kind.describe(out), (), kind.arch(device), device)
         plan, alpha = plan_on_device(kind, request), self._product.alpha
         executable, launch = plan.sole(kind, device), kind.launch
@@ -84,10 +84,3 @@ class Launcher:
         if len(operands) == 1:
             return lambda operands, out: launch(executable, operands[0], None, None, out, alpha, 0)
         return lambda operands, out: launch(executable, operands[0], operands[1], None, out, alpha, 0)
-
-    def _call(self, operands: Sequence[Any], out: Any) -> Call:
-        x = self._product
-        return make_call(
-            x.subscripts, operands, out, x.dtype, x.order, "unsafe", True, x.precision, x.conj, x.limit, None, None,
-            x.alpha, 0,
-        )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gett.api.call import Call, make_call, trace_epilogue
+from gett.api.call import Call, make_call, product_call, trace_epilogue
 from gett.api.checks import check_factors, check_fits, check_planned
 from gett.arrays.interop import gather_recorded
 from gett.arrays.torch import TorchLibrary, torch_library
@@ -388,9 +388,4 @@ def runner(compute: Compute) -> Callable[[Product, Sequence[Any], Any], Any]:
 
 def _run(compute: Compute, product: Product, operands: Sequence[Any], c: Any) -> Any:
     """D of a product, without derivatives."""
-    return compute(
-        make_call(
-            product.subscripts, operands, None, product.dtype, product.order, "unsafe", True, product.precision,
-            product.conj, product.limit, None, c, product.alpha, product.beta,
-        )
-    )  # fmt: skip
+    return compute(product_call(product, operands, c=c))

@@ -7,7 +7,7 @@ product on tensors it is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -132,18 +132,18 @@ class BoundChain:
     def forward(self, operands: Sequence[Any]) -> list[Any]:
         """As `Chain.forward`."""
         tensors = [*operands]
-        if self._forward is not None:
-            for first, second, run in self._forward:
-                tensors.append(run(tensors[first], None if second is None else tensors[second]))
-            return tensors
+        for first, second, run in self._forward or self._first_forward(tensors):
+            tensors.append(run(tensors[first], None if second is None else tensors[second]))
+        return tensors
+
+    def _first_forward(self, tensors: Sequence[Any]) -> Iterator[tuple[int, int | None, Run]]:
+        """The steps, each bound when the tensors that it reads are there."""
         bound: list[tuple[int, int | None, Run]] = []
         for inputs, product in self._chain.steps:
-            first, second = inputs[0], inputs[1] if len(inputs) == 2 else None
             run = self._bound(product, [tensors[i] for i in inputs])
-            bound.append((first, second, run))
-            tensors.append(run(tensors[first], None if second is None else tensors[second]))
+            bound.append((inputs[0], inputs[1] if len(inputs) == 2 else None, run))
+            yield bound[-1]
         self._forward = bound
-        return tensors
 
     def backward(self, tensors: list[Any], gradient: Any, needs: Sequence[bool]) -> list[Any]:
         """As `Chain.backward`."""
@@ -152,12 +152,8 @@ class BoundChain:
         warm = library.layouts([gradient, *tensors])
         if warm is None or warm[2]:
             return self._chain.backward(tensors, gradient, needs)
-        key = needs, tuple(warm[1])
-        tape = self._tapes.get(key)
-        if tape is None:
-            return self._first_backward(key, tensors, gradient, needs)
-        found = {self._last: gradient}
-        for (above, inputs, place, _, ends), other, run in tape:
+        key, found = (needs, tuple(warm[1])), {self._last: gradient}
+        for (above, inputs, place, _, ends), other, run in self._tapes.get(key) or self._tape(key, tensors, found):
             found[inputs[place]] = run(found[above], None if other is None else tensors[other])
             if ends:
                 del found[above]
@@ -165,23 +161,19 @@ class BoundChain:
                     tensors[i] = None
         return [found.get(i) for i in range(self._chain.count)]
 
-    def _first_backward(self, key: Any, tensors: list[Any], gradient: Any, needs: Sequence[bool]) -> list[Any]:
-        """`backward` for the first time of a key."""
-        found, tape = {self._last: gradient}, []
-        for turn in self._chain.turns(needs):
-            others = [i for n, i in enumerate(turn.inputs) if n != turn.place]
-            other = others[0] if others else None
+    def _tape(
+        self, key: Any, tensors: Sequence[Any], found: Mapping[int, Any]
+    ) -> Iterator[tuple[Turn, int | None, Run]]:
+        """The turns for the first time of a key, each bound when the gradient that it reads is there."""
+        tape: list[tuple[Turn, int | None, Run]] = []
+        for turn in self._chain.turns(key[0]):
+            other = next((i for n, i in enumerate(turn.inputs) if n != turn.place), None)
             run = self._gradient(turn, [tensors[i] for i in turn.inputs], found[turn.above])
-            found[turn.inputs[turn.place]] = run(found[turn.above], None if other is None else tensors[other])
             tape.append((turn, other, run))
-            if turn.ends:
-                del found[turn.above]
-                for i in turn.inputs:
-                    tensors[i] = None
+            yield tape[-1]
         if len(self._tapes) >= _MOST_TAPES:
             self._tapes.clear()
         self._tapes[key] = tape
-        return [found.get(i) for i in range(self._chain.count)]
 
     @property
     def _last(self) -> int:

@@ -35,6 +35,16 @@ def fresh_cache(monkeypatch):
 
 
 @pytest.fixture
+def wide_jax():
+    """JAX with 64-bit numbers."""
+    config = pytest.importorskip("jax").config
+    before = config.jax_enable_x64
+    config.update("jax_enable_x64", True)
+    yield
+    config.update("jax_enable_x64", before)
+
+
+@pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     """A kernel cache of the test's own, empty and on disk."""
     monkeypatch.setenv("GETT_CACHE_DIR", str(tmp_path / "cache"))

@@ -6,7 +6,7 @@ Operands, cotangents and tangents are small integers, so every sum is exact in f
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.sampling import slow_but
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 gj = pytest.importorskip("gett.jax")
+pytestmark = pytest.mark.usefixtures("wide_jax")
 
 COUNT, TOGETHER = 1000, 20
 LABELS = "abcde"
@@ -55,14 +56,6 @@ def draw(seed: int) -> Drawn:
     subscripts = ",".join(terms) + ("" if r.random() < 0.15 else "->" + "".join(output))
     dtypes = [r.choice(("float64", "complex128", "complex128")) for _ in terms]
     return Drawn(subscripts, shapes, dtypes, tuple(r.random() < 0.5 for _ in terms), broadcasts)
-
-
-@pytest.fixture(autouse=True)
-def _wide() -> Iterator[None]:
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 def test_drawn_contractions_have_what_may_go_wrong() -> None:

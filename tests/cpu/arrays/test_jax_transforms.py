@@ -7,7 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import gett
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 gj = pytest.importorskip("gett.jax")
+pytestmark = pytest.mark.usefixtures("wide_jax")
 
 ROOT = Path(__file__).parents[3]
 CASES: list[tuple[str, list[tuple[int, ...]], tuple[bool, ...] | None]] = [
@@ -44,14 +45,6 @@ CASES: list[tuple[str, list[tuple[int, ...]], tuple[bool, ...] | None]] = [
     ("ii,ij,jk,k->", [(2, 2), (2, 3), (3, 2), (2,)], None),
     ("ab,bc,cd,de,ea->", [(2, 3), (3, 2), (2, 3), (3, 2), (2, 2)], None),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _wide() -> Iterator[None]:
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 def numbers(shape: Sequence[int], dtype: str = "float64", seed: int = 0) -> Any:
