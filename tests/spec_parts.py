@@ -189,5 +189,7 @@ def _scheduler(s: Schedule) -> Iterator[str]:
         yield "batches together"
     if s.split_k > 1:
         yield "split-K"
+    if x.stream_k:
+        yield "stream-K"
     if s.cluster != (1, 1):
         yield "cluster {} x {}".format(*s.cluster)

@@ -1,8 +1,8 @@
 """The catalogue of kernels: named plans and schedules that cover every part of a kernel and the pairs of parts.
 
 A family has small contractions and keeps, of what a search finds for them on a GPU of few multiprocessors, one schedule
-for each combination of parts. Clusters are also made by hand, of shapes that no search tries. Tests on CPUs and on GPUs
-take their schedules from here.
+for each combination of parts. What no search tries there is made of these by hand (`tests.by_hand`). Tests on CPUs and
+on GPUs take their schedules from here.
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import finer_schedules, is_stream
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.search.stream_matrix import StreamMatrixSearch
-from gett.schedule.search.tma import multicast
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource, VectorStore
-from gett.schedule.spec.loader import Stationary, Tma
-from gett.schedule.spec.mainloop import DmmaTma, WgmmaSS, WgmmaTf32
+from gett.schedule.spec.loader import Stationary
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+from gett.schedule.spec.scheduler import PersistentPanel
 from tests import spec_cases as cases
 from tests.cases import Case, Layout
 from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of
@@ -48,7 +46,6 @@ from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of
 Found = Callable[[GemmPlan, ArchFacts, int], list[Schedule]]
 SHARED = "GETT_TEST_CATALOGUE"
 """Environment variable with the folder of one run of the tests, for what its processes find."""
-CLUSTERS = ((2, 1), (1, 2), (2, 2))
 
 
 @dataclass(frozen=True)
@@ -323,6 +320,8 @@ def _searched(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[S
 @cache
 def kernel_specs(facts: ArchFacts | None = None) -> tuple[Spec, ...]:
     """The whole catalogue, clusters made by hand included."""
+    from tests.by_hand import by_hand  # which takes `Spec` from here
+
     found = [spec for family in FAMILIES for spec in specs(family, facts)]
     return (*found, *by_hand(found))
 
@@ -331,60 +330,6 @@ def kernel_specs(facts: ArchFacts | None = None) -> tuple[Spec, ...]:
 def few_kernels(pairs: bool = False, numbers: bool = True) -> tuple[Spec, ...]:
     """Few kernels of the catalogue that have every part, or every pair of parts: `covering` of it."""
     return tuple(covering(kernel_specs(), pairs, numbers))
-
-
-def by_hand(found: Iterable[Spec]) -> list[Spec]:
-    """Schedules that no search gives: one of each combination of parts, in each shape of cluster; and one of each main
-    loop and store, with batches visited together.
-    """
-    firsts: dict[frozenset[str], Spec] = {}
-    batched: dict[tuple[type, type, bool], Spec] = {}
-    for spec in found:
-        s = spec.schedule
-        if can_cluster(s):
-            firsts.setdefault(frozenset(map(coarse, spec.parts)), spec)
-        if can_group(s) and spec.plan.extent_l > 1:
-            loop = s.hopper
-            batched.setdefault((type(loop), type(s.epilogue.store), loop.ping_pong), spec)
-    return [
-        *(
-            replace(spec, family=f"{spec.family}-{m}x{n}", schedule=clustered(spec.schedule, (m, n)))
-            for spec in firsts.values()
-            for m, n in CLUSTERS
-        ),
-        *(replace(spec, family=f"{spec.family}-batches", schedule=grouped(spec.schedule)) for spec in batched.values()),
-    ]
-
-
-def can_group(s: Schedule) -> bool:
-    """Whether batches may be visited together: a raster of single blocks makes whole sums."""
-    return isinstance(s.scheduler, PersistentRaster) and s.cluster == (1, 1) and s.split_k == 1
-
-
-def grouped(s: Schedule) -> Schedule:
-    """The schedule with a row of tiles of two batches visited together."""
-    assert isinstance(s.scheduler, PersistentRaster)
-    return replace(s, scheduler=replace(s.scheduler, group_m=1, group_l=2))
-
-
-def can_cluster(s: Schedule) -> bool:
-    """Whether blocks of any cluster may share operands: both come by tensor map, for every tile."""
-    if not isinstance(s.mainloop, WgmmaSS | WgmmaTf32 | DmmaTma) or not isinstance(s.scheduler, PersistentRaster):
-        return False
-    by_map = isinstance(s.mainloop.a, Tma) and isinstance(s.mainloop.b, Tma)
-    return by_map and not exchanges(s) and not reuses_smem(s)
-
-
-def clustered(s: Schedule, cluster: tuple[int, int]) -> Schedule:
-    """The schedule with `cluster` neighbouring tiles along M and along N sharing operands, whatever it had before."""
-    loop, scheduler = s.mainloop, s.scheduler
-    assert isinstance(loop, WgmmaSS | WgmmaTf32 | DmmaTma)
-    assert isinstance(scheduler, PersistentRaster)
-    assert isinstance(loop.a, Tma)
-    assert isinstance(loop.b, Tma)
-    a, b = (multicast(replace(x, multicast=None), blocks) for x, blocks in ((loop.a, cluster[1]), (loop.b, cluster[0])))
-    scheduler = replace(scheduler, cluster=cluster, group_l=1, blocks=max(scheduler.blocks, cluster[0] * cluster[1]))
-    return replace(s, mainloop=replace(loop, a=a, b=b), scheduler=scheduler)
 
 
 def tile_size(spec: Spec) -> int:

@@ -77,6 +77,8 @@ def _row(trial: Trial, chosen: bool) -> list[str]:
         tile, detail = " x ".join(map(str, s.tiling.shape)), [f"{loop.stages} stages"]
     if s.split_k > 1:
         detail.append(f"split-K {s.split_k}")
+    if s.scheduler.stream_k:
+        detail.append("stream-K")
     if isinstance(loop, WgmmaSS) and loop.ping_pong:
         detail.append("ping-pong")
     time = "-" if trial.measured_us is None else f"{trial.measured_us:.1f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from gett.codegen.params import pointer_slots, scalar_slots
@@ -116,15 +117,19 @@ def finish_kernel(
     """
     if grid[0] >= 2**31:
         raise ScheduleError(f"{grid[0]} blocks exceed the grid's limit of 2**31 - 1")
-    slots = pointer_slots(contraction, names, schedule.split_k)
+    slots = pointer_slots(contraction, names, schedule.adds_parts)
     scalars = scalar_slots(contraction.dtype)
     entries = [name]
     launches = [Launch(name, grid, (threads, 1, 1), schedule.smem.size, packed, slots, maps, scalars)]
-    if schedule.split_k > 1:
+    if schedule.adds_parts:
         bounds = f"{REDUCE_THREADS} GETT_MIN_BLOCKS"
         vectors = schedule.tiling.m.size * schedule.tiling.n.size // schedule.epilogue.store.vector
-        rows = reduce_rows(schedule.split_k, tiles * vectors)
-        function = f"gett::reduce_slices<EpilogueTraits, Index, {REDUCE_THREADS}, {rows}>"
+        slices = schedule.split_k
+        if schedule.scheduler.stream_k:
+            tiles = names["stream_k_tiles"] * math.prod(schedule.cluster)
+            slices = -(-schedule.scheduler.blocks // tiles) + 1
+        rows = reduce_rows(slices, tiles * vectors)
+        function = f"gett::reduce_slices<EpilogueTraits, Index, Scheduler, {REDUCE_THREADS}, {rows}>"
         text = f'#include "gett/kernel/splitk_reduce.cuh"\n{text}\n{entry("gett_reduce", function, bounds)}'
         entries.append("gett_reduce")
         parts = -(-vectors // (REDUCE_THREADS // rows))

@@ -31,6 +31,7 @@ from gett.schedule.spec.hopper_needs import multiplied
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import PARTS
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from layouts.box import Box
 from layouts.tma import TmaMap
@@ -55,7 +56,8 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     assert stage is not None
     contraction = plan.contraction
     table = ParamTable()
-    out = {"d": D, **({"c": C} if epilogue.vector_source else {}), **extra_tensors(contraction)}
+    reads_c = epilogue.source is not None and (epilogue.vector_source or schedule.adds_parts)
+    out = {"d": D, **({"c": C} if reads_c else {}), **extra_tensors(contraction)}
     found = gathered(loop)
     tensors_m, tensors_n = ({**{t: x for t, x in found.items() if t == name}, **out} for name in ("a", "b"))
     m = group_index("m", t.m, t.shape[0], strides_of(plan, plan.m, tensors_m), table)
@@ -76,6 +78,9 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     size = math.prod(schedule.cluster)
     walks = cluster_tiles(t.m.tiles, t.n.tiles, schedule.cluster) * plan.extent_l * schedule.split_k
     names = {**named_counts(plan, schedule), "tiles": walks}
+    if schedule.scheduler.stream_k:
+        shares, divided = schedule.shares, walks % schedule.shares
+        names |= {"tiles": walks - divided + PARTS * shares, "shares": shares, "stream_k_tiles": divided}
     names |= {f"cosize_{name}": cosize(plan, tensor) for name, tensor in found.items()}
     if len(names) % 2:
         names["unused"] = 0
@@ -103,7 +108,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f"{entry('gett_sm90', 'Kernel::run', f'{schedule.threads}, 1', size)}"
     )
     # One block a multiprocessor; each walks tiles from its own number on.
-    grid = (min(walks, schedule.scheduler.blocks // size) * size, 1, 1)
+    grid = (min(names["tiles"], schedule.shares) * size, 1, 1)
     return finish_kernel(
         schedule, contraction, "gett_sm90", text, grid, schedule.threads, t.tiles(plan.extent_l), packed, names, slots
     )

@@ -29,7 +29,7 @@ def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int
     structs = (
         problem_traits(plan),
         tile_shape(schedule, _division(schedule)),
-        scheduler_traits(schedule),
+        scheduler_traits(schedule, order),
         _mainloop(plan, schedule),
         struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
         struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),

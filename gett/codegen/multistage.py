@@ -185,7 +185,7 @@ def _traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]
     structs = (
         problem_traits(plan),
         tile_shape(schedule, {"kBatch": t.batches}),
-        scheduler_traits(schedule),
+        scheduler_traits(schedule, order),
         struct("MainloopTraits", mainloop, "TileShape", [f"typedef {_offset_type(plan)} Offset;", *loaders]),
         struct("EpilogueTraits", store_traits(plan, schedule, order), "TileShape"),
     )

@@ -53,9 +53,9 @@ def declare_params(
     )
 
 
-def pointer_slots(contraction: Contraction, names: Mapping[str, int], split: int) -> tuple[tuple[str, int], ...]:
+def pointer_slots(contraction: Contraction, names: Mapping[str, int], parts: bool) -> tuple[tuple[str, int], ...]:
     """Role and byte offset of the addresses of the tensors that there are, x0, x1, ... too, and of a workspace."""
-    there = {"b": contraction.b is not None, "c": contraction.c is not None, "workspace": split > 1}
+    there = {"b": contraction.b is not None, "c": contraction.c is not None, "workspace": parts}
     first = NAMED + 8 * -(-len(names) // 2)
     extras = ((f"x{i}", first + 8 * i) for i in range(len(contraction.extras)))
     return (*(slot for slot in POINTERS if there.get(slot[0], True)), *extras)

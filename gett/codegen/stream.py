@@ -90,7 +90,7 @@ def render_stream(plan: GemmPlan, schedule: Schedule, plain: bool = False) -> Ke
         f"{entry('gett_stream', 'Kernel::run', f'{s.threads}, {MIN_BLOCKS}')}"
     )
     packed = pack_params(names, table, extras=len(c.extras))
-    slots, scalars = pointer_slots(c, names, schedule.split_k), scalar_slots(c.dtype)
+    slots, scalars = pointer_slots(c, names, schedule.adds_parts), scalar_slots(c.dtype)
     grid = (box.tiles * schedule.split_k, 1, 1)
     launches = [Launch("gett_stream", grid, (s.threads, 1, 1), schedule.smem.size, packed, slots, (), scalars)]
     entries = ["gett_stream"]

@@ -61,9 +61,10 @@ def tile_shape(schedule: Schedule, more: Constants) -> str:
     return struct("TileShape", {**block, "kBoxMN": t.m.size * t.n.size * t.batches, **more}, "ProblemTraits")
 
 
-def scheduler_traits(schedule: Schedule) -> str:
-    """The struct `SchedulerTraits`: the slices of K, clusters and panels."""
-    constants: dict[str, bool | int | str] = {"kSplit": schedule.split_k > 1}
+def scheduler_traits(schedule: Schedule, order: Sequence[tuple[str, int]]) -> str:
+    """The struct `SchedulerTraits`: partial tiles, clusters and panels; `order` has tiled dimensions by D's stride."""
+    along_m = bool(order) and order[0][0] == "m"
+    constants: dict[str, bool | int | str] = {"kSplit": schedule.split_k > 1, "kPartialsAlongM": along_m}
     scheduler, exchange = schedule.scheduler, schedule.epilogue.store.exchange
     if scheduler.persistent:
         constants |= {
@@ -73,15 +74,18 @@ def scheduler_traits(schedule: Schedule) -> str:
         }
     if scheduler.tensor:
         constants |= {"kPanelA": scheduler.tensor == "a", "kOnePanel": scheduler.one_panel}
+    if scheduler.stream_k:
+        return struct("SchedulerTraits", constants, more=["typedef ::Params Params;"])
     if scheduler.tensor or not scheduler.persistent:
         return struct("SchedulerTraits", constants)
-    order = scheduler.cluster_order
-    constants["kOrderedClusters"] = len(order)
+    clusters = scheduler.cluster_order
+    constants["kOrderedClusters"] = len(clusters)
     if scheduler.group_l > 1:
         constants["kGroupL"] = scheduler.group_l
-    if not order:
+    if not clusters:
         return struct("SchedulerTraits", constants)
-    table = f"__constant__ const unsigned char kClusterOrder[{len(order)}] = {{{', '.join(map(str, order))}}};\n"
+    numbers = ", ".join(map(str, clusters))
+    table = f"__constant__ const unsigned char kClusterOrder[{len(clusters)}] = {{{numbers}}};\n"
     read = "static GETT_DEVICE int cluster_order(int cluster) { return kClusterOrder[cluster]; }"
     return table + struct("SchedulerTraits", constants, more=[read])
 

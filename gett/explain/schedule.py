@@ -190,6 +190,8 @@ def _epilogue(gemm: GemmPlan, schedule: Schedule) -> list[Fact]:
 
 def _split(schedule: Schedule) -> Fact:
     slices = "none" if schedule.split_k == 1 else f"{schedule.split_k} slices, summed in a fixed order"
+    if schedule.scheduler.stream_k:
+        slices = f"stream-K: tiles left over are divided in {schedule.shares} shares, summed in a fixed order"
     return "split-K", f"{slices}; workspace {format_bytes(schedule.workspace_bytes)}"
 
 

@@ -156,6 +156,7 @@ def _kernel(schedule: Schedule, batches: int) -> str:
         return text
     t = schedule.tiling
     split = f", K in {schedule.split_k} slices" if schedule.split_k > 1 else ""
+    split += ", stream-K" if schedule.scheduler.stream_k else ""
     tiles = t.m.tiles * t.n.tiles * (batches if t.l is None else t.l.tiles)
     return f"{text}; {count(tiles, 'tile')} of {' x '.join(map(str, t.shape))}{split}"
 

@@ -11,6 +11,7 @@ import pytest
 from gett.hw.archs import ArchFacts
 from gett.runtime.build import build_executable
 from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+from tests.by_hand import by_hand
 from tests.cases import DENSE, Case, Layout, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec
 from tests.gpu.support import (
@@ -23,7 +24,7 @@ from tests.gpu.support import (
     run_case,
     schedules,
 )
-from tests.specs import FAMILIES, Spec, by_hand, few
+from tests.specs import FAMILIES, Spec, few
 
 EXACT = [name for name, family in FAMILIES.items() if "bfloat16" not in family.dtypes]
 CASES = [(name, case, c) for name in EXACT for case, c in FAMILIES[name].cases]
@@ -47,6 +48,14 @@ CLUSTERED = (
 )
 
 
+DIVIDED = (
+    *("tma", "staged", "k_residue", "tma_source", "vector_source", "split", "split_source", "split_complex"),
+    *("split_copies", "split_copies_source", "split_copies_complex", "finer", "tf32", "tf32_source", "tf32_k"),
+    *("dmma", "dmma_source", "dmma_complex", "dmma_complex_source", "split_fp16", "gather"),
+    *("row_store", "row_store_maps"),
+)
+
+
 @pytest.mark.parametrize("family", CLUSTERED)
 def test_blocks_of_a_cluster_share_operands(cupy: Any, family: str) -> None:
     """Surplus blocks included; C comes to each block for itself."""
@@ -60,6 +69,31 @@ def test_batches_are_visited_together(cupy: Any, family: str) -> None:
     assert made
     for spec in good(made):
         run_spec(cupy, spec)
+
+
+@pytest.mark.parametrize("family", DIVIDED)
+def test_tiles_are_divided(cupy: Any, family: str) -> None:
+    """Stream-K: parts of tiles meet in the workspace, beside tiles that are stored as a whole."""
+    made = [spec for spec in by_hand(kernels(family)) if spec.schedule.scheduler.stream_k]
+    assert made
+    for spec in good(made):
+        run_spec(cupy, spec)
+        run_spec(cupy, spec, alpha=2)
+
+
+@pytest.mark.parametrize("family", ["tma", "split", "tf32", "dmma"])
+def test_divided_tiles_have_the_same_bits_on_every_run(cupy: Any, family: str) -> None:
+    made = [spec for spec in by_hand(kernels(family)) if spec.schedule.scheduler.stream_k]
+    rng = cupy.random.default_rng(5)
+    for spec in good(made):
+        case, dtype = spec.case, spec.dtype
+        a, b = (rng.standard_normal(case.shape(x)).astype(dtype) for x in case.labels[:2])
+        run, results = build_executable(gemm_plan(problem_of(spec)), None, spec.schedule), set()
+        for _ in range(20):
+            d, _ = case.result(cupy, dtype)
+            run(a, b, None, d)
+            results.add(to_host(d).tobytes())
+        assert len(results) == 1, spec
 
 
 def planning(family: str) -> ArchFacts:
@@ -113,6 +147,7 @@ def test_the_same_bits_again(cupy: Any, family: str) -> None:
     rng = cupy.random.default_rng(5)
     a, b = (rng.standard_normal(case.shape(x)).astype("float16") for x in case.labels[:2])
     made = [spec for spec in by_hand([first]) if spec.schedule.cluster != (2, 2)]
+    made = [spec for spec in made if not spec.schedule.scheduler.stream_k]  # which adds in another order
     results = set()
     for spec in (first, *made):
         run = build_executable(gemm_plan(problem_of(spec)), None, spec.schedule)

@@ -9,10 +9,11 @@ import pytest
 
 from gett.ir.gemm import make_gemm_plan
 from gett.runtime.build import build_executable
+from tests.by_hand import by_hand
 from tests.cases import ALIGNED, Case, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec
 from tests.gpu.support import describe, device_facts, gemm_plan
-from tests.specs import FAMILIES, Spec, by_hand, ss_schedules
+from tests.specs import FAMILIES, Spec, ss_schedules
 
 CASES = [case for case, _ in FAMILIES["k_residue"].cases]
 DIRTY = Case("dirty", "mk,kn->mn", {"m": 8192, "n": 2048, "k": 256})

@@ -18,6 +18,7 @@ from gett.runtime.compiling import compile_schedule
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.mainloop import WgmmaSplit
 from gett.schedule.spec.schedule import Schedule
+from tests.by_hand import streamed
 from tests.cases import DENSE, Case, to_host
 from tests.gpu.support import Problem, device_facts, gemm_plan, needs_hopper, schedules
 from tests.schedules import spread
@@ -36,11 +37,14 @@ WORSE = {"bf16x6": 1.5, "fp16x3": 4.0, "bf16x3": math.inf}
 
 
 def split_schedules(case: Case, precision: str, c: Any = None) -> list[Schedule]:
+    """Those that a search finds; the second has tiles divided by stream-K, where one may."""
     needs_hopper()
-    every = candidates(gemm_plan(Problem(case, "float32", precision, c)), device_facts().arch)
+    plan = gemm_plan(Problem(case, "float32", precision, c))
+    every = candidates(plan, device_facts().arch)
     found = spread((s for s in every if isinstance(s.mainloop, WgmmaSplit)), 40)
     assert found
-    return found
+    divided = [made for s in found if (made := streamed(s, plan)) is not None]
+    return [*found[:1], *divided[:1], *found[1:]]
 
 
 def run(cp: Any, case: Case, precision: str, schedule: Schedule | None, a: Any, b: Any) -> Any:

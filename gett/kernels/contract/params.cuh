@@ -34,6 +34,12 @@ concept PersistentParams =
     RasterParams<Params> &&
     requires(const Params& p) { p.tiles; };  // work tiles of all clusters: of all batches and slices
 
+// Of stream-K, whose clusters divide tiles.
+template <class Params>
+concept StreamKParams =
+    PersistentParams<Params> && requires(const Params& p) { p.shares; } &&  // clusters, each of which has a share
+    requires(const Params& p) { p.stream_k_tiles; };                        // tiles that are divided
+
 // Of kernels whose threads address A, or B.
 template <class Params>
 concept ParamsOfA =

@@ -1,5 +1,6 @@
 // What the tile schedulers (scheduler/one_tile.cuh, scheduler/persistent.cuh) need of the generated SchedulerTraits.
 #pragma once
+#include "gett/contract/params.cuh"
 #include "gett/core/types.cuh"
 
 #ifdef GETT_CONTRACT
@@ -8,12 +9,14 @@ namespace contract {
 
 template <class SchedulerTraits>
 concept OneTile =
-    requires { SchedulerTraits::kSplit; };  // whether K is split
+    requires { SchedulerTraits::kSplit; } &&           // whether K is split
+    requires { SchedulerTraits::kPartialsAlongM; };    // whether partial tiles run along M, as D does; else along N
 
 // Of all persistent tile schedulers.
 template <class SchedulerTraits>
 concept Clusters =
     requires { SchedulerTraits::kSplit; } &&         // whether K is split
+    requires { SchedulerTraits::kPartialsAlongM; } &&  // whether partial tiles run along M, as D does; else along N
     requires { SchedulerTraits::kClusterM; } &&      // blocks of a cluster along M
     requires { SchedulerTraits::kClusterN; } &&      // blocks of a cluster along N
     requires { SchedulerTraits::kTileDistance; };    // tiles between those of a cluster; 1 but for an exchange
@@ -29,6 +32,10 @@ template <class SchedulerTraits>
 concept PersistentBatches =
     PersistentRaster<SchedulerTraits> &&
     requires { SchedulerTraits::kGroupL; };  // batches that are visited together
+
+template <class SchedulerTraits>
+concept StreamK =
+    Clusters<SchedulerTraits> && StreamKParams<typename SchedulerTraits::Params>;
 
 template <class SchedulerTraits>
 concept PersistentPanel =

@@ -1,7 +1,8 @@
-// The workspace of split-K: the partial tiles that the slices leave, in the accumulator's type. The main kernels store
-// them, kernel/splitk_reduce.cuh adds them.
+// The workspace of split-K and of stream-K: the partial tiles that slices and shares leave, in the accumulator's type.
+// The main kernels store them, kernel/splitk_reduce.cuh adds them.
 #pragma once
 #include "gett/core/types.cuh"
+#include "gett/core/vec.cuh"
 
 namespace gett {
 
@@ -13,6 +14,29 @@ GETT_DEVICE auto* partial_tile(const Params& p, int l, int slice, int tile, int 
 }
 template <int kTileSize, class Params, class TileId> GETT_DEVICE auto* partial_tile(const Params& p, const TileId& id) {
   return partial_tile<kTileSize>(p, id.l, id.slice, id.m * p.tiles_n + id.n, p.tiles_m * p.tiles_n);
+}
+
+// The partial tile of the first or the second part of a share of stream-K, of one of the `blocks` blocks of a cluster.
+template <int kTileSize, class Params>
+GETT_DEVICE auto* partial_of_share(const Params& p, int share, int part, int rank, int blocks) {
+  return p.workspace + ((long long)(2 * share + part) * blocks + rank) * kTileSize;
+}
+
+// The place of a row and a column in a partial tile, which runs along M or N as D does: so threads that store
+// neighbours of D read neighbours.
+template <class Scheduler, int kM, int kN> GETT_DEVICE constexpr int partial_place(int m, int n) {
+  return Scheduler::kPartialsAlongM ? n * kM + m : m * kN + n;
+}
+// Stores the sums of a row's columns n and n + 1 in a partial tile.
+template <class Scheduler, int kM, int kN, class Acc>
+GETT_DEVICE void store_partial_two(Acc* tile, int m, int n, Acc x, Acc y) {
+  Acc* const to = tile + partial_place<Scheduler, kM, kN>(m, n);
+  if constexpr (Scheduler::kPartialsAlongM) {
+    to[0] = x;
+    to[kM] = y;
+  } else {
+    store_two(to, x, y);
+  }
 }
 
 // The partial sums of a tile of outputs in a slice, for sums without a GEMM (kernel/stream_sum.cuh): slices of all

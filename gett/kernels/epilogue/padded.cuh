@@ -9,11 +9,13 @@
 
 namespace gett {
 
-// Stores accumulators of a slice to its partial tile, whose rows have kN elements.
-template <class Acc, int kN> struct StorePartial {
+// Stores accumulators of a slice to its partial tile of kM x kN elements.
+template <class Scheduler, class Acc, int kM, int kN> struct StorePartial {
   Acc* to_;
-  GETT_DEVICE void operator()(int m, int n, Acc x) const { to_[m * kN + n] = x; }
-  GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const { Vec<Acc, 2>{{x, y}}.store(to_ + m * kN + n); }
+  GETT_DEVICE void operator()(int m, int n, Acc x) const { to_[partial_place<Scheduler, kM, kN>(m, n)] = x; }
+  GETT_DEVICE void operator()(int m, int n, Acc x, Acc y) const {
+    store_partial_two<Scheduler, kM, kN>(to_, m, n, x, y);
+  }
 };
 
 template <class Traits, class Index, class Scheduler, class Smem>
@@ -65,7 +67,8 @@ struct PaddedEpilogue {
 
   template <class Mainloop> GETT_DEVICE void store(const Params& p, const TileId& id, Mainloop& products) const {
     if constexpr (Scheduler::kSplit) {
-      products.visit(StorePartial<Acc, Traits::kBlockN>{partial_tile<Traits::kBlockM * Traits::kBlockN>(p, id)});
+      products.visit(StorePartial<Scheduler, Acc, Traits::kBlockM, Traits::kBlockN>{
+          partial_tile<Traits::kBlockM * Traits::kBlockN>(p, id)});
     } else {
       const Op op(p);
       const Staged staged{base_};

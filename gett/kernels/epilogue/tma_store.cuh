@@ -109,17 +109,18 @@ struct TmaStore : StagedEpilogue<Traits, Index, Scheduler>, SkippedTile<Traits::
   template <class Tiles>
   static GETT_DEVICE void store_loop(const Params& p, uint32 staged, uint32 free, int group, int lane,
                                      const Tiles& tiles) {
-    int count = 0;
+    int count = Scheduler::kParts;  // parts of tiles leave by the consumers
     const Op op(p);
     WorkTilePrefetch<Scheduler, typename Index::StoreCoords> prefetch;
-    const int end = Scheduler::end(p);
-    for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
-      prefetch.next(p, t, count, lane, [&](const TileId& id) { return Index::store_coords(p, id.m, id.n, id.l); });
+    const int first = Scheduler::first(p) + count * Scheduler::step(p), end = Scheduler::end(p);
+    for (int t = first; t < end; t += Scheduler::step(p), ++count) {
+      const int own = count - Scheduler::kParts;
+      prefetch.next(p, t, own, lane, [&](const TileId& id) { return Index::store_coords(p, id.m, id.n, id.l); });
       if (Traits::kPingPong && count % Traits::kConsumerWarpgroups != group) continue;
       if (!tiles.takes(count)) continue;
-      const auto coords = from_lane(prefetch.found_, count % 32);
+      const auto coords = from_lane(prefetch.found_, own % 32);
       // A surplus block of a cluster stages a tile that does not exist.
-      const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, count % 32));
+      const bool exists = Scheduler::kSize == 1 || Scheduler::exists(p, from_lane(prefetch.id_, own % 32));
       if (elect_one()) {           // always the same thread, which waits for its own stores
         tma_store_wait_read<0>();  // the store of the tile before has read the buffer
         if constexpr (Traits::kSourceC == kSourceTma) {

@@ -1,4 +1,4 @@
-// The second kernel of split-K: adds the slices' partial tiles in a fixed order and stores the sums in D's order.
+// The second kernel of split-K and of stream-K: adds partial tiles in a fixed order and stores the sums in D's order.
 //
 // Few outputs of many slices are bound by latency, not by bytes. So kRows threads share a vector of outputs. Each adds
 // every kRows-th slice with several loads in flight. Their sums are added in shared memory, half of them to the other
@@ -10,31 +10,33 @@
 #include "gett/epilogue/epilogue_op.cuh"
 #include "gett/epilogue/linear_combination.cuh"
 #include "gett/ptx/warpgroup.cuh"
+#include "gett/scheduler/parts_of_tile.cuh"
 
 namespace gett {
 
-template <class Traits, class Index, int kThreads, int kRows>
+template <class Traits, class Index, class Scheduler, int kThreads, int kRows>
   GETT_REQUIRES(contract::SliceSums<Traits, Index>)
 GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
   typedef typename Traits::Acc Acc;
   constexpr int kV = Traits::kVecD, kCount = Traits::kBoxMN / kV, kColumns = kThreads / kRows;
-  // Elements of one load: neighbours in D are neighbours in the workspace only where D runs along N.
+  // Elements of one load: neighbours in D are neighbours in the workspace if D runs along the first mode of the tile.
+  constexpr int kStep = partial_place<Scheduler, Traits::kBlockM, Traits::kBlockN>(Traits::kStepM, Traits::kStepN);
   constexpr int kMost = 16 / int(sizeof(Acc)) > 0 ? 16 / int(sizeof(Acc)) : 1;
-  constexpr int kW = Traits::kStepN != 1 ? 1 : kV < kMost ? kV : kMost;
+  constexpr int kW = kStep != 1 ? 1 : kV < kMost ? kV : kMost;
   constexpr int kUnroll = kV >= 8 ? 4 : 8;
   const LinearCombination<Traits> op(p);
   __shared__ Acc parts[kRows > 1 ? kRows : 1][kV][kRows > 1 ? kColumns : 1];
 
   const int column = threadIdx.x % kColumns, row = threadIdx.x / kColumns;
-  const int tiles = p.tiles_m * p.tiles_n;
-  const int l = int(blockIdx.x) / tiles, tile = int(blockIdx.x) - l * tiles;
-  const int tm = tile / p.tiles_n, tn = tile - tm * p.tiles_n;
-  const auto lt = Index::l_tile(p, l);
-  const auto mt = Index::m_tile(p, tm);
-  const auto nt = Index::n_tile(p, tn);
+  const PartsOfTile<Traits, Scheduler> parts_of_tile(p, blockIdx.x);
+  const TileId& id = parts_of_tile.id;
+  const int count = parts_of_tile.count(p);
+  const auto lt = Index::l_tile(p, id.l);
+  const auto mt = Index::m_tile(p, id.m);
+  const auto nt = Index::n_tile(p, id.n);
   const int i = int(blockIdx.y) * kColumns + column;
   const auto at = Index::idx2crd_d(p, (i < kCount ? i : 0) * kV);
-  const bool ok = i < kCount && Index::m_ok(p, mt, at.m) && Index::n_ok(p, nt, at.n);
+  const bool ok = i < kCount && count > 0 && Index::m_ok(p, mt, at.m) && Index::n_ok(p, nt, at.n);
 
   griddepcontrol_wait();
 
@@ -42,15 +44,13 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
 #pragma unroll
   for (int j = 0; j < kV; ++j) x[j] = zero<Acc>();
   if (ok) {
-    constexpr int kSize = Traits::kBlockM * Traits::kBlockN;
-    const long long stride = tiles * (long long)kSize;
-    const Acc* const from = partial_tile<kSize>(p, l, 0, tile, tiles) + at.m * Traits::kBlockN + at.n;
+    const int from = partial_place<Scheduler, Traits::kBlockM, Traits::kBlockN>(at.m, at.n);
 #pragma unroll kUnroll
-    for (int s = row; s < p.split_k; s += kRows) {
-      const Acc* const slice = from + s * stride;
+    for (int s = row; s < count; s += kRows) {
+      const Acc* const slice = parts_of_tile.at(p, s) + from;
 #pragma unroll
       for (int j = 0; j < kV; j += kW) {
-        const auto v = Vec<Acc, kW>::load(slice + j * (Traits::kStepM * Traits::kBlockN + Traits::kStepN));
+        const auto v = Vec<Acc, kW>::load(slice + j * kStep);
 #pragma unroll
         for (int q = 0; q < kW; ++q) x[j + q] = add(x[j + q], v.x[q]);
       }
@@ -72,13 +72,13 @@ GETT_DEVICE void reduce_slices(const typename Traits::Params& p) {
     }
   }
   if (row != 0 || !ok) return;
-  const TileOp<Traits, Index> function(p, {tm, tn, l, 0});
+  const TileOp<Traits, Index> function(p, id);
   Vec<typename Traits::ElementD, kV> out;
 #pragma unroll
   for (int j = 0; j < kV; ++j) {
     const int m = at.m + j * Traits::kStepM, n = at.n + j * Traits::kStepN;
     const typename Traits::ElementC* c = nullptr;
-    if constexpr (Traits::kSourceC == kSourceVector) {
+    if constexpr (Traits::kSourceC != kSourceNone) {
       c = p.c + lt.c + mt.c + nt.c + Index::m_c(p, mt, m) + Index::n_c(p, nt, n);
     }
     out.x[j] = op(x[j], c, [&](Acc sum) { return function(m, n, sum); });

@@ -166,7 +166,7 @@ template <class Traits, class Index, class Scheduler, class Storage> struct CpAs
       named_barrier_sync(NamedBarrier::kRowTables, kThreads);
       if constexpr (A::kCopies) a.locate(q, id, table_a, thread);
       if constexpr (B::kCopies) b.locate(q, id, table_b, thread);
-      const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? id.slice : 0);
+      const KTileRange k_tiles = Scheduler::k_tiles(p, t, Scheduler::kSplit ? id.slice : 0);
 #pragma unroll 1
       for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
         const auto k = Index::k_tile(hidden(p), kt);  // strides of many modes would fill the registers

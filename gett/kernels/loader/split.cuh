@@ -265,7 +265,7 @@ template <class Traits, class Scheduler, class Storage> struct SplitTransform {
     int count = 0;
     for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p), ++count) {
       if (!guard.is_marked(count)) continue;
-      const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? Scheduler().locate(p, t).slice : 0);
+      const KTileRange k_tiles = Scheduler::k_tiles(p, t, Scheduler::kSplit ? Scheduler().locate(p, t).slice : 0);
       for (int kt = k_tiles.first; kt < k_tiles.last; ++kt) {
         mbarrier_wait(stage.bar(smem.full()), stage.phase);
         if ((thread & 31) == 0) mbarrier_arrive(stage.bar(smem.empty()));

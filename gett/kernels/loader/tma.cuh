@@ -40,7 +40,7 @@ template <class Traits, class Index, class Scheduler, class Storage> struct TmaL
           if (mma_tile > 0) Index::next_mma_tile(at);
         }
         // The bound is computed from the parameters again for each k-tile: a loop with a known count would be unrolled.
-        for (int kt = k_tile_range(p, slice).first; kt < k_tile_range(p, slice).last; ++kt) {
+        for (int kt = Scheduler::k_tiles(p, t, slice).first; kt < Scheduler::k_tiles(p, t, slice).last; ++kt) {
           mbarrier_wait(stage.bar(smem.empty()), stage.phase);
           const uint32 bar = stage.bar(smem.full()), to = smem.stage(stage.stage);
           if (elect_one()) {

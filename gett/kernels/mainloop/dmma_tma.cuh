@@ -184,13 +184,9 @@ struct DmmaTma {
       Accumulators acc;
       Sums::zero(acc);
       epilogue.prepare(p, id);
-      multiply(smem, k_tile_range(p, id.slice), stage, fragments, lane, acc);
+      multiply(smem, Scheduler::k_tiles(p, t, id.slice), stage, fragments, lane, acc);
       if (!Store::kStoreWarp && !Scheduler::exists(p, id)) continue;
-      if constexpr (Scheduler::kSplit) {
-        Sums::store_partial(p, id, acc, block, lane);
-      } else {
-        epilogue.store(p, Sums::located(scheduler, p, id, t), acc, block, lane);
-      }
+      Sums::leave(p, scheduler, epilogue, id, t, acc, block, lane);
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();
   }

@@ -27,15 +27,31 @@ template <class Traits, class Store, class Scheduler> struct TileSums {
     return id;
   }
 
-  // Stores a slice's partial tile to the workspace.
-  static GETT_DEVICE void store_partial(const Params& p, const TileId& id, const Accumulators& acc, int block,
-                                        int lane) {
-    Acc* const to = partial_tile<Traits::kBlockM * kN>(p, id);
+  // The sums of work tile `t` leave: to D, or to the workspace where they are a part of a tile's.
+  static GETT_DEVICE void leave(const Params& p, const Scheduler& scheduler, Store& epilogue, const TileId& id, int t,
+                                Accumulators& acc, int block, int lane, int mma_tile = 0) {
+    if constexpr (Scheduler::kSplit) {
+      store_partial(partial_tile<Traits::kBlockM * kN>(p, id), acc, GETT_RECOMPUTE(block), GETT_RECOMPUTE(lane));
+    } else {
+      if constexpr (Scheduler::kParts > 0) {
+        if (Scheduler::is_part(p, t)) {
+          const KTileRange k_tiles = Scheduler::k_tiles(p, t, 0);
+          if (k_tiles.first < k_tiles.last)
+            store_partial(scheduler.template partial<Traits::kBlockM * kN>(p, t), acc, block, lane);
+          return;
+        }
+      }
+      epilogue.store(p, located(scheduler, p, id, t), acc, block, lane, mma_tile);
+    }
+  }
+
+  // Stores a partial tile.
+  static GETT_DEVICE void store_partial(Acc* to, const Accumulators& acc, int block, int lane) {
 #pragma unroll
     for (int i = 0; i < kMmaM; ++i)
       Fragment::for_each_pair<kN>(lane, [&](int row, int column, int j) {
         const int m = FragmentRows<Traits>::at(block, i, row);
-        store_two(to + m * kN + column, acc[i][j], acc[i][j + 1]);
+        store_partial_two<Scheduler, Traits::kBlockM, kN>(to, m, column, acc[i][j], acc[i][j + 1]);
       });
   }
 };

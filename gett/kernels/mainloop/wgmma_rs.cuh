@@ -189,7 +189,7 @@ struct WgmmaRS {
         if (!Scheduler::exists(p, id)) continue;
         Acc* const to = partial_tile<kRows * kN>(p, id);
         Fragment::for_each_pair<kN>(lane, [&](int m, int n, int i) {
-          Vec<Acc, 2>{{acc[0][i], acc[0][i + 1]}}.store(to + (group * 64 + m) * kN + n);
+          store_partial_two<Scheduler, kRows, kN>(to, group * 64 + m, n, acc[0][i], acc[0][i + 1]);
         });
       } else {
         epilogue.prepare(p, id);

@@ -190,8 +190,8 @@ struct WgmmaSplit {
       Small small;
       multiply(p, smem, tile.k_tiles, stage, made, fragment, lane, acc[0], small);
       const bool lost = small.is_lost() || guard.is_found_in_b(t) || !are_finite(acc[0], group, lane);
-      if constexpr (Scheduler::kSplit) {
-        if (lost) guard.mark(count);  // the sums of slices are not added yet
+      if (Scheduler::kSplit || Scheduler::is_part(p, t)) {
+        if (lost) guard.mark(count);  // the sums of a tile's parts are not added yet
       } else if constexpr (Store::kStoreWarp) {
         epilogue.skip_ = lost;  // the store warp marks the tile
       } else if (named_barrier_or(NamedBarrier::kVote, 128 * kConsumerWarpgroups, lost)) {
@@ -237,7 +237,7 @@ struct WgmmaSplit {
   static GETT_DEVICE Tile start(const Params& p, const Scheduler& scheduler, Store& epilogue, int t,
                                 typename Sums::Accumulators& acc) {
     const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
-    const KTileRange k_tiles = k_tile_range(p, Scheduler::kSplit ? scheduler.locate(p, t).slice : 0);
+    const KTileRange k_tiles = Scheduler::k_tiles(p, t, Scheduler::kSplit ? scheduler.locate(p, t).slice : 0);
     Sums::zero(acc);
     epilogue.prepare(p, id);
     return {id, k_tiles};
@@ -245,12 +245,9 @@ struct WgmmaSplit {
   // A tile's sums leave: to D, or to the workspace.
   static GETT_DEVICE void leave(const Params& p, const Scheduler& scheduler, Store& epilogue, const TileId& id, int t,
                                 typename Sums::Accumulators& acc, int group, int lane) {
-    if constexpr (Scheduler::kSplit) {
-      Sums::store_partial(p, scheduler.locate(p, t), acc, GETT_RECOMPUTE(group), GETT_RECOMPUTE(lane));
-    } else {
-      const Params& own = kSparing ? hidden(p) : p;
-      epilogue.store(own, Sums::located(scheduler, own, id, t), acc, GETT_RECOMPUTE(group), GETT_RECOMPUTE(lane));
-    }
+    const Params& own = kSparing && !Scheduler::kSplit ? hidden(p) : p;
+    Sums::leave(own, scheduler, epilogue, Scheduler::kSplit ? scheduler.locate(p, t) : id, t, acc,
+                GETT_RECOMPUTE(group), GETT_RECOMPUTE(lane));
   }
   // Whether all sums of the tile are; rows and columns of padding hold anything.
   static GETT_DEVICE bool are_finite(const Acc (&acc)[kN / 2], int group, int lane) {

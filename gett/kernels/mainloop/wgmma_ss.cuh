@@ -87,7 +87,7 @@ struct WgmmaSS {
     for (int t = Scheduler::first(p); t < end; t += Scheduler::step(p), ++count) {
       // Consumers need not locate the tile if a store warp does.
       const TileId id = Store::kStoreWarp ? TileId{0, 0, 0, 0} : scheduler.locate(p, t);
-      const KTileRange k_tiles = k_tile_range(p, id.slice);
+      const KTileRange k_tiles = Scheduler::k_tiles(p, t, id.slice);
       const int first = k_tiles.first, last = k_tiles.last;
       stationary.advance(t, lane);
       if (Traits::kPingPong && count % Traits::kConsumerWarpgroups != group) {
@@ -133,11 +133,7 @@ struct WgmmaSS {
         for (int i = 0; i < kMmaM; ++i) wgmma_fence_operand(acc[i]);
         if (released >= 0) Scheduler::release(smem.empty() + released * 8, lane);
         if (!Store::kStoreWarp && !Scheduler::exists(p, id)) continue;
-        if constexpr (Scheduler::kSplit) {
-          Sums::store_partial(p, id, acc, GETT_RECOMPUTE(block), GETT_RECOMPUTE(lane));
-        } else {
-          epilogue.store(p, Sums::located(scheduler, p, id, t), acc, block, lane, mma_tile);
-        }
+        Sums::leave(p, scheduler, epilogue, id, t, acc, block, lane, mma_tile);
       }
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();

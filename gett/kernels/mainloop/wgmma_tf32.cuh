@@ -145,15 +145,11 @@ struct WgmmaTf32 {
       Accumulators acc;
       Sums::zero(acc);  // as in a slice without k-tiles; it also ends the life of the sums of the tile before
       epilogue.prepare(p, id);
-      multiply(smem, k_tile_range(p, id.slice), stage, made, fragment, lane, acc);
+      multiply(smem, Scheduler::k_tiles(p, t, id.slice), stage, made, fragment, lane, acc);
 #pragma unroll
       for (int i = 0; i < kMmaM; ++i) wgmma_fence_operand(acc[i]);
       if (!Store::kStoreWarp && !Scheduler::exists(p, id)) continue;
-      if constexpr (Scheduler::kSplit) {
-        Sums::store_partial(p, id, acc, block, lane);
-      } else {
-        epilogue.store(p, Sums::located(scheduler, p, id, t), acc, block, lane);
-      }
+      Sums::leave(p, scheduler, epilogue, id, t, acc, block, lane);
     }
     if constexpr (!Scheduler::kSplit) epilogue.finish();
   }

@@ -12,7 +12,7 @@ template <class Params, class Scheduler> struct KTileIterator {
   GETT_DEVICE void begin(const Params& p, int tile) {
     for (t = tile; t < Scheduler::end(p); t += Scheduler::step(p)) {
       id = Scheduler().locate(p, t);
-      const KTileRange range = k_tile_range(p, id.slice);
+      const KTileRange range = Scheduler::k_tiles(p, t, id.slice);
       kt = range.first;
       last = range.last;
       if (kt < last) return;

@@ -11,6 +11,7 @@ template <class Traits>
   GETT_REQUIRES(contract::OneTile<Traits>)
 struct OneTile {
   static constexpr bool kSplit = Traits::kSplit;  // whether K is split
+  static constexpr bool kPartialsAlongM = Traits::kPartialsAlongM;
 
   // Where K is split, the kernel that adds the slices may be launched before this one ends.
   static GETT_DEVICE void begin() {

@@ -12,6 +12,7 @@
 // work and stores nothing. Coordinates past the last tile are harmless, since copies read zeros there.
 #pragma once
 #include "gett/contract/schedulers.cuh"
+#include "gett/core/workspace.cuh"
 #include "gett/ptx/cluster.cuh"
 #include "gett/ptx/mbarrier.cuh"
 #include "gett/scheduler/raster.cuh"
@@ -24,16 +25,13 @@ struct Multicast { uint32 part, mask; };
 // What both schedulers share: a block's place in its cluster, and the cluster's in the raster.
 template <class Traits> struct ClusterTiles {
   static constexpr int kM = Traits::kClusterM, kN = Traits::kClusterN, kSize = kM * kN;
-  static constexpr bool kSplit = Traits::kSplit;
+  static constexpr bool kSplit = Traits::kSplit, kPartialsAlongM = Traits::kPartialsAlongM;
   int m_, n_;
 
   GETT_DEVICE ClusterTiles() : m_(0), n_(0) {
-    if constexpr (kSize > 1) {
-      const int rank = cluster_ctarank();
-      m_ = rank % kM;
-      n_ = rank / kM;
-    }
+    if constexpr (kSize > 1) *this = ClusterTiles(cluster_ctarank());
   }
+  explicit GETT_DEVICE ClusterTiles(int rank) : m_(rank % kM), n_(rank / kM) {}
   GETT_DEVICE Multicast multicast_a() const {
     uint32 row = 0;
 #pragma unroll
@@ -65,6 +63,13 @@ template <class Traits> struct ClusterTiles {
       if (lane == 0) mbarrier_arrive(bar);
     }
   }
+
+  // K-tiles of work tile `t`, which is in slice `slice`, and whether it is a part of a tile beside whole ones.
+  template <class Params> static GETT_DEVICE KTileRange k_tiles(const Params& p, int, int slice) {
+    return k_tile_range(p, slice);
+  }
+  template <class Params> static GETT_DEVICE bool is_part(const Params&, int) { return false; }
+  static constexpr int kParts = 0;  // work tiles of a block that are parts, which come first
 
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
     if constexpr (kSize == 1) return locate_tile(p, t);
@@ -111,6 +116,44 @@ struct PersistentBatches : PersistentRaster<Traits> {
   static_assert(PersistentRaster<Traits>::kSize == 1 && !Traits::kSplit, "tiles of single blocks, and whole sums");
   template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
     return locate_tile_of_batches<Traits::kGroupL>(p, t);
+  }
+};
+
+// Stream-K: the tiles that do not fill the clusters in whole waves are divided among all of them. Their k-tiles, end to
+// end, are dealt out in equal shares. A share is shorter than a tile's k-tiles, so it has parts of two tiles at most.
+// These are the first work tiles of a cluster; the second may be empty. The others are whole tiles. Their numbers come
+// first in the raster.
+template <class Traits>
+  GETT_REQUIRES(contract::StreamK<Traits>)
+struct StreamK : ClusterTiles<Traits> {
+  typedef ClusterTiles<Traits> Base;
+  static constexpr int kSize = Base::kSize, kParts = 2;
+  static constexpr bool kEachPanel = false;
+  static_assert(!Traits::kSplit, "tiles are whole, or divided by shares");
+
+  template <class Params> static GETT_DEVICE int first(const Params&) { return blockIdx.x / kSize; }
+  template <class Params> static GETT_DEVICE int end(const Params& p) { return p.tiles; }
+  template <class Params> static GETT_DEVICE int step(const Params& p) { return p.shares; }
+
+  template <class Params> static GETT_DEVICE bool is_part(const Params& p, int t) { return t < kParts * p.shares; }
+  template <class Params> static GETT_DEVICE KTileRange k_tiles(const Params& p, int t, int) {
+    if (!is_part(p, t)) return {0, p.k_tiles};
+    return part_of_share(p, t).k_tiles;
+  }
+  GETT_DEVICE StreamK() {}
+  explicit GETT_DEVICE StreamK(int rank) : Base(rank) {}
+  template <class Params> GETT_DEVICE TileId locate(const Params& p, int t) const {
+    if (is_part(p, t)) return locate_divided(p, part_of_share(p, t).tile);
+    return Base::locate(p, t - kParts * p.shares);
+  }
+  // Tile number `tile` of those that are divided.
+  template <class Params> GETT_DEVICE TileId locate_divided(const Params& p, int tile) const {
+    return Base::locate(p, p.tiles - kParts * p.shares + tile);
+  }
+  // Where the sums of a part go.
+  template <int kTileSize, class Params> GETT_DEVICE auto* partial(const Params& p, int t) const {
+    const int second = t >= p.shares;
+    return partial_of_share<kTileSize>(p, t - second * p.shares, second, this->m_ + this->n_ * Base::kM, kSize);
   }
 };
 

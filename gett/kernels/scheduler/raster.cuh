@@ -35,6 +35,28 @@ template <class Params> GETT_DEVICE KTileRange k_tile_range(const Params& p, int
   return {first, min(first + p.k_tiles_per_slice, p.k_tiles)};
 }
 
+// A part of a tile under stream-K: the tile's number among those that are divided, and the part's k-tiles.
+struct StreamKPart { int tile; KTileRange k_tiles; };
+
+// The k-tiles of the p.stream_k_tiles divided tiles, end to end, in p.shares shares that differ by one at most: where
+// share `i` begins, and which share has k-tile `at`.
+template <class Params> GETT_DEVICE int share_begin(const Params& p, int i) {
+  const int all = p.stream_k_tiles * p.k_tiles, each = all / p.shares;
+  return i * each + min(i, all - each * p.shares);
+}
+template <class Params> GETT_DEVICE int share_of(const Params& p, int at) {
+  const int all = p.stream_k_tiles * p.k_tiles, each = all / p.shares, longer = all - each * p.shares;
+  return at < longer * (each + 1) ? at / (each + 1) : (at - longer) / each;
+}
+// Work tile t is the first or the second part of share t % p.shares.
+template <class Params> GETT_DEVICE StreamKPart part_of_share(const Params& p, int t) {
+  const int second = t >= p.shares, share = t - second * p.shares;
+  const int begin = share_begin(p, share), end = share_begin(p, share + 1);
+  const int tile = begin / p.k_tiles + second, from = tile * p.k_tiles;
+  const int first = max(begin, from) - from;
+  return {tile, {first, max(first, min(end - from, p.k_tiles))}};
+}
+
 // Which tiles of a block, by their number, are made, and whether the one that is staged now is stored.
 struct AllTiles {
   GETT_DEVICE bool takes(int) const { return true; }

@@ -40,7 +40,7 @@ def hopper_rules(
     """
     return (
         *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
-        *(hopper.batches_together, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),
+        *(hopper.batches_together, hopper.stream_k, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),
         *(common.split, common.workspace, common.grid, *own, *EPILOGUE_RULES),
         *(common.planned(smem), common.shared_memory),
     )

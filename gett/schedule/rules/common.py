@@ -132,7 +132,7 @@ def vector(x: Lowered) -> Iterator[str]:
     """D's strides, and the staged tile, allow the vectors that it is stored in."""
     store, t = x.s.epilogue.store, x.s.tiling
     vector, stage = store.vector, store.stage
-    staged = stage is not None and x.s.split_k == 1 and x.plan.contraction.c is None
+    staged = stage is not None and not x.s.adds_parts and x.plan.contraction.c is None
     widest = store_vector(x.plan, t.m, t.n, t.l, staged=staged)
     if widest % vector:
         yield f"{vector} elements of D a store, its strides allow {widest}"
@@ -166,7 +166,7 @@ def split(x: Lowered) -> Iterator[str]:
 def workspace(x: Lowered) -> Iterator[str]:
     """The workspace holds the partial sums, and nothing else."""
     (m, n, _), sums = x.s.tiling.shape, data_type(x.plan.contraction.dtype).accumulator_bytes
-    needed = x.s.split_k * x.tiles * m * n * sums if x.s.split_k > 1 else 0
+    needed = x.s.partial_tiles(x.tiles) * m * n * sums
     if x.s.workspace_bytes != needed:
         yield f"{x.s.workspace_bytes} bytes, partial sums take {needed}"
 

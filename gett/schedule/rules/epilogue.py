@@ -127,13 +127,12 @@ def tma_source(x: Lowered) -> Iterator[str]:
 @rule
 def reuse(x: Lowered) -> Iterator[str]:
     """D is staged where the stages were if a block makes one tile, of float64 any, and nothing else needs them."""
-    store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.hopper, x.s.cluster
+    store, t, loop = x.s.epilogue.store, x.s.tiling, x.s.hopper
     if not store.reuse_mainloop_smem:
         return
-    clusters = -(-t.m.tiles // side_m) * -(-t.n.tiles // side_n) * x.plan.extent_l
     waits = loop.waits_for_d and x.blocks == 1  # no zeros stay in its stages, no other block fills them
-    if clusters > x.s.scheduler.blocks // x.blocks and not waits:
-        yield f"{clusters * x.blocks} tiles for {x.s.scheduler.blocks} blocks, whose next stages are under way"
+    if x.clusters > x.s.scheduler.blocks // x.blocks and not waits:
+        yield f"{x.clusters * x.blocks} tiles for {x.s.scheduler.blocks} blocks, whose next stages are under way"
     if not loop.frees_stages or loop.keeps or loop.by_warps:
         loaders = f"{type(loop.a).__name__} and {type(loop.b).__name__}"
         yield f"{loop.stages} stages of a {type(loop).__name__} by {loaders} are not free when D is staged"

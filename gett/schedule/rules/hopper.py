@@ -19,6 +19,7 @@ from gett.schedule.spec.hopper_needs import (
     planes,
     up,
 )
+from layouts.domains import MOST
 
 ORDERED = 256
 """Most clusters whose first tiles a table of bytes has."""
@@ -64,6 +65,21 @@ def batches_together(x: Lowered) -> Iterator[str]:
     made, group = x.s.scheduler, x.s.scheduler.group_l
     if group > max(1, x.plan.extent_l) or (group > 1 and (x.blocks > 1 or made.split_k > 1)):
         yield f"{group} of {x.plan.extent_l} batches, clusters of {x.s.cluster}, {made.split_k} slices of K"
+
+
+@rule
+def stream_k(x: Lowered) -> Iterator[str]:
+    """Stream-K divides tiles that are left over, in shares of a k-tile or more, where stages and D's tile allow it."""
+    made, loop, store, t = x.s.scheduler, x.s.hopper, x.s.epilogue.store, x.s.tiling
+    if not made.stream_k:
+        return
+    left = x.clusters % x.s.shares
+    if not x.s.shares <= left * t.k.tiles <= MOST:
+        yield f"{left} tiles of {t.k.tiles} k-tiles are left over, for {x.s.shares} shares of one or more"
+    if loop.keeps or loop.in_turn:
+        yield f"the {t.k.tiles} k-tiles of a {type(loop).__name__} stay, or are dealt out in turn"
+    if store.exchange is not None or store.reuse_mainloop_smem or t.mma_tiles > 1:
+        yield f"a tile of {t.mma_tiles} MMA tiles that two blocks store, or that is staged where stages are"
 
 
 @rule

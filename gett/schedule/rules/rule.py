@@ -106,6 +106,12 @@ class Lowered:
         return t.m.tiles if self.s.mainloop.one_group else t.tiles(self.plan.extent_l)
 
     @property
+    def clusters(self) -> int:
+        """Clusters that tiles of D make, of all batches; blocks of the last ones may have no tile."""
+        t, (m, n) = self.s.tiling, self.s.cluster
+        return -(-t.m.tiles // m) * -(-t.n.tiles // n) * self.plan.extent_l
+
+    @property
     def atom(self) -> MmaAtom:
         """What a warpgroup multiplies at a time."""
         return warpgroup_atom(self.plan.contraction.dtype, self.plan.contraction.precision)

@@ -11,7 +11,7 @@ from gett.ir.tensors import PRECISIONS
 from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.mainloop import AnyMainloop, Hopper, Mainloop, Multistage, Stream, WarpSpecialised
 from gett.schedule.spec.packing import Packing
-from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.scheduler import PARTS, TileScheduler
 from gett.schedule.spec.smem import SmemPlan
 from gett.schedule.spec.tiling import Tiling
 from layouts.domains import OneOf, Size, Span, Text
@@ -74,9 +74,23 @@ class Schedule:
         return self.scheduler.split_k
 
     @property
+    def shares(self) -> int:
+        """Clusters among which stream-K divides tiles."""
+        return self.scheduler.blocks // math.prod(self.scheduler.cluster)
+
+    @property
+    def adds_parts(self) -> bool:
+        """Whether a second kernel adds partial tiles."""
+        return self.split_k > 1 or self.scheduler.stream_k
+
+    @property
     def cluster(self) -> tuple[int, int]:
         """Neighbouring tiles along M and along N whose blocks share operands."""
         return self.scheduler.cluster
+
+    def partial_tiles(self, tiles: int) -> int:
+        """Partial tiles in the workspace, of the `tiles` tiles of D."""
+        return PARTS * self.scheduler.blocks if self.scheduler.stream_k else self.split_k * tiles * (self.split_k > 1)
 
     @property
     def threads(self) -> int:

@@ -1,7 +1,7 @@
 """Tile schedulers: which tiles a block makes, in what order.
 
-All answer whether they are `persistent`, which `tensor` stays with a block's panel, and how blocks and batches are
-grouped, so that nobody asks which of them a schedule has.
+All answer whether they are `persistent`, whether they divide tiles (`stream_k`), which `tensor` stays with a block's
+panel, and how blocks and batches are grouped, so that nobody asks which of them a schedule has.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class OneTile:
     split_k: Count = 1
 
     persistent: ClassVar[bool] = False
+    stream_k: ClassVar[bool] = False
     blocks: ClassVar[int] = 0
     cluster: ClassVar[tuple[int, int]] = (1, 1)
     cluster_order: ClassVar[tuple[int, ...]] = ()
@@ -55,6 +56,7 @@ class PersistentRaster:
     group_l: Count = 1
 
     persistent: ClassVar[bool] = True
+    stream_k: ClassVar[bool] = False
     tensor: ClassVar[str] = ""
     one_panel: ClassVar[bool] = False
 
@@ -76,10 +78,40 @@ class PersistentPanel:
     group_m: Count
 
     persistent: ClassVar[bool] = True
+    stream_k: ClassVar[bool] = False
     split_k: ClassVar[int] = 1
     cluster: ClassVar[tuple[int, int]] = (1, 1)
     cluster_order: ClassVar[tuple[int, ...]] = ()
     group_l: ClassVar[int] = 1
 
 
-TileScheduler = OneTile | PersistentRaster | PersistentPanel
+@dataclass(frozen=True, slots=True)
+class StreamK:
+    """One block a multiprocessor; the tiles that do not fill all of them in whole waves are divided among them.
+
+    The k-tiles of these tiles, end to end, are dealt out to the clusters in equal shares. Their partial sums are added
+    in a fixed order by a second kernel. The other tiles are made whole.
+
+    Attributes:
+        blocks: Blocks of the grid.
+        group_m: Tiles of M (of clusters, where there are any) that are visited together for reuse in L2.
+        cluster: Neighbouring tiles along M and along N whose blocks share operands.
+    """
+
+    blocks: Count
+    group_m: Count = 1
+    cluster: tuple[Count, Count] = (1, 1)
+
+    persistent: ClassVar[bool] = True
+    stream_k: ClassVar[bool] = True
+    split_k: ClassVar[int] = 1
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
+
+
+PARTS = 2
+"""Tiles that a share of stream-K has parts of at most: it is shorter than a tile's k-tiles."""
+
+TileScheduler = OneTile | PersistentRaster | PersistentPanel | StreamK

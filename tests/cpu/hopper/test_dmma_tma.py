@@ -24,10 +24,11 @@ from gett.schedule.spec.hopper_needs import leads
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
+from tests.by_hand import clustered
 from tests.cases import Case, tccg
 from tests.cpu.choices import bounded_choices
 from tests.sampling import slow_but
-from tests.specs import clustered, covering, specs
+from tests.specs import covering, specs
 
 FACTS = arch_facts("sm_90a")
 

@@ -22,12 +22,13 @@ from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
 from layouts.swizzle import swizzle_address
+from tests.by_hand import by_hand
 from tests.cases import Case
 from tests.cpu.host_cuda import includes, run_host
 from tests.cpu.smem_places import mma_box, read_at
 from tests.sampling import slow_but
 from tests.spec_parts import has_k_residue
-from tests.specs import Spec, by_hand, covering, specs, ss_schedules
+from tests.specs import Spec, covering, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 Residue = tuple[str, int, int, int, int]

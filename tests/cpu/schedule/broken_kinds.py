@@ -28,7 +28,7 @@ from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from tests.cases import DENSE, Case
 from tests.cpu.schedule.broken_schedules import CASES
-from tests.cpu.schedule.changed_schedules import longer, loop, raster, staged, tiling, with_mode
+from tests.cpu.schedule.changed_schedules import longer, loop, raster, staged, stream_k, tiling, with_mode
 from tests.cpu.schedule.hopper_schedules import FACTS, Found
 
 Change = Callable[[Found], Found]
@@ -210,6 +210,7 @@ SHARED: dict[str, Change] = {
     "extents": endless,
     "scheduler": of_schedule(lambda s: raster(s, blocks=1 << 20)),
     "batches together": of_schedule(lambda s: raster(s, group_l=2)),
+    "stream k": of_schedule(lambda s: stream_k(s, 1)),
     "mma tiles": of_schedule(lambda s: tiling(s, mma_tiles=3)),
     "block": of_schedule(lambda s: tiling(s, shape=(192, *s.tiling.shape[1:]))),
     "boxes": of_schedule(lambda s: tiling(s, m=cut(s.tiling.m.extents, 1024))),

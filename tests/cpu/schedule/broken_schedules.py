@@ -25,7 +25,7 @@ from layouts.tma import TmaMap
 from layouts.tma_map import tma_map
 from tests.cases import DENSE, Case
 from tests.cpu.schedule import hopper_schedules as hopper
-from tests.cpu.schedule.changed_schedules import changed, longer, loop, raster, staged, tiling, with_mode
+from tests.cpu.schedule.changed_schedules import changed, longer, loop, raster, staged, stream_k, tiling, with_mode
 from tests.cpu.schedule.hopper_schedules import Found, store_of, with_store
 
 GROUPED = Case("two-k", "ilk,ljk->ij", {"i": 1024, "j": 1024, "l": 8, "k": 64})
@@ -277,6 +277,14 @@ CASES: dict[str, list[Callable[[], Found]]] = {
     ],
     "batches together": [
         changed(hopper.plain, lambda s: raster(s, group_l=2)),
+    ],
+    "stream k": [
+        changed(hopper.plain, lambda s: stream_k(s, 1)),
+        changed(hopper.plain, lambda s: stream_k(tiling(s, k=Box.of_cuts(s.tiling.k.extents, {0: 4096})), 120)),
+        changed(hopper.stationary, lambda s: stream_k(s, 5)),
+        changed(hopper.registers, lambda s: stream_k(s, 7)),
+        changed(hopper.mma_tiles, lambda s: stream_k(s, 5)),
+        changed(hopper.exchanging, lambda s: stream_k(s, 10)),
     ],
     "ping pong": [changed(hopper.plain, lambda s: loop(s, ping_pong=True, warpgroups=3))],
     "threads": [changed(hopper.plain, lambda s: loop(s, warpgroups=8, ping_pong=False))],

@@ -8,7 +8,7 @@ from typing import Any
 
 from gett.ir.gemm import GemmPlan
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentRaster
+from gett.schedule.spec.scheduler import PersistentRaster, StreamK
 from layouts.tma import TmaMap
 from tests.cpu.schedule.hopper_schedules import Found
 
@@ -24,6 +24,13 @@ def tiling(s: Schedule, **changes: Any) -> Schedule:
 def raster(s: Schedule, **changes: Any) -> Schedule:
     assert isinstance(s.scheduler, PersistentRaster)
     return replace(s, scheduler=replace(s.scheduler, **changes))
+
+
+def stream_k(s: Schedule, blocks: int) -> Schedule:
+    """The schedule with the tiles divided that `blocks` blocks leave over; sums have 4 bytes."""
+    made = replace(s, scheduler=StreamK(blocks, s.scheduler.group_m, s.cluster))
+    rows, columns, _ = s.tiling.shape
+    return replace(made, workspace_bytes=made.partial_tiles(0) * rows * columns * 4)
 
 
 def longer(made: TmaMap) -> TmaMap:

@@ -11,8 +11,9 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.tile.wgmma_tile import cluster_tiles
+from tests.by_hand import CLUSTERS, by_hand, clustered
 from tests.cases import Case
-from tests.specs import CLUSTERS, by_hand, clustered, few_kernels, specs, ss_schedules
+from tests.specs import few_kernels, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 # Rows of 32 bytes: a block alone is bound by its way to L2.
@@ -33,7 +34,8 @@ def test_the_grid_is_whole_clusters_and_no_more_than_there_is_work() -> None:
         grid = render_kernel(spec.plan, s).launches[0].grid
         assert not isinstance(s.scheduler, OneTile)
         walks = cluster_tiles(t.m.tiles, t.n.tiles, s.cluster) * spec.plan.extent_l * s.split_k
-        assert grid == (min(walks, s.scheduler.blocks // size) * size, 1, 1)
+        clusters = s.scheduler.blocks // size
+        assert grid == ((clusters if s.scheduler.stream_k else min(walks, clusters)) * size, 1, 1)
 
 
 def test_text_of_a_cluster_shares_what_tensor_maps_bring() -> None:

@@ -13,9 +13,10 @@ from gett.hw.archs import arch_facts
 from gett.schedule.legality import can_implement
 from gett.schedule.spec import epilogue, loader, mainloop, scheduler
 from gett.schedule.spec.schedule import Schedule
+from tests.by_hand import by_hand
 from tests.sampling import of_every_kind
 from tests.spec_parts import parts_of, records
-from tests.specs import FAMILIES, by_hand, few_kernels, kernel_specs, specs
+from tests.specs import FAMILIES, few_kernels, kernel_specs, specs
 
 FACTS = arch_facts("sm_90a")
 # All that the modules of a schedule's parts define.

@@ -13,7 +13,7 @@ using namespace gett;
 struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
 template <bool One, bool A> struct Traits {
   static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1;
-  static constexpr bool kSplit = false, kOnePanel = One, kPanelA = A;
+  static constexpr bool kSplit = false, kPartialsAlongM = false, kOnePanel = One, kPanelA = A;
   static constexpr int kOrderedClusters = 0;
 };
 template <class Scheduler, bool kPanelA> void walk(int m, int n, int blocks) {
@@ -45,7 +45,7 @@ using namespace gett;
 struct Params { int tiles_m, tiles_n, group_m, split_k, tiles; };
 struct Traits {
   static constexpr int kClusterM = 1, kClusterN = 1, kTileDistance = 1, kOrderedClusters = 0, kGroupL = GROUP_L;
-  static constexpr bool kSplit = false;
+  static constexpr bool kSplit = false, kPartialsAlongM = false;
 };
 int main() {
   const Params p = {M, N, GROUP_M, 1, M * N * L};
@@ -53,6 +53,40 @@ int main() {
   for (int t = 0; t < p.tiles; ++t) {
     const TileId id = PersistentBatches<Traits>().locate(p, t);
     printf("%d %d %d %d\n", id.l, id.m, id.n, id.slice);
+  }
+}
+"""
+STREAM_K = r"""
+using namespace gett;
+struct Params { int tiles_m, tiles_n, group_m, split_k, tiles, k_tiles, shares, stream_k_tiles; float* workspace; };
+struct Shape {
+  typedef ::Params Params;
+  static constexpr int kBlockM = 2, kBlockN = 1;  // a partial tile has two elements
+  static constexpr int kClusterM = CLUSTER_M, kClusterN = 1, kTileDistance = 1;
+  static constexpr bool kSplit = false, kPartialsAlongM = false;
+};
+int main() {
+  typedef StreamK<Shape> Scheduler;
+  const int clusters = (M + CLUSTER_M - 1) / CLUSTER_M * N, left = clusters % SHARES;
+  float* const zero = (float*)calloc(4 * SHARES * CLUSTER_M, sizeof(float));
+  const Params p = {M, N, 2, 1, clusters - left + 2 * SHARES, K, SHARES, left, zero};
+  for (int rank = 0; rank < CLUSTER_M; ++rank)
+    for (int share = 0; share < SHARES; ++share) {
+      blockIdx.x = share * CLUSTER_M + rank;
+      const Scheduler scheduler(rank);
+      for (int t = Scheduler::first(p); t < Scheduler::end(p); t += Scheduler::step(p)) {
+        const KTileRange k = Scheduler::k_tiles(p, t, 0);
+        if (k.first >= k.last) continue;
+        const TileId id = scheduler.locate(p, t);
+        const int part = Scheduler::is_part(p, t);
+        const int place = part ? int(scheduler.template partial<2>(p, t) - zero) : -1;
+        printf("work %d %d %d %d %d\n", id.m, id.n, k.first, k.last, place);
+      }
+    }
+  for (int block = 0; block < left * CLUSTER_M; ++block) {
+    const PartsOfTile<Shape, Scheduler> parts(p, block);
+    for (int i = 0; i < parts.count(p); ++i)
+      printf("sum %d %d %d %d\n", parts.id.m, parts.id.n, i, int(parts.at(p, i) - zero));
   }
 }
 """
@@ -88,7 +122,7 @@ def test_rows_of_grouped_batches_follow_each_other(
     m, n, batches = shape
     constants = {"M": m, "N": n, "L": batches, "GROUP_M": group_m, "GROUP_L": group_l}
     defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
-    out = run_host(tmp_path, defines + includes("scheduler/persistent") + BATCHES).decode()
+    out = run_host(tmp_path, includes("scheduler/persistent") + defines + BATCHES).decode()
     found = [tuple(int(x) for x in line.split()) for line in out.splitlines()]
     # Groups of batches, in them groups of rows, in them batches, in them columns, in them rows.
     wanted = sorted(
@@ -96,3 +130,53 @@ def test_rows_of_grouped_batches_follow_each_other(
         key=lambda x: (x[0] // group_l, x[1] // group_m, x[0], x[2], x[1]),
     )
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("tiles", "k_tiles", "shares", "cluster_m"),
+    [
+        ((5, 4), 9, 7, 1),
+        ((5, 4), 9, 7, 2),
+        ((3, 2), 40, 7, 1),
+        ((2, 1), 3, 6, 1),
+        ((11, 3), 20, 16, 1),
+        ((7, 7), 5, 6, 2),
+    ],
+)
+def test_shares_of_stream_k_are_equal_and_their_parts_are_added_in_order(
+    tmp_path: Path, tiles: tuple[int, int], k_tiles: int, shares: int, cluster_m: int
+) -> None:
+    constants = {"M": tiles[0], "N": tiles[1], "K": k_tiles, "SHARES": shares, "CLUSTER_M": cluster_m}
+    defines = "".join(f"#define {name} {x}\n" for name, x in constants.items())
+    out = run_host(tmp_path, includes("scheduler/parts_of_tile") + defines + STREAM_K).decode()
+    work: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    added: dict[tuple[int, int], list[int]] = {}
+    for kind, *numbers in (line.split() for line in out.splitlines()):
+        m, n, *rest = map(int, numbers)
+        if kind == "sum":
+            assert rest[0] == len(added.setdefault((m, n), []))
+            added[m, n].append(rest[1])
+        elif m < tiles[0]:  # a surplus block of a cluster makes a tile that does not exist
+            work.setdefault((m, n), []).append((rest[0], rest[1], rest[2]))
+    assert sorted(work) == [(m, n) for m in range(tiles[0]) for n in range(tiles[1])]
+    places = []
+    for tile, found in work.items():
+        parts = sorted(found)
+        ends = [0, *(last for _, last, _ in parts)]
+        assert [first for first, _, _ in parts] == ends[:-1]
+        assert ends[-1] == k_tiles
+        if tile in added:
+            assert [place for _, _, place in parts] == added[tile]
+            places += added[tile]
+        else:
+            assert [place for _, _, place in parts] == [-1]
+    assert len(set(places)) == len(places), "each part has a place of its own"
+    clusters = -(-tiles[0] // cluster_m) * tiles[1]
+    lengths: dict[int, int] = {}
+    for first, last, place in (x for tile in added for x in work[tile]):
+        share = place // 2 // (2 * cluster_m)
+        lengths[share] = lengths.get(share, 0) + (last - first)
+    if cluster_m == 1:
+        each = clusters % shares * k_tiles / shares
+        assert all(each - 1 < length < each + 1 for length in lengths.values())
+        assert len(lengths) == shares

@@ -20,10 +20,11 @@ from gett.schedule.spec.hopper_needs import valid_k
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box
+from tests.by_hand import CLUSTERS, can_cluster, clustered
 from tests.cases import tccg
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at
 from tests.spec_parts import has_k_residue
-from tests.specs import CLUSTERS, can_cluster, clustered, specs, ss_schedules
+from tests.specs import specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 
