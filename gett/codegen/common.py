@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gett.codegen.params import pointer_slots, scalar_slots
+from gett.codegen.params import factor_type, pointer_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
-from gett.codegen.types import factor_type
 from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import EXTRA, D, GemmPlan, itemsize

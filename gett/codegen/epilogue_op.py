@@ -7,7 +7,7 @@ element. The functor's statements are `gett.epilogue.cpp`'s, offsets are `codege
 from __future__ import annotations
 
 from gett.codegen.common import reach
-from gett.codegen.types import cpp_type
+from gett.codegen.params import cpp_type
 from gett.epilogue.cpp import print_functor
 from gett.epilogue.types import TRUTH
 from gett.ir.contraction import Contraction

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from gett.codegen.common import cpp_bool, source_c
 from gett.codegen.epilogue_op import op_traits
-from gett.codegen.types import cpp_type, dtype_c
+from gett.codegen.params import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 
 def struct(name: str, constants: Constants, base: str = "", more: Sequence[str] = ()) -> str:

@@ -13,10 +13,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.ir.packing import copy_of, packed_bytes, packed_contraction, packed_operands, piece_of
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.spec.epilogue import Epilogue, VectorStore
-from gett.schedule.spec.packing import WORKSPACE_ALIGNMENT, CopyPass, Packing
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import WORKSPACE_ALIGNMENT, CopyPass, OneTile, Packing, Schedule, Tiling
 from layouts.box import Box
 
 

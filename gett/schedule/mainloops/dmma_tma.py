@@ -7,23 +7,13 @@ from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
-from gett.schedule.mainloops.hopper import (
-    THREAD_REGISTERS,
-    HopperKind,
-    barrier_bytes,
-    conjugated,
-    hopper_rules,
-    laid_out,
-    stage_bytes,
-)
+from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.rules.hopper import accumulators
-from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
+from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.hopper_needs import MOST_STAGES, leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 LEADS = 4, 8
 """K of an operand's rows in a k-tile where A's and B's run along two contracted modes: rows of 32 bytes or 64."""
@@ -40,12 +30,12 @@ def dmma_step(mma_m: int, columns: int, parts: int) -> int:
 
     A complex number's parts are two of its k.
     """
-    return 16 if _needed(mma_m, columns, 16, parts) <= THREAD_REGISTERS[1] or parts > 1 else 8
+    return 16 if _needed(mma_m, columns, 16, parts) <= hopper.THREAD_REGISTERS[1] or parts > 1 else 8
 
 
 def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
     """Registers of a thread that multiplies float64, also as parts: those that it needs, and those it has."""
-    return _needed(mma_m, columns, dmma_step(mma_m, columns, parts), parts), THREAD_REGISTERS[1]
+    return _needed(mma_m, columns, dmma_step(mma_m, columns, parts), parts), hopper.THREAD_REGISTERS[1]
 
 
 def _needed(mma_m: int, columns: int, step: int, parts: int) -> int:
@@ -93,14 +83,14 @@ def k_of_doubles(x: Lowered) -> Iterator[str]:
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, staged tiles, which may lie where the stages do, barriers."""
-    return laid_out(s, plan, stage_bytes(s, plan), barrier_bytes(MOST_STAGES))
+    return hopper.laid_out(s, plan, hopper.stage_bytes(s, plan), hopper.barrier_bytes(MOST_STAGES))
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K of the modes along which rows run, and what is conjugated."""
+    """K of the modes along which rows run, and what is hopper.conjugated."""
     loop = s.loop(DmmaTma)
     lead_a, lead_b = leads(loop, s.tiling.k)
-    return {"kProducerWarpgroups": loop.producers, "kLeadA": lead_a, "kLeadB": lead_b, **conjugated(plan)}
+    return {"kProducerWarpgroups": loop.producers, "kLeadA": lead_a, "kLeadB": lead_b, **hopper.conjugated(plan)}
 
 
 def multiplies(plan: GemmPlan, s: Schedule) -> str:
@@ -108,9 +98,9 @@ def multiplies(plan: GemmPlan, s: Schedule) -> str:
     return f"gett::Dmma<{dmma_step(s.hopper.mma_m, s.tiling.shape[1], parts(plan))}>"
 
 
-DMMA_TMA = HopperKind(
+DMMA_TMA = hopper.HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
-    rules=hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
     smem=smem,
     traits=traits,
     multiplies=multiplies,

@@ -14,8 +14,7 @@ from gett.schedule.rules.rule import Rule
 from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, up, valid_k
 from gett.schedule.spec.loader import HopperLoader
 from gett.schedule.spec.mainloop import Hopper
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 from layouts.swizzle import CHUNK
 
 ALIGN = 1024

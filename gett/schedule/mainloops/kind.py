@@ -10,8 +10,7 @@ from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import GemmPlan
 from gett.schedule.rules.rule import Rule
 from gett.schedule.spec.hopper_needs import planes
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 Constants = Mapping[str, bool | int | str]
 """Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""

@@ -17,9 +17,7 @@ from gett.schedule.rules import common
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 
 REGISTER_LIMIT = 252

@@ -15,8 +15,7 @@ from gett.schedule.mainloops.kind import MainloopKind
 from gett.schedule.rules import common
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import (
     TensorView,
     cut_modes,
@@ -27,7 +26,6 @@ from gett.schedule.spec.stream_views import (
     sum_views,
     vector_along,
 )
-from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
 NAMES = "ABDC"

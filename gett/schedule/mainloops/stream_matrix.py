@@ -13,10 +13,8 @@ from gett.schedule.mainloops.kind import MainloopKind, multiply_adds
 from gett.schedule.rules import common
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.mainloop import StreamMatrix
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import cut_modes, matrix_views, vector_along
-from gett.schedule.spec.tiling import Tiling
 
 MATRIX = 16
 """Most rows, and most columns, of a small matrix of which a thread has all."""

@@ -24,8 +24,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaSS,
     WgmmaTf32,
 )
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 HOPPER_KINDS: dict[type, HopperKind] = {
     WgmmaSS: WGMMA_SS,

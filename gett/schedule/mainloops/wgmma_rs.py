@@ -13,20 +13,16 @@ import numpy as np
 
 from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.hopper import ALIGN, HopperKind, hopper_rules, staging_bytes
+from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, WgmmaText
-from gett.schedule.rules.hopper import whole_operands
-from gett.schedule.rules.loaders import flattened, majors
-from gett.schedule.rules.map_check import misshapen, wrong_map
+from gett.schedule.rules.hopper import flattened, majors, misshapen, whole_operands, wrong_map
 from gett.schedule.rules.rule import HopperOperand, Lowered, rule
 from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
 from gett.schedule.spec.epilogue import Store
 from gett.schedule.spec.hopper_needs import ACCUMULATORS, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 
 WIDEST_WITH_C, WIDEST_SHARED_A = 224, 192
 """Columns of a tile beside C, and where blocks share A; wider tiles run out of registers."""
@@ -199,11 +195,11 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """A k-tile of A, where D is staged, too; slabs of B, barriers."""
     t, loop, size = s.tiling, s.loop(WgmmaRS), itemsize(plan.contraction.dtype)
     rows, columns, deep = t.shape
-    stages = up(max(rows * deep * size, staging_bytes(s, plan)), ALIGN)
-    slab = up(columns * depth_width(loop, t)[1] * size, ALIGN)
+    stages = up(max(rows * deep * size, hopper.staging_bytes(s, plan)), hopper.ALIGN)
+    slab = up(columns * depth_width(loop, t)[1] * size, hopper.ALIGN)
     barriers = stages + loop.stages * slab
     shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
-    return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
+    return SmemPlan(hopper.ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -230,9 +226,9 @@ _OWN_RULES = (
     *(copies_of_a, per_warpgroup, sharing_a),
 )
 
-WGMMA_RS = HopperKind(
+WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",
-    rules=hopper_rules(data_types, _OWN_RULES, smem),
+    rules=hopper.hopper_rules(data_types, _OWN_RULES, smem),
     smem=smem,
     traits=traits,
     loader_traits=loader_traits,

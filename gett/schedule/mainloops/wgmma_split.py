@@ -9,26 +9,15 @@ from dataclasses import replace
 from gett.hw.tensor_types import Planes
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
-from gett.schedule.mainloops.hopper import (
-    ALIGN,
-    HopperKind,
-    barrier_bytes,
-    by_accumulators,
-    conjugated,
-    hopper_rules,
-    laid_out,
-    stage_bytes,
-    tile_bytes,
-)
+from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, Fact, WgmmaText
-from gett.schedule.rules.cp_async import COPY_RULES, row_table_bytes
-from gett.schedule.rules.loaders import MAP_RULES
+from gett.schedule.rules.gather import COPY_RULES, row_table_bytes
+from gett.schedule.rules.hopper import MAP_RULES
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.hopper_needs import GRAIN, MOST_STAGES, leads, parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Tma
 from gett.schedule.spec.mainloop import Hopper, WgmmaSplit
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 from layouts.swizzle import CHUNK
 
 SUMS_OF_A_ROW = 128
@@ -138,21 +127,21 @@ def k_order(x: Lowered) -> Iterator[str]:
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
     made, sums = planes(plan), columns * parts(plan)
-    return by_accumulators(SCALED_REGISTERS if made is not None and made.scaled else REGISTERS, sums)
+    return hopper.by_accumulators(SCALED_REGISTERS if made is not None and made.scaled else REGISTERS, sums)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, planes of B, staged tiles, barriers, then tables of those who copy by `cp.async`."""
     t, loop, made, deep = s.tiling, s.loop(WgmmaSplit), _planes(plan), s.tiling.shape[2]
-    plane = parts(plan) * tile_bytes("b", t.n.size, deep * made.tensor.bytes)
-    barriers = barrier_bytes(MOST_STAGES) + 16 * loop.plane_stages + GUARD_BYTES
+    plane = parts(plan) * hopper.tile_bytes("b", t.n.size, deep * made.tensor.bytes)
+    barriers = hopper.barrier_bytes(MOST_STAGES) + 16 * loop.plane_stages + GUARD_BYTES
     barriers += 16 + 16 * loop.plane_stages if made.scaled else 0
-    found = laid_out(s, plan, stage_bytes(s, plan), barriers, loop.plane_stages * made.count * plane)
+    found = hopper.laid_out(s, plan, hopper.stage_bytes(s, plan), barriers, loop.plane_stages * made.count * plane)
     tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
     if not tables:
         return found
-    loaders = up(found.size - ALIGN, 16)
-    return replace(found, size=ALIGN + loaders + tables, loaders=loaders)
+    loaders = up(found.size - hopper.ALIGN, 16)
+    return replace(found, size=hopper.ALIGN + loaders + tables, loaders=loaders)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -169,7 +158,7 @@ def traits(plan: GemmPlan, s: Schedule) -> Constants:
         "kSumSteps": made.sum_steps(parts(plan), deep),
         "kScaled": made.scaled,
         "kChunkColumns": chunk_columns(plan, loop, columns)[0],
-        **conjugated(plan),
+        **hopper.conjugated(plan),
     }
 
 
@@ -200,9 +189,9 @@ def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
     return [("products", formed), *more, ("", bound), *([("", counted)] if made.scaled else [])]
 
 
-WGMMA_SPLIT = HopperKind(
+WGMMA_SPLIT = hopper.HopperKind(
     words="wgmma of planes, A's in registers",
-    rules=hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem),
     smem=smem,
     products=products,
     registers=registers,

@@ -6,24 +6,13 @@ from collections.abc import Iterator
 
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.hopper import (
-    THREAD_REGISTERS,
-    HopperKind,
-    barrier_bytes,
-    by_accumulators,
-    hopper_rules,
-    laid_out,
-    stage_bytes,
-    tile_bytes,
-)
+from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, WgmmaText
-from gett.schedule.rules.hopper import accumulators, whole_operands
-from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
+from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators, whole_operands
 from gett.schedule.rules.rule import Lowered, rule
 from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
 from gett.schedule.spec.mainloop import Hopper, WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 WIDEST_TRANSPOSED = 192
 """Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
@@ -40,7 +29,7 @@ SPARE = 32
 def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tuple[int, int]:
     """Registers of a thread with fragments for `steps` of K in them: those that it needs, and those it has."""
     held = mma_m * columns // 2
-    there = by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else THREAD_REGISTERS
+    there = hopper.by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else hopper.THREAD_REGISTERS
     return held + 4 * mma_m * steps + SPARE, there[1]
 
 
@@ -72,15 +61,15 @@ def in_registers(x: Lowered) -> Iterator[str]:
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
     one = loop.producers == 1
-    return THREAD_REGISTERS if one else by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
+    return hopper.THREAD_REGISTERS if one else hopper.by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, k-tiles of B transposed, staged tiles, barriers."""
-    t, loop, barriers = s.tiling, s.loop(WgmmaTf32), barrier_bytes(MOST_STAGES)
-    k_tile = tile_bytes("b", loop.b.rows(t.n.size), t.shape[2] * itemsize(plan.contraction.dtype))
+    t, loop, barriers = s.tiling, s.loop(WgmmaTf32), hopper.barrier_bytes(MOST_STAGES)
+    k_tile = hopper.tile_bytes("b", loop.b.rows(t.n.size), t.shape[2] * itemsize(plan.contraction.dtype))
     made = loop.transposed_stages
-    return laid_out(s, plan, stage_bytes(s, plan), barriers + 16 * made, made * k_tile)
+    return hopper.laid_out(s, plan, hopper.stage_bytes(s, plan), barriers + 16 * made, made * k_tile)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -101,9 +90,9 @@ def fetchers(s: Schedule) -> str:
     return "1 producer, 1 warpgroup that transposes B" if s.loop(WgmmaTf32).transposed_stages else "1 producer"
 
 
-WGMMA_TF32 = HopperKind(
+WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
-    rules=hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
     smem=smem,
     registers=registers,
     traits=traits,

@@ -14,8 +14,7 @@ from gett.hw.tensor_types import MmaAtom
 from gett.ir.contraction import Operand
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.spec.loader import HopperLoader, TileLoader, Tma
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, unit_mode
 

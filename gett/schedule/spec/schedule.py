@@ -1,20 +1,207 @@
-"""`Schedule`: everything a kernel needs to know beyond the plan, as a composition of parts."""
+"""`Schedule`: everything a kernel needs to know beyond the plan, as a composition of parts.
+
+Main loops and epilogues have modules of their own. All tile schedulers answer whether they are `persistent`, which
+`tensor` stays with a block's panel, and how blocks and batches are grouped, so that nobody asks which of them there is.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from gett.hw.archs import ARCHS
 from gett.ir.tensors import PRECISIONS
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import AnyMainloop, Hopper, Mainloop, Multistage, Stream, WarpSpecialised
-from gett.schedule.spec.packing import Packing
-from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
-from layouts.domains import OneOf, Size, Span, Text
+from gett.schedule.spec.mainloop import AnyMainloop, Hopper, Mainloop, Multistage, Stream, StreamMap, WarpSpecialised
+from layouts.box import Box
+from layouts.domains import Count, Index, OneOf, Size, Span, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A mode cut in two before boxes are chosen: position in its group, extent of the inner part."""
+
+    group: Annotated[str, OneOf(("m", "n", "k"))]
+    mode: Index
+    inner: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tile of one block. Boxes refer to the lowered plan (`gett.schedule.lower`).
+
+    Attributes:
+        shape: Rows, columns and depth of the tile that is multiplied, padding included.
+        m, n, k: How each group is cut; a box may be smaller than its part of the shape, the rest is padding.
+        l: How the batch group is cut, where a block makes several batches together; None where it makes one.
+        mma_tiles: Tiles of that shape along M that make one tile of D; `m` covers all of them.
+        splits: Modes cut in two before the boxes.
+        swap_ab: Whether A and B change roles once more after the plan.
+    """
+
+    shape: tuple[Count, Count, Count]
+    m: Box
+    n: Box
+    k: Box
+    l: Box | None = None
+    mma_tiles: Count = 1
+    splits: tuple[Split, ...] = ()
+    swap_ab: bool = False
+
+    @property
+    def batches(self) -> int:
+        """Batches that the tile of a block has room for."""
+        return self.l.size if self.l is not None else 1
+
+    def tiles(self, extent_l: int) -> int:
+        """Tiles of D over all batches, of which there are `extent_l`."""
+        return self.m.tiles * self.n.tiles * (self.l.tiles if self.l is not None else extent_l)
+
+
+@dataclass(frozen=True, slots=True)
+class OneTile:
+    """A block for each tile and slice of K.
+
+    Attributes:
+        group_m: Tiles of M that are visited together for reuse in L2.
+        split_k: Slices of K, summed in a fixed order.
+    """
+
+    group_m: Count = 1
+    split_k: Count = 1
+
+    persistent: ClassVar[bool] = False
+    blocks: ClassVar[int] = 0
+    cluster: ClassVar[tuple[int, int]] = (1, 1)
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentRaster:
+    """One block a multiprocessor; each takes every n-th tile.
+
+    Attributes:
+        blocks: Most blocks.
+        group_m: Tiles of M (of clusters, where there are any) that are visited together for reuse in L2.
+        split_k: Slices of K, summed in a fixed order.
+        cluster: Neighbouring tiles along M and along N whose blocks share operands.
+        cluster_order: First tile of each cluster where as many clusters run; empty for plain order.
+        group_l: Batches that are visited together, `group_m` rows of tiles of each at a time: those whose tiles lie
+            side by side in D.
+    """
+
+    blocks: Count
+    group_m: Count = 1
+    split_k: Count = 1
+    cluster: tuple[Count, Count] = (1, 1)
+    cluster_order: tuple[Index, ...] = ()
+    group_l: Count = 1
+
+    persistent: ClassVar[bool] = True
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentPanel:
+    """One block a multiprocessor, which makes tiles of a panel: those that need the same rows of an operand.
+
+    Attributes:
+        blocks: Most blocks.
+        tensor: The operand, `"a"` or `"b"`, whose rows the tiles of a panel share.
+        one_panel: Whether each block keeps to one panel; else it makes one panel after the other.
+        group_m: Tiles of M that are visited together: 1, or all.
+    """
+
+    blocks: Count
+    tensor: Annotated[str, OneOf(("a", "b"))]
+    one_panel: bool
+    group_m: Count
+
+    persistent: ClassVar[bool] = True
+    split_k: ClassVar[int] = 1
+    cluster: ClassVar[tuple[int, int]] = (1, 1)
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
+
+
+TileScheduler = OneTile | PersistentRaster | PersistentPanel
+
+
+@dataclass(frozen=True, slots=True)
+class SmemPlan:
+    """Offsets in bytes from the start of a block's dynamic shared memory (from its first 1024-byte boundary on Hopper).
+
+    Attributes:
+        size: Bytes to ask for, alignment included.
+        stage: Bytes of one stage.
+        stages: Where the stages lie, one after the other.
+        stationary: Where the operand that stays lies.
+        staging: Where tiles of D are staged.
+        barriers: Where mbarriers lie.
+        loaders: Where buffers and tables of warps that bring operands lie.
+        k_table: Where the table of offsets along K lies: 16 bytes a k, a slot more than stages.
+        offsets: Where offsets of a tile's rows and columns in D and C lie.
+        planes: Where planes of an operand lie, or an operand transposed, one k-tile after the other.
+    """
+
+    size: Index
+    stage: Index = 0
+    stages: Index = 0
+    stationary: Index = 0
+    staging: Index = 0
+    barriers: Index = 0
+    loaders: Index = 0
+    k_table: Index = 0
+    offsets: Index = 0
+    planes: Index = 0
+
+
+MAX_PIECES = 64
+"""Most pieces: each has launches of its own, whose arguments a call keeps."""
+
+WORKSPACE_ALIGNMENT = 256
+"""Bytes: where a copy begins in the workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPass:
+    """A launch that copies a tensor between its own layout and a dense one, whose batch modes are slowest.
+
+    Attributes:
+        box: Of the copied tensor's modes.
+        loop: How it is read and written.
+        smem: Of its blocks.
+    """
+
+    box: Box
+    loop: StreamMap
+    smem: SmemPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The copies around a product. The tiling and main loop of the schedule are those of the product of the copies.
+
+    Attributes:
+        cuts: Modes of the result that are cut into pieces, by number, and the pieces' length. The pieces are computed
+            one after the other in the same workspace; an operand's copy stays where the next piece shares it.
+        a: How the contraction's first operand is copied; None where it is read as it is.
+        b: Likewise the second.
+        d: How the result is copied from the workspace to its place; None where the product is stored there.
+        bytes: Of the workspace for the copies of a piece; the product's own part of it lies behind them.
+    """
+
+    cuts: tuple[tuple[Index, Count], ...]
+    a: CopyPass | None
+    b: CopyPass | None
+    d: CopyPass | None
+    bytes: Size
+
 
 L = TypeVar("L", bound=AnyMainloop)
 

@@ -1,17 +1,25 @@
 """A tile of the Hopper main loops as searches choose it and cost models look at it: warpgroups, boxes, what stays.
 
-Knows boxes and modes; what may be chosen and what it takes is said by those who import this.
+Tiles of D may be larger than what accumulators hold or than what one block stores: so that D's rows grow longer. Where
+A's rows run along one free mode and D's along another, a tile has A's run times D's run rows, and a warpgroup's
+registers bound the product. Either several MMA tiles are staged one after the other and leave together, or two blocks
+of a cluster exchange halves of their tiles. Knows boxes and modes; what may be chosen and what it takes is
+said by those who import this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gett.hw.archs import ArchFacts
 from gett.hw.tensor_types import MmaAtom
+from gett.ir.gemm import D, GemmPlan
 from gett.schedule.spec.hopper_needs import ACCUMULATORS, up
-from gett.schedule.spec.tiling import Split, Tiling
+from gett.schedule.spec.schedule import Split, Tiling
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode
+from layouts.swizzle import CHUNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +132,35 @@ class WgmmaTile:
 def cluster_tiles(tiles_m: int, tiles_n: int, cluster: tuple[int, int]) -> int:
     """Clusters that cover the tiles of one slice and batch; at the edges some blocks have no tile."""
     return -(-tiles_m // cluster[0]) * -(-tiles_n // cluster[1])
+
+
+def store_tiles(
+    plan: GemmPlan, rows: int, columns: int, unit: int | None, sizes: tuple[int, int], facts: ArchFacts
+) -> Iterator[tuple[OperandTiling, OperandTiling]]:
+    """(tile of D, its MMA tile) along M; MMA tiles of `rows` rows follow each other along D's unit-stride mode.
+
+    A's unit-stride mode is number `unit` of M, None where A's rows run along K; `sizes` are bytes of an element of A
+    and of D.
+    """
+    modes = plan.m
+    along = next((i for i, s in enumerate(modes) if s.strides[D] == sizes[1]), None)
+    if unit is None or along is None or along == unit:
+        return
+    extents = tuple(s.extent for s in modes)
+    for run, atom in _runs(modes[unit].extent, sizes[0]):
+        count, extent = rows // atom, modes[along].extent
+        most = facts.smem_per_block // 2 // (run * columns * sizes[1])  # the other half belongs to stages
+        lengths = [n for n in range(2 * count, min(most, extent) + 1, count) if extent % n == 0]
+        for length in lengths[-2:]:
+            whole, mma = (Box.of_cuts(extents, {unit: run, along: n}) for n in (length, count))
+            if whole.tiles * plan.extent_l < facts.sm_count:
+                continue
+            padded = (run, atom) if run < atom else (0, 0)
+            yield OperandTiling(whole, modes, None, *padded), OperandTiling(mma, modes, None, *padded)
+
+
+def _runs(extent: int, size: int) -> list[tuple[int, int]]:
+    """(elements of A's run, rows that an atom has room for): whole swizzled rows, or the mode whole in a wider one."""
+    found = [(swizzle // size, swizzle // size) for swizzle in (128, 64) if extent * size % swizzle == 0]
+    wider = next((s for s in (64, 128) if s > extent * size and extent * size % CHUNK == 0), 0)
+    return found or ([(extent, wider // size)] if wider and extent * size * 2 > wider else [])

@@ -27,8 +27,7 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.schedule import PersistentPanel, Schedule
 from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu.schedule import hopper_schedules as hopper

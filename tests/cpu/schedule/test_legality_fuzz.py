@@ -28,8 +28,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaSplit,
     WgmmaTf32,
 )
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel
+from gett.schedule.spec.schedule import OneTile, PersistentPanel, Schedule
 from layouts.box import Box
 from tests.cpu.schedule.mutations import Base, Mutations, bases, few_bases, mangled
 

@@ -28,10 +28,7 @@ from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap, StreamMatrix, StreamSum
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentRaster
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import OneTile, PersistentRaster, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
