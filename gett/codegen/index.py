@@ -168,8 +168,7 @@ def magic(d: int) -> tuple[int, int, int]:
     return d, ((1 << 32) * ((1 << shift) - d)) // d + 1, shift
 
 
-Body = Sequence[tuple[str, str, Expr]]
-"""Statements: C++ type, name, value."""
+Body = Sequence[tuple[str, str, Expr]]  # statements: C++ type, name, value
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators
 from gett.schedule.rules.rule import Lowered, rule
-from gett.schedule.spec.hopper_needs import MOST_STAGES, leads, parts
+from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.spec.schedule import Schedule, SmemPlan
+from gett.schedule.spec.schedule import Schedule
 
 LEADS = 4, 8
 """K of an operand's rows in a k-tile where A's and B's run along two contracted modes: rows of 32 bytes or 64."""
@@ -21,8 +21,7 @@ LEADS = 4, 8
 LEADS_COMPLEX = 4, 4
 """The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
 
-SPARE = 32
-"""Registers that a thread needs beside sums and fragments, whose places in either major are kept."""
+SPARE = 32  # registers that a thread needs beside sums and fragments, whose places in either major are kept
 
 
 def dmma_step(mma_m: int, columns: int, parts: int) -> int:
@@ -81,11 +80,6 @@ def k_of_doubles(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {allowed}"
 
 
-def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
-    """Stages, staged tiles, which may lie where the stages do, barriers."""
-    return hopper.laid_out(s, plan, hopper.stage_bytes(s, plan), hopper.barrier_bytes(MOST_STAGES))
-
-
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
     """K of the modes along which rows run, and what is hopper.conjugated."""
     loop = s.loop(DmmaTma)
@@ -100,8 +94,7 @@ def multiplies(plan: GemmPlan, s: Schedule) -> str:
 
 DMMA_TMA = hopper.HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
-    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
-    smem=smem,
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES)),
     traits=traits,
     multiplies=multiplies,
 )

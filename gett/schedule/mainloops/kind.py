@@ -15,8 +15,10 @@ from gett.schedule.spec.schedule import Schedule, SmemPlan
 Constants = Mapping[str, bool | int | str]
 """Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""
 
-Fact = tuple[str, str]
-"""(name, text) of a line of a plan's text; continued lines have no name."""
+Smem = Callable[[Schedule, GemmPlan], SmemPlan]
+"""Where the parts of shared memory lie, worked out from a schedule's other parts and the lowered plan."""
+
+Fact = tuple[str, str]  # (name, text) of a line of a plan's text; continued lines have no name
 
 
 def multiply_adds(plan: GemmPlan, schedule: Schedule) -> list[Fact]:
@@ -44,13 +46,13 @@ class MainloopKind:
     Attributes:
         words: What it is, for people.
         rules: When a GPU may run a lowered plan by it, in the order in which they are asked.
-        smem: Where the parts of its shared memory lie, worked out from a schedule's other parts and the lowered plan.
+        smem: Lays out its shared memory.
         products: Lines that tell people of its products, from the plan as it was made and the schedule.
     """
 
     words: str
     rules: tuple[Rule, ...]
-    smem: Callable[[Schedule, GemmPlan], SmemPlan]
+    smem: Smem
     products: Callable[[GemmPlan, Schedule], list[Fact]] = whole_products
 
 

@@ -27,17 +27,10 @@ from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 WIDEST_WITH_C, WIDEST_SHARED_A = 224, 192
 """Columns of a tile beside C, and where blocks share A; wider tiles run out of registers."""
 
-COPIES = 8
-"""Most copies of a k-tile of A: where blocks share A, each has a barrier."""
-
-BATCH = 16
-"""Instructions whose fragments of A are loaded together."""
-
-ROW_BYTES = 1024
-"""Most bytes of a k-tile of one row of A: the rows of two warpgroups take half of shared memory."""
-
-SENT = 1024
-"""Bytes that the warps which send A to another block move at a time."""
+COPIES = 8  # most copies of a k-tile of A: where blocks share A, each has a barrier
+BATCH = 16  # instructions whose fragments of A are loaded together
+ROW_BYTES = 1024  # most bytes of a k-tile of one row of A: the rows of two warpgroups take half of shared memory
+SENT = 1024  # bytes that the warps which send A to another block move at a time
 
 
 def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
@@ -228,7 +221,7 @@ _OWN_RULES = (
 
 WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",
-    rules=hopper.hopper_rules(data_types, _OWN_RULES, smem),
+    rules=hopper.hopper_rules(data_types, _OWN_RULES, smem=smem),
     smem=smem,
     traits=traits,
     loader_traits=loader_traits,

@@ -20,26 +20,21 @@ from gett.schedule.spec.mainloop import Hopper, WgmmaSplit
 from gett.schedule.spec.schedule import Schedule, SmemPlan
 from layouts.swizzle import CHUNK
 
-SUMS_OF_A_ROW = 128
-"""Most real sums of a row of a tile: short sums take as many registers as those of the tile."""
-
-ONE_CHUNK = 64
-"""Columns up to which a tile is one chunk; wider ones are halved, since they have no room for two sums."""
+SUMS_OF_A_ROW = 128  # most real sums of a row of a tile: short sums take as many registers as those of the tile
+ONE_CHUNK = 64  # columns up to which a tile is one chunk; wider ones are halved, since they have no room for two sums
 
 TWO_LEADS = 8, 4
 """K of A's and of B's rows in a k-tile where they run along two contracted modes. Longer rows of B would make k-tiles
 of 64, for few of which there is room."""
 
-GUARD_BYTES = 96
-"""Barrier and words by which a kernel knows the tiles that it makes again."""
+GUARD_BYTES = 96  # barrier and words by which a kernel knows the tiles that it makes again
 
 REGISTERS = {96: (64, 192), 128: (56, 200)}
 """Registers of a thread that fetches and of one that multiplies, by the real sums of a row of the tile. The first
 number is the mean of a thread that issues copies and of one that splits B, to which the other one leaves what it does
 not need."""
 
-SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}
-"""The same where planes are scaled."""
+SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}  # the same where planes are scaled
 
 
 def _planes(plan: GemmPlan) -> Planes:
@@ -134,9 +129,9 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, planes of B, staged tiles, barriers, then tables of those who copy by `cp.async`."""
     t, loop, made, deep = s.tiling, s.loop(WgmmaSplit), _planes(plan), s.tiling.shape[2]
     plane = parts(plan) * hopper.tile_bytes("b", t.n.size, deep * made.tensor.bytes)
-    barriers = hopper.barrier_bytes(MOST_STAGES) + 16 * loop.plane_stages + GUARD_BYTES
-    barriers += 16 + 16 * loop.plane_stages if made.scaled else 0
-    found = hopper.laid_out(s, plan, hopper.stage_bytes(s, plan), barriers, loop.plane_stages * made.count * plane)
+    barriers = hopper.barrier_bytes(MOST_STAGES + loop.plane_stages) + GUARD_BYTES
+    barriers += hopper.barrier_bytes(loop.plane_stages) if made.scaled else 0
+    found = hopper.laid_out(s, plan, loop.plane_stages * made.count * plane, barriers=barriers)
     tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
     if not tables:
         return found
@@ -191,7 +186,7 @@ def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
 
 WGMMA_SPLIT = hopper.HopperKind(
     words="wgmma of planes, A's in registers",
-    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem=smem),
     smem=smem,
     products=products,
     registers=registers,

@@ -24,8 +24,7 @@ GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
 REGISTERS = 512
 """Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
 
-PANEL_BARRIERS = 32
-"""Bytes of the barriers of an operand that stays."""
+PANEL_BARRIERS = 32  # bytes of the barriers of an operand that stays
 
 
 @rule
@@ -73,15 +72,13 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, the operand that stays, staged tiles, barriers, then buffers of gathering warps."""
     t, loop, size = s.tiling, s.loop(WgmmaSS), itemsize(plan.contraction.dtype)
     deep, warps = t.shape[2], 4 * loop.producers
-    stage = kept = ring = tables = 0
-    for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
-        held, row = loader.rows(side), hopper.row_bytes(loader, deep, size)
+    kept = ring = tables = 0
+    for name, loader, side in hopper.operand_tiles(s):
         if loader.stays:
             # The rows of the next panel come while those of this one are read.
             buffers = 2 if s.scheduler.tensor and not s.scheduler.one_panel else 1
-            kept += stationary_bytes(name, held, row, buffers * t.k.tiles)
-        else:
-            stage += hopper.tile_bytes(name, held, row)
+            row = hopper.row_bytes(loader, deep, size)
+            kept += stationary_bytes(name, loader.rows(side), row, buffers * t.k.tiles)
         if loader.by_warps:
             pieces = warp_pieces(side, deep, loader, warps)
             ring += warps * loop.cp_async_stages * ring_bytes(pieces, loader, size)
@@ -91,7 +88,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     second = 0
     if s.epilogue.store.exchange is not None:  # a second tile behind the staged one
         second, barriers = up(hopper.staging_bytes(s, plan), hopper.ALIGN), barriers + 16
-    made = hopper.laid_out(s, plan, stage, barriers, kept, second)
+    made = hopper.laid_out(s, plan, kept, second, barriers)
     if s.epilogue.store.reuse_mainloop_smem:
         return made
     loaders = made.barriers + hopper.barrier_bytes(loop.stages) if buffers else 0
@@ -118,7 +115,7 @@ def fetchers(s: Schedule) -> str:
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
     rules=hopper.hopper_rules(
-        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), smem, (ping_pong, common.threads, warpgroups)
+        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups, smem=smem
     ),
     smem=smem,
     registers=registers,

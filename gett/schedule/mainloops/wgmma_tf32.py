@@ -22,14 +22,13 @@ TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
 """Registers of a thread that fetches and of one that multiplies where B is transposed, by the accumulators that a
 thread may have."""
 
-SPARE = 32
-"""Registers that a thread needs beside sums and fragments."""
+SPARE = 32  # registers that a thread needs beside sums and fragments
 
 
 def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tuple[int, int]:
     """Registers of a thread with fragments for `steps` of K in them: those that it needs, and those it has."""
     held = mma_m * columns // 2
-    there = hopper.by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else hopper.THREAD_REGISTERS
+    there = hopper.by_accumulators(TRANSPOSE_REGISTERS if transposes else {}, held)
     return held + 4 * mma_m * steps + SPARE, there[1]
 
 
@@ -60,16 +59,15 @@ def in_registers(x: Lowered) -> Iterator[str]:
 
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
-    one = loop.producers == 1
-    return hopper.THREAD_REGISTERS if one else hopper.by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
+    return hopper.by_accumulators(TRANSPOSE_REGISTERS if loop.producers > 1 else {}, loop.mma_m * columns // 2)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, k-tiles of B transposed, staged tiles, barriers."""
-    t, loop, barriers = s.tiling, s.loop(WgmmaTf32), hopper.barrier_bytes(MOST_STAGES)
+    t, loop = s.tiling, s.loop(WgmmaTf32)
     k_tile = hopper.tile_bytes("b", loop.b.rows(t.n.size), t.shape[2] * itemsize(plan.contraction.dtype))
     made = loop.transposed_stages
-    return hopper.laid_out(s, plan, hopper.stage_bytes(s, plan), barriers + 16 * made, made * k_tile)
+    return hopper.laid_out(s, plan, made * k_tile, barriers=hopper.barrier_bytes(MOST_STAGES + made))
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -92,7 +90,7 @@ def fetchers(s: Schedule) -> str:
 
 WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
-    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem=smem),
     smem=smem,
     registers=registers,
     traits=traits,

@@ -17,8 +17,7 @@ from gett.schedule.spec.stream_views import output_modes
 from gett.schedule.spec.vectors import store_vector, tiled_dims
 from layouts.domains import MOST, outside
 
-THREAD_BYTES = 2048
-"""Most elements and sums of a thread, in bytes: twice what it has registers for."""
+THREAD_BYTES = 2048  # most elements and sums of a thread, in bytes: twice what it has registers for
 
 
 @rule

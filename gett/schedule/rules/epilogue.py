@@ -26,8 +26,8 @@ from layouts.tma import TmaMap
 
 ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
 VECTORS = (2, 4, 8)
-WORDS = {"pair_n": 2, "one": 1}
-"""Elements of whole registers that a copy writes at once."""
+LONGEST_ROW = 256  # elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane
+WORDS = {"pair_n": 2, "one": 1}  # elements of whole registers that a copy writes at once
 
 
 @rule
@@ -140,14 +140,6 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]
     odd = sum(np.count_nonzero(x % vector) for x in starts)
     if apart or odd:
         yield f"{apart} of {run.size} elements apart, {odd} vectors of {vector} start inside others"
-
-
-FRAGMENT_RULES = (copy_kind, rows_apart, fragments)
-"""How accumulators get to the staged tile."""
-
-
-LONGEST_ROW = 256
-"""Elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane."""
 
 
 def _tiled(x: Lowered) -> list[tuple[int, TileDim, int]]:
@@ -298,5 +290,17 @@ def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Ite
         yield f"copies move a tile of {store.map.tile}, blocks have {tile} after it"
 
 
-EPILOGUE_RULES = (staging, vector, source, row_store, tma_store, tma_source, reuse, exchange, *FRAGMENT_RULES)
+EPILOGUE_RULES = (
+    staging,
+    vector,
+    source,
+    row_store,
+    tma_store,
+    tma_source,
+    reuse,
+    exchange,
+    copy_kind,
+    rows_apart,
+    fragments,
+)
 """How D leaves and C arrives."""

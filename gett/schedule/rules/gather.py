@@ -15,14 +15,11 @@ from gett.schedule.spec.vectors import whole_vectors
 from layouts.box import TileDim
 from layouts.swizzle import CHUNK
 
-COPIES = 32
-"""Most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end."""
-
-GATHERING = 2
-"""Warpgroups that gather."""
-
-REACH = 1 << 30
-"""Elements that the offsets of a gathered operand reach."""
+COPIES = 32  # most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end
+GATHERING = 2  # warpgroups that gather
+REACH = 1 << 30  # elements that the offsets of a gathered operand reach
+DEEPEST_COPY = 32  # most k of a tile whose rows run along M or N: a bit each says which are part of K
+COPYING = 128  # threads that copy the vectors of a tile by `cp.async`
 
 
 def chunk_bytes(run: int, size: int) -> int:
@@ -126,17 +123,6 @@ def gathered_copies(x: Lowered) -> Iterator[str]:
             yield f"{count} a thread for a k-tile of operand {o.name}, the limit is {COPIES}"
 
 
-GATHER_RULES = (producers, gather, transpose, pieces, swizzle, offsets, gathered_copies)
-"""How operands travel that are gathered."""
-
-
-DEEPEST_COPY = 32
-"""Most k of a tile whose rows run along M or N: a bit each says which are part of K."""
-
-COPYING = 128
-"""Threads that copy the vectors of a tile by `cp.async`."""
-
-
 def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
     """Shared memory for offsets in a tile that `cp.async` brings, `size` of its free group by `deep` k.
 
@@ -184,5 +170,5 @@ def copying(x: Lowered) -> Iterator[str]:
         yield f"planes of scaled {made.tensor.name}, {len(x.brought_by(CpAsyncTile))} operands by cp.async"
 
 
-COPY_RULES = (vectors, rows, copying, offsets)
-"""How operands travel by `cp.async`."""
+GATHER_RULES = (producers, gather, transpose, pieces, swizzle, offsets, gathered_copies)
+COPY_RULES = (vectors, rows, copying, offsets)  # how operands travel by `cp.async`

@@ -33,8 +33,8 @@ from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 from layouts.tma_map import Refusal, tma_map
 
-ORDERED = 256
-"""Most clusters whose first tiles a table of bytes has."""
+CLUSTER = 8  # most blocks of a cluster that every GPU with clusters takes
+ORDERED = 256  # most clusters whose first tiles a table of bytes has
 
 
 @rule
@@ -176,10 +176,6 @@ def wrong_map(
             return
         reason = reason or (found.reason if isinstance(found, Refusal) else f"a tile of {made.tile} needs {found}")
     yield f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"
-
-
-CLUSTER = 8
-"""Most blocks of a cluster that every GPU with clusters takes."""
 
 
 @rule
@@ -337,8 +333,7 @@ def one_panel(x: Lowered) -> Iterator[str]:
 MAP_RULES = (operand_tile, full_k_tiles, panel, flattened, majors, maps, copies)
 """How operands travel that no cluster shares."""
 
-CLUSTER_RULES = (cluster, multicast)
-"""What blocks of a cluster share."""
+CLUSTER_RULES = (cluster, multicast)  # what blocks of a cluster share
 
 LOADER_RULES = (
     *(operand_tile, flattened, atom_majors, majors, maps, copies, k_residue, cluster, multicast),

@@ -20,17 +20,10 @@ from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
-ARCHS = ("sm_90a",)
-"""Architectures that run the Hopper main loops."""
-
-MOST_STAGES, MOST_STAGES_OF_ONE = 8, 16
-"""Most stages where both operands come with every k-tile, and where one does."""
-
-ACCUMULATORS = 128
-"""32-bit registers of a thread that may hold products."""
-
-GRAIN = {"a": 64, "b": 8}
-"""Rows that one instruction reads; a tile has room for whole ones."""
+ARCHS = ("sm_90a",)  # architectures that run the Hopper main loops
+MOST_STAGES, MOST_STAGES_OF_ONE = 8, 16  # most stages where both operands come with every k-tile, and where one does
+ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
+GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
 
 
 def up(value: int, step: int) -> int:

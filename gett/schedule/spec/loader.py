@@ -109,11 +109,6 @@ class TileLoader:
         """What happens to elements on the way."""
         return None
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """Constants that no other loader's C++ is told, by name."""
-        return {}
-
     def rows(self, size: int) -> int:
         """Rows in shared memory of a tile of `size` rows."""
         return size if self.tma is None else self.tma.rows(size)
@@ -217,11 +212,6 @@ class Stationary(TileLoader):
         """Bytes of a row that the swizzle permutes, 16 for none."""
         return self.load.swizzle_bytes
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """How many k-tiles stay."""
-        return {"kKTiles": self.k_tiles}
-
 
 @dataclass(frozen=True, slots=True)
 class Transpose:
@@ -260,11 +250,6 @@ class Gather(TileLoader):
         """Elements of a piece."""
         return self.run
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """Elements of a piece."""
-        return {"kRunElements": self.run}
-
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncTile(TileLoader):
@@ -285,15 +270,9 @@ class CpAsyncTile(TileLoader):
         """Elements of a copy."""
         return self.vector
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """Elements of a copy."""
-        return {"kVector": self.vector}
-
     def rows(self, size: int) -> int:
         """Rows in shared memory of a tile of `size` rows: along M or N rows are whole chunks of eight."""
         return -(-size // 8) * 8 if self.major == "mn" else size
 
 
-HopperLoader = Tma | Stationary | Gather | CpAsyncTile
-"""Loaders of the tiles of Hopper main loops."""
+HopperLoader = Tma | Stationary | Gather | CpAsyncTile  # loaders of the tiles of Hopper main loops

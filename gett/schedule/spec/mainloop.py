@@ -1,6 +1,7 @@
 """Main loops, each of a `kind`: how tiles in shared memory are multiplied, with the loaders that bring them.
 
-Records say what a main loop is; what it needs and how people are told is said in `gett.schedule.mainloops`.
+In all of them `a` and `b` are loaders of the operands, or say how they are read, and `stages` are k-tiles under way.
+What a main loop needs and how people are told of it is said in `gett.schedule.mainloops`.
 """
 
 from __future__ import annotations
@@ -40,9 +41,7 @@ class Multistage(AnyMainloop):
     """A pipeline of k-tiles that all warps fill and multiply, by `mma.sync` or by fused multiply-adds.
 
     Attributes:
-        a, b: Loaders of the operands.
         tensor_cores: Whether `mma.sync` multiplies, else ordinary multiply-adds.
-        stages: K-tiles under way.
         warps: Warps along M and N.
         batch_warps: Groups of such warps that share the batches of a block.
         k_table: Whether offsets along K come from a table in shared memory (flattened K), not from one offset a tile.
@@ -82,6 +81,8 @@ class _HasWarpgroups(Protocol):
 
 class WarpSpecialised(AnyMainloop):
     """A main loop in which some warpgroups fetch and others multiply.
+
+    Its `warpgroups` multiply, its `producers` do not. `mma_m` are the MMA atoms of 64 rows that each warpgroup holds.
 
     Attributes:
         many_mma_tiles: Whether several MMA tiles may make a tile of D.
@@ -131,12 +132,7 @@ class WgmmaSS(WarpSpecialised):
     """Warp-specialised wgmma with both operands in shared memory.
 
     Attributes:
-        a, b: Loaders of the operands.
-        warpgroups: Warpgroups that multiply.
-        mma_m: MMA atoms of 64 rows that each of them holds.
-        ping_pong: Whether each works on tiles of its own, else they share one.
-        stages: K-tiles under way.
-        producers: Warpgroups that fetch.
+        ping_pong: Whether each warpgroup works on tiles of its own, else they share one.
         cp_async_stages: K-tiles that gathered chunks wait in before they are shifted into place.
     """
 
@@ -195,8 +191,6 @@ class WgmmaSplit(WarpSpecialised):
     """Warp-specialised wgmma of planes: B's are made in shared memory by a warpgroup, A's on the way to registers.
 
     Attributes:
-        a, b: Loaders of the operands as they are in memory.
-        stages: K-tiles under way.
         plane_stages: K-tiles of planes under way.
     """
 
@@ -215,12 +209,11 @@ class WgmmaSplit(WarpSpecialised):
 
 @dataclass(frozen=True, slots=True)
 class WgmmaTf32(WarpSpecialised):
-    """Warp-specialised wgmma on TF32 with A in registers; B is transposed in shared memory if its rows run along N.
+    """Warp-specialised wgmma on TF32, to which loaders round, with A in registers.
+
+    B is transposed in shared memory if its rows run along N.
 
     Attributes:
-        a, b: Loaders of the operands, which round them.
-        mma_m: MMA atoms of 64 rows that each warpgroup holds.
-        stages: K-tiles under way.
         transposed_stages: K-tiles of B transposed under way, 0 where wgmma reads B as it comes.
     """
 
@@ -244,10 +237,7 @@ class WgmmaTf32(WarpSpecialised):
 class DmmaTma(WarpSpecialised):
     """Warp-specialised `mma.sync` of float64 and complex128 on Hopper: tensor maps fill stages, fragments come of them.
 
-    Attributes:
-        a, b: Loaders of the operands.
-        mma_m: Blocks of 64 rows that each warpgroup holds, 16 rows of each a warp.
-        stages: K-tiles under way.
+    Of each 64 rows that a warpgroup holds a warp has 16.
     """
 
     a: Tma
@@ -335,15 +325,14 @@ class StreamMap(AnyMainloop):
 class StreamSum(AnyMainloop):
     """The largest operand is read once in its own order and summed: reductions, dot and matrix-vector products.
 
+    What it has of `StreamMap` is as there.
+
     Attributes:
-        a, b, c: How the tensors are read; None where there is none.
-        threads: Of a block.
         vector: Elements of the streamed operand that a thread works on at a time.
         along_k: Whether the vector lies along K, so that the lanes of an output add up; else it is several outputs.
         lanes_k: Threads along K.
         rows: Vectors of outputs (single outputs if `along_k`) of each thread.
         unroll: Steps of K that a thread has in flight.
-        walk_d: Order in which a tile is stored, fastest first.
     """
 
     a: StreamLoad

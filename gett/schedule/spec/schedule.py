@@ -161,11 +161,8 @@ class SmemPlan:
     planes: Index = 0
 
 
-MAX_PIECES = 64
-"""Most pieces: each has launches of its own, whose arguments a call keeps."""
-
-WORKSPACE_ALIGNMENT = 256
-"""Bytes: where a copy begins in the workspace."""
+MAX_PIECES = 64  # most pieces: each has launches of its own, whose arguments a call keeps
+WORKSPACE_ALIGNMENT = 256  # bytes: where a copy begins in the workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from layouts.access import max_vector
 from layouts.box import Box
 from layouts.modes import Strided
 
-Groups = tuple[tuple[str, tuple[Strided, ...], Box], ...]
-"""Name, modes and box of some groups of a plan."""
+Groups = tuple[tuple[str, tuple[Strided, ...], Box], ...]  # name, modes and box of some groups of a plan
 
 
 @dataclass(frozen=True, slots=True)
