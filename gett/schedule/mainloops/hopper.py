@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gett.console.formatting import count
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops.kind import Constants, MainloopKind, Smem, WgmmaText
@@ -149,7 +150,7 @@ class HopperKind(MainloopKind):
         traits: Constants of its `MainloopTraits`, beside stages and registers.
         loader_traits: Constants of the loaders of A and of B.
         multiplies: The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
-        fetchers: Which warps do not multiply, for people.
+        brings, makes: What warpgroups do that bring operands, and one more that does not multiply, for people.
         repairs: Whether it makes tiles again whose numbers were none for it.
         fetches_lines: Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
     """
@@ -159,6 +160,13 @@ class HopperKind(MainloopKind):
     smem: Smem = laid_out
     registers: Callable[[GemmPlan, Hopper, int], tuple[int, int]] = lambda plan, loop, columns: THREAD_REGISTERS
     loader_traits: Callable[[GemmPlan, Schedule], Sequence[Constants]] = tile_loaders
-    fetchers: Callable[[Schedule], str] = lambda schedule: "1 producer"
+    brings: str = "gathering"
+    makes: str = ""
     repairs: bool = False
     fetches_lines: bool = True
+
+    def fetchers(self, s: Schedule) -> str:
+        """Which warps do not multiply, for people."""
+        bring, make = s.hopper.producers, self.makes and s.hopper.producers > 1
+        first = count(bring - bool(make), f"{self.brings} warpgroup") if s.hopper.by_warps else "1 producer"
+        return f"{first}, 1 warpgroup that {self.makes}" if make else first

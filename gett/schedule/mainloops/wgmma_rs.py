@@ -15,7 +15,7 @@ from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, WgmmaText
-from gett.schedule.rules.hopper import flattened, majors, misshapen, whole_operands, wrong_map
+from gett.schedule.rules.hopper import flattened, majors, whole_operands, wrong_map
 from gett.schedule.rules.rule import HopperOperand, Lowered, rule
 from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
 from gett.schedule.spec.epilogue import Store
@@ -104,13 +104,7 @@ def _parts(x: Lowered) -> list[tuple[HopperOperand, Tma, tuple[int, int], tuple[
 def rs_maps(x: Lowered) -> Iterator[str]:
     """A tensor map is what the hardware has for its operand, divided along its slowest dimension."""
     for o, load in x.by_map:
-        yield from misshapen(o.name, load.map, len(o.modes))
-        whole = list(load.map.box)
-        for dim, step, count in load.repeats:
-            if dim >= load.map.rank or step != load.map.box[dim]:
-                yield f"copies of operand {o.name} are {step} apart along dimension {dim} of {load.map.box}"
-            whole[dim] *= count
-        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, whole)
+        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, load.repeats)
 
 
 @rule

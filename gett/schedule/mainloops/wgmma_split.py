@@ -164,11 +164,6 @@ def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
     return WgmmaText(_planes(plan).tensor, chunks, (loop.b.major,), signed=True)
 
 
-def fetchers(s: Schedule) -> str:
-    """Who loads, and who makes planes of B."""
-    return f"{'1 copying warpgroup' if s.hopper.by_warps else '1 producer'}, 1 warpgroup that splits B"
-
-
 def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
     """Which products are formed, and how far off their sums may be."""
     lowered = lower_plan(plan, s.tiling, s.precision)
@@ -192,6 +187,7 @@ WGMMA_SPLIT = hopper.HopperKind(
     registers=registers,
     traits=traits,
     multiplies=multiplies,
-    fetchers=fetchers,
+    brings="copying",
+    makes="splits B",
     repairs=True,
 )

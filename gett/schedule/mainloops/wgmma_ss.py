@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gett.console.formatting import count
 from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
@@ -107,11 +106,6 @@ def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
     return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), majors)
 
 
-def fetchers(s: Schedule) -> str:
-    """Who loads, or gathers."""
-    return count(s.hopper.producers, "gathering warpgroup") if s.hopper.by_warps else "1 producer"
-
-
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
     rules=hopper.hopper_rules(
@@ -121,5 +115,4 @@ WGMMA_SS = hopper.HopperKind(
     registers=registers,
     traits=traits,
     multiplies=multiplies,
-    fetchers=fetchers,
 )

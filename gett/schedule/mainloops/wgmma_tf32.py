@@ -83,11 +83,6 @@ def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
     return WgmmaText(tensor, (s.tiling.shape[1],), ("k",), signed=True)
 
 
-def fetchers(s: Schedule) -> str:
-    """Who loads, and who transposes B."""
-    return "1 producer, 1 warpgroup that transposes B" if s.loop(WgmmaTf32).transposed_stages else "1 producer"
-
-
 WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
     rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem=smem),
@@ -95,5 +90,5 @@ WGMMA_TF32 = hopper.HopperKind(
     registers=registers,
     traits=traits,
     multiplies=multiplies,
-    fetchers=fetchers,
+    makes="transposes B",
 )

@@ -27,7 +27,7 @@ from gett.schedule.spec.hopper_needs import (
     up,
     valid_k,
 )
-from gett.schedule.spec.loader import Stationary
+from gett.schedule.spec.loader import Repeats, Stationary
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -125,42 +125,29 @@ def stages(x: Lowered) -> Iterator[str]:
         yield f"{loop.stages}, a pipeline has {least} to {most}"
 
 
-def misshapen(name: str, made: TmaMap, modes: int) -> Iterator[str]:
-    """Why a map is none of a tensor of so many modes, whatever its numbers are."""
-    if {len(made.modes), len(made.tile)} != {modes} or sorted(made.order) != list(range(modes)):
-        yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {modes}"
+def wrong_map(
+    name: str, made: TmaMap, operand: Operand, tensor: int, modes: Sequence[Strided], repeats: Repeats = ()
+) -> Iterator[str]:
+    """What is wrong with the map of a tensor, whose modes are the map's; nothing where it is right.
+
+    The tile that the map's numbers are for comes in `repeats` copies, in one where there are none.
+    """
+    size, whole = itemsize(operand.dtype), list(made.box)
+    if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
+        yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
     ranks = {len(made.extents), len(made.strides), len(made.box)}
     if len(ranks) > 1 or any(m.dim >= made.rank for m in made.modes):
         yield f"map of {name}: it has {ranks} dimensions, its modes lie along {[m.dim for m in made.modes]}"
-
-
-def wrong_map(
-    name: str,
-    made: TmaMap,
-    operand: Operand,
-    tensor: int,
-    modes: Sequence[Strided],
-    box: Sequence[int] | None = None,
-) -> Iterator[str]:
-    """What is wrong with the map of a tensor, nothing where it is right.
-
-    Args:
-        name: Of the tensor, for the text.
-        made: The map.
-        operand: The tensor.
-        tensor: Position of its strides.
-        modes: Its modes, as the map has them.
-        box: What the map's box would be where one copy brought the whole tile; its own by default.
-    """
-    size = itemsize(operand.dtype)
-    yield from misshapen(name, made, len(modes))
+    for dim, step, count in repeats:
+        if dim >= made.rank or step != made.box[dim]:
+            yield f"copies of operand {name} are {step} apart along dimension {dim} of {made.box}"
+        whole[dim] *= count
     if made.itemsize != size:
         yield f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
     if made.base_offset:
         yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
-    whole = replace(made, box=tuple(box)) if box is not None else made
-    reason = ""
-    for row in (0, whole.box[0]):
+    reason, wanted = "", replace(made, box=tuple(whole))
+    for row in (0, whole[0]):
         found = tma_map(
             [s.extent for s in modes],
             [s.strides[tensor] for s in modes],
@@ -172,7 +159,7 @@ def wrong_map(
             swizzle_bytes=made.swizzle_bytes,
             row=row,
         )
-        if found == whole:
+        if found == wanted:
             return
         reason = reason or (found.reason if isinstance(found, Refusal) else f"a tile of {made.tile} needs {found}")
     yield f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"

@@ -15,6 +15,7 @@ from layouts.tma import TmaMap
 
 Major = Annotated[str, OneOf(("k", "mn"))]
 Group = Annotated[str, OneOf(("k", "mn", "l"))]
+Repeats = tuple[tuple[Index, Count, Count], ...]  # (dimension of a map, step of its coordinate, count) of copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,7 @@ class Tma(TileLoader):
     Attributes:
         major: Group along a row.
         map: The tensor map; its modes are l, m (or n), k of the lowered plan, in that order.
-        repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
-            fastest first, where one copy cannot.
+        repeats: Copies that one after the other make a tile, fastest first, where one copy cannot.
         pitch: Bytes from copy to copy.
         run: Rows of each swizzle atom of an MN-major tile that are loaded, where they are fewer than the atom has; 0
             where atoms are full.
@@ -131,7 +131,7 @@ class Tma(TileLoader):
 
     major: Major
     map: TmaMap
-    repeats: tuple[tuple[Index, Count, Count], ...] = ()
+    repeats: Repeats = ()
     pitch: Index = 0
     run: Index = 0
     multicast: Multicast | None = None
