@@ -51,4 +51,4 @@ def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None
     """
     refusal = can_implement(schedule, plan, facts)
     if refusal is not None:
-        raise ScheduleError(f"{refusal.reason} (rule: {refusal.rule.sentence})")
+        raise ScheduleError(f"{refusal.reason} (rule: {refusal.rule.__doc__})")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
@@ -48,8 +47,7 @@ def _needed(mma_m: int, columns: int, step: int, parts: int) -> int:
     return parts * mma_m * columns + step * steps * mma_m + step // 2 * rows + SPARE
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Warps multiply float64 and complex128, of which both operands are."""
     dtype, operands = x.plan.contraction.dtype, [o.dtype for o in (x.plan.a, x.plan.b) if o is not None]
     if data_type(dtype).by_warps() is None:
@@ -58,16 +56,14 @@ def data_types(x: Lowered) -> Iterator[str]:
         yield f"operands of {operands}, products of 1 type, {dtype}"
 
 
-@rule
-def doubles(x: Lowered) -> Iterator[str]:
+def doubles(x: Lowered) -> Reasons:
     """A thread has registers for sums and fragments of float64."""
     needed, there = dmma_registers(x.s.loop(DmmaTma).mma_m, x.s.tiling.shape[1], parts(x.plan))
     if needed > there:
         yield f"{needed} registers for sums and fragments, a thread has {there}"
 
 
-@rule
-def k_of_doubles(x: Lowered) -> Iterator[str]:
+def k_of_doubles(x: Lowered) -> Reasons:
     """There is one order of k, or 4 or 8 k (complex: 4) of each of the two modes along which A's and B's rows run."""
     loop, deep = x.s.loop(DmmaTma), x.s.tiling.k.size
     found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)

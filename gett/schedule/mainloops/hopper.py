@@ -122,12 +122,12 @@ def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, rows: int) -
         "kRows": loader.rows(rows),
         "kValidK": valid_k(load, len(plan.k)) if load is not None and short else deep,
         "kTransactionBytes": load.bytes if load is not None else 0,
-        **{"kKTiles": 0, "kRunElements": 0, **_of_its_own(loader)},
+        **{"kKTiles": 0, "kRunElements": 0, **_own_constants(loader)},
         "kTransposeK": loader.transform.elements if loader.transform else 0,
     }
 
 
-def _of_its_own(loader: HopperLoader) -> Constants:
+def _own_constants(loader: HopperLoader) -> Constants:
     """Constants that no other loader's C++ is told."""
     if isinstance(loader, CpAsyncTile):
         return {"kVector": loader.vector}

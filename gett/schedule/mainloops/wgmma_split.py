@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from gett.hw.tensor_types import Planes
@@ -13,7 +12,7 @@ from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, Fact, WgmmaText
 from gett.schedule.rules.gather import COPY_RULES, row_table_bytes
 from gett.schedule.rules.hopper import MAP_RULES
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import GRAIN, MOST_STAGES, leads, parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Tma
 from gett.schedule.spec.mainloop import Hopper, WgmmaSplit
@@ -81,16 +80,14 @@ def chunk_columns(plan: GemmPlan, loop: WgmmaSplit, columns: int) -> tuple[int, 
     return (first, columns - first) if first < columns else (columns,)
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """The precision is one of planes."""
     c = x.plan.contraction
     if planes(x.plan) is None:
         yield f"{c.dtype} at precision {c.precision} by a {type(x.s.mainloop).__name__}"
 
 
-@rule
-def splitting(x: Lowered) -> Iterator[str]:
+def splitting(x: Lowered) -> Reasons:
     """Planes are made of rows that are long enough, by blocks that share nothing, for sums that registers hold."""
     loop, (_, columns, deep) = x.s.loop(WgmmaSplit), x.s.tiling.shape
     if columns > (most := widest_split(x.plan, loop.a, loop.b, deep)):
@@ -107,8 +104,7 @@ def splitting(x: Lowered) -> Iterator[str]:
         yield f"{loop.plane_stages} k-tiles of planes"
 
 
-@rule
-def k_order(x: Lowered) -> Iterator[str]:
+def k_order(x: Lowered) -> Reasons:
     """K-tiles are 16 or 32 in one order of k, or 32 of the two modes along which A's and B's rows run."""
     loop, deep = x.s.loop(WgmmaSplit), x.s.tiling.k.size
     found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)

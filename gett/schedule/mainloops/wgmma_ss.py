@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from gett.hw.dtypes import tensor_type
@@ -12,7 +11,7 @@ from gett.schedule.mainloops.kind import Constants, WgmmaText
 from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
 from gett.schedule.rules.hopper import LOADER_RULES, accumulators, whole_operands
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.mainloop import Hopper, WgmmaSS
 from gett.schedule.spec.schedule import Schedule, SmemPlan
@@ -26,8 +25,7 @@ REGISTERS = 512
 PANEL_BARRIERS = 32  # bytes of the barriers of an operand that stays
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Wgmma multiplies the operands' type as it comes, both out of shared memory."""
     yield from whole_operands(x, "ss")
 
@@ -41,15 +39,13 @@ def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     )
 
 
-@rule
-def ping_pong(x: Lowered) -> Iterator[str]:
+def ping_pong(x: Lowered) -> Reasons:
     """Two warpgroups take turns."""
     if x.s.hopper.ping_pong and x.s.hopper.warpgroups != 2:
         yield f"2 warpgroups take turns, not {x.s.hopper.warpgroups}"
 
 
-@rule
-def warpgroups(x: Lowered) -> Iterator[str]:
+def warpgroups(x: Lowered) -> Reasons:
     """The warpgroups share the registers of a multiprocessor."""
     loop = x.s.hopper
     fetching, multiplying = registers(x.plan, loop, x.s.tiling.shape[1])

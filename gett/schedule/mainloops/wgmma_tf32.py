@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, WgmmaText
 from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators, whole_operands
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
 from gett.schedule.spec.mainloop import Hopper, WgmmaTf32
 from gett.schedule.spec.schedule import Schedule, SmemPlan
@@ -32,8 +30,7 @@ def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tu
     return held + 4 * mma_m * steps + SPARE, there[1]
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Wgmma multiplies the operands' four bytes, rounded to TF32, with A in registers."""
     yield from whole_operands(x, "rs")
     tensor = multiplied(x.plan)
@@ -41,8 +38,7 @@ def data_types(x: Lowered) -> Iterator[str]:
         yield f"{tensor.name} of {tensor.bytes} bytes by a {type(x.s.mainloop).__name__}"
 
 
-@rule
-def in_registers(x: Lowered) -> Iterator[str]:
+def in_registers(x: Lowered) -> Reasons:
     """K-tiles have two steps or more, for which registers suffice, and B is transposed where its rows run along N."""
     loop, (_, columns, deep) = x.s.loop(WgmmaTf32), x.s.tiling.shape
     if deep < 2 * x.atom.k:

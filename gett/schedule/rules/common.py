@@ -5,44 +5,40 @@ The rules of packed copies refer to the plan as it was made; copies and product 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gett.hw.dtypes import data_type, finer
-from gett.ir.gemm import D, GemmPlan, itemsize
+from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.packing import BITS, count_pieces
 from gett.schedule.packed import plans_of
-from gett.schedule.rules.rule import Lowered, Rule, rule
+from gett.schedule.rules.rule import Lowered, Reasons, Rule
 from gett.schedule.spec.schedule import MAX_PIECES, Packing, Schedule, SmemPlan
 from gett.schedule.spec.stream_views import output_modes
-from gett.schedule.spec.vectors import store_vector, tiled_dims
+from gett.schedule.spec.vectors import store_vector
 from layouts.domains import MOST, outside
 
 THREAD_BYTES = 2048  # most elements and sums of a thread, in bytes: twice what it has registers for
 
 
-@rule
-def domains(x: Lowered) -> Iterator[str]:
+def domains(x: Lowered) -> Reasons:
     """Each field of each record has a value of its domain, which its type says."""
     if found := outside(x.s):
         yield found
 
 
-@rule
-def architecture(x: Lowered) -> Iterator[str]:
+def architecture(x: Lowered) -> Reasons:
     """A schedule runs on the architecture that it was made for."""
     if x.s.arch != x.facts.arch:
         yield f"made for {x.s.arch}, the GPU is {x.facts.arch}"
 
 
-@rule
-def product(x: Lowered) -> Iterator[str]:
+def product(x: Lowered) -> Reasons:
     """There are two operands and a contracted mode."""
     if x.plan.b is None or not x.plan.k:
         yield f"{1 if x.plan.b is None else 2} operands and {len(x.plan.k)} contracted modes"
 
 
-@rule
-def splits(x: Lowered) -> Iterator[str]:
+def splits(x: Lowered) -> Reasons:
     """A mode that is split exists, and its inner part divides it."""
     extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "lmnk"}
     for split in x.s.tiling.splits:
@@ -55,16 +51,14 @@ def splits(x: Lowered) -> Iterator[str]:
             group[split.mode : split.mode + 1] = [split.inner, group[split.mode] // split.inner]
 
 
-@rule
-def precision(x: Lowered) -> Iterator[str]:
+def precision(x: Lowered) -> Reasons:
     """Products are formed at the plan's precision, or at one that takes its place."""
     c, made = x.plan.contraction, x.s.precision
     if made and made != finer(c.dtype, c.precision):
         yield f"{made} in place of {c.precision}, which has {finer(c.dtype, c.precision) or 0} for {c.dtype}"
 
 
-@rule
-def groups(x: Lowered) -> Iterator[str]:
+def groups(x: Lowered) -> Reasons:
     """Each box belongs to the extents of its group."""
     t, plan = x.s.tiling, x.plan
     modes = {"m": plan.m, "n": plan.n, "k": plan.k, "l": plan.l}
@@ -77,24 +71,21 @@ def groups(x: Lowered) -> Iterator[str]:
             yield f"box_{name} is for extents {box.extents}, group {name.upper()} has {extents}"
 
 
-@rule
-def extents(x: Lowered) -> Iterator[str]:
+def extents(x: Lowered) -> Reasons:
     """The extents of a group multiply to less than 2**31."""
     for name, box in zip("MNK", (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k), strict=True):
         if box.volume > MOST:
             yield f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
 
 
-@rule
-def modes(x: Lowered) -> Iterator[str]:
+def modes(x: Lowered) -> Reasons:
     """No tiled dimension flattens modes."""
     for box in (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k):
         if box.flattens:
             yield f"{box.dims} flattens modes, each tiled dimension is one mode"
 
 
-@rule
-def boxes(x: Lowered) -> Iterator[str]:
+def boxes(x: Lowered) -> Reasons:
     """Each box fits its block."""
     t = x.s.tiling
     for name, box, block, tiles in zip("mnk", (t.m, t.n, t.k), t.shape, (t.mma_tiles, 1, 1), strict=True):
@@ -102,8 +93,7 @@ def boxes(x: Lowered) -> Iterator[str]:
             yield f"box_{name} of {box.size} elements does not fit block_{name} = {block}, {tiles} of which make a tile"
 
 
-@rule
-def parts(x: Lowered) -> Iterator[str]:
+def parts(x: Lowered) -> Reasons:
     """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
     loop, store, scheduler = x.s.mainloop, x.s.epilogue.store, x.s.scheduler
     if x.s.tiling.l is not None and not loop.many_batches:
@@ -117,8 +107,7 @@ def parts(x: Lowered) -> Iterator[str]:
         yield f"D is stored in vectors of {vector}, staged where the main loop has its tile if at all"
 
 
-@rule
-def source(x: Lowered) -> Iterator[str]:
+def source(x: Lowered) -> Reasons:
     """C is read where there is one, in a way that the store adds it."""
     epilogue, c = x.s.epilogue, x.plan.contraction.c
     if (epilogue.source is None) != (c is None):
@@ -130,8 +119,7 @@ def source(x: Lowered) -> Iterator[str]:
         yield f"rows of {rows.run} elements leave as they are staged, without C"
 
 
-@rule
-def vector(x: Lowered) -> Iterator[str]:
+def vector(x: Lowered) -> Reasons:
     """D's strides, and the staged tile, allow the vectors that it is stored in."""
     store, t = x.s.epilogue.store, x.s.tiling
     vector, stage = store.vector, store.stage
@@ -141,10 +129,9 @@ def vector(x: Lowered) -> Iterator[str]:
         yield f"{vector} elements of D a store, its strides allow {widest}"
     if store.map is not None or stage is None or vector == 1 or x.s.split_k > 1:
         return
-    dims = tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)
     steps = {(g, i): step for g, at in (("m", stage.m), ("n", stage.n)) for i, step in enumerate(at)}
     run, apart = 1, []
-    for dim in dims:  # neighbours as far as a vector goes, then whole vectors
+    for dim in x.dims_d:  # neighbours as far as a vector goes, then whole vectors
         step = steps.pop((dim.group, dim.index))
         if step % vector if run % vector == 0 else step != run:
             apart.append(step)
@@ -154,8 +141,7 @@ def vector(x: Lowered) -> Iterator[str]:
         yield f"{vector} neighbours in D are {apart} apart in the staged tile"
 
 
-@rule
-def split(x: Lowered) -> Iterator[str]:
+def split(x: Lowered) -> Reasons:
     """No slice of K is empty; only products and sums are sliced, in blocks of one batch."""
     split, k_tiles = x.s.split_k, x.s.tiling.k.tiles
     if split > 1 and (not x.s.mainloop.sums or x.s.tiling.l is not None):
@@ -165,8 +151,7 @@ def split(x: Lowered) -> Iterator[str]:
         yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
 
 
-@rule
-def workspace(x: Lowered) -> Iterator[str]:
+def workspace(x: Lowered) -> Reasons:
     """The workspace holds the partial sums, and nothing else."""
     (m, n, _), sums = x.s.tiling.shape, data_type(x.plan.contraction.dtype).accumulator_bytes
     needed = x.s.split_k * x.tiles * m * n * sums if x.s.split_k > 1 else 0
@@ -174,8 +159,7 @@ def workspace(x: Lowered) -> Iterator[str]:
         yield f"{x.s.workspace_bytes} bytes, partial sums take {needed}"
 
 
-@rule
-def grid(x: Lowered) -> Iterator[str]:
+def grid(x: Lowered) -> Reasons:
     """The grid has less than 2**31 blocks, and no more rows of tiles are visited together than there are."""
     together, rows = x.s.scheduler.group_m, x.s.tiling.m.tiles
     if together > max(1, rows):
@@ -184,15 +168,13 @@ def grid(x: Lowered) -> Iterator[str]:
         yield f"{x.tiles * x.s.split_k} blocks exceed the grid's limit of 2**31 - 1"
 
 
-@rule
-def threads(x: Lowered) -> Iterator[str]:
+def threads(x: Lowered) -> Reasons:
     """A block has whole warps, at most 1024 threads."""
     if x.s.threads % 32 or not 32 <= x.s.threads <= 1024:
         yield f"{x.s.threads}, whole warps up to 1024 run"
 
 
-@rule
-def shared_memory(x: Lowered) -> Iterator[str]:
+def shared_memory(x: Lowered) -> Reasons:
     """A block asks for no more shared memory than the GPU gives it."""
     if x.s.smem.size > x.facts.smem_per_block:
         yield f"{x.s.smem.size} bytes needed, {x.facts.arch} gives a block {x.facts.smem_per_block}"
@@ -201,8 +183,7 @@ def shared_memory(x: Lowered) -> Iterator[str]:
 def planned(smem: Callable[[Schedule, GemmPlan], SmemPlan]) -> Rule:
     """The rule of a main loop whose shared memory is laid out by a function."""
 
-    @rule
-    def shared_memory_plan(x: Lowered) -> Iterator[str]:
+    def shared_memory_plan(x: Lowered) -> Reasons:
         """The parts of shared memory lie where the kernel expects them."""
         found = smem(x.s, x.plan)
         if x.s.smem != found:
@@ -217,8 +198,7 @@ def packing_of(x: Lowered) -> Packing:
     return x.s.packing
 
 
-@rule
-def packed_product(x: Lowered) -> Iterator[str]:
+def packed_product(x: Lowered) -> Reasons:
     """Copies are made for a product of two tensors, to which nothing is added."""
     c, packing = x.plan.contraction, packing_of(x)
     if c.b is None or x.s.mainloop.one_group:
@@ -229,8 +209,7 @@ def packed_product(x: Lowered) -> Iterator[str]:
         yield "C or tensors of the epilogue would have to be read piece by piece"
 
 
-@rule
-def pieces(x: Lowered) -> Iterator[str]:
+def pieces(x: Lowered) -> Reasons:
     """Modes of D, each once, are cut into pieces no longer than they are; there are at most 64."""
     c, cuts = x.plan.contraction, packing_of(x).cuts
     for mode, length in cuts:
@@ -244,8 +223,7 @@ def pieces(x: Lowered) -> Iterator[str]:
         yield f"{count_pieces(c, cuts)} pieces"
 
 
-@rule
-def copied_tensors(x: Lowered) -> Iterator[str]:
+def copied_tensors(x: Lowered) -> Reasons:
     """A copied tensor has elements of 1, 2, 4 or 8 bytes, and each of them once."""
     c, packing = x.plan.contraction, packing_of(x)
     for name, copy, tensor in (("A", packing.a, c.a), ("B", packing.b, c.b), ("D", packing.d, c.d)):
@@ -257,8 +235,7 @@ def copied_tensors(x: Lowered) -> Iterator[str]:
             yield f"{name} has a stride of 0"
 
 
-@rule
-def copying(x: Lowered) -> Iterator[str]:
+def copying(x: Lowered) -> Reasons:
     """Copies are launched together, with as many threads each."""
     packing = packing_of(x)
     threads = [copy.loop.threads for copy in (packing.a, packing.b, packing.d) if copy is not None]
@@ -266,8 +243,7 @@ def copying(x: Lowered) -> Iterator[str]:
         yield f"blocks of {threads} threads"
 
 
-@rule
-def packed_workspace(x: Lowered) -> Iterator[str]:
+def packed_workspace(x: Lowered) -> Reasons:
     """The workspace holds the copies of one piece and partial sums, and is no larger than its user allows."""
     needed, kept = plans_of(x.plan, packing_of(x)).workspace_bytes, packing_of(x).bytes
     if kept != needed:

@@ -6,20 +6,17 @@ rows, columns 8j + 2t and 8j + 2t + 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from gett.hw.dtypes import WORD, data_type
 from gett.ir.gemm import C, D
 from gett.schedule.rules.common import source, vector
 from gett.schedule.rules.hopper import wrong_map
-from gett.schedule.rules.rule import Lowered, mma_box, rule
+from gett.schedule.rules.rule import Lowered, Reasons, mma_box
 from gett.schedule.rules.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
 from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, TmaStore
 from gett.schedule.spec.hopper_needs import exchanged
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.vectors import tiled_dims
 from layouts.box import TileDim
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
@@ -30,8 +27,7 @@ LONGEST_ROW = 256  # elements of a row of D that a warp stores at once, a chunk 
 WORDS = {"pair_n": 2, "one": 1}  # elements of whole registers that a copy writes at once
 
 
-@rule
-def copy_kind(x: Lowered) -> Iterator[str]:
+def copy_kind(x: Lowered) -> Reasons:
     """Vectors and matrices of 16-bit elements, words and float64 are staged for tensor maps, other elements dense."""
     store, d = x.s.epilogue.store, x.plan.contraction.d
     if store.stage is None:
@@ -56,8 +52,7 @@ def copy_kind(x: Lowered) -> Iterator[str]:
         yield f"{copy.kind} of {copy.vector} elements, vectors have {VECTORS}"
 
 
-@rule
-def rows_apart(x: Lowered) -> Iterator[str]:
+def rows_apart(x: Lowered) -> Reasons:
     """MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms."""
     stage, a = x.s.epilogue.store.stage, x.s.hopper.a
     if stage is None or stage.copy.rows == ATOM_M:
@@ -83,8 +78,7 @@ def _rows(s: Schedule, copy: R2SCopy) -> Places:
     return np.minimum(row, rows)
 
 
-@rule
-def fragments(x: Lowered) -> Iterator[str]:
+def fragments(x: Lowered) -> Reasons:
     """Neighbours that are written at once lie side by side in the staged tile, aligned."""
     stage, tiles = x.s.epilogue.store.stage, x.s.tiling.mma_tiles
     if stage is None or x.s.split_k > 1:
@@ -94,7 +88,7 @@ def fragments(x: Lowered) -> Iterator[str]:
         yield from _misplaced(x, stage.copy, m, n)
 
 
-def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]:
+def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Reasons:
     """What does not lie as the copy writes it; places of M's rows and N's columns in elements."""
     vector, rows = copy.vector, _rows(x.s, copy)
     real = rows < m.size
@@ -112,8 +106,7 @@ def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Iterator[str]
     if copy.kind in ("stsm", "pair_n"):
         run, columns = n.reshape(-1, vector), n[::vector]
     elif copy.kind == "vec_n":
-        dims = tiled_dims((("m", x.plan.m, x.s.tiling.m), ("n", x.plan.n, x.s.tiling.n)), D)
-        step = dims[0].prefix if dims and dims[0].group == "n" else 0
+        step = next((d.prefix for d in x.dims_d[:1] if d.group == "n"), 0)
         if step == 0 or step % MATRIX or n.size % (step * vector):
             yield f"{vector} neighbours of D are {step} columns apart among {n.size}, not whole {MATRIX}"
         run = n.reshape(-1, vector, step).swapaxes(1, 2).reshape(-1, vector)
@@ -155,8 +148,7 @@ def _mapped(x: Lowered, made: TmaMap) -> Places | None:
     return mapped_places(made, coordinates([(m, d.box) for m, d, _ in _tiled(x)]))
 
 
-@rule
-def staging(x: Lowered) -> Iterator[str]:
+def staging(x: Lowered) -> Reasons:
     """Each element of a tile of D has a place of its own where it is staged."""
     t, stage = x.s.tiling, x.s.epilogue.store.stage
     if stage is None:
@@ -177,8 +169,7 @@ def staging(x: Lowered) -> Iterator[str]:
         yield f"{places.size} elements of D share {taken} places"
 
 
-@rule
-def row_store(x: Lowered) -> Iterator[str]:
+def row_store(x: Lowered) -> Reasons:
     """Rows of 16-bit elements leave as they lie in D and in the staged tile, of which no sums are left to add."""
     store, t, d = x.s.epilogue.store.by_rows, x.s.tiling, x.plan.contraction.d
     if store is None:
@@ -187,7 +178,7 @@ def row_store(x: Lowered) -> Iterator[str]:
         yield f"{d.dtype} has {x.size_d} bytes, rows are shifted by half-words; K is in {x.s.split_k} slices"
     if store.run > LONGEST_ROW:
         yield f"rows of {store.run} elements, a warp stores at most {LONGEST_ROW}"
-    first = next(iter(tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)), None)
+    first = next(iter(x.dims_d), None)
     if first is None or first.stride != x.size_d or first.box != store.run:
         yield f"rows of {store.run} elements, D's first tiled dimension is {first}"
         return
@@ -196,8 +187,7 @@ def row_store(x: Lowered) -> Iterator[str]:
         yield f"{len(first.modes)} modes of D continue each other, neighbours are staged {steps[first.index]} apart"
 
 
-@rule
-def tma_store(x: Lowered) -> Iterator[str]:
+def tma_store(x: Lowered) -> Reasons:
     """The copies of a tile of D are its boxes, as they are staged."""
     store, t = x.s.epilogue.store.tma, x.s.tiling
     if store is None:
@@ -223,8 +213,7 @@ def tma_store(x: Lowered) -> Iterator[str]:
         yield f"{misplaced} of {found.size} elements are not staged where copies read them"
 
 
-@rule
-def tma_source(x: Lowered) -> Iterator[str]:
+def tma_source(x: Lowered) -> Reasons:
     """C's tile comes to the places from which D's leaves, of a main loop that has a warp for it."""
     made, store, c = x.s.epilogue.source_map, x.s.epilogue.store, x.plan.contraction.c
     if made is None:
@@ -243,8 +232,7 @@ def tma_source(x: Lowered) -> Iterator[str]:
         yield f"its tile of {made.tile} does not lie as D's of {store.map.tile}"
 
 
-@rule
-def reuse(x: Lowered) -> Iterator[str]:
+def reuse(x: Lowered) -> Reasons:
     """D is staged where the stages were if a block makes one tile, of float64 any, and nothing else needs them."""
     store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.hopper, x.s.cluster
     if not store.reuse_mainloop_smem:
@@ -261,8 +249,7 @@ def reuse(x: Lowered) -> Iterator[str]:
         yield f"{how} still need the stages"
 
 
-@rule
-def exchange(x: Lowered) -> Iterator[str]:
+def exchange(x: Lowered) -> Reasons:
     """Two neighbours exchange halves of tiles whose rows have 16 bytes, and store rows of both."""
     store, t = x.s.epilogue.store.tma, x.s.tiling
     if store is None or store.exchange is None:
@@ -275,7 +262,7 @@ def exchange(x: Lowered) -> Iterator[str]:
     yield from _after_exchange(x, store, store.exchange)
 
 
-def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Iterator[str]:
+def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Reasons:
     """Whether the map stores what a block has after the exchange: rows of both, of half of the slowest dimension."""
     (row, length), (half, count) = exchange.row, exchange.half
     tiled = _tiled(x)
@@ -291,16 +278,7 @@ def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Ite
 
 
 EPILOGUE_RULES = (
-    staging,
-    vector,
-    source,
-    row_store,
-    tma_store,
-    tma_source,
-    reuse,
-    exchange,
-    copy_kind,
-    rows_apart,
-    fragments,
+    *(staging, vector, source, row_store, tma_store, tma_source, reuse, exchange),
+    *(copy_kind, rows_apart, fragments),
 )
 """How D leaves and C arrives."""

@@ -5,9 +5,7 @@ Some gather pieces of rows, others copy vectors by `cp.async`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gett.schedule.rules.rule import HopperOperand, Lowered, rule
+from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
 from gett.schedule.spec.hopper_needs import planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, HopperLoader
 from gett.schedule.spec.mainloop import WgmmaSS
@@ -45,8 +43,7 @@ def _lead(o: HopperOperand, loader: Gather) -> TileDim | None:
     return dims[at] if at < len(dims) else None
 
 
-@rule
-def producers(x: Lowered) -> Iterator[str]:
+def producers(x: Lowered) -> Reasons:
     """Two warpgroups gather into chunks of their own; without gathering one fetches."""
     loop = x.s.loop(WgmmaSS)
     there, gathering = (loop.producers, min(loop.cp_async_stages, 1)), loop.by_warps
@@ -54,16 +51,14 @@ def producers(x: Lowered) -> Iterator[str]:
         yield f"{loop.producers} warpgroups into {loop.cp_async_stages} k-tiles of chunks, {int(gathering)} operands so"
 
 
-@rule
-def gather(x: Lowered) -> Iterator[str]:
+def gather(x: Lowered) -> Reasons:
     """Gathering warps serve blocks of a raster, without clusters."""
     made = x.s.scheduler
     if x.s.hopper.by_warps and (made.tensor or made.cluster != (1, 1)):
         yield f"tiles of a {type(made).__name__}, clusters of {made.cluster}"
 
 
-@rule
-def transpose(x: Lowered) -> Iterator[str]:
+def transpose(x: Lowered) -> Reasons:
     """Pieces of A are transposed where the operands' rows run along two modes of K."""
     (a, b), first, chunk = x.operands, x.s.tiling.k.dims[:1], CHUNK // x.size
     if b.loader.transform:
@@ -79,8 +74,7 @@ def transpose(x: Lowered) -> Iterator[str]:
         yield f"{wide} of B's mode times {a.loader.width} of A's are not block_k = {x.s.tiling.shape[2]}"
 
 
-@rule
-def pieces(x: Lowered) -> Iterator[str]:
+def pieces(x: Lowered) -> Reasons:
     """Pieces are whole chunks of the unit-stride mode and divide its box."""
     for o, loader in x.brought_by(Gather):
         lead, chunk = _lead(o, loader), CHUNK // x.size
@@ -90,8 +84,7 @@ def pieces(x: Lowered) -> Iterator[str]:
             yield f"{loader.run} elements of operand {o.name}, a multiple of {chunk} must divide {lead.box}"
 
 
-@rule
-def swizzle(x: Lowered) -> Iterator[str]:
+def swizzle(x: Lowered) -> Reasons:
     """The swizzle divides a gathered row."""
     for o, loader in x.brought_by(Gather):
         lead = _lead(o, loader)
@@ -101,8 +94,7 @@ def swizzle(x: Lowered) -> Iterator[str]:
             yield f"{loader.swizzle_bytes} bytes do not divide rows of {row} bytes of operand {o.name}"
 
 
-@rule
-def offsets(x: Lowered) -> Iterator[str]:
+def offsets(x: Lowered) -> Reasons:
     """32-bit offsets go up through an operand that warps bring."""
     for o in (o for o in x.operands if o.loader.by_warps):
         steps = [m.strides[o.tensor] for m in o.modes]
@@ -113,8 +105,7 @@ def offsets(x: Lowered) -> Iterator[str]:
             yield f"operand {o.name} spans {reach} elements, offsets reach {REACH}"
 
 
-@rule
-def gathered_copies(x: Lowered) -> Iterator[str]:
+def gathered_copies(x: Lowered) -> Reasons:
     """A thread copies at most 32 chunks of an operand's k-tile."""
     for o, loader in x.brought_by(Gather):
         pieces = warp_pieces(o.box.size, x.s.tiling.shape[2], loader, 4 * GATHERING)
@@ -136,8 +127,7 @@ def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
     return 4 * (at_once * up(-(-rows // at_once), 4) + up(lanes, 4))
 
 
-@rule
-def vectors(x: Lowered) -> Iterator[str]:
+def vectors(x: Lowered) -> Reasons:
     """A copy has 4, 8 or 16 bytes that are neighbours in memory and in a row, aligned wherever a tile starts."""
     for o, loader in x.brought_by(CpAsyncTile):
         size, vector = loader.vector * x.size, loader.vector
@@ -148,8 +138,7 @@ def vectors(x: Lowered) -> Iterator[str]:
             yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
 
 
-@rule
-def rows(x: Lowered) -> Iterator[str]:
+def rows(x: Lowered) -> Reasons:
     """A thread has one vector of a row, whole chunks of which are swizzled."""
     deep = x.s.tiling.shape[2]
     for o, loader in x.brought_by(CpAsyncTile):
@@ -162,8 +151,7 @@ def rows(x: Lowered) -> Iterator[str]:
             yield f"{deep} rows of operand {o.name}, the most are {DEEPEST_COPY}"
 
 
-@rule
-def copying(x: Lowered) -> Iterator[str]:
+def copying(x: Lowered) -> Reasons:
     """Planes are those of numbers as they are: warps that split scaled ones take registers of those that copy."""
     made = planes(x.plan)
     if x.s.hopper.by_warps and made is not None and made.scaled:

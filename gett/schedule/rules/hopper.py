@@ -6,7 +6,7 @@ their own; what one main loop alone asks is beside it in `gett.schedule.mainloop
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from gett.hw.dtypes import data_type
 from gett.ir.contraction import Operand
 from gett.ir.gemm import itemsize
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
 from gett.schedule.spec.hopper_needs import (
     ACCUMULATORS,
@@ -37,14 +37,13 @@ CLUSTER = 8  # most blocks of a cluster that every GPU with clusters takes
 ORDERED = 256  # most clusters whose first tiles a table of bytes has
 
 
-@rule
-def hopper(x: Lowered) -> Iterator[str]:
+def hopper(x: Lowered) -> Reasons:
     """The architecture has tensor maps, clusters and wgmma as Hopper has them."""
     if x.facts.arch not in ARCHS:
         yield f"{x.facts.arch} has not, {ARCHS[0]} has"
 
 
-def whole_operands(x: Lowered, source: str) -> Iterator[str]:
+def whole_operands(x: Lowered, source: str) -> Reasons:
     """Why wgmma does not multiply operands as they come; `source` is where it reads them, `"ss"` or `"rs"`."""
     dtype, loop, tensor = x.plan.contraction.dtype, x.s.hopper, multiplied(x.plan)
     if planes(x.plan) is not None:
@@ -57,8 +56,7 @@ def whole_operands(x: Lowered, source: str) -> Iterator[str]:
         yield f"wgmma of {dtype} has sources {x.atom.sources}, not {source}"
 
 
-@rule
-def scheduler(x: Lowered) -> Iterator[str]:
+def scheduler(x: Lowered) -> Reasons:
     """Persistent blocks make tiles of one batch each; there are enough for a cluster, which begin in some order."""
     made, order = x.s.scheduler, x.s.scheduler.cluster_order
     if not made.persistent:
@@ -71,16 +69,14 @@ def scheduler(x: Lowered) -> Iterator[str]:
         yield f"{x.s.tiling.batches} batches in a block, a Hopper block makes tiles of 1"
 
 
-@rule
-def batches_together(x: Lowered) -> Iterator[str]:
+def batches_together(x: Lowered) -> Reasons:
     """Batches that are visited together exist; single blocks make whole sums of their tiles."""
     made, group = x.s.scheduler, x.s.scheduler.group_l
     if group > max(1, x.plan.extent_l) or (group > 1 and (x.blocks > 1 or made.split_k > 1)):
         yield f"{group} of {x.plan.extent_l} batches, clusters of {x.s.cluster}, {made.split_k} slices of K"
 
 
-@rule
-def mma_tiles(x: Lowered) -> Iterator[str]:
+def mma_tiles(x: Lowered) -> Reasons:
     """MMA tiles of one tile of D divide the last tiled dimension of M, come and leave together by tensor map."""
     count, tiled, loop, store = x.s.tiling.mma_tiles, x.s.tiling.m.tiled, x.s.hopper, x.s.epilogue.store
     if count == 1:
@@ -92,8 +88,7 @@ def mma_tiles(x: Lowered) -> Iterator[str]:
         yield f"{count} of a {type(loop).__name__} {how}that leave by a {type(store).__name__}"
 
 
-@rule
-def block(x: Lowered) -> Iterator[str]:
+def block(x: Lowered) -> Reasons:
     """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes."""
     loop, atom, (m, n, k) = x.s.hopper, x.atom, x.s.tiling.shape
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
@@ -106,16 +101,14 @@ def block(x: Lowered) -> Iterator[str]:
         yield f"block_k = {k}: box_k needs {deep}, a multiple of {atom.k}"
 
 
-@rule
-def accumulators(x: Lowered) -> Iterator[str]:
+def accumulators(x: Lowered) -> Reasons:
     """A thread's registers hold its products."""
     count = x.s.hopper.mma_m * x.s.tiling.shape[1] // 2
     if count > ACCUMULATORS:
         yield f"{count} registers a thread, the limit is {ACCUMULATORS}"
 
 
-@rule
-def stages(x: Lowered) -> Iterator[str]:
+def stages(x: Lowered) -> Reasons:
     """The pipeline has two stages or more, of which all have barriers."""
     loop = x.s.hopper
     # Transposed k-tiles are deep; each is multiplied while the next one is still in the warps' buffers.
@@ -127,7 +120,7 @@ def stages(x: Lowered) -> Iterator[str]:
 
 def wrong_map(
     name: str, made: TmaMap, operand: Operand, tensor: int, modes: Sequence[Strided], repeats: Repeats = ()
-) -> Iterator[str]:
+) -> Reasons:
     """What is wrong with the map of a tensor, whose modes are the map's; nothing where it is right.
 
     The tile that the map's numbers are for comes in `repeats` copies, in one where there are none.
@@ -165,23 +158,20 @@ def wrong_map(
     yield f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"
 
 
-@rule
-def operand_tile(x: Lowered) -> Iterator[str]:
+def operand_tile(x: Lowered) -> Reasons:
     """A k-tile of an operand fits a block's shared memory."""
     widest, deep = max(o.box.size for o in x.operands), x.s.tiling.k.size
     if widest * deep * x.size > x.facts.smem_per_block:
         yield f"{widest} x {deep} elements of an operand, a block has {x.facts.smem_per_block} bytes"
 
 
-@rule
-def full_k_tiles(x: Lowered) -> Iterator[str]:
+def full_k_tiles(x: Lowered) -> Reasons:
     """The box of K fills its block."""
     if x.s.tiling.k.size != x.s.tiling.shape[2]:
         yield f"k-tiles of {x.s.tiling.k.size} in blocks of {x.s.tiling.shape[2]}"
 
 
-@rule
-def flattened(x: Lowered) -> Iterator[str]:
+def flattened(x: Lowered) -> Reasons:
     """K, and the modes of an operand by tensor map, are tiled one by one."""
     if x.s.tiling.k.flattens:
         yield f"box_k = {x.s.tiling.k.dims} takes several modes as one"
@@ -190,16 +180,14 @@ def flattened(x: Lowered) -> Iterator[str]:
             yield f"a tensor map brings operand {o.name}, its box {o.box.dims} takes several modes as one"
 
 
-@rule
-def atom_majors(x: Lowered) -> Iterator[str]:
+def atom_majors(x: Lowered) -> Reasons:
     """Wgmma reads 16-bit types along either mode out of shared memory, others along K."""
     for o in x.operands:
         if o.loader.major not in x.atom.majors:
             yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
 
 
-@rule
-def majors(x: Lowered) -> Iterator[str]:
+def majors(x: Lowered) -> Reasons:
     """An operand's rows run along its unit-stride mode."""
     for o in x.operands:
         if o.unit is None and o.loader.tma is not None:
@@ -207,15 +195,13 @@ def majors(x: Lowered) -> Iterator[str]:
             yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
 
 
-@rule
-def maps(x: Lowered) -> Iterator[str]:
+def maps(x: Lowered) -> Reasons:
     """A tensor map is what the hardware has for its operand, tile, order and swizzle."""
     for o, load in x.by_map:
         yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes)
 
 
-@rule
-def copies(x: Lowered) -> Iterator[str]:
+def copies(x: Lowered) -> Reasons:
     """The copies of a tile bring each element to where wgmma reads it, and nothing else."""
     for o, load in x.by_map:
         rows, deep, swizzle = o.box.size, o.box_k.size, load.map.swizzle_bytes
@@ -237,8 +223,7 @@ def copies(x: Lowered) -> Iterator[str]:
             yield f"{misplaced} of {wanted.size} elements of operand {o.name} are not where wgmma reads"
 
 
-@rule
-def k_residue(x: Lowered) -> Iterator[str]:
+def k_residue(x: Lowered) -> Reasons:
     """K that is no multiple of an instruction's comes by tensor map, in even parts."""
     box, block_k = x.s.tiling.k, x.s.tiling.shape[2]
     if box.size == block_k:
@@ -254,8 +239,7 @@ def k_residue(x: Lowered) -> Iterator[str]:
             yield f"rows of {box.size * x.size} bytes of operand {o.name}, a swizzled row has {load.map.swizzle_bytes}"
 
 
-@rule
-def cluster(x: Lowered) -> Iterator[str]:
+def cluster(x: Lowered) -> Reasons:
     """A cluster has at most 8 blocks, whose operands come by tensor map."""
     if x.blocks > CLUSTER:
         yield f"{x.s.cluster}, a cluster has 1 to {CLUSTER} blocks"
@@ -264,8 +248,7 @@ def cluster(x: Lowered) -> Iterator[str]:
             yield f"{x.blocks} blocks, but operand {o.name} comes by a {type(o.loader).__name__} loader"
 
 
-@rule
-def multicast(x: Lowered) -> Iterator[str]:
+def multicast(x: Lowered) -> Reasons:
     """Those blocks of a cluster share a tile that need the same one."""
     for o, load in x.by_map:
         blocks = x.s.cluster[1] if o.name == "A" else x.s.cluster[0]
@@ -275,8 +258,7 @@ def multicast(x: Lowered) -> Iterator[str]:
             yield f"dimension {load.divided} of {load.map.box} of operand {o.name} cannot be shared by {blocks}"
 
 
-@rule
-def stationary(x: Lowered) -> Iterator[str]:
+def stationary(x: Lowered) -> Reasons:
     """At most one operand stays, beside one by tensor map, with all of its k-tiles."""
     kept, gathered = x.brought_by(Stationary), [o.name for o in x.operands if o.loader.by_warps]
     if len(kept) > 1 or (kept and gathered):
@@ -288,16 +270,14 @@ def stationary(x: Lowered) -> Iterator[str]:
             yield f"A stays for one MMA tile, a tile of D has {x.s.tiling.mma_tiles}"
 
 
-@rule
-def stationary_whole(x: Lowered) -> Iterator[str]:
+def stationary_whole(x: Lowered) -> Reasons:
     """What stays for all tiles is one tile of its group, in all batches."""
     for o, _ in () if x.s.scheduler.tensor else x.brought_by(Stationary):
         if o.box.tiles > 1 or any(m.extent > 1 and m.strides[o.tensor] for m in o.batch):
             yield f"all of operand {o.name} stays, but it has {o.box.tiles} tiles for {x.plan.extent_l} batches"
 
 
-@rule
-def panel(x: Lowered) -> Iterator[str]:
+def panel(x: Lowered) -> Reasons:
     """The operand whose rows a panel's tiles share stays, and tiles follow it."""
     made, kept = x.s.scheduler, [o.name.lower() for o in x.operands if o.loader.stays]
     if made.tensor:
@@ -306,8 +286,7 @@ def panel(x: Lowered) -> Iterator[str]:
             yield f"tiles share rows of {made.tensor}, {kept} stay; {made.group_m} tiles of M together, not {along}"
 
 
-@rule
-def one_panel(x: Lowered) -> Iterator[str]:
+def one_panel(x: Lowered) -> Reasons:
     """Blocks of one panel each make a tile at a time of one batch; there are enough."""
     made, t = x.s.scheduler, x.s.tiling
     if made.one_panel:
