@@ -154,13 +154,7 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
 
 
 def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> str:
-    """The traits of a kernel's parts.
-
-    Args:
-        plan: A lowered plan.
-        schedule: How it runs.
-        order: Tiled dimensions by D's stride.
-    """
+    """The traits of a kernel's parts; `order` are the tiled dimensions by D's stride."""
     structs = (
         problem_traits(plan),
         tile_shape(schedule, _division(schedule)),

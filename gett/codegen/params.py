@@ -52,14 +52,9 @@ def declare_params(
     maps: Iterable[str] = (),
     factors: tuple[str, str] | None = None,
 ) -> str:
-    """C++ text of `struct Params`.
+    """C++ text of `struct Params`: named integers, a table of strides, divisors and counts, maps of some roles.
 
-    Args:
-        contraction: What is computed.
-        names: The named integers.
-        table: Strides, divisors and counts.
-        maps: The roles that have a tensor map.
-        factors: C++ types of A's and B's elements; by default that in which products are formed.
+    `factors` are C++ types of A's and B's elements; by default that in which products are formed.
     """
     acc = cpp_type(data_type(contraction.dtype).accumulator)
     a, b = factors or (cpp_type(contraction.dtype),) * 2

@@ -28,20 +28,13 @@ LOOPED = 8  # more copies of a tile are a loop: one after the other, their place
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy of a tile.
+    """One copy of a tile."""
 
-    Attributes:
-        start: Byte of the tile in shared memory where it begins.
-        first: The hardware's coordinates, relative to the tile's.
-        part_bytes, part_step: What a block's part of a divided box adds to `start` and to the divided coordinate.
-        whose: Part of the cluster that issues it, or None: all do (each its part), or each in its turn.
-    """
-
-    start: int
-    first: tuple[int, ...]
-    part_bytes: int = 0
+    start: int  # byte of the tile in shared memory where it begins
+    first: tuple[int, ...]  # the hardware's coordinates, relative to the tile's
+    part_bytes: int = 0  # what a block's part of a divided box adds to `start` and to the divided coordinate
     part_step: int = 0
-    whose: int | None = None
+    whose: int | None = None  # part of the cluster that issues it, or None: all do (each its part), or each in its turn
 
 
 def copies(load: Tma) -> list[Copy]:

@@ -19,34 +19,21 @@ from layouts.box import Box
 
 @dataclass(frozen=True, slots=True)
 class PackedTensor:
-    """A tensor that is copied.
+    """A tensor that is copied."""
 
-    Attributes:
-        name: `"a"` or `"b"`, the contraction's first or second operand, or `"d"`.
-        plan: Of the copy.
-        offset: Where the copy lies in the workspace, in bytes.
-    """
-
-    name: str
-    plan: GemmPlan
-    offset: int
+    name: str  # `"a"` or `"b"`, the contraction's first or second operand, or `"d"`
+    plan: GemmPlan  # of the copy
+    offset: int  # where the copy lies in the workspace, in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPlans:
-    """What is run for each piece.
+    """What is run for each piece."""
 
-    Attributes:
-        piece: A piece of the contraction, in the tensors' own layouts.
-        tensors: The tensors that are copied, A and B before D.
-        product: The product of the copies.
-        workspace_bytes: Room for all copies of a piece.
-    """
-
-    piece: Contraction
-    tensors: tuple[PackedTensor, ...]
-    product: GemmPlan
-    workspace_bytes: int
+    piece: Contraction  # a piece of the contraction, in the tensors' own layouts
+    tensors: tuple[PackedTensor, ...]  # the tensors that are copied, A and B before D
+    product: GemmPlan  # the product of the copies
+    workspace_bytes: int  # room for all copies of a piece
 
 
 def packed_plans(contraction: Contraction, cuts: tuple[tuple[int, int], ...], names: Sequence[str]) -> PackedPlans:

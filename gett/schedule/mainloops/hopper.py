@@ -67,12 +67,8 @@ def laid_out(
 ) -> SmemPlan:
     """Stages, what is kept beside them, staged tiles, barriers; D may be staged where the stages are.
 
-    Args:
-        s: The other parts of a schedule.
-        plan: A lowered plan.
-        kept: Bytes of an operand that stays, of planes, or of k-tiles transposed.
-        second: Those of a second tile of D.
-        barriers: Those of barriers, and of what else lies behind them.
+    An operand that stays, planes, or k-tiles transposed have `kept` bytes, a second tile of D has `second`. `barriers`
+    counts what lies behind them, too.
     """
     deep, size = s.tiling.shape[2], itemsize(plan.contraction.dtype)
     moving = ((name, x.rows(rows), row_bytes(x, deep, size)) for name, x, rows in operand_tiles(s) if not x.stays)
@@ -143,26 +139,20 @@ def conjugated(plan: GemmPlan) -> Constants:
 
 @dataclass(frozen=True, kw_only=True)
 class HopperKind(MainloopKind):
-    """A main loop in which some warpgroups fetch and others multiply. Its C++ has the name of its record.
+    """A main loop in which some warpgroups fetch and others multiply. Its C++ has the name of its record."""
 
-    Attributes:
-        registers: Of a thread that fetches, and of one that multiplies a tile of so many columns.
-        traits: Constants of its `MainloopTraits`, beside stages and registers.
-        loader_traits: Constants of the loaders of A and of B.
-        multiplies: The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
-        brings, makes: What warpgroups do that bring operands, and one more that does not multiply, for people.
-        repairs: Whether it makes tiles again whose numbers were none for it.
-        fetches_lines: Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
-    """
-
-    traits: Callable[[GemmPlan, Schedule], Constants]
+    traits: Callable[[GemmPlan, Schedule], Constants]  # constants of its `MainloopTraits`, beside stages and registers
+    # The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
     multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str]
     smem: Smem = laid_out
+    # Of a thread that fetches, and of one that multiplies a tile of so many columns.
     registers: Callable[[GemmPlan, Hopper, int], tuple[int, int]] = lambda plan, loop, columns: THREAD_REGISTERS
+    # Constants of the loaders of A and of B.
     loader_traits: Callable[[GemmPlan, Schedule], Sequence[Constants]] = tile_loaders
-    brings: str = "gathering"
+    brings: str = "gathering"  # what warpgroups do that bring operands, and one more that does not multiply, for people
     makes: str = ""
-    repairs: bool = False
+    repairs: bool = False  # whether it makes tiles again whose numbers were none for it
+    # Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
     fetches_lines: bool = True
 
     def fetchers(self, s: Schedule) -> str:

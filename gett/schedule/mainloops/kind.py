@@ -41,33 +41,21 @@ def whole_products(plan: GemmPlan, schedule: Schedule) -> list[Fact]:
 
 @dataclass(frozen=True, kw_only=True)
 class MainloopKind:
-    """A main loop.
+    """A main loop."""
 
-    Attributes:
-        words: What it is, for people.
-        rules: When a GPU may run a lowered plan by it, in the order in which they are asked.
-        smem: Lays out its shared memory.
-        products: Lines that tell people of its products, from the plan as it was made and the schedule.
-    """
-
-    words: str
-    rules: tuple[Rule, ...]
-    smem: Smem
+    words: str  # what it is, for people
+    rules: tuple[Rule, ...]  # when a GPU may run a lowered plan by it, in the order in which they are asked
+    smem: Smem  # lays out its shared memory
+    # Lines that tell people of its products, from the plan as it was made and the schedule.
     products: Callable[[GemmPlan, Schedule], list[Fact]] = whole_products
 
 
 @dataclass(frozen=True, slots=True)
 class WgmmaText:
-    """The wgmma of a kernel, whose text depends on the tile.
+    """The wgmma of a kernel, whose text depends on the tile."""
 
-    Attributes:
-        tensor: The type that it multiplies.
-        columns: Of the tile, or of its chunks.
-        majors: Of the operands that it reads out of shared memory: A's and B's, or B's alone.
-        signed: With A in registers: whether a product may be subtracted, and begin a sum; else it is added to one.
-    """
-
-    tensor: TensorType
-    columns: tuple[int, ...]
-    majors: tuple[str, ...]
+    tensor: TensorType  # the type that it multiplies
+    columns: tuple[int, ...]  # of the tile, or of its chunks
+    majors: tuple[str, ...]  # of the operands that it reads out of shared memory: A's and B's, or B's alone
+    # With A in registers: whether a product may be subtracted, and begin a sum; else it is added to one.
     signed: bool = False

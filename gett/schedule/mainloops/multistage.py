@@ -33,19 +33,13 @@ def warp_step(tensor_cores: bool) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class MultistageSmem:
-    """Bytes of the parts of a block's shared memory.
+    """Bytes of the parts of a block's shared memory."""
 
-    Attributes:
-        stage: A k-tile of A and one of B.
-        staging: The tile of D, which lies where the stages were.
-        k_slot: Offsets along K of one k-tile, 16 bytes a k; 0 without a table. There is one slot more than stages.
-        offsets: Offsets of rows and columns in D and in C.
-    """
-
-    stage: int
-    staging: int
+    stage: int  # a k-tile of A and one of B
+    staging: int  # the tile of D, which lies where the stages were
+    # Offsets along K of one k-tile, 16 bytes a k; 0 without a table. There is one slot more than stages.
     k_slot: int
-    offsets: int
+    offsets: int  # offsets of rows and columns in D and in C
 
     def plan(self, stages: int, sliced: bool = False) -> SmemPlan:
         """Where the parts lie. A slice of K stages no D and has no offsets; it asks for no less."""

@@ -24,30 +24,20 @@ L = TypeVar("L", bound=TileLoader)
 
 @dataclass(frozen=True, slots=True)
 class HopperOperand:
-    """One operand of a Hopper kernel.
+    """One operand of a Hopper kernel."""
 
-    Attributes:
-        name: `"A"` or `"B"`.
-        tensor: Position of its strides.
-        operand: The tensor itself.
-        loader: How it travels.
-        batch, free, k: Its modes of the lowered plan.
-        box: What a tile takes of its free modes: of A what the accumulators hold.
-        box_k: What a tile takes of K, in the order of its tile: where planes are made, or fragments loaded number by
-            number, that of its rows comes first.
-        free_unit, k_unit: Positions of the unit-stride mode, None where it lies in the other group.
-    """
-
-    name: str
-    tensor: int
-    operand: Operand
-    loader: HopperLoader
-    batch: tuple[Strided, ...]
+    name: str  # `"A"` or `"B"`
+    tensor: int  # position of its strides
+    operand: Operand  # the tensor itself
+    loader: HopperLoader  # how it travels
+    batch: tuple[Strided, ...]  # its modes of the lowered plan
     free: tuple[Strided, ...]
     k: tuple[Strided, ...]
-    box: Box
+    box: Box  # what a tile takes of its free modes: of A what the accumulators hold
+    # What a tile takes of K, in the order of its tile: where planes are made, or fragments loaded number by number,
+    # that of its rows comes first.
     box_k: Box
-    free_unit: int | None
+    free_unit: int | None  # positions of the unit-stride mode, None where it lies in the other group
     k_unit: int | None
 
     @property
@@ -154,15 +144,10 @@ Rule = Callable[[Lowered], Reasons]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a schedule cannot be run.
+    """Why a schedule cannot be run."""
 
-    Attributes:
-        rule: The rule that it breaks.
-        reason: How, with the numbers, behind the rule's name.
-    """
-
-    rule: Rule
-    reason: str
+    rule: Rule  # the rule that it breaks
+    reason: str  # how, with the numbers, behind the rule's name
 
 
 def name_of(rule: Rule) -> str:

@@ -101,18 +101,12 @@ def _product(plan: GemmPlan, arch: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """An exchange and what follows from it.
+    """An exchange and what follows from it."""
 
-    Attributes:
-        cluster: Blocks along M and N that exchange.
-        m, n: Boxes of D that each of them stores then.
-        exchange: The exchange.
-    """
-
-    cluster: tuple[int, int]
-    m: Box
+    cluster: tuple[int, int]  # blocks along M and N that exchange
+    m: Box  # boxes of D that each of them stores then
     n: Box
-    exchange: DsmemExchange
+    exchange: DsmemExchange  # the exchange
 
 
 def exchanged(box_m: Box, box_n: Box, stage: StagedTile, size: int, batches: int) -> Exchanged | None:

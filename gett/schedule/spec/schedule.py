@@ -29,25 +29,17 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tile of one block. Boxes refer to the lowered plan (`gett.schedule.lower`).
+    """The tile of one block. Boxes refer to the lowered plan (`gett.schedule.lower`)."""
 
-    Attributes:
-        shape: Rows, columns and depth of the tile that is multiplied, padding included.
-        m, n, k: How each group is cut; a box may be smaller than its part of the shape, the rest is padding.
-        l: How the batch group is cut, where a block makes several batches together; None where it makes one.
-        mma_tiles: Tiles of that shape along M that make one tile of D; `m` covers all of them.
-        splits: Modes cut in two before the boxes.
-        swap_ab: Whether A and B change roles once more after the plan.
-    """
-
-    shape: tuple[Count, Count, Count]
-    m: Box
+    shape: tuple[Count, Count, Count]  # rows, columns and depth of the tile that is multiplied, padding included
+    m: Box  # how each group is cut; a box may be smaller than its part of the shape, the rest is padding
     n: Box
     k: Box
+    # How the batch group is cut, where a block makes several batches together; None where it makes one.
     l: Box | None = None
-    mma_tiles: Count = 1
-    splits: tuple[Split, ...] = ()
-    swap_ab: bool = False
+    mma_tiles: Count = 1  # tiles of that shape along M that make one tile of D; `m` covers all of them
+    splits: tuple[Split, ...] = ()  # modes cut in two before the boxes
+    swap_ab: bool = False  # whether A and B change roles once more after the plan
 
     @property
     def batches(self) -> int:
@@ -61,15 +53,10 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class OneTile:
-    """A block for each tile and slice of K.
+    """A block for each tile and slice of K."""
 
-    Attributes:
-        group_m: Tiles of M that are visited together for reuse in L2.
-        split_k: Slices of K, summed in a fixed order.
-    """
-
-    group_m: Count = 1
-    split_k: Count = 1
+    group_m: Count = 1  # tiles of M that are visited together for reuse in L2
+    split_k: Count = 1  # slices of K, summed in a fixed order
 
     persistent: ClassVar[bool] = False
     blocks: ClassVar[int] = 0
@@ -82,23 +69,16 @@ class OneTile:
 
 @dataclass(frozen=True, slots=True)
 class PersistentRaster:
-    """One block a multiprocessor; each takes every n-th tile.
+    """One block a multiprocessor; each takes every n-th tile."""
 
-    Attributes:
-        blocks: Most blocks.
-        group_m: Tiles of M (of clusters, where there are any) that are visited together for reuse in L2.
-        split_k: Slices of K, summed in a fixed order.
-        cluster: Neighbouring tiles along M and along N whose blocks share operands.
-        cluster_order: First tile of each cluster where as many clusters run; empty for plain order.
-        group_l: Batches that are visited together, `group_m` rows of tiles of each at a time: those whose tiles lie
-            side by side in D.
-    """
-
-    blocks: Count
-    group_m: Count = 1
-    split_k: Count = 1
-    cluster: tuple[Count, Count] = (1, 1)
+    blocks: Count  # most blocks
+    group_m: Count = 1  # tiles of M (of clusters, where there are any) that are visited together for reuse in L2
+    split_k: Count = 1  # slices of K, summed in a fixed order
+    cluster: tuple[Count, Count] = (1, 1)  # neighbouring tiles along M and along N whose blocks share operands
+    # First tile of each cluster where as many clusters run; empty for plain order.
     cluster_order: tuple[Index, ...] = ()
+    # Batches that are visited together, `group_m` rows of tiles of each at a time: those whose tiles lie side by side
+    # in D.
     group_l: Count = 1
 
     persistent: ClassVar[bool] = True
@@ -108,19 +88,12 @@ class PersistentRaster:
 
 @dataclass(frozen=True, slots=True)
 class PersistentPanel:
-    """One block a multiprocessor, which makes tiles of a panel: those that need the same rows of an operand.
+    """One block a multiprocessor, which makes tiles of a panel: those that need the same rows of an operand."""
 
-    Attributes:
-        blocks: Most blocks.
-        tensor: The operand, `"a"` or `"b"`, whose rows the tiles of a panel share.
-        one_panel: Whether each block keeps to one panel; else it makes one panel after the other.
-        group_m: Tiles of M that are visited together: 1, or all.
-    """
-
-    blocks: Count
-    tensor: Annotated[str, OneOf(("a", "b"))]
-    one_panel: bool
-    group_m: Count
+    blocks: Count  # most blocks
+    tensor: Annotated[str, OneOf(("a", "b"))]  # the operand, `"a"` or `"b"`, whose rows the tiles of a panel share
+    one_panel: bool  # whether each block keeps to one panel; else it makes one panel after the other
+    group_m: Count  # tiles of M that are visited together: 1, or all
 
     persistent: ClassVar[bool] = True
     split_k: ClassVar[int] = 1
@@ -134,31 +107,18 @@ TileScheduler = OneTile | PersistentRaster | PersistentPanel
 
 @dataclass(frozen=True, slots=True)
 class SmemPlan:
-    """Offsets in bytes from the start of a block's dynamic shared memory (from its first 1024-byte boundary on Hopper).
+    """Offsets in bytes from the start of a block's shared memory (on Hopper from its first 1024-byte boundary)."""
 
-    Attributes:
-        size: Bytes to ask for, alignment included.
-        stage: Bytes of one stage.
-        stages: Where the stages lie, one after the other.
-        stationary: Where the operand that stays lies.
-        staging: Where tiles of D are staged.
-        barriers: Where mbarriers lie.
-        loaders: Where buffers and tables of warps that bring operands lie.
-        k_table: Where the table of offsets along K lies: 16 bytes a k, a slot more than stages.
-        offsets: Where offsets of a tile's rows and columns in D and C lie.
-        planes: Where planes of an operand lie, or an operand transposed, one k-tile after the other.
-    """
-
-    size: Index
-    stage: Index = 0
-    stages: Index = 0
-    stationary: Index = 0
-    staging: Index = 0
-    barriers: Index = 0
-    loaders: Index = 0
-    k_table: Index = 0
-    offsets: Index = 0
-    planes: Index = 0
+    size: Index  # bytes to ask for, alignment included
+    stage: Index = 0  # bytes of one stage
+    stages: Index = 0  # where the stages lie, one after the other
+    stationary: Index = 0  # where the operand that stays lies
+    staging: Index = 0  # where tiles of D are staged
+    barriers: Index = 0  # where mbarriers lie
+    loaders: Index = 0  # where buffers and tables of warps that bring operands lie
+    k_table: Index = 0  # where the table of offsets along K lies: 16 bytes a k, a slot more than stages
+    offsets: Index = 0  # where offsets of a tile's rows and columns in D and C lie
+    planes: Index = 0  # where planes of an operand lie, or an operand transposed, one k-tile after the other
 
 
 MAX_PIECES = 64  # most pieces: each has launches of its own, whose arguments a call keeps
@@ -167,37 +127,25 @@ WORKSPACE_ALIGNMENT = 256  # bytes: where a copy begins in the workspace
 
 @dataclass(frozen=True, slots=True)
 class CopyPass:
-    """A launch that copies a tensor between its own layout and a dense one, whose batch modes are slowest.
+    """A launch that copies a tensor between its own layout and a dense one, whose batch modes are slowest."""
 
-    Attributes:
-        box: Of the copied tensor's modes.
-        loop: How it is read and written.
-        smem: Of its blocks.
-    """
-
-    box: Box
-    loop: StreamMap
-    smem: SmemPlan
+    box: Box  # of the copied tensor's modes
+    loop: StreamMap  # how it is read and written
+    smem: SmemPlan  # of its blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The copies around a product. The tiling and main loop of the schedule are those of the product of the copies.
+    """The copies around a product. The tiling and main loop of the schedule are those of the product of the copies."""
 
-    Attributes:
-        cuts: Modes of the result that are cut into pieces, by number, and the pieces' length. The pieces are computed
-            one after the other in the same workspace; an operand's copy stays where the next piece shares it.
-        a: How the contraction's first operand is copied; None where it is read as it is.
-        b: Likewise the second.
-        d: How the result is copied from the workspace to its place; None where the product is stored there.
-        bytes: Of the workspace for the copies of a piece; the product's own part of it lies behind them.
-    """
-
+    # Modes of the result that are cut into pieces, by number, and the pieces' length. The pieces are computed one after
+    # the other in the same workspace; an operand's copy stays where the next piece shares it.
     cuts: tuple[tuple[Index, Count], ...]
-    a: CopyPass | None
-    b: CopyPass | None
+    a: CopyPass | None  # how the contraction's first operand is copied; None where it is read as it is
+    b: CopyPass | None  # likewise the second
+    # How the result is copied from the workspace to its place; None where the product is stored there.
     d: CopyPass | None
-    bytes: Size
+    bytes: Size  # of the workspace for the copies of a piece; the product's own part of it lies behind them
 
 
 L = TypeVar("L", bound=AnyMainloop)
@@ -205,45 +153,29 @@ L = TypeVar("L", bound=AnyMainloop)
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the cost model expects.
+    """What the cost model expects."""
 
-    Attributes:
-        us: Microseconds.
-        bound: What it thinks limits the kernel, e.g. `"DRAM"`.
-        reason: Why this schedule, in one line.
-    """
-
-    us: Annotated[float, Span(0, math.inf)] = 0.0
-    bound: Text = ""
-    reason: Text = ""
+    us: Annotated[float, Span(0, math.inf)] = 0.0  # microseconds
+    bound: Text = ""  # what it thinks limits the kernel, such as `"DRAM"`
+    reason: Text = ""  # why this schedule, in one line
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One way to run a plan on one architecture.
+    """One way to run a plan on one architecture."""
 
-    Attributes:
-        arch: Architecture that it is compiled for, e.g. `"sm_90a"`.
-        tiling: What a block computes.
-        mainloop: How tiles arrive and are multiplied.
-        epilogue: How D is stored.
-        scheduler: Which tiles a block makes.
-        smem: Where the parts of shared memory lie.
-        workspace_bytes: Device memory for partial sums and packed copies (0 without split-K and packing).
-        forecast: What the cost model expects; schedules that differ in it alone are equal.
-        precision: At which products are formed, where that is not the plan's; at least as accurate.
-        packing: Copies of tensors, of which tiling, mainloop and epilogue make the product; None without any.
-    """
-
-    arch: Annotated[str, OneOf(tuple(ARCHS))]
-    tiling: Tiling
-    mainloop: Mainloop
-    epilogue: Epilogue
-    scheduler: TileScheduler
-    smem: SmemPlan
-    workspace_bytes: Size = 0
+    arch: Annotated[str, OneOf(tuple(ARCHS))]  # architecture that it is compiled for, such as `"sm_90a"`
+    tiling: Tiling  # what a block computes
+    mainloop: Mainloop  # how tiles arrive and are multiplied
+    epilogue: Epilogue  # how D is stored
+    scheduler: TileScheduler  # which tiles a block makes
+    smem: SmemPlan  # where the parts of shared memory lie
+    workspace_bytes: Size = 0  # device memory for partial sums and packed copies (0 without split-K and packing)
+    # What the cost model expects; schedules that differ in it alone are equal.
     forecast: Forecast = field(default=Forecast(), compare=False)
+    # At which products are formed, where that is not the plan's; at least as accurate.
     precision: Annotated[str, OneOf(("", *PRECISIONS))] = ""
+    # Copies of tensors, of which tiling, mainloop and epilogue make the product; None without any.
     packing: Packing | None = None
 
     @property

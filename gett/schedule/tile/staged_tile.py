@@ -36,23 +36,14 @@ Cut = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DimD:
-    """A tiled dimension of D.
+    """A tiled dimension of D."""
 
-    Attributes:
-        group: `"m"` or `"n"`.
-        at: Position in the group's box.
-        box: Elements of the tile along it.
-        extent: Elements of the tensor along it.
-        step: Elements between neighbours in D.
-        prefix: Product of the boxes before it in its group.
-    """
-
-    group: str
-    at: int
-    box: int
-    extent: int
-    step: int
-    prefix: int
+    group: str  # `"m"` or `"n"`
+    at: int  # position in the group's box
+    box: int  # elements of the tile along it
+    extent: int  # elements of the tensor along it
+    step: int  # elements between neighbours in D
+    prefix: int  # product of the boxes before it in its group
 
     @property
     def key(self) -> tuple[str, int]:
@@ -62,24 +53,15 @@ class DimD:
 
 @dataclass(frozen=True, slots=True)
 class Accumulators:
-    """What holds a tile: MMA atoms of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes.
+    """What holds a tile: MMA atoms of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes."""
 
-    Attributes:
-        mma_m: MMA atoms of a warpgroup along M.
-        warpgroups: Warpgroups that share a tile.
-        box_m, box_n: Rows and columns of the tile that are not padding.
-        atom: Rows of one swizzle atom of an MN-major A, 0 where A is K-major.
-        run: Rows of each atom that hold something, 0 for all.
-        size: Bytes of an element of D.
-    """
-
-    mma_m: int
-    warpgroups: int
-    box_m: int
+    mma_m: int  # MMA atoms of a warpgroup along M
+    warpgroups: int  # warpgroups that share a tile
+    box_m: int  # rows and columns of the tile that are not padding
     box_n: int
-    atom: int
-    run: int
-    size: int
+    atom: int  # rows of one swizzle atom of an MN-major A, 0 where A is K-major
+    run: int  # rows of each atom that hold something, 0 for all
+    size: int  # bytes of an element of D
 
     @property
     def rows(self) -> int:

@@ -74,35 +74,24 @@ class OperandTiling:
 
 @dataclass(slots=True, unsafe_hash=True)
 class WgmmaTile:
-    """A tile and its boxes. Nobody changes one; a frozen record takes three times as long to make, of thousands.
+    """A tile and its boxes. Nobody changes one; a frozen record takes three times as long to make, of thousands."""
 
-    Attributes:
-        atom: The instruction.
-        warpgroups: Who multiplies it.
-        m, n, k: Its boxes.
-        cluster: Blocks along M and N that share operands.
-        stationary: The operand that stays in shared memory, "" for none.
-        panel: For how long: "" where the whole operand stays, else its rows of a panel: `"one"` where a block keeps to
-            one panel, `"each"` where it makes them one after the other.
-        mma_tile: What the accumulators hold of M's box, where several MMA tiles make one tile of D.
-        tma_source: Whether a tensor map may bring C, if its strides let one.
-        exchange: Whether the two blocks of a cluster exchange halves of their tiles of D.
-        runs: Elements of a gathered piece of A and of B, 0 for an operand by tensor map.
-        shape: Rows, columns and depth of what the tensor cores multiply.
-    """
-
-    atom: MmaAtom
-    warpgroups: Warpgroups
-    m: OperandTiling
+    atom: MmaAtom  # the instruction
+    warpgroups: Warpgroups  # who multiplies it
+    m: OperandTiling  # its boxes
     n: OperandTiling
     k: Box
-    cluster: tuple[int, int] = (1, 1)
-    stationary: str = ""
+    cluster: tuple[int, int] = (1, 1)  # blocks along M and N that share operands
+    stationary: str = ""  # the operand that stays in shared memory, "" for none
+    # For how long: "" where the whole operand stays, else its rows of a panel: `"one"` where a block keeps to one
+    # panel, `"each"` where it makes them one after the other.
     panel: str = ""
+    # What the accumulators hold of M's box, where several MMA tiles make one tile of D.
     mma_tile: OperandTiling | None = None
-    tma_source: bool = False
-    exchange: bool = False
-    runs: tuple[int, int] = (0, 0)
+    tma_source: bool = False  # whether a tensor map may bring C, if its strides let one
+    exchange: bool = False  # whether the two blocks of a cluster exchange halves of their tiles of D
+    runs: tuple[int, int] = (0, 0)  # elements of a gathered piece of A and of B, 0 for an operand by tensor map
+    # Rows, columns and depth of what the tensor cores multiply.
     shape: tuple[int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
