@@ -73,7 +73,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index.append(d_unpack({"m": t.m, "n": t.n}, order, steps).to_cpp())
     index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
     index += copies(plan, schedule, table)
-    if epilogue.store.by_rows is not None:
+    if isinstance(epilogue.store, RowStore):
         index.append(_rows_left(schedule, order[0], table))
     index += tile_op(plan, many_batches=False)
     if found:
@@ -253,8 +253,8 @@ def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) 
         }
     if source is not None:
         constants["kTransactionBytesC"] = source.transaction_bytes * source.slabs
-    if (rows := store.by_rows) is not None:
-        constants["kRowLengthD"] = rows.run
+    if isinstance(store, RowStore):
+        constants["kRowLengthD"] = store.run
     return constants
 
 

@@ -12,6 +12,7 @@ from gett.ir.gemm import GemmPlan, itemsize
 from gett.ir.packing import BITS, count_pieces
 from gett.schedule.packed import plans_of
 from gett.schedule.rules.rule import Lowered, Reasons, Rule
+from gett.schedule.spec.epilogue import RowStore
 from gett.schedule.spec.schedule import MAX_PIECES, Packing, Schedule, SmemPlan
 from gett.schedule.spec.stream_views import output_modes
 from gett.schedule.spec.vectors import store_vector
@@ -115,8 +116,8 @@ def source(x: Lowered) -> Reasons:
         yield f"{there}, the schedule reads {0 if epilogue.source is None else 1}"
     if epilogue.vector_source and epilogue.store.map is not None:
         yield "D leaves by 1 tensor map, so C is added where it is staged, not from vectors"
-    if epilogue.vector_source and (rows := epilogue.store.by_rows) is not None:
-        yield f"rows of {rows.run} elements leave as they are staged, without C"
+    if epilogue.vector_source and isinstance(epilogue.store, RowStore):
+        yield f"rows of {epilogue.store.run} elements leave as they are staged, without C"
 
 
 def vector(x: Lowered) -> Reasons:

@@ -14,7 +14,7 @@ from gett.schedule.rules.common import source, vector
 from gett.schedule.rules.hopper import wrong_map
 from gett.schedule.rules.rule import Lowered, Reasons, mma_box
 from gett.schedule.rules.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
-from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, TmaStore
+from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, RowStore, TmaStore
 from gett.schedule.spec.hopper_needs import exchanged
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import TileDim
@@ -171,8 +171,8 @@ def staging(x: Lowered) -> Reasons:
 
 def row_store(x: Lowered) -> Reasons:
     """Rows of 16-bit elements leave as they lie in D and in the staged tile, of which no sums are left to add."""
-    store, t, d = x.s.epilogue.store.by_rows, x.s.tiling, x.plan.contraction.d
-    if store is None:
+    store, t, d = x.s.epilogue.store, x.s.tiling, x.plan.contraction.d
+    if not isinstance(store, RowStore):
         return
     if not data_type(d.dtype).stmatrix or x.s.split_k > 1:
         yield f"{d.dtype} has {x.size_d} bytes, rows are shifted by half-words; K is in {x.s.split_k} slices"

@@ -66,8 +66,6 @@ class VectorStore(ThreadStore):
     # How the tile is staged; None where the main loop's tile has its own layout, or nothing is staged.
     stage: StagedTile | None = None
 
-    by_rows: ClassVar[None] = None
-
 
 @dataclass(frozen=True, slots=True)
 class RowStore(ThreadStore):
@@ -76,15 +74,7 @@ class RowStore(ThreadStore):
     run: Count  # elements of a row in a tile
     stage: StagedTile  # how the tile is staged
 
-    @property
-    def vector(self) -> int:
-        """Elements per store that D's alignment allows anywhere."""
-        return 1
-
-    @property
-    def by_rows(self) -> RowStore:
-        """Itself."""
-        return self
+    vector: ClassVar[int] = 1  # elements per store that D's alignment allows anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +97,6 @@ class TmaStore:
     # next tile are filled once the tile has left.
     reuse_mainloop_smem: bool = False
     exchange: DsmemExchange | None = None  # set where the blocks of a cluster exchange halves of their tiles
-
-    by_rows: ClassVar[None] = None
 
     @property
     def tma(self) -> TmaStore:
