@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from gett.codegen import traits
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
@@ -18,15 +19,6 @@ from gett.codegen.params import cpp_type, declare_params, dtype_c, map_offsets, 
 from gett.codegen.records import Kernel, TensorMapSpec
 from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates
 from gett.codegen.tma import slab_loads, stage_loads, store_pieces, tensor_maps
-from gett.codegen.traits import (
-    problem_traits,
-    scheduler_class,
-    scheduler_traits,
-    smem_struct,
-    store_traits,
-    struct,
-    tile_shape,
-)
 from gett.hw.dtypes import data_type
 from gett.hw.tensor_types import Planes
 from gett.ir.gemm import C, D, GemmPlan
@@ -101,7 +93,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
         f"{op_struct(contraction)}{hopper_traits(plan, schedule, order)}\n"
         f"{smem_places(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
-        f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
+        f"typedef gett::{traits.scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
         f"typedef gett::{type(loop).__name__}<MainloopTraits, Index, {atom}, Epilogue, Scheduler, Smem> "
         "Mainloop;\n"
@@ -156,12 +148,12 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
 def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> str:
     """The traits of a kernel's parts; `order` are the tiled dimensions by D's stride."""
     structs = (
-        problem_traits(plan),
-        tile_shape(schedule, _division(schedule)),
-        scheduler_traits(schedule),
+        traits.problem_traits(plan),
+        traits.tile_shape(schedule, _division(schedule)),
+        traits.scheduler_traits(schedule),
         _mainloop(plan, schedule),
-        struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
-        struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),
+        traits.struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
+        traits.struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),
     )
     return "".join(structs)
 
@@ -195,7 +187,7 @@ def smem_places(schedule: Schedule) -> str:
         "kBarriers": s.barriers,
         "kGather": s.loaders,
     }
-    return smem_struct(s, parts)
+    return traits.smem_struct(s, parts)
 
 
 def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
@@ -204,9 +196,10 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     producer, consumer = kind.registers(plan, loop, schedule.tiling.shape[1])
     constants = {"kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer}
     loaders = zip(("LoaderTraitsA", "LoaderTraitsB"), kind.loader_traits(plan, schedule), strict=True)
-    inside = [struct(name, members).rstrip().replace("\n", "\n  ") for name, members in loaders]
+    inside = [traits.struct(name, members).rstrip().replace("\n", "\n  ") for name, members in loaders]
     functions = _plane_functions(made) if (made := planes(plan)) is not None else []
-    return struct("MainloopTraits", {**constants, **kind.traits(plan, schedule)}, "TileShape", [*inside, *functions])
+    members = {**constants, **kind.traits(plan, schedule)}
+    return traits.struct("MainloopTraits", members, "TileShape", [*inside, *functions])
 
 
 def _plane_functions(made: Planes) -> list[str]:
@@ -243,7 +236,7 @@ def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
 def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
     """How D is stored and where C comes from."""
     store, source = schedule.epilogue.store, schedule.epilogue.source_map
-    constants = dict(store_traits(plan, schedule, order))
+    constants = dict(traits.store_traits(plan, schedule, order))
     if store.map is not None:
         constants |= {
             "kRepairs": hopper_kind(schedule).repairs,

@@ -23,6 +23,7 @@ from layouts.tma import TmaMap
 # The copy engine takes one copy after the other: behind a long store, loads wait while the stages run dry. Short ones
 # are not worth a cut.
 STORE_BYTES, LONG_BYTES = 8192, 32768
+MOST_WRITTEN = 24  # copies of a staged tile that are written out
 LOOPED = 8  # more copies of a tile are a loop: one after the other, their places would take registers
 
 
@@ -39,38 +40,27 @@ class Copy:
 
 def copies(load: Tma) -> list[Copy]:
     """The copies of one tile, in the order in which they are issued."""
-    out = []
-    for i, (start, first) in enumerate(_starts(load)):
+    out, made = [], load.map
+    slabs = ((0, made.box[0], made.slabs),)
+    repeats, pitch = (load.repeats, load.pitch) if load.repeats else (slabs, made.slab_bytes)
+    even = load.blocks > 1 and load.copies % load.blocks == 0
+    for i in range(load.copies):
+        first, at = [0] * made.rank, i
+        for dim, step, count in repeats:
+            first[dim] += at % count * step * _count(made, dim)
+            at //= count
         if load.divided is not None:
             # The divided dimension is the outermost, so a part is one piece of the copy.
-            step = load.box[load.divided] * _count(load.map, load.divided)
-            out.append(Copy(start, first, load.map.slab_bytes // load.blocks, step))
+            part = made.slab_bytes // load.blocks, load.box[load.divided] * _count(made, load.divided)
+            out.append(Copy(i * pitch, tuple(first), *part))
         else:
-            even = load.blocks > 1 and load.copies % load.blocks == 0
-            out.append(Copy(start, first, whose=i % load.blocks if even else None))
+            out.append(Copy(i * pitch, tuple(first), whose=i % load.blocks if even else None))
     return out
 
 
 def _count(made: TmaMap, dim: int) -> int:
     """The hardware's elements in one of the map along a dimension."""
     return made.halves if dim == 0 else 1
-
-
-def _starts(load: Tma) -> list[tuple[int, tuple[int, ...]]]:
-    """Place in shared memory and the hardware's first coordinates of each copy of the map's box."""
-    made = load.map
-    if not load.repeats:
-        rest = (0,) * (made.rank - 1)
-        width = made.box[0] * made.halves
-        return [(slab * made.slab_bytes, (slab * width, *rest)) for slab in range(made.slabs)]
-    out = []
-    for i in range(load.copies):
-        first, at = [0] * made.rank, i
-        for dim, step, count in load.repeats:
-            first[dim] += at % count * step * _count(made, dim)
-            at //= count
-        out.append((i * load.pitch, tuple(first)))
-    return out
 
 
 def stage_copies(name: str, load: Tma) -> list[str]:
@@ -149,12 +139,6 @@ def tensor_maps(schedule: Schedule) -> dict[str, TmaMap]:
     return {name: made for name, made in maps.items() if made is not None}
 
 
-Outputs = Mapping[str, Expr]
-INPUTS = ("tile_m", "tile_n", "l")
-
-MOST_WRITTEN = 24  # copies of a staged tile that are written out
-
-
 @dataclass(frozen=True, slots=True)
 class TileCoords:
     """Coordinate of each mode at the origin of a tile (`at`, by group) and of a k-tile, with their statements."""
@@ -170,11 +154,12 @@ class TileCoords:
         fixed = _coordinates(made, [*tile, *(ZERO for _ in self.at_k)])
         return fixed, _coordinates(made, [ZERO for _ in tile] + self.at_k)
 
-    def fixed(self, name: str, outputs: Outputs, kind: str) -> list[str]:
+    def fixed(self, name: str, outputs: Mapping[str, Expr], kind: str) -> list[str]:
         """The struct `kind` and the function `name` of a tile that fills it."""
-        return [members(kind, ints=outputs), Function(name, INPUTS, self.body, tuple(outputs.items()), kind).to_cpp()]
+        function = Function(name, ("tile_m", "tile_n", "l"), self.body, tuple(outputs.items()), kind)
+        return [members(kind, ints=outputs), function.to_cpp()]
 
-    def moving(self, name: str, outputs: Outputs, kind: str) -> list[str]:
+    def moving(self, name: str, outputs: Mapping[str, Expr], kind: str) -> list[str]:
         """The struct `kind` and the function `name` of a k-tile that fills it."""
         function = Function(name, ("tile_k",), self.k_body, tuple(outputs.items()), kind)
         return [members(kind, ints=outputs), function.to_cpp()]

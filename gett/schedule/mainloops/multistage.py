@@ -19,8 +19,7 @@ from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 
-REGISTER_LIMIT = 252
-"""Registers of the fit that a thread may need; it has 255."""
+REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
 
 ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
