@@ -41,9 +41,9 @@ def product(x: Lowered) -> Reasons:
 
 def splits(x: Lowered) -> Reasons:
     """A mode that is split exists, and its inner part divides it."""
-    extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "lmnk"}
+    extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "mnk"}
     for split in x.s.tiling.splits:
-        group = extents.get(split.group, [])
+        group = extents[split.group]
         if split.mode >= len(group):
             yield f"group {split.group.upper()} has {len(group)} modes, number {split.mode} is split"
         elif group[split.mode] % split.inner:

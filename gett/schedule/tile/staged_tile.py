@@ -176,35 +176,27 @@ def _copy_of_words(unit: DimD, whole_n: bool, size: int) -> R2SCopy:
     return R2SCopy("one", 1)
 
 
-def _joined(dims: Sequence[DimD]) -> int:
-    """How many dimensions make one run: each whole, and the next one continues it."""
-    i, run = 1, dims[0].box
-    while i < len(dims) and dims[i - 1].box == dims[i - 1].extent and dims[i].step == run:
-        run *= dims[i].box
-        i += 1
-    return i
-
-
 def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
     """(elements of a copy's row, bytes of the swizzle, dimensions that make the run): the longest row first."""
-    tile = math.prod(d.box for d in dims)
-    joined, most = _joined(dims), MAX_COPIES if size < CHUNK else MAX_CHUNK_COPIES
+    tile, most = math.prod(d.box for d in dims), MAX_COPIES if size < CHUNK else MAX_CHUNK_COPIES
+    runs = [dims[0].box]  # of the first dimensions, as long as each is whole and the next one continues it
+    for before, d in itertools.pairwise(dims):
+        if before.box != before.extent or d.step != runs[-1]:
+            break
+        runs.append(runs[-1] * d.box)
 
     def fit(row: int, align: int) -> int:
         """How many dimensions make the run that rows of `row` elements divide, 0 where they divide none well.
 
         A row ends between dimensions or inside one that it divides, copies are few and start where they may.
         """
-        before = 1
-        for i, d in enumerate(dims[:joined]):
-            run = before * d.box
+        for i, (before, run) in enumerate(itertools.pairwise([1, *runs])):
             if row <= run:
                 good = row % before == 0 and run % row == 0 and run // row <= most
                 return i + 1 if good and (run == row or row * (tile // run) * size % align == 0) else 0
-            before = run
         return 0
 
-    longest = min(math.prod(d.box for d in dims[:joined]), MAX_BOX // halves(size))
+    longest = min(runs[-1], MAX_BOX // halves(size))
     for row in range(longest - longest % (CHUNK // size), 0, -(CHUNK // size)):
         if inner := fit(row, 128):
             yield row, CHUNK, inner
