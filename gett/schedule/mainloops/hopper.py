@@ -12,7 +12,7 @@ from gett.schedule.mainloops.kind import Constants, MainloopKind, Smem, WgmmaTex
 from gett.schedule.rules import common, hopper
 from gett.schedule.rules.epilogue import EPILOGUE_RULES
 from gett.schedule.rules.rule import Rule
-from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, MOST_STAGES, up, valid_k
+from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, MOST_STAGES, multiplied, up, valid_k
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Stationary
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Schedule, SmemPlan
@@ -132,6 +132,13 @@ def _own_constants(loader: HopperLoader) -> Constants:
     return {"kRunElements": loader.width}
 
 
+def one_wgmma(plan: GemmPlan, s: Schedule, majors: tuple[str, ...] = (), signed: bool = False) -> WgmmaText:
+    """One wgmma for all columns, of operands in shared memory as they come or of other majors."""
+    tensor = multiplied(plan)
+    assert tensor is not None
+    return WgmmaText(tensor, (s.tiling.shape[1],), majors or (s.hopper.a.major, s.hopper.b.major), signed)
+
+
 def conjugated(plan: GemmPlan) -> Constants:
     """Which operands are conjugated as they are multiplied."""
     return {name: x is not None and x.conj for name, x in (("kConjA", plan.a), ("kConjB", plan.b))}
@@ -143,7 +150,7 @@ class HopperKind(MainloopKind):
 
     traits: Callable[[GemmPlan, Schedule], Constants]  # constants of its `MainloopTraits`, beside stages and registers
     # The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
-    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str]
+    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str] = one_wgmma
     smem: Smem = laid_out
     # Of a thread that fetches, and of one that multiplies a tile of so many columns.
     registers: Callable[[GemmPlan, Hopper, int], tuple[int, int]] = lambda plan, loop, columns: THREAD_REGISTERS

@@ -7,13 +7,13 @@ run, k2 that of B's.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
-from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.mainloops.kind import Constants, WgmmaText
+from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import flattened, majors, whole_operands, wrong_map
 from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
@@ -191,11 +191,6 @@ def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
     )
 
 
-def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
-    """One wgmma for all columns."""
-    return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), ("k",))
-
-
 _OWN_RULES = (
     *(columns, flattened, majors, units, k_tile, rs_cluster, rs_maps, rs_copies, zeros),
     *(copies_of_a, per_warpgroup, sharing_a),
@@ -207,6 +202,6 @@ WGMMA_RS = hopper.HopperKind(
     smem=smem,
     traits=traits,
     loader_traits=loader_traits,
-    multiplies=multiplies,
+    multiplies=partial(hopper.one_wgmma, majors=("k",)),
     fetches_lines=False,
 )

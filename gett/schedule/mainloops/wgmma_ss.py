@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.mainloops.kind import Constants, WgmmaText
+from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
 from gett.schedule.rules.hopper import LOADER_RULES, accumulators, whole_operands
@@ -96,12 +95,6 @@ def traits(plan: GemmPlan, s: Schedule) -> Constants:
     return {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
 
 
-def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
-    """One wgmma for all columns."""
-    majors = s.hopper.a.major, s.hopper.b.major
-    return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), majors)
-
-
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
     rules=hopper.hopper_rules(
@@ -110,5 +103,4 @@ WGMMA_SS = hopper.HopperKind(
     smem=smem,
     registers=registers,
     traits=traits,
-    multiplies=multiplies,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.mainloops.kind import Constants, WgmmaText
+from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators, whole_operands
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
@@ -72,19 +74,12 @@ def traits(plan: GemmPlan, s: Schedule) -> Constants:
     return {"kProducerWarpgroups": loop.producers, "kTransposedStages": loop.transposed_stages}
 
 
-def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
-    """One wgmma for all columns; B has rows along K by then."""
-    tensor = multiplied(plan)
-    assert tensor is not None
-    return WgmmaText(tensor, (s.tiling.shape[1],), ("k",), signed=True)
-
-
 WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
     rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem=smem),
     smem=smem,
     registers=registers,
     traits=traits,
-    multiplies=multiplies,
+    multiplies=partial(hopper.one_wgmma, majors=("k",), signed=True),  # B has rows along K by then
     makes="transposes B",
 )
