@@ -198,7 +198,8 @@ def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
     loaders = zip(("LoaderTraitsA", "LoaderTraitsB"), kind.loader_traits(plan, schedule), strict=True)
     inside = [traits.struct(name, members).rstrip().replace("\n", "\n  ") for name, members in loaders]
     functions = _plane_functions(made) if (made := planes(plan)) is not None else []
-    members = {**constants, **kind.traits(plan, schedule)}
+    fields = {name: getattr(loop, field) for name, field in kind.fields.items()}
+    members = {**constants, **fields, **kind.traits(plan, schedule)}
     return traits.struct("MainloopTraits", members, "TileShape", [*inside, *functions])
 
 

@@ -77,10 +77,9 @@ def k_of_doubles(x: Lowered) -> Reasons:
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K of the modes along which rows run, and what is hopper.conjugated."""
-    loop = s.loop(DmmaTma)
-    lead_a, lead_b = leads(loop, s.tiling.k)
-    return {"kProducerWarpgroups": loop.producers, "kLeadA": lead_a, "kLeadB": lead_b, **hopper.conjugated(plan)}
+    """K of the modes along which rows run, and what is conjugated."""
+    lead_a, lead_b = leads(s.loop(DmmaTma), s.tiling.k)
+    return {"kLeadA": lead_a, "kLeadB": lead_b, **hopper.conjugated(plan)}
 
 
 def multiplies(plan: GemmPlan, s: Schedule) -> str:
@@ -91,6 +90,7 @@ def multiplies(plan: GemmPlan, s: Schedule) -> str:
 DMMA_TMA = hopper.HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
     rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES)),
+    fields={"kProducerWarpgroups": "producers"},
     traits=traits,
     multiplies=multiplies,
 )

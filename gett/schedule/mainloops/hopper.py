@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gett.console.formatting import count
@@ -148,7 +148,9 @@ def conjugated(plan: GemmPlan) -> Constants:
 class HopperKind(MainloopKind):
     """A main loop in which some warpgroups fetch and others multiply. Its C++ has the name of its record."""
 
-    traits: Callable[[GemmPlan, Schedule], Constants]  # constants of its `MainloopTraits`, beside stages and registers
+    # Constants of its `MainloopTraits`, beside stages and registers: those that are fields of its record, and others.
+    fields: Mapping[str, str]
+    traits: Callable[[GemmPlan, Schedule], Constants] = lambda plan, schedule: {}
     # The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
     multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str] = one_wgmma
     smem: Smem = laid_out

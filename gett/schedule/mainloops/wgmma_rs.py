@@ -177,11 +177,6 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     return SmemPlan(hopper.ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
 
 
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """Whether each warpgroup waits for its own rows of A."""
-    return {"kPerWarpgroupA": s.loop(WgmmaRS).per_warpgroup_a}
-
-
 def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
     """The copies of a k-tile of A, and that of a slab of B."""
     a, b = s.loop(WgmmaRS).a, s.loop(WgmmaRS).b.map
@@ -200,7 +195,7 @@ WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",
     rules=hopper.hopper_rules(data_types, _OWN_RULES, smem=smem),
     smem=smem,
-    traits=traits,
+    fields={"kPerWarpgroupA": "per_warpgroup_a"},
     loader_traits=loader_traits,
     multiplies=partial(hopper.one_wgmma, majors=("k",)),
     fetches_lines=False,

@@ -140,8 +140,6 @@ def traits(plan: GemmPlan, s: Schedule) -> Constants:
     loop, made, (_, columns, deep) = s.loop(WgmmaSplit), _planes(plan), s.tiling.shape
     lead_a, lead_b = leads(loop, s.tiling.k)
     return {
-        "kProducerWarpgroups": loop.producers,
-        "kPlaneStages": loop.plane_stages,
         "kLeadA": lead_a,
         "kLeadB": lead_b,
         "kPlanes": made.count,
@@ -181,6 +179,7 @@ WGMMA_SPLIT = hopper.HopperKind(
     smem=smem,
     products=products,
     registers=registers,
+    fields={"kProducerWarpgroups": "producers", "kPlaneStages": "plane_stages"},
     traits=traits,
     multiplies=multiplies,
     brings="copying",

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
 from gett.schedule.rules.hopper import LOADER_RULES, accumulators, whole_operands
@@ -89,12 +88,6 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     return replace(made, size=made.size + buffers, stationary=made.planes, planes=0, loaders=loaders)
 
 
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K-tiles that gathered chunks wait in."""
-    loop = s.loop(WgmmaSS)
-    return {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
-
-
 WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
     rules=hopper.hopper_rules(
@@ -102,5 +95,5 @@ WGMMA_SS = hopper.HopperKind(
     ),
     smem=smem,
     registers=registers,
-    traits=traits,
+    fields={"kProducerWarpgroups": "producers", "kCpAsyncStages": "cp_async_stages"},
 )

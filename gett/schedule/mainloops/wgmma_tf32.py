@@ -7,7 +7,6 @@ from functools import partial
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.mainloops import hopper
-from gett.schedule.mainloops.kind import Constants
 from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators, whole_operands
 from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
@@ -68,18 +67,12 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     return hopper.laid_out(s, plan, made * k_tile, barriers=hopper.barrier_bytes(MOST_STAGES + made))
 
 
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K-tiles of B transposed under way."""
-    loop = s.loop(WgmmaTf32)
-    return {"kProducerWarpgroups": loop.producers, "kTransposedStages": loop.transposed_stages}
-
-
 WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
     rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem=smem),
     smem=smem,
     registers=registers,
-    traits=traits,
+    fields={"kProducerWarpgroups": "producers", "kTransposedStages": "transposed_stages"},
     multiplies=partial(hopper.one_wgmma, majors=("k",), signed=True),  # B has rows along K by then
     makes="transposes B",
 )
