@@ -13,8 +13,7 @@ from gett.schedule.legality import can_implement
 from gett.schedule.search.tma import multicast
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma, WarpSpecialised, WgmmaSS, WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentRaster, StreamK
+from gett.schedule.spec.schedule import PersistentRaster, Schedule, StreamK
 from tests.spec_parts import coarse
 from tests.specs import Spec, exchanges, reuses_smem
 

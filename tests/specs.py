@@ -37,8 +37,7 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.schedule import PersistentPanel, Schedule
 from tests import spec_cases as cases
 from tests.cases import Case, Layout
 from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of

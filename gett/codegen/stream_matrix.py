@@ -5,10 +5,9 @@ from __future__ import annotations
 from gett.codegen.common import cpp_bool, entry, factor_types, finish_kernel, source_c, strides_of
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.index import ParamTable
-from gett.codegen.params import declare_params, pack_params
+from gett.codegen.params import cpp_type, declare_params, dtype_c, pack_params
 from gett.codegen.records import Kernel
 from gett.codegen.tiles import batch_index, group_index
-from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.spec.mainloop import StreamMatrix

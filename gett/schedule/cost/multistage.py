@@ -19,9 +19,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
 from gett.schedule.mainloops.multistage import multistage_registers, multistage_smem
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import OneTile, Schedule, Tiling
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import SECTOR, run_cost

@@ -8,8 +8,8 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import DeviceModel, nearest
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.spec.schedule import Tiling
 from gett.schedule.spec.stream_views import TensorView
-from gett.schedule.spec.tiling import Tiling
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.rates import run_cost

@@ -5,18 +5,14 @@ Rules are asked in order, and later ones rely on those before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.mainloops.kind import MainloopKind, multiply_adds
 from gett.schedule.rules import common
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.mainloop import StreamMatrix
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import cut_modes, matrix_views, vector_along
-from gett.schedule.spec.tiling import Tiling
 
 MATRIX = 16
 """Most rows, and most columns, of a small matrix of which a thread has all."""
@@ -32,8 +28,7 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     return SmemPlan(matrix_bytes(plan, s.tiling))
 
 
-@rule
-def small(x: Lowered) -> Iterator[str]:
+def small(x: Lowered) -> Reasons:
     """A thread has all of K and of N, which are few, and a block what its boxes have."""
     t = x.s.tiling
     if (t.n.size, t.k.size) != (x.plan.extent_n, x.plan.extent_k) or t.shape != (t.m.size, t.n.size, t.k.size):
@@ -42,8 +37,7 @@ def small(x: Lowered) -> Iterator[str]:
         yield f"{t.n.size} x {t.k.size} elements, the most are {MATRIX} x {MATRIX}"
 
 
-@rule
-def vectors(x: Lowered) -> Iterator[str]:
+def vectors(x: Lowered) -> Reasons:
     """Vectors lie along M, or along K of A and N of D; strides and alignment allow them."""
     loop, t = x.s.loop(StreamMatrix), x.s.tiling
     if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:

@@ -30,8 +30,7 @@ from gett.schedule.packed import PackedPlans, packed_plans, plans_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.stream import StreamSearch
 from gett.schedule.spec.mainloop import StreamMap
-from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
-from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.schedule import MAX_PIECES, CopyPass, Forecast, Packing, Schedule
 from layouts.rates import SECTOR
 
 KEPT = 3  # products whose schedules are tried

@@ -21,11 +21,8 @@ from gett.schedule.search.stream_map import map_loop
 from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Stream
-from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import cut_modes, output_modes, output_views, sum_views
-from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
 
