@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Effort:
         batch_us: About how long the queue of programs is.
         batches: How often it is timed; the sides take turns.
         calls: How often one call is timed.
+        compile_s: Seconds that a side may take to compile a program; XLA takes minutes for tensors of 26 modes.
     """
 
     elements: int | None
@@ -51,10 +53,11 @@ class Effort:
     batch_us: float
     batches: int
     calls: int
+    compile_s: float
 
 
-ON_GPU = Effort(None, 0, 4, 24e9, 20_000.0, 5, 20)
-ON_CPU = Effort(1 << 12, 1 << 16, 2, 24e9, 1_000.0, 3, 3)
+ON_GPU = Effort(None, 0, 4, 24e9, 20_000.0, 5, 20, 60.0)
+ON_CPU = Effort(1 << 12, 1 << 16, 2, 24e9, 1_000.0, 3, 3, 60.0)
 
 
 def chosen(workloads: Sequence[Workload]) -> tuple[Workload, ...]:
@@ -146,6 +149,33 @@ def call_us(programs: dict[str, Callable[[], Any]], effort: Effort) -> dict[str,
     return {name: statistics.median(x[1:]) for name, x in times.items()}
 
 
+def compiled(function: Callable[..., Any], arguments: tuple[Any, ...], limit_s: float) -> Callable[..., Any]:
+    """The program of a function. A compiler that is late goes on in its thread, which ends with the process.
+
+    Raises:
+        TimeoutError: There is none after `limit_s` seconds.
+    """
+    import jax
+
+    made: list[Any] = []
+
+    def work() -> None:
+        try:
+            made.append(jax.jit(function).lower(*arguments).compile())
+        except Exception as error:
+            made.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not made:
+        raise TimeoutError(f"no program after {limit_s:.0f} s")
+    if isinstance(made[0], Exception):
+        raise made[0]
+    program: Callable[..., Any] = made[0]
+    return program
+
+
 def row(workload: Workload, dtype: str, effort: Effort) -> dict[str, Any]:
     """What one workload gave, or the error of a side."""
     import jax
@@ -160,9 +190,10 @@ def row(workload: Workload, dtype: str, effort: Effort) -> dict[str, Any]:
     pairs = drawn(case, dtype, copies)
     many, one, results = {}, {}, {}
     for name, einsum in sides().items():
-        program, single = jax.jit(in_turn(einsum, case.einsum)), jax.jit(partial(einsum, case.einsum))
-        many[name], one[name] = partial(program, pairs), partial(single, *pairs[0])
         try:
+            single = compiled(partial(einsum, case.einsum), pairs[0], effort.compile_s)
+            program = compiled(in_turn(einsum, case.einsum), (pairs,), effort.compile_s)
+            many[name], one[name] = partial(program, pairs), partial(single, *pairs[0])
             results[name] = one[name]()
             jax.block_until_ready(many[name]())
         except Exception as error:  # a side that fails must not end the run
