@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from tests.spec_parts import coarse
-from tests.specs import Spec, covering
+from tests.specs import Spec, covering, few_specs, specs
+
+few_or_every = pytest.mark.parametrize(
+    "specs", [few_specs, pytest.param(specs, marks=pytest.mark.slow)], ids=["few", "every"]
+)
+"""A test of families of kernels, which takes `specs` as an argument: of their first cases in a quick test."""
 
 
 def slow_but(cases: Iterable[Any], quick: Callable[[Any], bool] | Sequence[Any]) -> list[Any]:
