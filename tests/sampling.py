@@ -1,4 +1,7 @@
-"""Which of many cases are quick tests: a few, named by hand or chosen by their parts. The others are slow ones."""
+"""Which of many cases are quick tests: a few, named by hand or chosen by their parts. The others are slow ones.
+
+Slow cases take turns where a run has time for a share of them.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,20 @@ def given_few(few: int, many: int, *strategies: Any, **named: Any) -> Callable[[
         return run
 
     return decorate
+
+
+def in_turn(cases: Iterable[str], share: int, turn: int) -> list[str]:
+    """The cases whose turn it is: of each test at least one, and each of them in one of `share` turns that follow.
+
+    Args:
+        cases: Names as pytest gives them: those of one test differ behind a bracket.
+        share: One case of so many runs.
+        turn: Any number.
+    """
+    tests: dict[str, list[str]] = {}
+    for case in cases:
+        tests.setdefault(case.partition("[")[0], []).append(case)
+    return [x for found in tests.values() for x in found[turn % min(share, len(found)) :: min(share, len(found))]]
 
 
 def of_every_kind(found: Iterable[Spec]) -> list[Spec]:
