@@ -67,11 +67,11 @@ def facts_of(device: str) -> ArchFacts:
     return arch_facts("sm_90a")
 
 
-def replay(path: Path, every: int = 1, choose: Choose = by_call) -> list[Replay]:
-    """Today's choices for the contractions of a file, or for every so-manieth."""
+def replay(path: Path, every: int = 1, choose: Choose = by_call, first: int = 0) -> list[Replay]:
+    """Today's choices for the contractions of a file, or for every so-manieth from the `first` on."""
     found, stored = [], read(path)
     facts = facts_of(stored["device"])
-    for case in stored["cases"][::every]:
+    for case in stored["cases"][first::every]:
         times = {decode(Schedule, x["schedule"]): x["us"] for x in case["schedules"]}
         if len(times) < 2:
             continue

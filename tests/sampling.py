@@ -1,4 +1,7 @@
-"""Which of many cases are quick tests: a few, named by hand or chosen by their parts. The others are slow ones."""
+"""Which of many cases are quick tests: a few, named by hand or chosen by their parts. The others are slow ones.
+
+Slow cases take turns where a run has time for a share of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 
 from tests.spec_parts import coarse
-from tests.specs import Spec, covering
+from tests.specs import Spec, covering, few_specs, specs
+
+few_or_every = pytest.mark.parametrize(
+    "specs", [few_specs, pytest.param(specs, marks=pytest.mark.slow)], ids=["few", "every"]
+)
+"""A test of families of kernels, which takes `specs` as an argument: of their first cases in a quick test."""
 
 
 def slow_but(cases: Iterable[Any], quick: Callable[[Any], bool] | Sequence[Any]) -> list[Any]:
@@ -41,6 +49,20 @@ def given_few(few: int, many: int, *strategies: Any, **named: Any) -> Callable[[
         return run
 
     return decorate
+
+
+def in_turn(cases: Iterable[str], share: int, turn: int) -> list[str]:
+    """The cases whose turn it is: of each test at least one, and each of them in one of `share` turns that follow.
+
+    Args:
+        cases: Names as pytest gives them: those of one test differ behind a bracket.
+        share: One case of so many runs.
+        turn: Any number.
+    """
+    tests: dict[str, list[str]] = {}
+    for case in cases:
+        tests.setdefault(case.partition("[")[0], []).append(case)
+    return [x for found in tests.values() for x in found[turn % min(share, len(found)) :: min(share, len(found))]]
 
 
 def of_every_kind(found: Iterable[Spec]) -> list[Spec]:

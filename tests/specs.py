@@ -78,6 +78,10 @@ class Spec:
         return parts_of(self.schedule)
 
 
+SpecsOf = Callable[[str], tuple[Spec, ...]]
+"""The kernels of a family: `specs` or `few_specs`."""
+
+
 def ss_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 12) -> list[Schedule]:
     """Schedules of wgmma with both operands in shared memory, by tensor map."""
     return best_schedules(both_roles(WgmmaSSSearch, plan, facts), limit)
@@ -285,18 +289,33 @@ def specs(family: str, facts: ArchFacts | None = None, dtype: str = "") -> tuple
     return _specs(family, facts or arch_facts("sm_90a"), (dtype,) if dtype else FAMILIES[family].dtypes)
 
 
+def few_specs(family: str) -> tuple[Spec, ...]:
+    """The kernels of a family's first case: what quick tests take of a family that is long searched for."""
+    return _specs(family, arch_facts("sm_90a"), FAMILIES[family].dtypes, 1)
+
+
 @cache
-def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec, ...]:
-    """Found once in a run of the tests: what one process has found, the others read from a folder that they share."""
+def first_kernels() -> tuple[Spec, ...]:
+    """The kernels of every family's first case: what quick tests take of the catalogue."""
+    return tuple(spec for family in FAMILIES for spec in few_specs(family))
+
+
+@cache
+def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...], cases: int = 0) -> tuple[Spec, ...]:
+    """Found once in a run of the tests: what one process has found, the others read from a folder that they share.
+
+    Of the first `cases` of the family, 0 for all.
+    """
     folder = os.environ.get(SHARED)
     if folder is None:
-        return _searched(family, facts, dtypes)
-    file = Path(folder) / f"{family}-{'-'.join(dtypes)}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
+        return _searched(family, facts, dtypes, cases)
+    known = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    file = Path(folder) / f"{family}-{'-'.join(dtypes)}-{cases}-{known}"
     if file.exists():
         found: tuple[Spec, ...] = pickle.loads(file.read_bytes())
         gc.freeze()
         return found
-    found = _searched(family, facts, dtypes)
+    found = _searched(family, facts, dtypes, cases)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
         part.write(pickle.dumps(found))
     os.replace(part.name, file)
@@ -304,10 +323,10 @@ def _specs(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec
     return found
 
 
-def _searched(family: str, facts: ArchFacts, dtypes: tuple[str, ...]) -> tuple[Spec, ...]:
+def _searched(family: str, facts: ArchFacts, dtypes: tuple[str, ...], cases: int) -> tuple[Spec, ...]:
     chosen = FAMILIES[family]
     out = []
-    for case, c in chosen.cases:
+    for case, c in chosen.cases[: cases or None]:
         for kind in dtypes:
             plan = make_gemm_plan(case.contraction(kind, precision=chosen.precision, with_c=c))
             found = [s for n in chosen.sm_counts for s in chosen.find(plan, few(facts, n), chosen.limit)]

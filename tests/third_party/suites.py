@@ -32,15 +32,20 @@ class Suite:
         files: Modules of its tests: below its `tests` folder, or where it installs them.
         least: How many pass by contractions of gett at least.
         arguments: Further arguments of pytest.
+        part: Which of `parts` equal shares of its tests.
+        parts: Into how many shares they are dealt, one by one.
     """
 
     library: str
     files: tuple[str, ...]
     least: int
     arguments: tuple[str, ...] = ()
+    part: int = 0
+    parts: int = 1
 
     def __repr__(self) -> str:
-        return f"{self.library}-{Path(self.files[0]).stem.removeprefix('test_')}"
+        share = f"-{self.part}" if self.parts > 1 else ""
+        return f"{self.library}-{Path(self.files[0]).stem.removeprefix('test_')}{share}"
 
 
 def run_suite(suite: Suite, folder: Path) -> dict[str, Any]:
@@ -56,7 +61,8 @@ def run_suite(suite: Suite, folder: Path) -> dict[str, Any]:
     record = folder / f"{suite}.json"
     command = [
         sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(where), "-p", "no:cacheprovider",
-        "-p", "tests.third_party.with_gett", "--with-gett", suite.library, "--record", str(record), *suite.arguments,
+        "-p", "tests.third_party.with_gett", "--with-gett", suite.library, "--record", str(record),
+        "--dealt", str(suite.part), str(suite.parts), *suite.arguments,
         *(str(where / name) for name in suite.files),
     ]  # fmt: skip
     own = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}

@@ -23,6 +23,7 @@ CONTRACTING: set[str] = set()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--with-gett", choices=sorted(PLACES), help="the library that contracts by gett")
     parser.addoption("--record", type=Path, help="where counts are written")
+    parser.addoption("--dealt", type=int, nargs=2, default=(0, 1), help="which share of how many runs")
 
 
 def _opt_einsum() -> None:
@@ -64,6 +65,11 @@ PLACES = {"opt_einsum": _opt_einsum, "cotengra": _cotengra, "quimb": _cotengra}
 
 def pytest_configure(config: pytest.Config) -> None:
     PLACES[config.getoption("--with-gett")]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    part, parts = config.getoption("--dealt")
+    items[:] = items[part::parts]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -399,6 +399,7 @@ def test_equal_plans_are_planned_once():
 # --- importing
 
 
+@pytest.mark.slow
 def test_import_takes_less_time_than_numpys():
     code = (
         "from time import process_time as now; t = now(); import numpy; u = now(); import gett; v = now();"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import gett
 from tests.cpu.strategies import Case, contractions, integers_of, outputs, strided_arrays
+from tests.sampling import given_few
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 integers = integers_of(np.random.default_rng(23))
@@ -116,8 +117,7 @@ def test_beta_without_c_scales_what_out_holds(dtype):
     np.testing.assert_array_equal(narrow, 2 * before)
 
 
-@EXAMPLES
-@given(st.data(), st.integers(1, 4))
+@given_few(20, 40, st.data(), st.integers(1, 4))
 def test_contract_of_any_number_of_operands(data, count):
     case = data.draw(contractions(operands=count, dtypes=("int64", "float64", "complex128")))
     c = data.draw(strided_arrays(case.shape, case.operands[0].dtype))

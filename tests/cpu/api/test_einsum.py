@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
 from tests.cpu.strategies import DTYPES, Case, contractions, integers_of, outputs
+from tests.sampling import given_few
 
 integers = integers_of(np.random.default_rng(5))
-EXAMPLES = settings(max_examples=60, deadline=None)
 
 
 def check_like_numpy(*args, **options) -> None:
@@ -23,24 +22,21 @@ def check_like_numpy(*args, **options) -> None:
     np.testing.assert_array_equal(result, expected)
 
 
-@EXAMPLES
-@given(contractions(operands=2))
+@given_few(20, 60, contractions(operands=2))
 def test_two_operands(case: Case):
     result = gett.einsum(case.subscripts, *case.operands)
     assert result.dtype == case.operands[0].dtype
     np.testing.assert_array_equal(result, case.reference())
 
 
-@EXAMPLES
-@given(contractions(operands=1))
+@given_few(20, 60, contractions(operands=1))
 def test_one_operand(case: Case):
     result = gett.einsum(case.subscripts, *case.operands)
     np.testing.assert_array_equal(result, case.reference())
     assert not isinstance(result, np.ndarray) or not np.shares_memory(result, case.operands[0])
 
 
-@EXAMPLES
-@given(st.data(), contractions(operands=2, dtypes=("int32", "float32", "complex128")))
+@given_few(20, 60, st.data(), contractions(operands=2, dtypes=("int32", "float32", "complex128")))
 def test_out_is_written_in_its_own_strides(data, case: Case):
     out = data.draw(outputs(case.shape, case.operands[0].dtype))
     around = out.base.copy() if out.base is not None else None
@@ -53,8 +49,7 @@ def test_out_is_written_in_its_own_strides(data, case: Case):
         out[...] = touched
 
 
-@EXAMPLES
-@given(contractions(operands=2, dtypes=("int64", "float64"), max_modes=4))
+@given_few(20, 60, contractions(operands=2, dtypes=("int64", "float64"), max_modes=4))
 def test_interleaved_form_is_the_string_form(case: Case):
     left, _, right = case.subscripts.partition("->")
     args = [x for pair in zip(case.operands, map(list, left.split(",")), strict=True) for x in pair]

@@ -213,12 +213,14 @@ def _is_objects(error: BaseException) -> bool:
 
 
 @pytest.mark.slow
-def test_garbage_gives_typed_errors() -> None:
+@pytest.mark.parametrize("first", range(4))
+def test_garbage_gives_typed_errors(first: int) -> None:
+    """A quarter of the calls in each test."""
     outcomes = {"fine": 0, "typed": 0, "wrong call": 0, "objects": 0}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            for seed in range(CALLS):
+            for seed in range(first, CALLS, 4):
                 try:
                     _call(Garbage(seed))
                 except gett.GettError:
@@ -236,6 +238,6 @@ def test_garbage_gives_typed_errors() -> None:
         finally:
             gett.plan_cache.clear()
             gett.plan_cache.resize(1024)
-    assert outcomes["fine"] > CALLS // 5
-    assert outcomes["typed"] > CALLS // 5
-    assert outcomes["wrong call"] + outcomes["objects"] < CALLS // 20
+    assert outcomes["fine"] > CALLS // 20
+    assert outcomes["typed"] > CALLS // 20
+    assert outcomes["wrong call"] + outcomes["objects"] < CALLS // 80

@@ -26,6 +26,7 @@ def integers(*shape: int, dtype: str) -> np.ndarray:
     return values(RNG, shape, np.dtype("int64" if dtype == "object" else dtype)).astype(dtype)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(1, 4), st.sampled_from(WIDE))
 def test_einsum_and_contract_as_for_other_dtypes(data, count, dtype):

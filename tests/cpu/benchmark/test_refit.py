@@ -18,7 +18,6 @@ from gett.hw.device import DeviceModel
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import candidates
 from tests.cases import Case as Contraction
-from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_90a")
 MODEL = record_of(STORED[0])
@@ -60,6 +59,7 @@ def test_a_fit_lowers_the_loss_of_a_wrong_number(exact: list[Case]) -> None:
     assert field_at(wrong, path) < field_at(found, path) < 1.1 * right
 
 
+@pytest.mark.slow
 def test_loss_counts_how_far_forecasts_are_on_the_fitted_device_alone(exact: list[Case]) -> None:
     doubled = [replace(case, timed=tuple(replace(x, us=2 * x.us) for x in case.timed)) for case in exact]
     others = [replace(case, own=False) for case in doubled]
@@ -90,7 +90,8 @@ def test_numbers_are_those_that_main_loops_have() -> None:
         assert field_at(MODEL, path) > 0
 
 
-@pytest.mark.parametrize("path", slow_but(STORED, [STORED[1]]), ids=lambda path: path.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.name)
 def test_stored_times_are_of_a_device_with_a_record(path: Path) -> None:
     assert record_of(path).name == read(path)["device"]
 

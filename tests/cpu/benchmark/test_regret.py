@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from benchmarks.schedule_times import Problem, read, write
 from gett.codec import decode
 from gett.schedule.search.select import select_schedule
 from gett.schedule.spec.schedule import Schedule
+from tests.sampling import slow_but
 
 MODEL = 1.05, 2.3
 """The most that the model's choices may cost, in the geometric mean of an element type and at worst."""
@@ -21,7 +24,8 @@ MODEL = 1.05, 2.3
 KNOWN = 1.02, 1.1
 """The same with known schedules."""
 
-CHOICES = pytest.mark.parametrize(("choose", "most"), [(by_call, KNOWN), (by_model, MODEL)], ids=["known", "model"])
+SAMPLES = (STORED[0], 29), (STORED[1], 21)
+"""Files, and which of their contractions are a sample."""
 
 
 def check(cases: list[Replay], most: tuple[float, float]) -> None:
@@ -35,8 +39,12 @@ def check(cases: list[Replay], most: tuple[float, float]) -> None:
         assert max(values) <= most[1]
 
 
-@CHOICES
-@pytest.mark.parametrize(("path", "every"), [(STORED[0], 29), (STORED[1], 21)], ids=["h200", "h100"])
+@pytest.mark.parametrize(
+    ("path", "every", "choose", "most"),
+    slow_but(
+        [(*x, *y) for x in SAMPLES for y in ((by_call, KNOWN), (by_model, MODEL))], [(*SAMPLES[0], by_model, MODEL)]
+    ),
+)
 def test_a_sample_of_choices_is_near_the_best(
     path: Path, every: int, choose: Choose, most: tuple[float, float]
 ) -> None:
@@ -45,9 +53,11 @@ def test_a_sample_of_choices_is_near_the_best(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("path", STORED, ids=["h200", "h100"])
-def test_choices_are_near_the_best_that_was_timed(path: Path) -> None:
-    check(replay(path), KNOWN)
+def test_choices_are_near_the_best_that_was_timed(path: Path, first: int) -> None:
+    """A quarter of the contractions in each test."""
+    check(replay(path, every=4, first=first), KNOWN)
 
 
 @pytest.mark.slow
@@ -68,12 +78,18 @@ def write_case(path: Path, case: dict[str, Any]) -> None:
     write(path, "some GPU", "0", [case])
 
 
-@pytest.fixture
-def case() -> dict[str, Any]:
+@cache
+def first_case() -> dict[str, Any]:
     """The first contraction with more than four schedules whose choice was timed."""
     cases = (c for c in read(STORED[0])["cases"] if len(c["schedules"]) > 4)
     found: dict[str, Any] = next(c for c in cases if chosen_of(c) is not None)
     return found
+
+
+@pytest.fixture
+def case() -> dict[str, Any]:
+    """A copy of it, which a test may change."""
+    return deepcopy(first_case())
 
 
 def test_a_choice_that_is_slower_has_more_regret(tmp_path: Path, case: dict[str, Any]) -> None:

@@ -170,7 +170,7 @@ def test_bad_options_are_named(options, message, capsys):
 # --- gett plans them all
 
 
-@pytest.mark.parametrize("workload", slow_but(ALL, lambda w: w in ALL[::8]), ids=lambda w: w.case.name)
+@pytest.mark.parametrize("workload", slow_but(ALL, lambda w: w in ALL[::24]), ids=lambda w: w.case.name)
 def test_every_workload_is_planned_for_hopper(workload):
     for dtype in workload.dtypes:
         pairs = [(shape, dtype) for shape in workload.case.shapes[:2]]

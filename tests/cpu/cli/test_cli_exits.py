@@ -282,6 +282,7 @@ def test_explain_takes_bfloat16_and_names_that_are_unknown_are_one_line(capsys: 
     assert "bfloat16" in refused(["run", *command[1:], "--dtype", "bfloat16", "--device", "cpu"], capsys)
 
 
+@pytest.mark.slow
 def test_explain_takes_a_path_algorithm_and_an_order(capsys: pytest.CaptureFixture[str]) -> None:
     chain = ("ab,bc,cd,de->ae", "--json")
     assert json.loads(explained(capsys, *chain, "--optimize", "none"))["path"] == [[0, 1], [0, 2], [0, 1]]

@@ -24,7 +24,6 @@ from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.schedule import Schedule
 from tests.cases import TILED, Case, Layout, tccg
 from tests.cpu.host_cuda import generated, includes, run_host
-from tests.sampling import slow_but
 from tests.schedules import multistage_candidates
 
 
@@ -79,7 +78,8 @@ def test_what_was_poor_compiles_well(case: Case, dtype: str, with_c: bool) -> No
     assert all(needs.local_bytes == 0 for needs in resources(made.cubin).values())
 
 
-@pytest.mark.parametrize(("subscripts", "shapes"), slow_but(POOR_MAPS, POOR_MAPS[:1]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("subscripts", "shapes"), POOR_MAPS)
 def test_a_map_that_spilled_compiles_well_sparing(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> None:
     (step,) = gett.plan(subscripts, *((shape, "int8") for shape in shapes), arch="sm_90a").steps
     assert step.schedule is not None
@@ -155,7 +155,8 @@ def walked() -> list[tuple[Case, Schedule]]:
     return list(found.values())
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(99, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [1, 99])
 def test_a_sparing_walk_stores_what_the_other_stores(most: int, tmp_path: Path) -> None:
     headers = includes("core/batched", "loader/register")
     cases = sorted(walked(), key=lambda x: x[1].tiling.batches == 1)

@@ -182,6 +182,7 @@ def test_each_operation_in_each_type(tmp_path: Path) -> None:
     assert len(cases) > 150
 
 
+@pytest.mark.slow
 def test_casts_constants_and_mixed_types(tmp_path: Path) -> None:
     x, y, z = data("float32", 1), data("float64", 2), data("complex128", 3)
     n, t = data("int32", 4), data("bool", 5)
@@ -218,6 +219,7 @@ def test_casts_constants_and_mixed_types(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol, err_msg=str(case.expression))
 
 
+@pytest.mark.slow
 def test_composed_functions(tmp_path: Path) -> None:
     cases = []
     for dtype in ("float32", "float64"):
@@ -234,6 +236,7 @@ def test_composed_functions(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, expected(case), rtol=eps, atol=eps, err_msg=str(case.expression))
 
 
+@pytest.mark.slow
 def test_random_functions_of_small_integers_have_the_same_bits(tmp_path: Path) -> None:
     """Sums and products of small integers are exact, so no order of rounding can tell the two apart."""
     rng = random.Random(0)

@@ -20,6 +20,7 @@ from gett.ir.gemm import make_gemm_plan
 from gett.ir.pairs import real_pairs
 from tests.cpu.helpers import contraction_of
 from tests.cpu.strategies import values
+from tests.sampling import slow_but
 
 RNG = np.random.default_rng(21)
 CASES = {
@@ -72,7 +73,7 @@ def check(subscripts: str, arrays: list[NDArray[Any]], conj: tuple[bool, ...], a
 
 
 @pytest.mark.parametrize("name", [*CASES])
-@pytest.mark.parametrize(("dtype_a", "dtype_b", "conj"), TYPES, ids=str)
+@pytest.mark.parametrize(("dtype_a", "dtype_b", "conj"), slow_but(TYPES, lambda x: x in TYPES[::3]), ids=str)
 def test_products_of_every_route(name: str, dtype_a: str, dtype_b: str, conj: tuple[bool, bool]) -> None:
     subscripts, shape_a, shape_b = CASES[name]
     arrays = [integers(shape_a, dtype_a), integers(shape_b, dtype_b)]

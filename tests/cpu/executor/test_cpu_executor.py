@@ -23,6 +23,7 @@ from tests.cpu.strategies import DTYPES, contractions, outputs, values
 from tests.sampling import slow_but
 from tests.tolerances import allowed_error
 
+QUICK_DTYPES = ["float16", "complex64"]
 EXAMPLES = slow_but([(operands, examples) for operands in (1, 2) for examples in (20, 100)], [(1, 20), (2, 20)])
 
 
@@ -171,7 +172,7 @@ def test_c_is_not_read_where_beta_is_zero() -> None:
     np.testing.assert_array_equal(d, a @ b)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("dtype", slow_but(["float16", "float32", "float64", "complex64", "complex128"], QUICK_DTYPES))
 @pytest.mark.parametrize(("subscripts", "shapes"), [(s, (a, b)) for s, a, b, _ in ROUTES if b is not None])
 def test_rounding_stays_within_the_bound_of_each_element(subscripts: str, shapes: Any, dtype: str) -> None:
     def part(shape: tuple[int, ...]) -> Array:
@@ -197,7 +198,7 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize(("subscripts", "shape_a", "shape_b"), LARGE)
+@pytest.mark.parametrize(("subscripts", "shape_a", "shape_b"), slow_but(LARGE, LARGE[::4]))
 @pytest.mark.parametrize("with_c", slow_but([False, True], [True]))
 def test_scratch_is_bounded(subscripts: str, shape_a: Any, shape_b: Any, with_c: bool) -> None:
     a = np.ones(shape_a, "float32")[..., ::-1]  # not an operand that BLAS reads as it is

@@ -185,7 +185,7 @@ KINDS = ["permutation", "sum", "hadamard", "dot", "product", "batched product", 
 
 @pytest.mark.parametrize(
     ("kind", "count", "extent"),
-    slow_but([(k, c, e) for k in KINDS for c in (40, 64) for e in (2, 3)], lambda x: x[1:] in ((40, 3), (64, 2))),
+    slow_but([(k, c, e) for k in KINDS for c in (40, 64) for e in (2, 3)], lambda x: x[1:] == (64, 2)),
 )
 def test_planning_of_many_modes(kind: str, count: int, extent: int) -> None:
     for seed in range(2):

@@ -174,6 +174,7 @@ def test_data_is_json() -> None:
     assert record["steps"][0]["schedule"] is not None
 
 
+@pytest.mark.slow
 def test_the_roofline_is_drawn_with_a_point_for_each_step() -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -17,8 +17,8 @@ from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
-from tests.sampling import of_every_kind
-from tests.specs import Spec, covering, reuses_smem, specs
+from tests.sampling import of_every_kind, slow_but
+from tests.specs import Spec, covering, few_specs, reuses_smem, specs
 
 # Numbers of each thread for each step, A's and then B's for all columns, in the order of the instruction; places of the
 # accesses of a warp; what each lane adds to sums of its row g or g + 8 and of column g of each group, over k-tiles with
@@ -122,9 +122,9 @@ def replays(addresses: Any, size: int) -> int:
     return worst
 
 
-@pytest.mark.parametrize("family", ["dmma", "dmma_complex"])
+@pytest.mark.parametrize("family", slow_but(["dmma", "dmma_complex"], ["dmma_complex"]))
 def test_fragments_of_a_kernel_multiply_to_the_tile(family: str, tmp_path: Path) -> None:
-    check(of_every_kind(specs(family))[0], tmp_path / "tile")
+    check(of_every_kind(few_specs(family))[0], tmp_path / "tile")
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ from layouts.box import Box
 from tests.by_hand import clustered
 from tests.cases import Case, tccg
 from tests.cpu.choices import bounded_choices
-from tests.sampling import slow_but
-from tests.specs import covering, specs
+from tests.sampling import few_or_every, slow_but
+from tests.specs import SpecsOf, covering, specs
 
 FACTS = arch_facts("sm_90a")
 
@@ -157,7 +157,8 @@ def test_rows_along_two_modes_have_4_or_8_k_of_each() -> None:
         assert reason.startswith(f"k-tiles of {16 * lead_a * lead_b} with {(4 * lead_a, 4 * lead_b)} k of A's and B's")
 
 
-def test_sums_and_fragments_fit_a_thread() -> None:
+@few_or_every
+def test_sums_and_fragments_fit_a_thread(specs: SpecsOf) -> None:
     """Those of every candidate; of four times as many blocks of rows they do not."""
     for spec in covering([*specs("dmma"), *specs("dmma_complex")], pairs=False):
         assert not list(doubles(Lowered(spec.schedule, spec.plan, FACTS)))

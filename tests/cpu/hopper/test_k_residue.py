@@ -26,7 +26,6 @@ from tests.by_hand import by_hand
 from tests.cases import Case
 from tests.cpu.host_cuda import includes, run_host
 from tests.cpu.smem_places import mma_box, read_at
-from tests.sampling import slow_but
 from tests.spec_parts import has_k_residue
 from tests.specs import Spec, covering, specs, ss_schedules
 
@@ -108,7 +107,8 @@ def fill(image: Any, load: Tma, first: tuple[int, ...], tile_k: int) -> None:
             image[(start + byte) // 2] = np.where(ok, source, -1)
 
 
-@pytest.mark.parametrize("every", slow_but([False, True], [False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [False, True])
 def test_wgmma_reads_the_tile_and_zeros(every: bool, tmp_path: Path) -> None:
     """Two fills of a stage, at different tiles, after the zeros: every k of the block is there, in both operands."""
     rng = np.random.default_rng(4)

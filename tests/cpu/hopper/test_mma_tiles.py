@@ -7,6 +7,7 @@ import random
 import re
 
 import numpy as np
+import pytest
 
 from gett.codegen.hopper import staged_place
 from gett.codegen.render import render_kernel
@@ -21,7 +22,8 @@ from layouts.swizzle import swizzle_address
 from tests.cases import DENSE, Case, Layout
 from tests.cpu.smem_places import coordinates, run
 from tests.cpu.walk import each
-from tests.specs import FAMILIES, few, specs, ss_schedules
+from tests.sampling import few_or_every
+from tests.specs import FAMILIES, SpecsOf, few, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 CASES = [case for case, _ in FAMILIES["mma_tiles"].cases]
@@ -56,6 +58,7 @@ def accumulator_rows(s: Schedule) -> list[list[int]]:
     return out
 
 
+@pytest.mark.slow
 def test_every_case_has_tiles_of_several_mma_tiles() -> None:
     found = [spec.schedule for spec in specs("mma_tiles")]
     assert {spec.case for spec in specs("mma_tiles")} == set(CASES)
@@ -72,7 +75,8 @@ def test_every_case_has_tiles_of_several_mma_tiles() -> None:
     }
 
 
-def test_rows_of_d_are_whole_sectors() -> None:
+@few_or_every
+def test_rows_of_d_are_whole_sectors(specs: SpecsOf) -> None:
     for spec in specs("mma_tiles"):
         _, store, stage = parts(spec.schedule)
         assert store.map.box[0] * 2 >= 32
@@ -80,7 +84,8 @@ def test_rows_of_d_are_whole_sectors() -> None:
         assert stage.copy.kind == "vec_m"
 
 
-def test_copies_of_an_mma_tile_begin_where_it_does() -> None:
+@few_or_every
+def test_copies_of_an_mma_tile_begin_where_it_does(specs: SpecsOf) -> None:
     rng = random.Random(11)
     for spec in specs("mma_tiles"):
         schedule, tiling = spec.schedule, spec.schedule.tiling
@@ -111,7 +116,8 @@ def test_copies_of_an_mma_tile_begin_where_it_does() -> None:
             )
 
 
-def test_mma_tiles_fill_the_staged_tile_once() -> None:
+@few_or_every
+def test_mma_tiles_fill_the_staged_tile_once(specs: SpecsOf) -> None:
     rng = random.Random(2)
     for spec in specs("mma_tiles"):
         schedule, tiling = spec.schedule, spec.schedule.tiling

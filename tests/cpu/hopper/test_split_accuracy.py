@@ -15,6 +15,7 @@ import pytest
 from benchmarks.accuracy import BOUNDS, DATA, UNIT, errors
 from gett.hw.tensor_types import PLANES, Planes
 from tests.cpu.planes import MANY, low_counts, planes, scale
+from tests.sampling import slow_but
 
 BF16X6, BF16X3, FP16X3 = (PLANES[name] for name in ("bf16x6", "bf16x3", "fp16x3"))
 FRACTION = 25
@@ -136,7 +137,7 @@ LOST = {"2^30": True, "outliers": True, "rows": True, "normal": False, "uniform"
 """Whether the guard finds fault with data; of others it depends on the sample."""
 
 
-@pytest.mark.parametrize("k", [32, 64, 256])
+@pytest.mark.parametrize("k", slow_but([32, 64, 256], [64]))
 @pytest.mark.parametrize("data", DATA)
 def test_errors_of_scaled_planes_are_those_promised(data: str, k: int) -> None:
     rng = np.random.default_rng(k)

@@ -12,8 +12,7 @@ from gett.codegen.render import render_kernel
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
 from tests.cpu.host_cuda import SPLIT_PARTS, generated, includes, run_host
-from tests.sampling import slow_but
-from tests.specs import Spec, covering, specs
+from tests.specs import Spec, covering, few_specs, specs
 
 PROGRAM = (
     SPLIT_PARTS
@@ -66,11 +65,14 @@ def served(spec: Spec, tmp_path: Path) -> list[int]:
 FAMILIES = ("split", "split_complex", "split_fp16", "split_fp16_complex")
 
 
-@pytest.mark.parametrize("family", slow_but(FAMILIES, ["split_complex"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_long_rows_are_served_at_once(family: str, tmp_path: Path) -> None:
     """One kernel of a family, both of whose operands have rows of 64 bytes and more."""
     found = (
-        s for s in specs(family) if min(x.map.swizzle_bytes for x in (s.schedule.hopper.a, s.schedule.hopper.b)) > 64
+        s
+        for s in few_specs(family)
+        if min(x.map.swizzle_bytes for x in (s.schedule.hopper.a, s.schedule.hopper.b)) > 64
     )
     assert served(next(found), tmp_path / "one") == [1, 1, 1]
 

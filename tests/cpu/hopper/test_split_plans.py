@@ -23,7 +23,6 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box
 from tests.cases import Case, tccg
-from tests.sampling import slow_but
 from tests.spec_cases import SPLIT
 from tests.specs import few, split_schedules
 
@@ -41,8 +40,9 @@ def split_loop(s: Schedule) -> WgmmaSplit:
     return s.mainloop
 
 
-@pytest.mark.parametrize("precision", slow_but(["bf16x6", "bf16x3"], ["bf16x6"]))
-@pytest.mark.parametrize("name", slow_but(["ij-kil-lkj", "ijkl-minl-njmk"], ["ij-kil-lkj"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bf16x6", "bf16x3"])
+@pytest.mark.parametrize("name", ["ij-kil-lkj", "ijkl-minl-njmk"])
 def test_rows_along_two_contracted_modes_are_split(name: str, precision: str) -> None:
     for case in (c for c in tccg() if c.name == name):
         plan = plan_of(case, precision)

@@ -20,18 +20,19 @@ from gett.schedule.spec.schedule import PersistentPanel, Schedule
 from layouts.box import Box
 from tests.cases import Case
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at
+from tests.sampling import few_or_every, slow_but
 from tests.spec_parts import has_k_residue
-from tests.specs import FAMILIES, Spec, few, specs, ss_schedules
+from tests.specs import FAMILIES, Spec, SpecsOf, few, few_specs, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 SCOPES = ("stationary", "each_panel", "one_panel")
 
 
 @cache
-def found(family: str) -> tuple[Spec, ...]:
-    """One kernel of every combination of parts."""
+def found(family: str, every: bool = True) -> tuple[Spec, ...]:
+    """One kernel of every combination of parts; not `every` one: of the first case."""
     out: dict[frozenset[str], Spec] = {}
-    for spec in specs(family):
+    for spec in (specs if every else few_specs)(family):
         out.setdefault(spec.parts, spec)
     return tuple(out.values())
 
@@ -63,6 +64,7 @@ def reads(name: str, load: Tma, rows: int, depth: int) -> Iterator[int]:
         yield (-(-2 * depth // swizzle) - 1) * -(-rows // 8) * 8 * swizzle + (last + 1) * swizzle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", SCOPES)
 def test_every_case_has_an_operand_that_stays(family: str) -> None:
     assert {spec.case for spec in specs(family)} == {case for case, _ in FAMILIES[family].cases}
@@ -83,7 +85,7 @@ def test_every_case_has_an_operand_that_stays(family: str) -> None:
 def test_every_element_arrives_once_where_it_is_read(family: str, step: int) -> None:
     """Of every row, or in the quick tests of rows in every place of a swizzle's pattern."""
     seen = set()
-    for spec in found(family):
+    for spec in found(family, every=step == 1):
         name, load, box = kept(spec.schedule)
         box_k, depth = spec.schedule.tiling.k, spec.schedule.tiling.shape[2]
         rows = load.rows(box.size)
@@ -110,7 +112,8 @@ def test_every_element_arrives_once_where_it_is_read(family: str, step: int) -> 
 
 
 @pytest.mark.parametrize("family", SCOPES)
-def test_shared_memory_has_a_place_for_it(family: str) -> None:
+@few_or_every
+def test_shared_memory_has_a_place_for_it(family: str, specs: SpecsOf) -> None:
     """Behind the stages and before the staged tile; twice for panels that a block makes one after the other."""
     for spec in specs(family):
         name, load, box = kept(spec.schedule)
@@ -121,8 +124,9 @@ def test_shared_memory_has_a_place_for_it(family: str) -> None:
         assert smem.stationary + room == smem.staging <= smem.barriers < smem.size <= FACTS.smem_per_block
 
 
-def test_the_copies_of_a_stage_are_those_of_the_other() -> None:
-    for spec in found("stationary"):
+@pytest.mark.parametrize("every", slow_but([False, True], [False]))
+def test_the_copies_of_a_stage_are_those_of_the_other(every: bool) -> None:
+    for spec in found("stationary", every):
         name, load, _ = kept(spec.schedule)
         other = "b" if name == "a" else "a"
         text = render_kernel(spec.plan, spec.schedule).source.text
@@ -160,6 +164,7 @@ def test_an_operand_stays_only_where_every_tile_needs_it() -> None:
                 assert not panel(s).one_panel
 
 
+@pytest.mark.slow
 def test_panels_are_made_one_by_one() -> None:
     for family in ("each_panel", "one_panel"):
         for spec in specs(family):

@@ -26,8 +26,9 @@ from layouts.tma import TmaMap
 from tests.cases import DENSE, Case, tccg
 from tests.cpu.host_cuda import includes, run_host
 from tests.cpu.smem_places import coordinates
+from tests.sampling import slow_but
 from tests.spec_cases import RS_BATCHED, RS_GAPS, RS_LONG, RS_MANY, RS_RAGGED, RS_WIDER
-from tests.specs import rs_schedules, specs
+from tests.specs import few_specs, rs_schedules, specs
 
 FACTS = arch_facts("sm_90a")
 DEPTHS = {*RS.two_leads}
@@ -57,6 +58,7 @@ def test_only_operands_whose_rows_run_along_two_contracted_modes_get_it() -> Non
             assert candidates(plan, "sm_90a")[0].mainloop == found[0].mainloop
 
 
+@pytest.mark.slow
 def test_the_catalogue_has_every_way() -> None:
     found = [spec.schedule for f in ("wgmma_rs", "wgmma_rs_source") for spec in specs(f)]
     parts = frozenset().union(*(spec.parts for f in ("wgmma_rs", "wgmma_rs_source") for spec in specs(f)))
@@ -208,7 +210,9 @@ int main() {
 """
 
 
-@pytest.mark.parametrize(("depth", "width", "forward"), [(16, 16, 0), (8, 16, 0), (16, 8, 0), (16, 16, 1)])
+@pytest.mark.parametrize(
+    ("depth", "width", "forward"), slow_but([(16, 16, 0), (8, 16, 0), (16, 8, 0), (16, 16, 1)], [(16, 16, 1)])
+)
 def test_words_of_a_are_those_that_wgmma_takes(depth: int, width: int, forward: int, tmp_path: Path) -> None:
     """In order of k1, eight k2 each; no two of eight lanes that are served together meet in a bank."""
     halves, pitch = width // 8, depth * 4
@@ -242,7 +246,7 @@ def with_k_tile(s: Schedule, plan: GemmPlan, depth: int, width: int) -> Schedule
 
 @pytest.mark.parametrize(("depth", "width", "reason"), [(8, 8, "are 8 instructions"), (16, 32, "each is 8 or 16")])
 def test_k_tiles_of_words_are_whole_batches(depth: int, width: int, reason: str) -> None:
-    spec = specs("tf32_rs")[0]
+    spec = few_specs("tf32_rs")[0]
     made = with_k_tile(spec.schedule, spec.plan, depth, width)
     found = next(k_tile(Lowered(made, lower_plan(spec.plan, made.tiling), FACTS)), "")
     assert reason in found

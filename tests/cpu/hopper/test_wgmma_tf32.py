@@ -29,8 +29,8 @@ from gett.schedule.spec.schedule import Schedule
 from tests.cases import Case, tccg
 from tests.cpu.added_walk import staged_kinds
 from tests.cpu.host_cuda import STORE, generated, includes, run_host
-from tests.sampling import slow_but
-from tests.specs import Spec, covering, specs
+from tests.sampling import few_or_every, slow_but
+from tests.specs import Spec, SpecsOf, covering, few_specs, specs
 
 PROGRAM = (
     STORE
@@ -225,9 +225,8 @@ def test_words_are_staged_where_tensor_maps_move_them(tmp_path: Path) -> None:
     assert staged_kinds(tmp_path, specs("tf32_source")) == {"pair_n", "one"}
 
 
-def first(transposes: bool, mma_m: int = 1) -> Spec:
-    found = (spec for spec in specs("tf32") if loop_of(spec).mma_m == mma_m)
-    return next(spec for spec in found if bool(loop_of(spec).transposed_stages) == transposes)
+def first(transposes: bool) -> Spec:
+    return next(spec for spec in few_specs("tf32") if bool(loop_of(spec).transposed_stages) == transposes)
 
 
 @pytest.mark.parametrize(
@@ -249,9 +248,12 @@ def test_rules_of_transposition(transposes: bool, stages: int, reason: str) -> N
     assert refusal is None or refusal.reason.startswith(reason)
 
 
-def test_sums_and_fragments_fit_a_thread() -> None:
+@few_or_every
+def test_sums_and_fragments_fit_a_thread(specs: SpecsOf) -> None:
     """The candidates of every case; what has twice as many MMA atoms does not."""
-    for spec in (first(False), first(True), first(True, 2)):
+    found = {(loop_of(spec).mma_m, loop_of(spec).transposed_stages > 0): spec for spec in specs("tf32")}
+    assert {transposes for _, transposes in found} == {False, True}
+    for spec in found.values():
         loop, (_, columns, deep) = loop_of(spec), spec.schedule.tiling.shape
         assert not list(in_registers(Lowered(spec.schedule, spec.plan, FACTS)))
         atoms = next(m for m in (2, 4, 8, 16) if exceeds(m, columns, deep, loop.transposed_stages > 0))

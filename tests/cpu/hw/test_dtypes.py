@@ -19,6 +19,7 @@ from gett.ir.tensors import result_type
 from gett.jit.compile import compile_uncached
 from gett.schedule.spec.hopper_needs import wgmma_takes
 from tests.cases import Case
+from tests.sampling import slow_but
 
 WGMMA = [t for t in TENSOR_TYPES.values() if t.wgmma is not None]
 MMA = [t for t in TENSOR_TYPES.values() if t.mma is not None]
@@ -111,7 +112,7 @@ def test_mma_sync_atoms_are_instructions(t: TensorType) -> None:
     compile_text(mma_text(t, t.mma), "sm_90a")
 
 
-@pytest.mark.parametrize("t", WGMMA, ids=lambda t: t.name)
+@pytest.mark.parametrize("t", slow_but(WGMMA, WGMMA[:1]), ids=lambda t: t.name)
 def test_wgmma_atoms_are_instructions(t: TensorType) -> None:
     atom = t.wgmma
     assert atom is not None

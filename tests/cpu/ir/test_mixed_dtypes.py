@@ -35,7 +35,8 @@ def steps(*arguments: Any, arch: str = "sm_90a", **options: Any) -> list[tuple[s
     return [(c.a.dtype, c.dtype, c.d.dtype, kind) for c, kind in made]
 
 
-@pytest.mark.parametrize("short", slow_but(SHORT, ["float16"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("short", SHORT)
 def test_products_of_16_bits_are_summed_in_float32(short: str) -> None:
     pair = (512, 512), short
     wide = (512, 512), "float32"
@@ -108,7 +109,9 @@ def test_16_bits_to_float32_exactly(torch: Any, short: str) -> None:
 
 
 @pytest.mark.parametrize("cplx", REAL)
-@pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk->ki", "ji,jk->ik", "ij,kj->ik", "ji,kj->ki"])
+@pytest.mark.parametrize(
+    "subscripts", slow_but(["ij,jk->ik", "ij,jk->ki", "ji,jk->ik", "ij,kj->ik", "ji,kj->ki"], ["ij,jk->ki"])
+)
 def test_real_by_complex_takes_two_real_products(subscripts: str, cplx: str) -> None:
     shape, real = (2048, 2048), REAL[cplx]
     kind = "wgmma split" if real == "float32" else "dmma tma"

@@ -64,6 +64,7 @@ def test_without_a_compiler_the_text_shows_the_first_choice(monkeypatch):
         plan.compile()
 
 
+@pytest.mark.slow
 def test_a_contraction_whose_first_kernel_was_poor():
     shapes = (((16, 11, 11, 29, 70), "f2"), ((38, 29, 3, 39, 11), "f2"))
     plan = gett.plan("jlwte,ftrpl->rfewpj", *shapes, arch="sm_90a").compile()
@@ -128,6 +129,7 @@ def product():
     return gett.plan("mk,kn->mn", *pair, arch="sm_90a").steps[0].gemm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["circuit, complex64", "26 modes, float32", "26 modes, simt"])
 def test_candidates_that_need_as_many_registers_as_one_that_spilled_are_not_tried(name, attempts):
     subscripts, shapes, dtype = NAMED[name]

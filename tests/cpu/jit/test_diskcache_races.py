@@ -71,6 +71,7 @@ for number in range(200):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_the_same_keys_never_see_half_a_file(tmp_path: Path) -> None:
     directory, go = tmp_path / "cache", tmp_path / "go"
     command = [sys.executable, "-W", "error", "-c", WRITER, str(directory), str(go)]

@@ -73,6 +73,7 @@ except gett.MissingPackageError as error:
 """
 
 
+@pytest.mark.slow
 def test_without_pathfinder_all_but_compiling_works() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_PATHFINDER], cwd=ROOT, capture_output=True, text=True, check=True

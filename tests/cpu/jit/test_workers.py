@@ -150,7 +150,7 @@ def trap(tmp_path):
         ((), "gett", "sys.path.insert(0, '')"),
         pytest.param(("-I",), "gett", "", marks=pytest.mark.slow),
         pytest.param((), "gett", "sys.path[:0] = [os.curdir, b'bytes', None, 3, object()]", marks=pytest.mark.slow),
-        ((), "gett.__main__", "sys.path.insert(0, '')"),
+        pytest.param((), "gett.__main__", "sys.path.insert(0, '')", marks=pytest.mark.slow),
     ],
     ids=["-c", "-I", "no strings on the path", "-m gett"],
 )

@@ -10,28 +10,27 @@ from dataclasses import replace
 import numpy as np
 import opt_einsum
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gett
 from gett.network.optimize import freeze_optimize
 from gett.network.path import NEVER, find_steps
 from tests.cpu.strategies import Case, contractions, integers_of
+from tests.sampling import given_few
 
-EXAMPLES = settings(max_examples=40, deadline=None)
 DTYPES = ("bool", "int64", "float64", "complex128")
 integers = integers_of(np.random.default_rng(11))
 
 
-@EXAMPLES
-@given(contractions(operands=3, dtypes=DTYPES), st.sampled_from([True, False, "greedy", "optimal", [(0, 1, 2)]]))
+@given_few(
+    20, 40, contractions(operands=3, dtypes=DTYPES), st.sampled_from([True, False, "greedy", "optimal", [(0, 1, 2)]])
+)
 def test_three_operands(case: Case, optimize):
     result = gett.einsum(case.subscripts, *case.operands, optimize=optimize)
     np.testing.assert_array_equal(result, case.reference())
 
 
-@EXAMPLES
-@given(contractions(operands=5, dtypes=DTYPES, max_modes=8, extents=(1, 2, 3)), st.booleans())
+@given_few(20, 40, contractions(operands=5, dtypes=DTYPES, max_modes=8, extents=(1, 2, 3)), st.booleans())
 def test_five_operands(case: Case, optimize):
     result = gett.einsum(case.subscripts, *case.operands, optimize=optimize)
     np.testing.assert_array_equal(result, case.reference())

@@ -63,7 +63,8 @@ def test_outputs_are_those_of_the_block_before() -> None:
 
 
 def test_the_reference_has_every_public_name_once() -> None:
-    pages = [HOOKS.filled((DOCS / name).read_text(), name) for name in PAGES if name.startswith("reference/")]
+    names = [name for name in PAGES if name.startswith("reference/") and name != "reference/cli.md"]  # commands alone
+    pages = [HOOKS.filled((DOCS / name).read_text(), name) for name in names]
     found = [name for text in pages for name in re.findall(r"^::: gett\.(\w+)$", text, re.MULTILINE)]
     assert sorted(found) == sorted(name for name in gett.__all__ if not name.startswith("__"))
 

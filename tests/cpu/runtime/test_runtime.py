@@ -178,6 +178,7 @@ def test_without_workspace_nothing_is_allocated():
 
 
 def test_a_captured_workspace_stays_with_the_executable():
+    gc.freeze()  # what other tests have made is not walked over
     run, host, _ = build(product_plan(swapped=False), workspace=64)
     host.capturing = True
     run(A, B, C, D)
@@ -251,6 +252,7 @@ def test_shared_memory_limit_is_raised_when_needed_and_never_lowered():
 
 
 def test_modules_are_kept_for_each_device_and_released_when_unused():
+    gc.freeze()
     release_modules(FakeHost())
     driver, host = FakeDriver(len(PARAMS)), FakeHost(count=2)
     run, _, _ = build(product_plan(swapped=False), driver=driver, host=host, cubin=b"x")

@@ -61,25 +61,26 @@ def check_compile(kernels: list[Kernel]) -> None:
 
 
 def test_a_field_changed_is_refused_or_renders() -> None:
-    rules, kernels = tried(few_bases(), 1, 2000)
+    rules, kernels = tried(few_bases(), 1, 1000)
     assert len(rules) > 30
-    assert rules["domains"] > 300
-    assert len(kernels) > 10
+    assert rules["domains"] > 150
+    assert len(kernels) > 5
 
 
 @pytest.mark.slow
-def test_a_field_changed_is_refused_or_renders_and_compiles() -> None:
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_a_field_changed_is_refused_or_renders_and_compiles(seed: int) -> None:
     every = bases()
     known = set()
     for s, plan, facts in every:
         assert can_implement(s, plan, facts) is None
         known.add(render_kernel(plan, s).source.text)
-    rules, kernels = tried(every, 2, 100_000)
-    assert len(rules) > 60
-    assert rules[""] > 1000
+    rules, kernels = tried(every, seed, 25_000)
+    assert len(rules) > 50
+    assert rules[""] > 250
     others = [kernel for (_, text), kernel in kernels.items() if text not in known]
-    assert len(others) > 500
-    check_compile(random.Random(3).sample(others, 40))
+    assert len(others) > 125
+    check_compile(random.Random(3).sample(others, 10))
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.slow)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from gett.codegen.render import render_kernel
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
@@ -13,7 +15,8 @@ from gett.schedule.spec.schedule import OneTile
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.by_hand import CLUSTERS, by_hand, clustered
 from tests.cases import Case
-from tests.specs import few_kernels, specs, ss_schedules
+from tests.sampling import few_or_every, slow_but
+from tests.specs import SpecsOf, few_kernels, few_specs, first_kernels, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 # Rows of 32 bytes: a block alone is bound by its way to L2.
@@ -27,8 +30,9 @@ def test_clusters_cover_all_tiles() -> None:
     assert cluster_tiles(5, 3, (2, 2)) == 6
 
 
-def test_the_grid_is_whole_clusters_and_no_more_than_there_is_work() -> None:
-    for spec in (x for x in few_kernels() if "persistent" in x.parts):
+@pytest.mark.parametrize("every", slow_but([False, True], [False]))
+def test_the_grid_is_whole_clusters_and_no_more_than_there_is_work(every: bool) -> None:
+    for spec in (x for x in (few_kernels() if every else first_kernels()) if "persistent" in x.parts):
         s, t = spec.schedule, spec.schedule.tiling
         size = math.prod(s.cluster)
         grid = render_kernel(spec.plan, s).launches[0].grid
@@ -38,7 +42,8 @@ def test_the_grid_is_whole_clusters_and_no_more_than_there_is_work() -> None:
         assert grid == ((clusters if s.scheduler.stream_k else min(walks, clusters)) * size, 1, 1)
 
 
-def test_text_of_a_cluster_shares_what_tensor_maps_bring() -> None:
+@few_or_every
+def test_text_of_a_cluster_shares_what_tensor_maps_bring(specs: SpecsOf) -> None:
     """Blocks that are neighbours along N share A, along M B."""
     for spec in by_hand(specs("tma")):
         s = spec.schedule
@@ -51,7 +56,7 @@ def test_text_of_a_cluster_shares_what_tensor_maps_bring() -> None:
 
 
 def test_without_a_cluster_nothing_is_shared() -> None:
-    spec = specs("tma")[0]
+    spec = few_specs("tma")[0]
     text = render_kernel(spec.plan, clustered(spec.schedule, (1, 1))).source.text
     assert "tma_load_multicast" not in text
     assert "__cluster_dims__" not in text

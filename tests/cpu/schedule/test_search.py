@@ -22,6 +22,7 @@ from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from tests.cases import AWKWARD, Case, Layout, tccg
 from tests.cpu.choices import bounded_choices
+from tests.sampling import slow_but
 
 FACTS = arch_facts("sm_90a")
 CASES = (*tccg()[::4], Case("few-tiles", "mk,nk->mn", {"m": 256, "n": 512, "k": 8192}))
@@ -66,7 +67,7 @@ SEARCHES = (
 )
 
 
-@pytest.mark.parametrize("case", CASES[::2], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", slow_but(CASES[::2], lambda x: x in CASES[::4]), ids=lambda c: c.name)
 @pytest.mark.parametrize("with_c", [None, Layout()], ids=["", "C"])
 @pytest.mark.parametrize(("kind", "dtype", "precision"), SEARCHES, ids=lambda x: getattr(x, "__name__", x))
 def test_bounds_are_not_above_forecasts(
@@ -94,7 +95,7 @@ def test_a_schedule_takes_no_less_than_its_tile(case: Case, dtype: str) -> None:
             assert all(search.paced_us(choice, estimate) <= s.forecast.us for s in search.lower(choice, estimate))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", slow_but(CASES, lambda x: x in CASES[::2]), ids=lambda c: c.name)
 def test_bounds_change_no_choice(case: Case) -> None:
     plan = make_gemm_plan(case.contraction("float16"))
     unbounded = [Unbounded(search) for search in both_roles(WgmmaSSSearch, plan, FACTS)]
@@ -118,7 +119,7 @@ def test_few_choices_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
-@pytest.mark.parametrize("case", PRODUCTS, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", slow_but(PRODUCTS, lambda x: x in PRODUCTS[::2]), ids=lambda c: c.name)
 def test_bounds_of_multistage_tiles_are_not_above_estimates(case: Case, dtype: str) -> None:
     plan = make_gemm_plan(case.contraction(dtype))
     search = MultistageSearch(plan, FACTS)

@@ -21,7 +21,8 @@ from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamMatrix, Str
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.cpu.schedule.hopper_schedules import with_store
-from tests.specs import FAMILIES, few, few_kernels, kernel_specs, reuses_smem, specs, ss_schedules
+from tests.sampling import few_or_every, slow_but
+from tests.specs import FAMILIES, SpecsOf, few, few_kernels, first_kernels, reuses_smem, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 CAPACITY = FACTS.smem_per_block
@@ -34,7 +35,8 @@ def deepest(s: Schedule, plan: GemmPlan, most: int) -> int:
     return next((n for n, x in zip(stages, made, strict=True) if smem_plan(x, plan).size <= CAPACITY), 1)
 
 
-def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
+@few_or_every
+def test_stages_fit_beside_the_staged_tile_or_under_it(specs: SpecsOf) -> None:
     reusing = 0
     for spec in specs("reuse"):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
@@ -52,7 +54,8 @@ def test_stages_fit_beside_the_staged_tile_or_under_it() -> None:
 
 
 @pytest.mark.parametrize("family", ["stationary", "each_panel"])
-def test_what_stays_costs_no_stage(family: str) -> None:
+@few_or_every
+def test_what_stays_costs_no_stage(family: str, specs: SpecsOf) -> None:
     for spec in specs(family):
         s, plan = spec.schedule, lower_plan(spec.plan, spec.schedule.tiling)
         loads = {name: getattr(s.hopper, name).tma for name in "ab"}
@@ -84,9 +87,10 @@ def test_a_tile_replaces_its_stages_where_a_block_makes_one_and_no_more() -> Non
     assert {spec.case for spec in specs("reuse")} == {case for case, _ in family.cases}
 
 
-def test_smem_struct_is_the_plan() -> None:
+@pytest.mark.parametrize("every", slow_but([False, True], [False]))
+def test_smem_struct_is_the_plan(every: bool) -> None:
     """The kernel computes no offset of its own: what is printed is what the schedule says."""
-    for spec in few_kernels():
+    for spec in few_kernels() if every else first_kernels():
         s = spec.schedule
         if isinstance(s.mainloop, (StreamMap, StreamMatrix, StreamSum)):
             continue
@@ -102,7 +106,7 @@ def test_smem_struct_is_the_plan() -> None:
 
 @pytest.mark.parametrize("kind", ["mma.sync", "wgmma ss", "wgmma rs"])
 def test_a_plan_whose_parts_overlap_does_not_compile(kind: str) -> None:
-    spec = next(x for x in kernel_specs() if x.schedule.kind == kind and x.schedule.split_k == 1)
+    spec = next(x for x in first_kernels() if x.schedule.kind == kind and x.schedule.split_k == 1)
     source = render_kernel(spec.plan, spec.schedule).source
     name = "kOffsets" if kind == "mma.sync" else "kBarriers"
     text = re.sub(rf"{name} = (\d+)", lambda x: f"{name} = {int(x[1]) - 16}", source.text)

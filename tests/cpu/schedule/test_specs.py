@@ -15,9 +15,9 @@ from gett.schedule.legality import can_implement
 from gett.schedule.spec import epilogue, loader, mainloop
 from gett.schedule.spec.schedule import Schedule, TileScheduler
 from tests.by_hand import by_hand
-from tests.sampling import of_every_kind
+from tests.sampling import few_or_every, of_every_kind
 from tests.spec_parts import parts_of, records
-from tests.specs import FAMILIES, few_kernels, kernel_specs, specs
+from tests.specs import FAMILIES, SpecsOf, few_kernels, few_specs, kernel_specs, specs
 
 FACTS = arch_facts("sm_90a")
 # All that the modules of a schedule's parts define.
@@ -47,17 +47,20 @@ PAIRS = (
 )
 
 
+@pytest.mark.slow
 def test_every_record_is_in_the_catalogue() -> None:
     found = set().union(*(records(spec.schedule) for spec in few_kernels()))
     assert len(RECORDS) >= 29
     assert found >= RECORDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS, ids=" with ".join)
 def test_these_parts_meet(pair: tuple[str, str]) -> None:
     assert any(spec.parts >= set(pair) for spec in kernel_specs())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_case_of_a_family_has_its_part(family: str) -> None:
     assert {spec.case for spec in specs(family)} == {case for case, _ in FAMILIES[family].cases}
@@ -76,15 +79,16 @@ def test_few_kernels_cover_all_parts_and_pairs() -> None:
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_kernel_is_legal(family: str, every: bool) -> None:
-    """Of the catalogue, or in the quick tests a few that have every kind of part."""
-    found = specs(family) if every else of_every_kind(specs(family))
+    """Of the catalogue, or in the quick tests of a family's first case."""
+    found = specs(family) if every else few_specs(family)
     for spec in (*found, *(by_hand(found) if every else ())):
         refusal = can_implement(spec.schedule, spec.plan, FACTS)
         assert refusal is None, (spec, refusal)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_schedules_survive_json(family: str) -> None:
+@few_or_every
+def test_schedules_survive_json(family: str, specs: SpecsOf) -> None:
     for spec in of_every_kind(specs(family)):
         kept = decode(Schedule, json.loads(json.dumps(encode(spec.schedule))))
         assert kept == spec.schedule
@@ -108,6 +112,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", WORDS)
 def test_the_explanation_names_the_part(part: str) -> None:
     panel = {"a: stationary": {"one panel of a", "each panel of a"}}.get(part, set())

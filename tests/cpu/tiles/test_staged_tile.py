@@ -17,18 +17,26 @@ from gett.schedule.spec.schedule import Schedule
 from layouts.swizzle import swizzle_address
 from tests.cases import tccg
 from tests.cpu.smem_places import coordinates, run
-from tests.specs import exchanges, specs, ss_schedules
+from tests.sampling import slow_but
+from tests.specs import exchanges, few_specs, specs, ss_schedules
 
 KINDS = ("stsm", "stsm_t", "vec_n", "vec_m", "pair_n", "one")
 FAMILIES = ("staged", "mma_tiles", "tf32", "tf32_k", "dmma")
 
 
+EACH = slow_but([(kind, every) for every in (False, True) for kind in KINDS], lambda x: not x[1])
+"""Kinds of copies, and whether all tiles that have them are tried."""
+
+
 @cache
-def found() -> tuple[tuple[GemmPlan, Schedule, TmaStore, StagedTile], ...]:
-    """Tiles that a tensor map stores as they are staged: of the catalogue and of all benchmark contractions."""
-    every = {spec.parts: (spec.plan, spec.schedule) for f in FAMILIES for spec in specs(f)}
-    pairs = list(every.values())
-    for case in tccg():
+def found(every: bool) -> tuple[tuple[GemmPlan, Schedule, TmaStore, StagedTile], ...]:
+    """Tiles that a tensor map stores as they are staged: of the catalogue and of all benchmark contractions.
+
+    Or, not `every` one, of first cases.
+    """
+    some = {spec.parts: (spec.plan, spec.schedule) for f in FAMILIES for spec in (specs if every else few_specs)(f)}
+    pairs = list(some.values())
+    for case in tccg() if every else tccg()[::8]:
         plan = make_gemm_plan(case.contraction("float16"))
         pairs += [(plan, s) for s in ss_schedules(plan, arch_facts("sm_90a"), 6)]
     out = []
@@ -46,18 +54,19 @@ def places(s: Schedule, stage: StagedTile) -> tuple[list[int], list[int]]:
     return [run(place_m, x) for x in range(m.size)], [run(place_n, y) for y in range(n.size)]
 
 
+@pytest.mark.slow
 def test_every_copy_from_registers_is_chosen_somewhere() -> None:
-    stages = [stage for *_, stage in found()]
+    stages = [stage for *_, stage in found(True)]
     assert {stage.copy.kind for stage in stages} == set(KINDS)
     assert any(stage.cut for stage in stages)
     assert any(stage.copy.rows < 64 for stage in stages)
     assert {stage.swizzle_bytes for stage in stages} >= {16, 32, 64, 128}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_elements_lie_where_the_tensor_map_reads_them(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "every"), EACH)
+def test_elements_lie_where_the_tensor_map_reads_them(kind: str, every: bool) -> None:
     rng = random.Random(5)
-    for plan, s, store, stage in found():
+    for plan, s, store, stage in found(every):
         if stage.copy.kind != kind:
             continue
         real, m, n = lower_plan(plan, s.tiling), s.tiling.m, s.tiling.n
@@ -70,10 +79,10 @@ def test_elements_lie_where_the_tensor_map_reads_them(kind: str) -> None:
             assert byte == store.map.smem_offset(local), (s, x, y)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_vectors_are_neighbours_in_the_staged_tile(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "every"), EACH)
+def test_vectors_are_neighbours_in_the_staged_tile(kind: str, every: bool) -> None:
     """What one store writes: elements of the two boxes that the fragments' layout puts into one vector."""
-    for _, s, _, stage in found():
+    for _, s, _, stage in found(every):
         if stage.copy.kind != kind:
             continue
         m, n, vector = s.tiling.m, s.tiling.n, stage.copy.vector

@@ -15,8 +15,8 @@ from gett.schedule.lower import lower_plan
 from gett.schedule.spec.epilogue import TmaStore
 from layouts.swizzle import swizzle_address
 from tests.cpu.host_cuda import generated, includes, run_host
-from tests.sampling import slow_but
-from tests.specs import Spec, covering, specs
+from tests.sampling import few_or_every, slow_but
+from tests.specs import Spec, SpecsOf, covering
 
 PROGRAM = """
 INSIDE
@@ -54,7 +54,8 @@ def places(spec: TensorMapSpec, at: int, first: list[int]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("numbers", slow_but([False, True], [False]))
-def test_copies_bring_both_halves_to_their_places(numbers: bool, tmp_path: Path) -> None:
+@few_or_every
+def test_copies_bring_both_halves_to_their_places(numbers: bool, specs: SpecsOf, tmp_path: Path) -> None:
     """Of few kernels with every part; where `numbers` count, parts that differ in them are different ones."""
     stores = 0
     every = specs("dmma_complex")

@@ -28,8 +28,9 @@ from layouts.tma import TmaMap
 from tests.cases import DENSE, Case, Layout
 from tests.cpu.added_walk import walked
 from tests.cpu.smem_places import coordinates
+from tests.sampling import few_or_every
 from tests.spec_cases import TMA_SOURCE, VECTOR_SOURCE
-from tests.specs import Spec, few, gather_schedules, reuses_smem, specs, ss_schedules
+from tests.specs import Spec, SpecsOf, few, few_specs, gather_schedules, reuses_smem, specs, ss_schedules
 
 FACTS = arch_facts("sm_90a")
 KINDS = {"scalar", "stsm", "stsm_t", "vec_n", "vec_m"}
@@ -70,6 +71,7 @@ def r2s_step(text: str) -> int:
     return int(match[1])
 
 
+@pytest.mark.slow
 def test_the_catalogue_has_every_way() -> None:
     every = [spec.schedule for spec in found()]
     parts = frozenset().union(*(spec.parts for spec in found()))
@@ -87,9 +89,10 @@ def test_the_catalogue_has_every_way() -> None:
     assert any(c.rank != d.rank for c, d in scalar)
 
 
-def test_c_lies_where_d_is_staged() -> None:
+@few_or_every
+def test_c_lies_where_d_is_staged(specs: SpecsOf) -> None:
     rng = random.Random(4)
-    for spec in found():
+    for spec in specs("tma_source"):
         c, d = maps(spec.schedule)
         real = lower_plan(spec.plan, spec.schedule.tiling)
         assert c.slab_bytes * c.slabs == d.slab_bytes * d.slabs == 2 * store_of(spec.schedule).stage.elements
@@ -99,6 +102,7 @@ def test_c_lies_where_d_is_staged() -> None:
             assert c.smem_offset(local) == d.smem_offset(local), (spec, local)
 
 
+@pytest.mark.slow
 def test_copies_bring_every_element_of_c_once() -> None:
     """Tiles anywhere, boxes that hang over the edge: what a copy reads for an element of D is C's at its coordinate."""
     rng = random.Random(9)
@@ -183,7 +187,7 @@ def test_fragments_read_c_where_it_lies(tmp_path: Path) -> None:
 
 
 def test_kernels_prefetch_the_map_and_take_it() -> None:
-    spec = found()[0]
+    spec = few_specs("tma_source")[0]
     kernel = render_kernel(spec.plan, spec.schedule)
     assert "gett::prefetch_tensormap(&p.map_c);" in kernel.source.text
     assert "kSourceC = gett::kSourceTma;" in kernel.source.text
@@ -233,6 +237,7 @@ def test_vectors_stay_where_no_map_can_bring_c() -> None:
     assert not any(map(by_map, wide))
 
 
+@pytest.mark.slow
 def test_the_map_brings_c_where_it_can() -> None:
     ways: Counter[bool] = Counter()
     for case, layout in TMA_SOURCE:
@@ -245,6 +250,7 @@ def test_the_map_brings_c_where_it_can() -> None:
     assert all(map(by_map, schedules))
 
 
+@pytest.mark.slow
 def test_c_waits_for_no_stage_and_no_slice() -> None:
     """Blocks that stage D where the stages were, and slices of K, add C from vectors; so do those that gather."""
     for count in (2, 3, 4, 6):

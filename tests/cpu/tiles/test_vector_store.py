@@ -14,6 +14,7 @@ from gett.schedule.spec.epilogue import VectorStore
 from gett.schedule.spec.vectors import store_vector
 from tests.cases import DENSE, Case
 from tests.cpu.walk import element_offsets
+from tests.sampling import slow_but
 from tests.specs import Spec, specs, ss_schedules, stores_vectors
 
 NAMES = ("vector_store", "vector_store_split", "vector_store_dmma")
@@ -45,7 +46,7 @@ def check(spec: Spec) -> None:
     assert (seen == 1).all()
 
 
-@pytest.mark.parametrize("family", NAMES)
+@pytest.mark.parametrize("family", slow_but(NAMES, NAMES[:1]))
 def test_vectors_are_whole_and_lie_together(family: str) -> None:
     found = specs(family)
     assert {spec.case.name for spec in found} >= {"run-of-two"}

@@ -20,7 +20,10 @@ from tests.cases import AWKWARD, Layout, small_tccg
 from tests.cpu.helpers import contraction_of
 from tests.cpu.strategies import Case, contractions
 from tests.cpu.tuning import gemm_plan
+from tests.sampling import slow_but
 from tests.schedules import spread
+
+KEPT = [*small_tccg(1 << 16)[::4], *AWKWARD[::3]]
 
 
 def through_json(kind, record):
@@ -31,7 +34,7 @@ def all_fields(record):
     return json.dumps(encode(record), sort_keys=True)
 
 
-@pytest.mark.parametrize("case", [*small_tccg(1 << 16)[::4], *AWKWARD[::3]], ids=repr)
+@pytest.mark.parametrize("case", slow_but(KEPT, lambda x: x in KEPT[::3]), ids=repr)
 def test_schedules_and_kernels_survive_json(case):
     kinds = set()
     for dtype, arch in (("float16", "sm_90a"), ("float32", "sm_80"), ("complex64", "sm_90a")):

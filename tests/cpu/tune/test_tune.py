@@ -234,6 +234,7 @@ def test_progress_is_shown_where_wanted(bench, monkeypatch, capsys):
         assert ("autotune" in shown.err) is wanted
 
 
+@pytest.mark.slow
 def test_importing_gett_does_not_load_the_tuner():
     program = (
         "import sys, gett; early = ('gett.tune', 'gett.runtime', 'gett.jit.'); "

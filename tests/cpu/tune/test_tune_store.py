@@ -299,6 +299,7 @@ print(json.dumps([m for m in sys.modules if m in (
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_loads_neither_search_nor_generator_nor_compiler(tmp_path):
     environment = {"GETT_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     loaded = [
