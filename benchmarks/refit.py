@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.device_record import field_at, with_field, write_record
+from benchmarks.forecast import LOOPS, Forecaster, Parts, tile_of
 from benchmarks.regret import STORED
 from benchmarks.schedule_times import Problem, read
 from gett.codec import decode
@@ -24,7 +25,6 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.device import DeviceModel, measured
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import count_pieces
-from gett.schedule.cost.forecast import LOOPS, Forecaster, Parts, tile_of
 from gett.schedule.cost.multistage import MultistageCost, unsplit
 from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
