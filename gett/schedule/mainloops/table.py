@@ -7,8 +7,7 @@ from gett.schedule.mainloops.dmma_tma import DMMA_TMA
 from gett.schedule.mainloops.hopper import HopperKind
 from gett.schedule.mainloops.kind import MainloopKind
 from gett.schedule.mainloops.multistage import MULTISTAGE
-from gett.schedule.mainloops.stream import STREAM_MAP, STREAM_SUM
-from gett.schedule.mainloops.stream_matrix import STREAM_MATRIX
+from gett.schedule.mainloops.stream import STREAM_MAP, STREAM_MATRIX, STREAM_SUM
 from gett.schedule.mainloops.wgmma_rs import WGMMA_RS
 from gett.schedule.mainloops.wgmma_split import WGMMA_SPLIT
 from gett.schedule.mainloops.wgmma_ss import WGMMA_SS

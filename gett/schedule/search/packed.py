@@ -27,8 +27,7 @@ from gett.ir.packing import (
 )
 from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.schedule.packed import PackedPlans, packed_plans, plans_of
-from gett.schedule.search.base import best_schedules
-from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
 from gett.schedule.spec.schedule import Forecast, Schedule
@@ -82,8 +81,6 @@ def _of_cuts(
     """The schedules with pieces of one kind, none where the copies alone take more than `most_us`."""
     made = packed_plans(c, cuts, names)
     copies = _copies(made, facts)
-    if copies is None:
-        return []
     a, b, d = (_copy_pass(copies.get(name)) for name in "abd")
     packing = Packing(cuts, a, b, d, made.workspace_bytes)
     copied_us = _copies_us(c, cuts, copies, facts)
@@ -103,9 +100,8 @@ def _of_cuts(
 
 
 def copies_us(plan: GemmPlan, packing: Packing, facts: ArchFacts) -> float:
-    """Microseconds that the copies of a packed schedule are expected to take; infinite where there are none."""
-    copies = _copies(plans_of(plan, packing), facts)
-    return math.inf if copies is None else _copies_us(plan.contraction, packing.cuts, copies, facts)
+    """Microseconds that the copies of a packed schedule are expected to take."""
+    return _copies_us(plan.contraction, packing.cuts, _copies(plans_of(plan, packing), facts), facts)
 
 
 def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: ArchFacts) -> float:
@@ -252,16 +248,9 @@ def _fewest(
     return None
 
 
-def _copies(made: PackedPlans, facts: ArchFacts) -> dict[str, Schedule] | None:
-    """The schedule of each copy by the tensor's name, None where there is none for one of them."""
-    found = {}
-    for tensor in made.tensors:
-        search = StreamSearch(tensor.plan, facts)
-        best = best_schedules([search], 1)
-        if not best:
-            return None
-        found[tensor.name] = best[0]
-    return found
+def _copies(made: PackedPlans, facts: ArchFacts) -> dict[str, Schedule]:
+    """The schedule of each copy by the tensor's name."""
+    return {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
 
 
 def _copy_pass(schedule: Schedule | None) -> CopyPass | None:
