@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,11 +25,13 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.device import DeviceModel, measured
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import count_pieces
-from gett.schedule.cost.multistage import MultistageCost, unsplit
+from gett.schedule.cost.multistage import MultistageCost
+from gett.schedule.mainloops.multistage import multistage_smem
 from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.scheduler import OneTile
 
 ARCH = "sm_90a"
 SHARP = 0.015  # of a forecast: as far apart two schedules are told from each other
@@ -97,9 +99,16 @@ def timed_schedule(plan: GemmPlan, schedule: Schedule, us: float, facts: ArchFac
         cost = MultistageCost(plan, facts)
         name = MultistageCost.factor_name(loop)
         launch_us = cost.device.launches.launch_us
-        product_us = (cost.estimate(unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)
+        product_us = (cost.estimate(_unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)
         return Timed(us, fixed_us + pieces * launch_us, pieces, factor=name, product_us=pieces * product_us)
     return Timed(us, schedule.forecast.us)
+
+
+def _unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
+    """The schedule without its split of K, as estimates take it."""
+    loop = s.multistage
+    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, False)
+    return replace(s, scheduler=OneTile(s.scheduler.group_m), smem=smem)
 
 
 def record_of(path: Path) -> DeviceModel:

@@ -17,10 +17,9 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
-from gett.schedule.mainloops.multistage import multistage_registers, multistage_smem
+from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
 from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 from layouts.modes import Strided
@@ -103,68 +102,36 @@ class MultistageCost:
     def least_us(self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int) -> float:
         """A bound of the estimates of tiles of a shape, however boxes are cut and operands come.
 
-        Blocks make `batches` batches and have so many threads; `grid` are the warps along M and N of one batch.
+        Blocks make `batches` batches and have so many threads; `grid` are the warps along M and N of one batch. Padding
+        is multiplied, but not loaded. Of the two ways in which operands come, each unit is asked what the cheaper asks.
         """
-        factors, launch_us = self.factors, self.device.launches.launch_us
-        us = launch_us + self._least_main(shape, grid, threads, batches, False)
-        if self.tensor_cores and self.size == 2 and self.plan.extent_k <= 2 * shape[2]:
-            us = min(us, factors.short_products * (launch_us + self._least_main(shape, grid, threads, batches, True)))
-        of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
-        return (launch_us + of_kind * (us - launch_us)) * ROUNDED
-
-    def _least_main(
-        self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int, staged: bool
-    ) -> float:
-        """The least without the launch; `staged` where both operands pass through registers, else they may be copied.
-
-        Padding is multiplied, but not loaded.
-        """
-        plan, facts, tile, (bm, bn, bk), size = self.plan, self.facts, self.tile, shape, self.size
+        plan, facts, tile, factors, size = self.plan, self.facts, self.tile, self.factors, self.size
+        bm, bn, bk = shape
         tiles_m, tiles_n, k_tiles = -(-plan.extent_m // bm), -(-plan.extent_n // bn), -(-plan.extent_k // bk)
         tiles, of_batch = tiles_m * tiles_n * plan.extent_l, 32 * grid[0] * grid[1]
-        elements = plan.extent_k * (plan.extent_m * tiles_n + plan.extent_n * tiles_m) / (tiles_m * tiles_n * k_tiles)
-        through = elements * self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
-        copied = elements * (size / self.copy_bytes[16] + size / 128)
-        issued = elements / 32 * (7 * size / 16 + 3 if staged else size / 2)
-        math_clocks, fragments, products = self._arithmetic(shape, grid, threads, 1)
+        elements = plan.extent_k * (plan.extent_m / tiles_m + plan.extent_n / tiles_n) / k_tiles
+        through = self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
+        loads = elements * min(through, size / self.copy_bytes[16] + size / 128)
         fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
-        loads = through if staged else min(through, copied)
-        busy = self._busy(self._units(math_clocks, fragments, products, loads, issued, fetched))
-        latency = tile.sync_clocks + products / 64 / of_batch * tile.product_clocks
-        registered = latency + tile.load_latency_clocks + through
-        stages = min(5, max(2, k_tiles))
-        latency = registered if staged else min(registered, max(latency, tile.copy_latency_clocks / (stages - 1)))
-        registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
+        arithmetic = self._arithmetic(shape, grid, threads, 1)
+        busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched))
         threads = threads if batches == 1 else of_batch
-        most = self._resident(registers, self.factors.registers, threads, 2 * (bm + bn) * bk * size)
-        blocks = tiles / min(batches, plan.extent_l)
-        waves, start = blocks / (facts.sm_count * most), tile.block_clocks / most
-        busy *= tiles / facts.sm_count
-        if batches > 1 or blocks < 2 * facts.sm_count:  # K may be in slices
+        registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
+        most = self._resident(registers, factors.registers, threads, 2 * (bm + bn) * bk * size)
+        start = tile.block_clocks / most
+        if batches > 1 or tiles < 2 * facts.sm_count:  # K may be in slices
             start = min(start, tile.block_clocks - tile.launched_clocks)
         else:
-            sure = self._busy({"arithmetic": math_clocks, "loads": fragments})
-            busy, start = max(busy, -(-tiles // facts.sm_count) * sure), start * max(1, int(waves))
-            waves = math.ceil(waves)
+            start *= max(1, tiles // (facts.sm_count * most))
         outputs = plan.extent_m * plan.extent_n * plan.extent_l
         tail = outputs / 32 * (tile.staged_clocks + 8 / max(2, 16 // plan.size(D))) / facts.sm_count
-        clocks = k_tiles * max(busy * self._waits(most * threads), waves * latency) + start + tail
-        return self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
-
-    def _math_clocks(self, shape: tuple[int, int, int], batches: int, warps: int, threads: int) -> float:
-        """Clocks of a k-tile's multiply-adds, however few its warps."""
-        facts, rates, (bm, bn, bk) = self.facts, self.rates, shape
-        products = bm * bn * bk * batches * self.plan.contraction.real_products
-        few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
-        if self.tensor_cores:
-            tensor = self.type.tensor
-            assert tensor is not None
-            # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
-            share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
-            return products / (facts.tensor_lanes[tensor.name] * share) / few
-        outputs = bm * bn // warps * (2 if self.type.real_products > 1 else 1)
-        rate = next(share for least, share in rates.simt_shares if outputs >= least)
-        return products / (facts.fma_lanes[self.type.name] * rate) / few
+        clocks = k_tiles * busy * tiles / facts.sm_count * self._waits(most * threads) + start + tail
+        launch_us = self.device.launches.launch_us
+        us = launch_us + self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
+        if self.tensor_cores and size == 2 and plan.extent_k <= 2 * bk:
+            us *= min(1.0, factors.short_products)
+        of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
+        return (launch_us + of_kind * (us - launch_us)) * ROUNDED
 
     def _scatters(self, t: Tiling) -> bool:
         """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
@@ -284,13 +251,18 @@ class MultistageCost:
         self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int
     ) -> tuple[float, float, int]:
         """Clocks of a k-tile's multiply-adds, those of reading its fragments, and how many products it has."""
-        (bm, bn, bk), (wm, wn) = shape, grid
+        facts, rates, (bm, bn, bk), (wm, wn) = self.facts, self.rates, shape, grid
         products = bm * bn * bk * batches * self.plan.contraction.real_products
-        math_clocks = self._math_clocks(shape, batches, wm * wn, threads)
-        if not self.tensor_cores:
-            return math_clocks, 0.0, products
-        fragments = wm * wn * batches * (bm / wm + bn / wn) * bk * self.size / self.rates.smem_bytes_per_clock
-        return math_clocks, fragments, products
+        few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
+        tensor = self.type.tensor if self.tensor_cores else None
+        if tensor is None:
+            outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
+            rate = next(share for least, share in rates.simt_shares if outputs >= least)
+            return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
+        # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
+        share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
+        fragments = wm * wn * batches * (bm / wm + bn / wn) * bk * self.size / rates.smem_bytes_per_clock
+        return products / (facts.tensor_lanes[tensor.name] * share) / few, fragments, products
 
     def _waits(self, threads: int) -> float:
         """Factor on the multiply-adds of so many threads of a multiprocessor."""
@@ -323,13 +295,6 @@ class MultistageCost:
         if main < least:  # nothing is faster than a copy, but what would be is likely to be the faster of two
             main += self.factors.copied * (least - main)
         return main
-
-
-def unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
-    """The schedule without its split of K, as estimates take it."""
-    loop = s.multistage
-    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, False)
-    return replace(s, scheduler=OneTile(s.scheduler.group_m), smem=smem)
 
 
 def _fills_registers(s: Schedule) -> bool:
