@@ -29,6 +29,7 @@ from gett.schedule.cost.multistage import MultistageCost
 from gett.schedule.mainloops.multistage import multistage_smem
 from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
+from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.scheduler import OneTile
@@ -90,9 +91,10 @@ def timed_schedule(plan: GemmPlan, schedule: Schedule, us: float, facts: ArchFac
     """What the forecast of a schedule is made of."""
     fixed_us, pieces = 0.0, 1
     if schedule.packing is not None:
-        fixed_us = copies_us(plan, schedule.packing, facts)
-        pieces = count_pieces(plan.contraction, schedule.packing.cuts)
-        plan, schedule = plans_of(plan, schedule.packing).product, product_of(schedule)
+        made, c, cuts = plans_of(plan, schedule.packing), plan.contraction, schedule.packing.cuts
+        copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
+        fixed_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
+        plan, schedule = made.product, product_of(schedule)
     if type(schedule.mainloop) in LOOPS:
         return Timed(us, fixed_us, pieces, Forecaster(plan, facts).parts(schedule, tile_of(schedule, plan)))
     if isinstance(loop := schedule.mainloop, Multistage):

@@ -128,20 +128,19 @@ def _map_box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume
     d, modes = tensors[D], range(len(extents))
     inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
     transposed = [x for x in inputs if x.nearest(modes) not in (d.nearest(modes), None)]
+    lengths = (16, *STREAMING.runs) if transposed else (0,)
+    runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
     best, least = NONE, math.inf
-    for run_d in STREAMING.runs:
-        for run in (16, *STREAMING.runs) if transposed else (0,):
-            runs = [(d, run_d), *((x, run) for x in transposed)]
-            box = cut_box(extents, runs, (d, *transposed), volume, d.order(modes))
-            time = sum(
-                (x.bytes + from_l2 * _again(box, x))
-                * run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
-                for x in tensors.values()
-            )
-            # Ragged and small tiles leave lanes idle, which costs less than bytes do.
-            time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))
-            if time < least * 0.999:
-                best, least = box, time
+    for box in dict.fromkeys(cut_box(extents, x, (d, *transposed), volume, d.order(modes)) for x in runs):
+        time = sum(
+            (x.bytes + from_l2 * _again(box, x))
+            * run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
+            for x in tensors.values()
+        )
+        # Ragged and small tiles leave lanes idle, which costs less than bytes do.
+        time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))
+        if time < least * 0.999:
+            best, least = box, time
     return best
 
 
