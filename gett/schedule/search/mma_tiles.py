@@ -153,16 +153,12 @@ def batch_warps(count: int) -> int:
     return max(w for w in range(1, WARPS + 1) if count % w == 0)
 
 
-def stage_counts(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> list[int]:
-    """Stages worth trying: as many as two blocks on a multiprocessor allow, and as many as one does.
+def stage_count(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> int:
+    """As many stages as two blocks on a multiprocessor allow, as one does where two do not fit; below 2 if neither.
 
     `copies`: whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
-
-    Returns:
-        At least 2 each; empty where not even two stages fit.
     """
     most = min(5 if copies else 3, max(2, k_tiles))
     fixed, half = smem.offsets + smem.k_slot, (facts.smem_per_sm - 2048) // 2
-    limits = [facts.smem_per_block] if smem.staging + fixed > half else [half, facts.smem_per_block]
-    counts = {min(most, (limit - fixed) // (smem.stage + smem.k_slot)) for limit in limits}
-    return sorted(count for count in counts if count >= 2)
+    of_two, of_one = ((limit - fixed) // (smem.stage + smem.k_slot) for limit in (half, facts.smem_per_block))
+    return min(most, of_two if of_two >= 2 and smem.staging + fixed <= half else of_one)

@@ -22,7 +22,7 @@ from gett.schedule.search.mma_tiles import (
     batched_tiles,
     fallback_tiles,
     mma_tiles,
-    stage_counts,
+    stage_count,
     with_more_warps,
 )
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
@@ -69,10 +69,9 @@ class MultistageSearch(Search[Schedule]):
         }
         self._boxes: dict[tuple[str, int], list[Box]] = {}
         self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
-        self._lowered: set[tuple[Tiling, tuple[int, int]]] = set()
 
     def choices(self) -> Iterator[Later[Schedule]]:
-        """Schedules of all tiles that meet the limits; several that differ in their stages."""
+        """Schedules of all tiles that meet the limits."""
         yield from self._tiles
 
     @property
@@ -109,11 +108,8 @@ class MultistageSearch(Search[Schedule]):
         return self.cost.estimate(choice)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule with its split; none where the same tile is faster with other stages."""
+        """The schedule with its split."""
         t, loop = choice.tiling, choice.multistage
-        if (t, loop.warps) in self._lowered:
-            return []
-        self._lowered.add((t, loop.warps))
         tiles = t.tiles(self.plan.extent_l)
         partial_bytes = t.shape[0] * t.shape[1] * self.cost.type.accumulator_bytes
         limit = self.facts.workspace_limit
@@ -137,40 +133,45 @@ class MultistageSearch(Search[Schedule]):
         ]
 
     def _schedules(self, tile: MmaTile) -> list[Schedule]:
-        """Those of one tile: for each combination of boxes, several stages."""
+        """Those of one tile that break no limit: one for each combination of boxes."""
         m, n, k = tile.shape
         box_l = self._group_boxes("l", tile.batches)[0] if tile.batches > 1 else None
-        return [
-            made
+        tilings = (
+            Tiling(tile.shape, box_m, box_n, box_k, box_l)
             for box_k in self._group_boxes("k", k)[:2]
             for box_m in self._group_boxes("m", m)[:2]
             for box_n in self._group_boxes("n", n)[:2]
-            for made in self._staged(tile, Tiling(tile.shape, box_m, box_n, box_k, box_l))
-        ]
+        )
+        return [made for t in tilings if (made := self._schedule(tile, t)) is not None]
 
-    def _staged(self, tile: MmaTile, t: Tiling) -> list[Schedule]:
-        """Schedules with several stages, none where the most stages break a limit."""
-        plan, facts, c = self.plan, self.facts, self.plan.contraction
+    def _schedule(self, tile: MmaTile, t: Tiling) -> Schedule | None:
+        """That of a tile's boxes, None where it breaks a limit."""
+        plan, facts = self.plan, self.facts
         a, b = self._loader(A, t, t.m), self._loader(B, t, t.n)
         smem = multistage_smem(plan, t, a, b, t.k.flattens)
-        stages = stage_counts(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
-        if not stages:
+        stages = stage_count(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
+        if stages < 2:
             pair = smem.stage + smem.k_slot
             limit = f"({facts.smem_per_block} bytes on {facts.arch})"
             self.refusal = f"two stages of {pair} bytes exceed the shared memory of a block {limit}"
-            return []
-        store = VectorStore(store_vector(plan, t.m, t.n, t.l))
-        epilogue = Epilogue(store, VectorSource() if c.c is not None else None)
-        # Tiles of M are visited together near a square of what runs at once, all of M where it is short.
-        scheduler = OneTile(max(1, min(8, t.m.tiles)) if t.n.tiles > 1 else 1)
+            return None
         warps = batch_warps(t.batches) if t.l is not None else 1
-        made = []
-        for count in stages:
-            loop = Multistage(a, b, self.tensor_cores, count, tile.warps, warps, t.k.flattens)
-            made.append(Schedule(facts.arch, t, loop, epilogue, scheduler, smem.plan(count)))
-        broken = first_broken(LIMITS, made[-1], plan, facts)
-        self.refusal = self.refusal if broken is None else broken.reason
-        return made if broken is None else []
+        made = Schedule(
+            arch=facts.arch,
+            tiling=t,
+            mainloop=Multistage(a, b, self.tensor_cores, stages, tile.warps, warps, t.k.flattens),
+            epilogue=Epilogue(
+                VectorStore(store_vector(plan, t.m, t.n, t.l)),
+                VectorSource() if plan.contraction.c is not None else None,
+            ),
+            # Tiles of M are visited together near a square of what runs at once, all of M where it is short.
+            scheduler=OneTile(max(1, min(8, t.m.tiles)) if t.n.tiles > 1 else 1),
+            smem=smem.plan(stages),
+        )
+        if (broken := first_broken(LIMITS, made, plan, facts)) is not None:
+            self.refusal = broken.reason
+            return None
+        return made
 
     def _loader(self, tensor: int, t: Tiling, box: Box) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""

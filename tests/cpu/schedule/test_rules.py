@@ -34,7 +34,6 @@ from gett.schedule.spec.tiling import Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
-from tests.cpu.choices import bounded_choices
 from tests.cpu.schedule.broken_streams import broken
 from tests.sampling import slow_but
 
@@ -245,17 +244,6 @@ def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
         assert found
         for s in found:
             assert first_broken(KINDS[type(s.mainloop)].rules, s, plan, FACTS) is None
-
-
-def test_of_schedules_that_differ_in_stages_the_fastest_is_made() -> None:
-    search = MultistageSearch(GEMM, FACTS)
-    choices = [choice for _, choice in bounded_choices(search)]
-    tiles = {(s.tiling, s.multistage.warps) for s in choices}
-    found = best_schedules([search], len(choices))
-    assert len(found) == len(tiles) < len(choices)
-    for s in found:
-        same = [c for c in choices if (c.tiling, c.multistage.warps) == (s.tiling, s.multistage.warps)]
-        assert s.multistage.stages == min(same, key=lambda c: search.estimate(c).us).multistage.stages
 
 
 def test_shared_memory_of_a_multistage_block_is_laid_out_once() -> None:
