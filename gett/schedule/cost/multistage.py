@@ -48,6 +48,7 @@ class MultistageCost:
         self.size = itemsize(c.dtype)
         self.read_a = _volume(plan.l + plan.m + plan.k, A) * plan.size(A)
         self.read_b = _volume(plan.l + plan.n + plan.k, B) * plan.size(B)
+        self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
         self.stored_d = _volume(outputs, D) * plan.size(D)
         self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
@@ -105,11 +106,11 @@ class MultistageCost:
         Blocks make `batches` batches and have so many threads; `grid` are the warps along M and N of one batch. Padding
         is multiplied, but not loaded. Of the two ways in which operands come, each unit is asked what the cheaper asks.
         """
-        plan, facts, tile, factors, size = self.plan, self.facts, self.tile, self.factors, self.size
-        bm, bn, bk = shape
-        tiles_m, tiles_n, k_tiles = -(-plan.extent_m // bm), -(-plan.extent_n // bn), -(-plan.extent_k // bk)
-        tiles, of_batch = tiles_m * tiles_n * plan.extent_l, 32 * grid[0] * grid[1]
-        elements = plan.extent_k * (plan.extent_m / tiles_m + plan.extent_n / tiles_n) / k_tiles
+        facts, tile, factors, size = self.facts, self.tile, self.factors, self.size
+        (bm, bn, bk), (m, n, k, l) = shape, self.extents
+        tiles_m, tiles_n, k_tiles = -(-m // bm), -(-n // bn), -(-k // bk)
+        tiles, of_batch = tiles_m * tiles_n * l, 32 * grid[0] * grid[1]
+        elements = k * (m / tiles_m + n / tiles_n) / k_tiles
         through = self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
         loads = elements * min(through, size / self.copy_bytes[16] + size / 128)
         fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
@@ -123,12 +124,12 @@ class MultistageCost:
             start = min(start, tile.block_clocks - tile.launched_clocks)
         else:
             start *= max(1, tiles // (facts.sm_count * most))
-        outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        tail = outputs / 32 * (tile.staged_clocks + 8 / max(2, 16 // plan.size(D))) / facts.sm_count
+        stored_clocks = tile.staged_clocks + 8 / max(2, 16 // self.plan.size(D))
+        tail = m * n * l / 32 * stored_clocks / facts.sm_count
         clocks = k_tiles * busy * tiles / facts.sm_count * self._waits(most * threads) + start + tail
         launch_us = self.device.launches.launch_us
         us = launch_us + self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
-        if self.tensor_cores and size == 2 and plan.extent_k <= 2 * bk:
+        if self.tensor_cores and size == 2 and k <= 2 * bk:
             us *= min(1.0, factors.short_products)
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
         return (launch_us + of_kind * (us - launch_us)) * ROUNDED
