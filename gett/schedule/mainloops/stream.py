@@ -46,8 +46,13 @@ def sum_block(loop: Stream) -> tuple[int, int, int]:
     return outputs, 1, loop.lanes_k * loop.unroll * (loop.vector if loop.along_k else 1)
 
 
-def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
-    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to."""
+def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) -> int:
+    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to.
+
+    Of a product with a small matrix that matrix.
+    """
+    if isinstance(loop, StreamMatrix):
+        return tiling.n.size * tiling.k.size * data_type(plan.contraction.dtype).accumulator_bytes
     if loop.sums:
         sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
         return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
@@ -59,17 +64,7 @@ def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """One part, from the start on."""
-    return SmemPlan(stream_bytes(plan, s.tiling, s.stream))
-
-
-def matrix_bytes(plan: GemmPlan, tiling: Tiling) -> int:
-    """Shared memory: the small matrix."""
-    return tiling.n.size * tiling.k.size * data_type(plan.contraction.dtype).accumulator_bytes
-
-
-def matrix_smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
-    """One part, from the start on."""
-    return SmemPlan(matrix_bytes(plan, s.tiling))
+    return SmemPlan(stream_bytes(plan, s.tiling, s.mainloop if isinstance(s.mainloop, StreamMatrix) else s.stream))
 
 
 def _loads(x: Lowered) -> dict[int, StreamLoad]:
@@ -249,7 +244,7 @@ SUM_RULES = (*_READ, lanes, counts, block, common.boxes, *_SHARED)
 
 MATRIX_RULES = (
     *(common.product, common.groups, common.extents, small, common.modes, common.parts, common.source),
-    *(common.threads, common.planned(matrix_smem), common.split, common.workspace, matrix_vectors, *LIMITS),
+    *(common.threads, common.planned(smem), common.split, common.workspace, matrix_vectors, *LIMITS),
 )
 """All conditions of products with a small matrix."""
 
@@ -260,6 +255,6 @@ STREAM_SUM = MainloopKind(words="sums of what is read once", rules=SUM_RULES, sm
 STREAM_MATRIX = MainloopKind(
     words="a large operand, read once, times a small matrix",
     rules=MATRIX_RULES,
-    smem=matrix_smem,
+    smem=smem,
     products=multiply_adds,
 )

@@ -10,7 +10,7 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, D, GemmPlan
 from gett.schedule.lower import swap_ab
-from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES, matrix_bytes
+from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES, stream_bytes
 from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.stream_boxes import cut_box
 from gett.schedule.search.tried import STREAMING
@@ -68,7 +68,7 @@ class _Matrix:
             mainloop=loop,
             epilogue=Epilogue(VectorStore(loop.stored_vector), VectorSource() if p.contraction.c is not None else None),
             scheduler=OneTile(),
-            smem=SmemPlan(matrix_bytes(p, tiling)),
+            smem=SmemPlan(stream_bytes(p, tiling, loop)),
             forecast=self._forecast(box, loop),
         )
 
