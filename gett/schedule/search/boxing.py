@@ -65,13 +65,14 @@ class _Cost:
     def __init__(self, memory: RunRates, extents: tuple[int, ...], order: Sequence[int], tensor: Weight) -> None:
         self.memory, self.tensor, self.elsewhere = memory, tensor, tensor.unit is None
         self.known: dict[Cut, float] = {}
-        self.of_runs: dict[tuple[int, int], float] = {}
-        self.least = self._of_run(memory.long_run, SECTOR) if not self.elsewhere else tensor.weight
-        self.assumed = [(s, _assumed(e), e) for s, e in tensor.partners]
+        self.least = tensor.weight if self.elsewhere else self._of_run(memory.long_run, SECTOR)
+        strides, extents_p = zip(*tensor.partners, strict=True) if tensor.partners else ((), ())
+        assumed = [_assumed(extent) for extent in extents_p]
+        self.partners = Box(extents_p, tuple(TileDim((i,), x) for i, x in enumerate(assumed))), strides
         # (distance, mode or -1, elements taken of a partner, extent), the nearest first, and what the farther have
         # in common.
         modes = [(abs(tensor.strides[m]), m, 0, extents[m]) for m in order if tensor.strides[m] and extents[m] > 1]
-        modes += [(abs(s), -1, taken, extent) for s, taken, extent in self.assumed if extent > 1]
+        modes += [(abs(s), -1, x, e) for s, x, e in zip(strides, assumed, extents_p, strict=True) if e > 1]
         self.modes = sorted(modes, key=lambda x: x[0])
         self.common = [math.gcd(256, *(x[0] for x in self.modes[i:])) for i in range(len(self.modes))]
 
@@ -80,10 +81,7 @@ class _Cost:
         if self.elsewhere:
             return self.least
         if cut not in self.known:
-            run = self._flattened_run(cut) if isinstance(cut, Box) else self._run(cut)
-            if run not in self.of_runs:
-                self.of_runs[run] = self._of_run(*run)
-            self.known[cut] = self.of_runs[run]
+            self.known[cut] = self._of_run(*(self._flattened_run(cut) if isinstance(cut, Box) else self._run(cut)))
         return self.known[cut]
 
     def _of_run(self, run: int, alignment: int) -> float:
@@ -104,11 +102,7 @@ class _Cost:
         return run, aligned
 
     def _flattened_run(self, box: Box) -> tuple[int, int]:
-        partners = Box(
-            tuple(e for _, _, e in self.assumed),
-            tuple(TileDim((i,), x) for i, (_, x, _) in enumerate(self.assumed)),
-        )
-        boxes = ((box, self.tensor.strides), (partners, tuple(s for s, _, _ in self.assumed)))
+        boxes = ((box, self.tensor.strides), self.partners)
         run = run_of_boxes(boxes, self.tensor.itemsize)
         return run, alignment_of_boxes(boxes, run)
 
