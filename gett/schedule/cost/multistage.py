@@ -16,11 +16,12 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
+from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
 from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.mainloop import Multistage
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.spec.tiling import Tiling
+from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import SECTOR, run_cost
@@ -159,7 +160,9 @@ class MultistageCost:
             if t.l is not None:
                 groups.append((t.l, self.plan.l))
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
-            self.traffic[key] = traffic_cost(self.device.memory, boxes, self.plan.size(tensor), tensor == D)
+            run = run_of_boxes(boxes, self.plan.size(tensor))
+            start = alignment_of_boxes(boxes, run)
+            self.traffic[key] = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
         return self.traffic[key]
 
     def _split(
