@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, tensor_type
@@ -78,6 +79,7 @@ def _warp_grids(m: int, n: int, tensor_cores: bool) -> Iterator[tuple[int, int]]
                 yield wm, count // wm
 
 
+@lru_cache(maxsize=1024)
 def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, int] | None:
     """Warps so that a warp's accumulators fit its registers and its tile is near square."""
     limit = 64 * (64 if tensor_cores else 32) * 4 // accumulator
@@ -97,10 +99,14 @@ def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
     """The tile with as many warps as it can have, or None where it has them."""
     if tile.batches > 1:
         return None
-    m, n, _ = tile.shape
-    grids = _warp_grids(m, n, tensor_cores)  # near squares read the least shared memory
-    wm, wn = max(grids, key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
+    wm, wn = _most_warps(*tile.shape[:2], tensor_cores)
     return MmaTile(tile.shape, (wm, wn)) if wm * wn > tile.warps[0] * tile.warps[1] else None
+
+
+@lru_cache(maxsize=1024)
+def _most_warps(m: int, n: int, tensor_cores: bool) -> tuple[int, int]:
+    """The most warps, near a square, which reads the least shared memory."""
+    return max(_warp_grids(m, n, tensor_cores), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
 
 
 def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
