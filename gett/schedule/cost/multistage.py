@@ -54,6 +54,10 @@ class MultistageCost:
         self.stored_d = _volume(outputs, D) * plan.size(D)
         self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
         self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
+        # Elements of a batch of the tensors in which batches lie nearer than those.
+        groups = {A: plan.m + plan.k, B: plan.n + plan.k, D: plan.m + plan.n}
+        nearer = {t: _nearest(plan.l, t, math.inf) < _nearest(modes, t, 0) for t, modes in groups.items()}
+        self.far = {t: _volume(modes, t) for t, modes in groups.items() if nearer[t]}
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
@@ -137,19 +141,9 @@ class MultistageCost:
 
     def _scatters(self, t: Tiling) -> bool:
         """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
-        if t.l is not None:
-            return False
-        touched = 0
-        for tensor, groups, reads in (
-            (A, self.plan.m + self.plan.k, t.n.tiles),
-            (B, self.plan.n + self.plan.k, t.m.tiles),
-            (D, self.plan.m + self.plan.n, 1),
-        ):
-            steps = [abs(s.strides[tensor]) for s in groups if s.strides[tensor]]
-            near = [s for s in self.plan.l if 0 < abs(s.strides[tensor]) < min(steps, default=0)]
-            if near:
-                touched += _volume(groups, tensor) * reads * SECTOR
-        return touched > self.facts.l2_bytes
+        reads = {A: t.n.tiles, B: t.m.tiles, D: 1}
+        touched = sum(volume * reads[tensor] for tensor, volume in self.far.items())
+        return t.l is None and touched * SECTOR > self.facts.l2_bytes
 
     def _traffic(self, tensor: int, modes: tuple[Strided, ...], box: Box, t: Tiling) -> float:
         """Relative cost of a tensor's bytes, worked out once for boxes that many schedules share."""
@@ -311,6 +305,10 @@ def _single_elements(s: Schedule) -> bool:
     """Whether both operands pass through registers, one of them element by element."""
     loaders = s.multistage.a, s.multistage.b
     return all(x.through_registers for x in loaders) and any(x.vector == 1 for x in loaders)
+
+
+def _nearest(modes: tuple[Strided, ...], tensor: int, default: float) -> float:
+    return min((abs(s.strides[tensor]) for s in modes if s.strides[tensor]), default=default)
 
 
 def _volume(modes: tuple[Strided, ...], tensor: int) -> int:
