@@ -27,22 +27,14 @@ Cut = tuple[int, ...] | Box
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What one tensor's traffic counts when the boxes of a group are compared.
+    """What one tensor's traffic counts when the boxes of a group are compared."""
 
-    Attributes:
-        strides: Byte strides along the group's modes.
-        itemsize: Bytes of its elements.
-        weight: Its share of the time if memory limits the contraction.
-        store: Whether it is written.
-        partners: (byte stride, extent) of the modes that it has in its other group. Their boxes are not known yet:
-            short modes are assumed whole, of long ones a piece, so that both groups may choose what makes one long run
-            together.
-    """
-
-    strides: tuple[int, ...]
-    itemsize: int
-    weight: float
-    store: bool = False
+    strides: tuple[int, ...]  # byte strides along the group's modes
+    itemsize: int  # bytes of its elements
+    weight: float  # its share of the time if memory limits the contraction
+    store: bool = False  # whether it is written
+    # (byte stride, extent) of the modes that it has in its other group. Their boxes are not known yet: short modes are
+    # assumed whole, of long ones a piece, so that both groups may choose what makes one long run together.
     partners: tuple[tuple[int, int], ...] = ()
 
     @property
