@@ -225,15 +225,9 @@ class MultistageCost:
     def _units(
         self, math_clocks: float, fragments: float, products: float, loads: float, issued: float, fetched: float
     ) -> dict[str, float]:
-        """Clocks of each unit for a k-tile.
+        """Clocks of each unit for a k-tile of so many products, instructions that load, and bytes from L2.
 
-        Args:
-            math_clocks: Of the multiply-adds.
-            fragments: Clocks of reading fragments.
-            products: Multiply-adds.
-            loads: Clocks of what comes into shared memory.
-            issued: Instructions that load.
-            fetched: Bytes that come from L2.
+        Multiply-adds, reading fragments and what comes into shared memory are given in clocks.
         """
         issued = (issued + (products / 2048 + fragments / 2)) / self.rates.issue_per_clock
         l2 = fetched / self.device.l2.thread_bytes_per_clock
@@ -269,14 +263,7 @@ class MultistageCost:
         return 1.0 + self.factors.few_warps / max(1.0, threads / 128) ** 2
 
     def _resident(self, registers: int, share: float, threads: int, smem: int) -> int:
-        """Blocks of so many threads that a multiprocessor holds at a time.
-
-        Args:
-            registers: Of a thread, by the limits.
-            share: What kernels take of them.
-            threads: Of a block.
-            smem: Bytes of its shared memory.
-        """
+        """Blocks of so many threads and bytes that a multiprocessor holds, where kernels take a share of registers."""
         facts = self.facts
         each = -(-min(255, int(share * registers) + 1) // 8) * 8
         by_registers, by_smem = facts.regs_per_sm // (each * threads), facts.smem_per_sm // (smem + 1024)
