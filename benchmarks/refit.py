@@ -31,8 +31,7 @@ from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
 from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.schedule import OneTile, Schedule
 
 ARCH = "sm_90a"
 SHARP = 0.015  # of a forecast: as far apart two schedules are told from each other

@@ -23,9 +23,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaSS,
     WgmmaTf32,
 )
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import OneTile, PersistentPanel, PersistentRaster, Schedule, Tiling
 
 
 def parts_of(s: Schedule) -> frozenset[str]:

@@ -39,8 +39,7 @@ from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaSS, WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+from gett.schedule.spec.schedule import PersistentPanel, PersistentRaster, Schedule
 from tests import spec_cases as cases
 from tests.cases import Case, Layout
 from tests.spec_parts import coarse, has_k_residue, one_of_each, parts_of

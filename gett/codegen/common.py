@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gett.codegen.params import pointer_slots, scalar_slots
+from gett.codegen.params import factor_type, pointer_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch, TensorMapSpec
 from gett.codegen.tiles import Strides, d_order
-from gett.codegen.types import factor_type
 from gett.errors import ScheduleError
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import EXTRA, D, GemmPlan, itemsize
@@ -99,17 +98,8 @@ def finish_kernel(
 ) -> Kernel:
     """The launches of a rendered main kernel and, under split-K, of the kernel that adds the slices.
 
-    Args:
-        schedule: What was rendered.
-        contraction: What is computed.
-        name: The main kernel's entry.
-        text: Source with that entry.
-        grid: Its blocks.
-        threads: Its threads a block.
-        tiles: Tiles of D, batches included.
-        packed: The argument's bytes.
-        names: Its named integers.
-        maps: Tensor-map slots.
+    The text has the entry `name`, whose argument is `packed`, with named integers and slots of tensor maps. `tiles`
+    counts those of all batches.
 
     Raises:
         ScheduleError: The grid is too large.

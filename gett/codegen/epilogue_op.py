@@ -7,7 +7,7 @@ element. The functor's statements are `gett.epilogue.cpp`'s, offsets are `codege
 from __future__ import annotations
 
 from gett.codegen.common import reach
-from gett.codegen.types import cpp_type
+from gett.codegen.params import cpp_type
 from gett.epilogue.cpp import print_functor
 from gett.epilogue.types import TRUTH
 from gett.ir.contraction import Contraction
@@ -35,11 +35,8 @@ def tile_op(plan: GemmPlan, many_batches: bool) -> list[str]:
     """Members of `Index` that apply the function to an element of a tile of rows and columns.
 
     `op_row` and `op_column` give what rows and columns fix: whether D has them, and of each tensor either its value or
-    an offset. What varies along one of the two only is so read once for many elements.
-
-    Args:
-        plan: The lowered plan.
-        many_batches: Whether a block makes several batches: batches are then parts of the rows.
+    an offset. What varies along one of the two only is so read once for many elements. Where a block makes
+    `many_batches`, these are parts of the rows.
     """
     contraction = plan.contraction
     if contraction.epilogue is None:

@@ -1,7 +1,8 @@
-"""The Hopper kernels: tensor maps, the copies of a stage, and the places of a staged tile of D.
+"""The Hopper kernels: index functions, wgmma, what each part of `gett/kernels` is told when it is compiled, entry.
 
-Emits declarations and straight-line copies; the pipeline is `gett/kernels/kernel/gemm.cuh`. What differs between main
-loops is said by `gett.schedule.mainloops`; here is only the text that some of them have of their own.
+Emits declarations: constants, all from the schedule, in a struct for each record, and functions that the kernel calls.
+The pipeline is `gett/kernels/kernel/gemm.cuh`. What differs between main loops is said by `gett.schedule.mainloops`.
+Copies by tensor map are `gett.codegen.tma`'s.
 """
 
 from __future__ import annotations
@@ -9,25 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from gett.codegen import traits
 from gett.codegen.common import entry, finish_kernel, named_counts, store_order, strides_of
 from gett.codegen.epilogue_op import extra_tensors, op_struct, tile_op
 from gett.codegen.gather import cosize, gather_index, gathered
-from gett.codegen.hopper_traits import hopper_traits, smem_places
-from gett.codegen.index import ZERO, Expr, Function, ParamTable, const, var
-from gett.codegen.params import declare_params, map_offsets, pack_params
+from gett.codegen.index import ZERO, Function, ParamTable, const, var
+from gett.codegen.params import cpp_type, declare_params, dtype_c, map_offsets, pack_params
 from gett.codegen.records import Kernel, TensorMapSpec
 from gett.codegen.tiles import Statement, batch_index, d_unpack, group_index, local_coordinates
-from gett.codegen.tma_coords import prefetch, tile_coords
-from gett.codegen.tma_copies import stage_copies, store_pieces, tensor_maps
-from gett.codegen.traits import scheduler_class
-from gett.codegen.types import dtype_c
-from gett.codegen.wgmma_atom import wgmma_struct
-from gett.codegen.wgmma_rs import slab_loads
+from gett.codegen.tma import slab_loads, stage_loads, store_pieces, tensor_maps
 from gett.hw.dtypes import data_type
+from gett.hw.tensor_types import Planes
 from gett.ir.gemm import C, D, GemmPlan
+from gett.schedule.mainloops.kind import Constants, WgmmaText
 from gett.schedule.mainloops.table import hopper_kind
 from gett.schedule.spec.epilogue import RowStore, TmaStore, VectorStore
-from gett.schedule.spec.hopper_needs import multiplied
+from gett.schedule.spec.hopper_needs import multiplied, planes
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
 from gett.schedule.spec.schedule import Schedule
@@ -67,7 +65,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
     index.append(d_unpack({"m": t.m, "n": t.n}, order, steps).to_cpp())
     index += [staged_place(g, box, steps[g], stage.cut).to_cpp() for g, box in (("m", t.m), ("n", t.n))]
     index += copies(plan, schedule, table)
-    if epilogue.store.by_rows is not None:
+    if isinstance(epilogue.store, RowStore):
         index.append(_rows_left(schedule, order[0], table))
     index += tile_op(plan, many_batches=False)
     if found:
@@ -95,7 +93,7 @@ def render_hopper(plan: GemmPlan, schedule: Schedule) -> Kernel:
         f'#include "gett/epilogue/{STORE_HEADERS[type(epilogue.store)]}.cuh"\n\n{params}\n'
         f"{op_struct(contraction)}{hopper_traits(plan, schedule, order)}\n"
         f"{smem_places(schedule)}\nstruct Index {{\n{body}\n}};\n\n{wgmma}\n"
-        f"typedef gett::{scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
+        f"typedef gett::{traits.scheduler_class(schedule)}<SchedulerTraits> Scheduler;\n"
         f"typedef gett::{type(epilogue.store).__name__}<EpilogueTraits, Index, Scheduler> Epilogue;\n"
         f"typedef gett::{type(loop).__name__}<MainloopTraits, Index, {atom}, Epilogue, Scheduler, Smem> "
         "Mainloop;\n"
@@ -122,52 +120,6 @@ def _spec(made: TmaMap, kind: int, load: Tma | None, fetches_lines: bool) -> Ten
     return TensorMapSpec(kind, extents, made.strides[1:], box, SWIZZLES[made.swizzle_bytes], promotion)
 
 
-def stage_loads(plan: GemmPlan, schedule: Schedule, table: ParamTable) -> list[str]:
-    """Coordinates of the boxes and the functions that issue the copies of a stage and of a tile of D."""
-    coords = tile_coords(plan, schedule.tiling, table)
-    outputs: dict[str, Expr] = {}
-    k_outputs: dict[str, Expr] = {}
-    calls: list[str] = []
-    stationary: list[str] = []
-    for name, loader, side in (("a", schedule.hopper.a, "m"), ("b", schedule.hopper.b, "n")):
-        load = loader.tma
-        if load is None:
-            continue
-        fixed, moving = coords.coordinates(load.map, side)
-        outputs |= {f"{name}{i}": x for i, x in enumerate(fixed)}
-        k_outputs |= {f"{name}{i}": x for i, x in enumerate(moving)}
-        if loader is not load:  # it stays
-            stationary.append(
-                "  static GETT_DEVICE void load_stationary(const Params& p, const TileCoords& t, int tile_k, "
-                f"gett::uint32 {name},\n      gett::uint32 bar) {{\n    const KCoords k = k_coords(p, tile_k);\n"
-                + "\n".join(stage_copies(name, load))
-                + "\n  }"
-            )
-        else:
-            calls += stage_copies(name, load)
-    texts = [*coords.fixed("tile_coords", outputs, "TileCoords"), *coords.moving("k_coords", k_outputs, "KCoords")]
-    head = "static GETT_DEVICE void load_stage(const Params& p, const TileCoords& t, int tile_k, "
-    texts.append(
-        f"  {head}gett::uint32 a, gett::uint32 b, gett::uint32 bar,\n"
-        f"      const gett::Multicast& multicast_a, const gett::Multicast& multicast_b) {{\n"
-        "    const KCoords k = k_coords(p, tile_k);\n" + "\n".join(calls) + "\n  }"
-    )
-    texts += stationary
-    if schedule.tiling.mma_tiles > 1:
-        texts.append(_next_mma_tile(plan, schedule))
-    return [*texts, *coords.store(schedule.epilogue), prefetch(tensor_maps(schedule))]
-
-
-def _next_mma_tile(plan: GemmPlan, schedule: Schedule) -> str:
-    """Moves the coordinates of A's copies to the next MMA tile of a tile of D."""
-    load = schedule.hopper.a.tma
-    assert load is not None
-    _, last = schedule.tiling.m.tiled[-1]
-    mode = load.map.modes[len(plan.l) + last.modes[0]]
-    step = mode.weight * (last.box // schedule.tiling.mma_tiles)
-    return f"  static GETT_DEVICE void next_mma_tile(TileCoords& t) {{ t.a{mode.dim} += {step}; }}"
-
-
 def staged_place(group: str, box: Box, steps: tuple[int, ...], cut: tuple[str, int, int, int] | None) -> Function:
     """Where a row or column of the tile lies in the staging buffer."""
     body: list[Statement] = []
@@ -191,3 +143,171 @@ def _rows_left(schedule: Schedule, lead: tuple[str, int], table: ParamTable) -> 
         left = table.count(box.dim_extent(i)) - var(f"t.o{i}")
     head = "static GETT_DEVICE int d_remaining(const Params& p, int tile_m, int tile_n)"
     return f"  {head} {{\n{body}    return {left.to_cpp()};\n  }}"
+
+
+def hopper_traits(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> str:
+    """The traits of a kernel's parts; `order` are the tiled dimensions by D's stride."""
+    structs = (
+        traits.problem_traits(plan),
+        traits.tile_shape(schedule, _division(schedule)),
+        traits.scheduler_traits(schedule),
+        _mainloop(plan, schedule),
+        traits.struct("StagedTileTraits", _staged_tile(schedule, order), "TileShape"),
+        traits.struct("EpilogueTraits", _epilogue(plan, schedule, order), "StagedTileTraits"),
+    )
+    return "".join(structs)
+
+
+def _division(schedule: Schedule) -> Constants:
+    """How warpgroups divide the tile, and which of the accumulators' rows are rows of the box."""
+    t, loop, stage = schedule.tiling, schedule.hopper, schedule.epilogue.store.stage
+    assert stage is not None
+    valid, rows = loop.held_rows(t.m.size // t.mma_tiles)
+    return {
+        "kBoxM": t.m.size // t.mma_tiles,
+        "kBoxN": t.n.size,
+        "kMmaTilesPerStoreTile": t.mma_tiles,
+        "kConsumerWarpgroups": loop.warpgroups,
+        "kMmaM": loop.mma_m,
+        "kPingPong": loop.ping_pong,
+        "kInterleaveRows": stage.copy.rows,
+        "kGroupValidRows": valid,
+        "kGroupRows": rows,
+    }
+
+
+def smem_places(schedule: Schedule) -> str:
+    """The struct `Smem`, which has the distance of two staging buffers, too."""
+    s, loop = schedule.smem, schedule.hopper
+    parts = {
+        "kStationary": s.stationary,
+        "kPlanes": s.planes,
+        "kStaging": s.staging,
+        "kStagingPitch": (s.barriers - s.staging) // (loop.warpgroups if loop.ping_pong else 1),
+        "kBarriers": s.barriers,
+        "kGather": s.loaders,
+    }
+    return traits.smem_struct(s, parts)
+
+
+def _mainloop(plan: GemmPlan, schedule: Schedule) -> str:
+    """The struct `MainloopTraits`, with a struct for the loader of each operand."""
+    kind, loop = hopper_kind(schedule), schedule.hopper
+    producer, consumer = kind.registers(plan, loop, schedule.tiling.shape[1])
+    constants = {"kStages": loop.stages, "kProducerRegs": producer, "kConsumerRegs": consumer}
+    loaders = zip(("LoaderTraitsA", "LoaderTraitsB"), kind.loader_traits(plan, schedule), strict=True)
+    inside = [traits.struct(name, members).rstrip().replace("\n", "\n  ") for name, members in loaders]
+    functions = _plane_functions(made) if (made := planes(plan)) is not None else []
+    fields = {name: getattr(loop, field) for name, field in kind.fields.items()}
+    members = {**constants, **fields, **kind.traits(plan, schedule)}
+    return traits.struct("MainloopTraits", members, "TileShape", [*inside, *functions])
+
+
+def _plane_functions(made: Planes) -> list[str]:
+    """The type of planes, and which of them the i-th product takes."""
+    texts = [f"typedef {cpp_type(made.tensor.name)} Plane;"]
+    for at, name in enumerate("ab"):
+        found = ", ".join(str(product[at]) for product in made.products)
+        texts.append(
+            f"static GETT_DEVICE constexpr int plane_{name}(int i) {{ const int x[] = {{{found}}}; return x[i]; }}"
+        )
+    return texts
+
+
+def _staged_tile(schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
+    """How a tile of D lies in shared memory, and how accumulators get there."""
+    t, stage = schedule.tiling, schedule.epilogue.store.stage
+    assert stage is not None
+    copy = "".join(word.capitalize() for word in stage.copy.kind.split("_"))  # as `gett/kernels/core/types.cuh` has it
+    lead = next((i for i, _ in t.n.tiled), None)
+    whole8 = stage.cut is None or stage.cut[:2] != ("n", lead) or stage.cut[2] % 8 == 0
+    by8 = lead is not None and t.n.dims[lead].box % 8 == 0 and t.n.size % 8 == 0 and whole8
+    return {
+        "kStagingElements": stage.elements,
+        "kSwizzleBytesD": stage.swizzle_bytes,
+        "kR2SCopy": f"R2SCopy::kR2S{copy}",
+        "kR2SVector": stage.copy.vector,
+        "kR2SStepN": _r2s_step(schedule, order),
+        "kColumnsBy8": by8,
+        "kStagingStepN": stage.n[lead] if lead is not None else 0,
+        "kRecomputePlaces": schedule.hopper.by_warps and not by8,
+    }
+
+
+def _epilogue(plan: GemmPlan, schedule: Schedule, order: list[tuple[str, int]]) -> Constants:
+    """How D is stored and where C comes from."""
+    store, source = schedule.epilogue.store, schedule.epilogue.source_map
+    constants = dict(traits.store_traits(plan, schedule, order))
+    if store.map is not None:
+        constants |= {
+            "kRepairs": hopper_kind(schedule).repairs,
+            "kStoreWarp": not schedule.hopper.by_warps,
+            "kReuseMainloopSmem": store.reuse_mainloop_smem,
+            "kExchange": store.exchange is not None,
+        }
+    if source is not None:
+        constants["kTransactionBytesC"] = source.transaction_bytes * source.slabs
+    if isinstance(store, RowStore):
+        constants["kRowLengthD"] = store.run
+    return constants
+
+
+def _r2s_step(schedule: Schedule, order: list[tuple[str, int]]) -> int:
+    """Groups of eight columns between neighbours of D's fastest dimension, where it lies in N."""
+    if not order or order[0][0] != "n":
+        return 1
+    return max(1, math.prod(d.box for d in schedule.tiling.n.dims[: order[0][1]]) // 8)
+
+
+def wgmma_struct(text: WgmmaText) -> str:
+    """A C++ struct `Wgmma` with a function `mma` for each number of columns, which the sums' length tells apart.
+
+    With both operands in shared memory it is `mma(acc, a, b, keep)`: acc = A * B, or acc += A * B to keep. With A's
+    fragment in registers it is `mma(acc, a0, a1, a2, a3, b)`, which adds, or `mma<sign>(acc, a, b, keep)`, where `a`
+    has those four and the product has a sign.
+    """
+    return f"struct Wgmma {{\n{''.join(_function(text, n) for n in text.columns)}}};\n"
+
+
+def _function(text: WgmmaText, n: int) -> str:
+    count = n // 2
+    fragment = f"{{{', '.join(f'%{count + i}' for i in range(4))}}}, %{count + 4}, "
+    name, template, last = f"{_instruction(text, n)}, ", "", f"1{_transposed(text)};\\n"
+    if len(text.majors) == 2:
+        arguments, inputs = "gett::uint64 a, gett::uint64 b, bool keep", ['"l"(a)', '"l"(b)']
+        lines = [f"{name}%{count}, %{count + 1}, ", f"keep, 1, {last}"]
+    elif text.signed:
+        template, arguments = "  template <int kSign = 1>\n", "const gett::uint32 (&a)[4], gett::uint64 b, bool keep"
+        inputs = [*(f'"r"(a[{i}])' for i in range(4)), '"l"(b)']
+        lines = [name, f"{fragment}keep, %{count + 6}, {last}"]
+    else:
+        arguments = ", ".join([*(f"gett::uint32 a{i}" for i in range(4)), "gett::uint64 b"])
+        inputs = [*(f'"r"(a{i})' for i in range(4)), '"l"(b)']
+        lines = [f"{name}{fragment}", f"1, 1, {last}"]
+    if "keep" in arguments:
+        declared = f"{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, %{count + len(inputs)}, 0;\\n"
+        lines = [declared, lines[0], f"{lines[1]}}}\\n"]
+        inputs += ['"r"(int(keep))', *(['"n"(kSign)'] if text.signed else [])]
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    body = "".join(f'        "{line}"\n' for line in lines)
+    return (
+        f"{template}  static GETT_DEVICE void mma(float (&d)[{count}], {arguments}) {{\n    asm volatile(\n{body}"
+        f"        : {outputs}\n        : {', '.join(inputs)});\n  }}\n"
+    )
+
+
+def _instruction(text: WgmmaText, n: int) -> str:
+    """Its name for `n` columns, and the registers of their sums."""
+    atom, kind = text.tensor.wgmma, text.tensor.kind
+    assert atom is not None
+    assert n in range(atom.n, atom.most_n + 1, atom.n)
+    sums = ", ".join(f"%{i}" for i in range(n // 2))
+    return f"wgmma.mma_async.sync.aligned.m{atom.m}n{n}k{atom.k}.f32.{kind}.{kind} {{{sums}}}"
+
+
+def _transposed(text: WgmmaText) -> str:
+    """Its last operands: whether a tile is MN-major; types that must be K-major have none."""
+    atom = text.tensor.wgmma
+    assert atom is not None
+    assert set(text.majors) <= set(atom.majors), text
+    return "".join(f", {int(major != 'k')}" for major in text.majors) if atom.either_major else ""

@@ -14,19 +14,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """An integer (or truth) valued expression.
+    """An integer (or truth) valued expression."""
 
-    Attributes:
-        op: `const`, `var`, `param` (a run-time parameter), or one of `OPERATIONS`.
-        args: Operands; none of a leaf.
-        text: C++ of a leaf.
-        value: Of a literal, and of a parameter for this plan.
-    """
-
-    op: str
-    args: tuple[Expr, ...] = ()
-    text: str = ""
-    value: int = 0
+    op: str  # `const`, `var`, `param` (a run-time parameter), or one of `OPERATIONS`
+    args: tuple[Expr, ...] = ()  # operands; none of a leaf
+    text: str = ""  # C++ of a leaf
+    value: int = 0  # of a literal, and of a parameter for this plan
 
     def __add__(self, other: Expr) -> Expr:
         if self == ZERO:
@@ -168,27 +161,19 @@ def magic(d: int) -> tuple[int, int, int]:
     return d, ((1 << 32) * ((1 << shift) - d)) // d + 1, shift
 
 
-Body = Sequence[tuple[str, str, Expr]]
-"""Statements: C++ type, name, value."""
+Body = Sequence[tuple[str, str, Expr]]  # statements: C++ type, name, value
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A device function made of index statements.
+    """A device function made of index statements."""
 
-    Attributes:
-        name: C++ name.
-        inputs: Names of its int arguments.
-        body: Statements (C++ type, name, value), in order.
-        outputs: (member of the result, value); a single output named "" makes a plain return value.
-        result: C++ type of the result.
-    """
-
-    name: str
-    inputs: tuple[str, ...]
-    body: tuple[tuple[str, str, Expr], ...]
+    name: str  # C++ name
+    inputs: tuple[str, ...]  # names of its int arguments
+    body: tuple[tuple[str, str, Expr], ...]  # statements (C++ type, name, value), in order
+    # (member of the result, value); a single output named "" makes a plain return value.
     outputs: tuple[tuple[str, Expr], ...]
-    result: str
+    result: str  # C++ type of the result
     extra: str = ""
 
     @staticmethod

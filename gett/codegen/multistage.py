@@ -40,8 +40,7 @@ from gett.codegen.traits import (
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.kind import Constants
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box
 from layouts.modes import Strided
 

@@ -16,8 +16,7 @@ from gett.codegen.stream import MIN_BLOCKS, render_stream
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import piece_starts
 from gett.schedule.packed import PackedPlans, copy_schedule, plans_of, product_of, scheduled_plan
-from gett.schedule.spec.packing import Packing
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.schedule import Packing, Schedule
 
 COPIES = "gett_copies"
 WORKSPACE = "workspace"

@@ -2,7 +2,8 @@
 
 Layout: addresses of a, b, c, d and the workspace at 0, 8, ... 32; alpha at 48 and beta at 64 (16 bytes each, in the
 accumulator's type); named integers from 80; the addresses x0, x1, ... of the tensors that an epilogue's function reads;
-then the tables of `ParamTable`, and tensor maps at the next multiple of 64.
+then the tables of `ParamTable`, and tensor maps at the next multiple of 64. Kernels spell types as `gett.hw.dtypes` has
+them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,33 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from gett.codegen.index import ParamTable
-from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
-from gett.ir.contraction import Contraction
+from gett.ir.contraction import Contraction, Operand
+
+
+def cpp_type(dtype: str) -> str:
+    """C++ name of a dtype.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+    """
+    return data_type(dtype).cpp
+
+
+def dtype_c(contraction: Contraction) -> str:
+    """The dtype of C, or of D where there is none."""
+    return contraction.d.dtype if contraction.c is None else contraction.c.dtype
+
+
+def factor_type(operand: Operand) -> str:
+    """C++ name of what A or B has in memory: elements that a load conjugates have a type of their own.
+
+    Raises:
+        DTypeError: The kernels have no such type.
+    """
+    name = cpp_type(operand.dtype)
+    return name.replace("complex", "conj") if operand.conj else name
+
 
 POINTERS = (("a", 0), ("b", 8), ("c", 16), ("d", 24), ("workspace", 32))
 ALPHA, BETA, NAMED = 48, 64, 80
@@ -27,14 +52,9 @@ def declare_params(
     maps: Iterable[str] = (),
     factors: tuple[str, str] | None = None,
 ) -> str:
-    """C++ text of `struct Params`.
+    """C++ text of `struct Params`: named integers, a table of strides, divisors and counts, maps of some roles.
 
-    Args:
-        contraction: What is computed.
-        names: The named integers.
-        table: Strides, divisors and counts.
-        maps: The roles that have a tensor map.
-        factors: C++ types of A's and B's elements; by default that in which products are formed.
+    `factors` are C++ types of A's and B's elements; by default that in which products are formed.
     """
     acc = cpp_type(data_type(contraction.dtype).accumulator)
     a, b = factors or (cpp_type(contraction.dtype),) * 2

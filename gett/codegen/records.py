@@ -11,15 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Text of one generated translation unit.
+    """Text of one generated translation unit."""
 
-    Attributes:
-        text: CUDA C++: includes of files in `gett/kernels`, traits, index functions, entries.
-        entries: Names of the `extern "C"` kernels in it.
-    """
-
-    text: str
-    entries: tuple[str, ...]
+    text: str  # CUDA C++: includes of files in `gett/kernels`, traits, index functions, entries
+    entries: tuple[str, ...]  # names of the `extern "C"` kernels in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,47 +35,33 @@ class TensorMapSpec:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch.
+    """One kernel launch."""
 
-    Attributes:
-        entry: Kernel name.
-        grid, block: In blocks and threads.
-        smem_bytes: Dynamic shared memory.
-        params: The struct argument, slots zeroed.
-        pointers: (role, byte offset) of 8-byte address slots; roles are `a`, `b`, `c`, `d` of the *plan* (after its
-            swap), `workspace`, and `x0`, `x1`, ... of the tensors that an epilogue's function reads.
-        maps: (role, byte offset, descriptor) of 128-byte tensor-map slots.
-        scalars: (`"alpha"` or `"beta"`, byte offset, NumPy dtype name in which the kernel takes it).
-        moved: (role, base, bytes) of roles whose tensor lies that far behind the address of another role, or of itself:
-            copies in the workspace, pieces of tensors.
-        overlaps: Whether its blocks may start while the launch before it ends; the kernel itself waits for the results
-            of that launch (`griddepcontrol.wait`, from sm_90 on).
-    """
-
-    entry: str
-    grid: tuple[int, int, int]
+    entry: str  # kernel name
+    grid: tuple[int, int, int]  # in blocks and threads
     block: tuple[int, int, int]
-    smem_bytes: int
-    params: bytes
+    smem_bytes: int  # dynamic shared memory
+    params: bytes  # the struct argument, slots zeroed
+    # (role, byte offset) of 8-byte address slots; roles are `a`, `b`, `c`, `d` of the *plan* (after its swap),
+    # `workspace`, and `x0`, `x1`, ... of the tensors that an epilogue's function reads.
     pointers: tuple[tuple[str, int], ...]
+    # (role, byte offset, descriptor) of 128-byte tensor-map slots.
     maps: tuple[tuple[str, int, TensorMapSpec], ...] = ()
+    # (`"alpha"` or `"beta"`, byte offset, NumPy dtype name in which the kernel takes it).
     scalars: tuple[tuple[str, int, str], ...] = ()
+    # Whether its blocks may start while the launch before it ends; the kernel itself waits for the results of that
+    # launch (`griddepcontrol.wait`, from sm_90 on).
     overlaps: bool = False
+    # (role, base, bytes) of roles whose tensor lies that far behind the address of another role, or of itself: copies
+    # in the workspace, pieces of tensors.
     moved: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Everything that runs one plan: the source and the launches, in stream order.
+    """Everything that runs one plan: the source and the launches, in stream order."""
 
-    Attributes:
-        source: To compile for `arch`.
-        arch: Such as `"sm_90a"`.
-        launches: In order.
-        workspace_bytes: Device memory needed during the call (split-K partial sums, packed copies).
-    """
-
-    source: KernelSource
-    arch: str
-    launches: tuple[Launch, ...]
-    workspace_bytes: int = 0
+    source: KernelSource  # to compile for `arch`
+    arch: str  # such as `"sm_90a"`
+    launches: tuple[Launch, ...]  # in order
+    workspace_bytes: int = 0  # device memory needed during the call (split-K partial sums, packed copies)

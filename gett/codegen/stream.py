@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from gett.codegen.common import cpp_bool, element_strides, entry, factor_types, finish_kernel, source_c, strides_of
 from gett.codegen.epilogue_op import extra_tensors, op_struct, output_op, tile_op
 from gett.codegen.index import Expr, Function, ParamTable, const, var
-from gett.codegen.params import declare_params, pack_params, pointer_slots, scalar_slots
+from gett.codegen.params import cpp_type, declare_params, dtype_c, pack_params, pointer_slots, scalar_slots
 from gett.codegen.records import Kernel, KernelSource, Launch
 from gett.codegen.tiles import GroupIndex, Strides, batch_index, dot, group_index, local_coordinates
-from gett.codegen.types import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMatrix

@@ -14,8 +14,7 @@ from layouts.box import Box, TileDim
 
 Statement = tuple[str, str, Expr]
 
-Digit = tuple[int, Mapping[str, int]]
-"""Positions of a digit of a number, and the step between them in each output."""
+Digit = tuple[int, Mapping[str, int]]  # positions of a digit of a number, and the step between them in each output
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,23 +10,15 @@ from collections.abc import Sequence
 
 from gett.codegen.common import cpp_bool, source_c
 from gett.codegen.epilogue_op import op_traits
-from gett.codegen.types import cpp_type, dtype_c
+from gett.codegen.params import cpp_type, dtype_c
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 
 def struct(name: str, constants: Constants, base: str = "", more: Sequence[str] = ()) -> str:
-    """A struct of constants.
-
-    Args:
-        name: Its name.
-        constants: Its members.
-        base: The struct that it extends, if any.
-        more: Further members, as C++.
-    """
+    """A struct of constants, which may extend another one; `more` are further members, as C++."""
     lines = [*more, *(f"static constexpr {_declared(k, v)};" for k, v in constants.items())]
     body = "".join(f"  {line}\n" for line in lines)
     return f"struct {name}{f' : {base}' if base else ''} {{\n{body}}};\n"
@@ -100,10 +92,7 @@ def scheduler_class(schedule: Schedule) -> str:
 def store_traits(plan: GemmPlan, schedule: Schedule, order: Sequence[tuple[str, int]]) -> Constants:
     """Members of `EpilogueTraits` that every epilogue has: where C comes from, vectors of D, and their steps.
 
-    Args:
-        plan: A lowered plan.
-        schedule: How it runs.
-        order: Tiled dimensions by D's stride.
+    `order` are the tiled dimensions by D's stride.
     """
     t = schedule.tiling
     step = {"m": 0, "n": 0}  # in the tile, between neighbours along D's fastest dimension

@@ -12,11 +12,9 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.mainloops.table import kind_of
 from gett.schedule.packed import copy_schedule, plans_of, product_of
-from gett.schedule.rules.common import architecture, domains, precision, splits
-from gett.schedule.rules.packing import PACKING_RULES
+from gett.schedule.rules.common import PACKING_RULES, architecture, domains, precision, splits
 from gett.schedule.rules.rule import Refusal, first_broken
-from gett.schedule.spec.packing import Packing
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.schedule import Packing, Schedule
 
 
 def can_implement(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
@@ -53,4 +51,4 @@ def check_schedule(schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> None
     """
     refusal = can_implement(schedule, plan, facts)
     if refusal is not None:
-        raise ScheduleError(f"{refusal.reason} (rule: {refusal.rule.sentence})")
+        raise ScheduleError(f"{refusal.reason} (rule: {refusal.rule.__doc__})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.tiling import Split, Tiling
+from gett.schedule.spec.schedule import Split, Tiling
 from layouts.modes import Strided
 
 

@@ -13,43 +13,27 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.ir.packing import copy_of, packed_bytes, packed_contraction, packed_operands, piece_of
 from gett.schedule.lower import lower_plan, swap_ab
 from gett.schedule.spec.epilogue import Epilogue, VectorStore
-from gett.schedule.spec.packing import WORKSPACE_ALIGNMENT, CopyPass, Packing
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import WORKSPACE_ALIGNMENT, CopyPass, OneTile, Packing, Schedule, Tiling
 from layouts.box import Box
 
 
 @dataclass(frozen=True, slots=True)
 class PackedTensor:
-    """A tensor that is copied.
+    """A tensor that is copied."""
 
-    Attributes:
-        name: `"a"` or `"b"`, the contraction's first or second operand, or `"d"`.
-        plan: Of the copy.
-        offset: Where the copy lies in the workspace, in bytes.
-    """
-
-    name: str
-    plan: GemmPlan
-    offset: int
+    name: str  # `"a"` or `"b"`, the contraction's first or second operand, or `"d"`
+    plan: GemmPlan  # of the copy
+    offset: int  # where the copy lies in the workspace, in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPlans:
-    """What is run for each piece.
+    """What is run for each piece."""
 
-    Attributes:
-        piece: A piece of the contraction, in the tensors' own layouts.
-        tensors: The tensors that are copied, A and B before D.
-        product: The product of the copies.
-        workspace_bytes: Room for all copies of a piece.
-    """
-
-    piece: Contraction
-    tensors: tuple[PackedTensor, ...]
-    product: GemmPlan
-    workspace_bytes: int
+    piece: Contraction  # a piece of the contraction, in the tensors' own layouts
+    tensors: tuple[PackedTensor, ...]  # the tensors that are copied, A and B before D
+    product: GemmPlan  # the product of the copies
+    workspace_bytes: int  # room for all copies of a piece
 
 
 def packed_plans(contraction: Contraction, cuts: tuple[tuple[int, int], ...], names: Sequence[str]) -> PackedPlans:

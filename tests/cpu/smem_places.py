@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gett.codegen.index import Function
-from gett.codegen.tma_copies import copies
+from gett.codegen.tma import copies
 from gett.schedule.spec.loader import Gather, Tma
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box, TileDim

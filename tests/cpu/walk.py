@@ -17,8 +17,7 @@ from gett.codegen.multistage import flattened_k, unpack_d, walk_function
 from gett.codegen.tiles import GroupIndex, group_index, k_box_index, k_table_index
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.box import Box
 from layouts.modes import Strided
 

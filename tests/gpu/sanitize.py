@@ -23,8 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from gett.runtime.device import require_cupy
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.epilogue import TmaStore
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.schedule import OneTile, Schedule
 from tests.cases import DENSE, Case
 from tests.gpu.catalogue import problem_of
 from tests.gpu.support import Problem, compile_all, compiles_well, describe, device_facts, gemm_plan, run_case

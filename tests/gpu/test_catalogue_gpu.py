@@ -10,7 +10,7 @@ import pytest
 
 from gett.hw.archs import ArchFacts
 from gett.runtime.build import build_executable
-from gett.schedule.spec.scheduler import PersistentPanel, PersistentRaster
+from gett.schedule.spec.schedule import PersistentPanel, PersistentRaster
 from tests.cases import DENSE, Case, Layout, to_host
 from tests.gpu.catalogue import good, kernels, problem_of, run_spec
 from tests.gpu.support import (

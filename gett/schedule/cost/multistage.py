@@ -19,8 +19,7 @@ from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
 from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, Tiling
 from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided

@@ -15,11 +15,18 @@ from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
-from gett.schedule.spec.exchange import Exchanged, exchanged
-from gett.schedule.spec.hopper_needs import multiplied, planes
+from gett.schedule.spec.hopper_needs import Exchanged, exchanged, multiplied, planes
 from gett.schedule.spec.vectors import run_length, run_of, tiled_dims
-from gett.schedule.tile.gapped_tile import extents_of, gapped_tile, pairs
-from gett.schedule.tile.staged_tile import MATRIX_SLOTS, Accumulators, DimD, boxed_tile, least_clocks
+from gett.schedule.tile.staged_tile import (
+    MATRIX_SLOTS,
+    Accumulators,
+    DimD,
+    boxed_tile,
+    extents_of,
+    gapped_tile,
+    least_clocks,
+    pairs,
+)
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.modes import Strided

@@ -24,8 +24,7 @@ from gett.schedule.legality import can_implement
 from gett.schedule.spec.schedule import Forecast, Schedule
 
 FOLDER = Path(__file__).parent
-BOUND = "as measured"
-"""What limits a kernel whose time was measured."""
+BOUND = "as measured"  # what limits a kernel whose time was measured
 
 
 def known_schedule(plan: GemmPlan, facts: ArchFacts) -> Schedule | None:

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan
-from gett.schedule.mainloops.hopper import (
-    THREAD_REGISTERS,
-    HopperKind,
-    barrier_bytes,
-    conjugated,
-    hopper_rules,
-    laid_out,
-    stage_bytes,
-)
+from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants
-from gett.schedule.rules.hopper import accumulators
-from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
-from gett.schedule.rules.rule import Lowered, rule
-from gett.schedule.spec.hopper_needs import MOST_STAGES, leads, parts
+from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators
+from gett.schedule.rules.rule import Lowered, Reasons
+from gett.schedule.spec.hopper_needs import leads, parts
 from gett.schedule.spec.mainloop import DmmaTma
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
 
 LEADS = 4, 8
 """K of an operand's rows in a k-tile where A's and B's run along two contracted modes: rows of 32 bytes or 64."""
@@ -31,8 +20,7 @@ LEADS = 4, 8
 LEADS_COMPLEX = 4, 4
 """The same of complex128: lanes share them out such that accesses to either operand differ in banks."""
 
-SPARE = 32
-"""Registers that a thread needs beside sums and fragments, whose places in either major are kept."""
+SPARE = 32  # registers that a thread needs beside sums and fragments, whose places in either major are kept
 
 
 def dmma_step(mma_m: int, columns: int, parts: int) -> int:
@@ -40,12 +28,12 @@ def dmma_step(mma_m: int, columns: int, parts: int) -> int:
 
     A complex number's parts are two of its k.
     """
-    return 16 if _needed(mma_m, columns, 16, parts) <= THREAD_REGISTERS[1] or parts > 1 else 8
+    return 16 if _needed(mma_m, columns, 16, parts) <= hopper.THREAD_REGISTERS[1] or parts > 1 else 8
 
 
 def dmma_registers(mma_m: int, columns: int, parts: int) -> tuple[int, int]:
     """Registers of a thread that multiplies float64, also as parts: those that it needs, and those it has."""
-    return _needed(mma_m, columns, dmma_step(mma_m, columns, parts), parts), THREAD_REGISTERS[1]
+    return _needed(mma_m, columns, dmma_step(mma_m, columns, parts), parts), hopper.THREAD_REGISTERS[1]
 
 
 def _needed(mma_m: int, columns: int, step: int, parts: int) -> int:
@@ -59,8 +47,7 @@ def _needed(mma_m: int, columns: int, step: int, parts: int) -> int:
     return parts * mma_m * columns + step * steps * mma_m + step // 2 * rows + SPARE
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Warps multiply float64 and complex128, of which both operands are."""
     dtype, operands = x.plan.contraction.dtype, [o.dtype for o in (x.plan.a, x.plan.b) if o is not None]
     if data_type(dtype).by_warps() is None:
@@ -69,16 +56,14 @@ def data_types(x: Lowered) -> Iterator[str]:
         yield f"operands of {operands}, products of 1 type, {dtype}"
 
 
-@rule
-def doubles(x: Lowered) -> Iterator[str]:
+def doubles(x: Lowered) -> Reasons:
     """A thread has registers for sums and fragments of float64."""
     needed, there = dmma_registers(x.s.loop(DmmaTma).mma_m, x.s.tiling.shape[1], parts(x.plan))
     if needed > there:
         yield f"{needed} registers for sums and fragments, a thread has {there}"
 
 
-@rule
-def k_of_doubles(x: Lowered) -> Iterator[str]:
+def k_of_doubles(x: Lowered) -> Reasons:
     """There is one order of k, or 4 or 8 k (complex: 4) of each of the two modes along which A's and B's rows run."""
     loop, deep = x.s.loop(DmmaTma), x.s.tiling.k.size
     found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
@@ -91,16 +76,10 @@ def k_of_doubles(x: Lowered) -> Iterator[str]:
         yield f"k-tiles of {deep} with {found} k of A's and B's rows, which may have {allowed}"
 
 
-def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
-    """Stages, staged tiles, which may lie where the stages do, barriers."""
-    return laid_out(s, plan, stage_bytes(s, plan), barrier_bytes(MOST_STAGES))
-
-
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
     """K of the modes along which rows run, and what is conjugated."""
-    loop = s.loop(DmmaTma)
-    lead_a, lead_b = leads(loop, s.tiling.k)
-    return {"kProducerWarpgroups": loop.producers, "kLeadA": lead_a, "kLeadB": lead_b, **conjugated(plan)}
+    lead_a, lead_b = leads(s.loop(DmmaTma), s.tiling.k)
+    return {"kLeadA": lead_a, "kLeadB": lead_b, **hopper.conjugated(plan)}
 
 
 def multiplies(plan: GemmPlan, s: Schedule) -> str:
@@ -108,10 +87,10 @@ def multiplies(plan: GemmPlan, s: Schedule) -> str:
     return f"gett::Dmma<{dmma_step(s.hopper.mma_m, s.tiling.shape[1], parts(plan))}>"
 
 
-DMMA_TMA = HopperKind(
+DMMA_TMA = hopper.HopperKind(
     words="mma.sync of float64 out of stages that tensor maps fill",
-    rules=hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES), smem),
-    smem=smem,
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, doubles, k_of_doubles, *CLUSTER_RULES)),
+    fields={"kProducerWarpgroups": "producers"},
     traits=traits,
     multiplies=multiplies,
 )

@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gett.console.formatting import count
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.kind import Constants, MainloopKind, WgmmaText
+from gett.schedule.mainloops.kind import Constants, MainloopKind, Smem, WgmmaText
 from gett.schedule.rules import common, hopper
 from gett.schedule.rules.epilogue import EPILOGUE_RULES
 from gett.schedule.rules.rule import Rule
-from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, up, valid_k
-from gett.schedule.spec.loader import HopperLoader
+from gett.schedule.spec.hopper_needs import ACCUMULATORS, GRAIN, MOST_STAGES, multiplied, up, valid_k
+from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Stationary
 from gett.schedule.spec.mainloop import Hopper
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 from layouts.swizzle import CHUNK
 
-ALIGN = 1024
-"""Tiles start at multiples of the widest swizzle's period."""
-
-THREAD_REGISTERS = (40, 232)
-"""Registers of a thread that issues copies, and of one that multiplies."""
+ALIGN = 1024  # tiles start at multiples of the widest swizzle's period
+THREAD_REGISTERS = (40, 232)  # registers of a thread that issues copies, and of one that multiplies
 
 _DUMP = 128  # bytes behind a staged tile where matrices' rows of padding go
-
-
-def hopper_rules(
-    types: Rule, own: tuple[Rule, ...], smem: Callable[[Schedule, GemmPlan], SmemPlan], warps: tuple[Rule, ...] = ()
-) -> tuple[Rule, ...]:
-    """All conditions of a main loop.
-
-    Args:
-        types: Which operands it multiplies.
-        own: What registers hold, how operands travel, and all that it alone asks.
-        smem: Lays out its shared memory.
-        warps: What it asks of warpgroups, where it has a choice of them.
-    """
-    return (
-        *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
-        *(hopper.batches_together, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),
-        *(common.split, common.workspace, common.grid, *own, *EPILOGUE_RULES),
-        *(common.planned(smem), common.shared_memory),
-    )
 
 
 def barrier_bytes(stages: int) -> int:
@@ -61,11 +39,9 @@ def tile_bytes(name: str, rows: int, deep: int) -> int:
     return up(up(rows, GRAIN[name]) * deep, ALIGN)
 
 
-def stage_bytes(s: Schedule, plan: GemmPlan) -> int:
-    """Shared memory of a k-tile of A and one of B."""
-    t, size = s.tiling, itemsize(plan.contraction.dtype)
-    sides = (("a", s.hopper.a, t.m.size), ("b", s.hopper.b, t.n.size))
-    return sum(tile_bytes(name, x.rows(side), row_bytes(x, t.shape[2], size)) for name, x, side in sides)
+def operand_tiles(s: Schedule) -> tuple[tuple[str, HopperLoader, int], ...]:
+    """Name, loader, and rows of a k-tile of A and of B."""
+    return ("a", s.hopper.a, s.tiling.m.size // s.tiling.mma_tiles), ("b", s.hopper.b, s.tiling.n.size)
 
 
 def staging_bytes(s: Schedule, plan: GemmPlan) -> int:
@@ -86,17 +62,17 @@ def staging_bytes(s: Schedule, plan: GemmPlan) -> int:
     return one * (loop.warpgroups if loop.ping_pong else 1)
 
 
-def laid_out(s: Schedule, plan: GemmPlan, stage: int, barriers: int, kept: int = 0, second: int = 0) -> SmemPlan:
+def laid_out(
+    s: Schedule, plan: GemmPlan, kept: int = 0, second: int = 0, barriers: int = barrier_bytes(MOST_STAGES)
+) -> SmemPlan:
     """Stages, what is kept beside them, staged tiles, barriers; D may be staged where the stages are.
 
-    Args:
-        s: The other parts of a schedule.
-        plan: A lowered plan.
-        stage: Bytes of a stage.
-        barriers: Those of barriers, and of what else lies behind them.
-        kept: Those of planes, or of k-tiles transposed.
-        second: Those of a second tile of D.
+    An operand that stays, planes, or k-tiles transposed have `kept` bytes, a second tile of D has `second`. `barriers`
+    counts what lies behind them, too.
     """
+    deep, size = s.tiling.shape[2], itemsize(plan.contraction.dtype)
+    moving = ((name, x.rows(rows), row_bytes(x, deep, size)) for name, x, rows in operand_tiles(s) if not x.stays)
+    stage = sum(tile_bytes(*tile) for tile in moving)
     first, staging = s.hopper.stages * stage, staging_bytes(s, plan) + second
     if s.epilogue.store.reuse_mainloop_smem:
         end = max(first, staging)
@@ -105,36 +81,62 @@ def laid_out(s: Schedule, plan: GemmPlan, stage: int, barriers: int, kept: int =
     return SmemPlan(ALIGN + barriers + end, stage, planes=first if kept else 0, staging=staged, barriers=end)
 
 
-def plain_registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
-    """Registers where threads issue copies and multiply, and do nothing else."""
-    return THREAD_REGISTERS
+def hopper_rules(types: Rule, own: tuple[Rule, ...], *warps: Rule, smem: Smem = laid_out) -> tuple[Rule, ...]:
+    """All conditions of a main loop.
+
+    Args:
+        types: Which operands it multiplies.
+        own: What registers hold, how operands travel, and all that it alone asks.
+        *warps: What it asks of warpgroups, where it has a choice of them.
+        smem: Lays out its shared memory.
+    """
+    return (
+        *(hopper.hopper, types, common.product, common.groups, common.extents, hopper.scheduler, *warps),
+        *(hopper.batches_together, hopper.mma_tiles, hopper.block, common.boxes, hopper.stages),
+        *(common.split, common.workspace, common.grid, *own, *EPILOGUE_RULES),
+        *(common.planned(smem), common.shared_memory),
+    )
 
 
 def by_accumulators(registers: dict[int, tuple[int, int]], held: int) -> tuple[int, int]:
-    """Those of a table by the accumulators that a thread may have, for one that has `held`."""
-    return next((r for most, r in registers.items() if held <= most), registers[ACCUMULATORS])
+    """Those of a table by the accumulators that a thread may have, for one that has `held`; the usual beside it."""
+    return next((r for most, r in registers.items() if held <= most), registers.get(ACCUMULATORS, THREAD_REGISTERS))
 
 
-def tile_loaders(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
+def tile_loaders(plan: GemmPlan, s: Schedule) -> Sequence[Constants]:
     """Constants of the loaders of A and of B, each of which fills a tile of a stage."""
-    t = s.tiling
-    return _tile_loader(plan, s, s.hopper.a, t.m.size // t.mma_tiles), _tile_loader(plan, s, s.hopper.b, t.n.size)
+    return [_tile_loader(plan, s, loader, rows) for _, loader, rows in operand_tiles(s)]
 
 
-def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, size: int) -> Constants:
-    """What an operand's loader is told; `size` is the extent of its free group's box."""
+def _tile_loader(plan: GemmPlan, s: Schedule, loader: HopperLoader, rows: int) -> Constants:
     load, deep = loader.tma, s.tiling.shape[2]
     short = load is not None and s.tiling.k.size < deep  # the rest of the block's k stays zero
     return {
         "kKind": f"LoaderKind::kLoader{type(loader).__name__}",
         "kMajorK": loader.major == "k",
         "kSwizzleBytes": loader.swizzle_bytes,
-        "kRows": loader.rows(size),
+        "kRows": loader.rows(rows),
         "kValidK": valid_k(load, len(plan.k)) if load is not None and short else deep,
         "kTransactionBytes": load.bytes if load is not None else 0,
-        **{"kKTiles": 0, "kRunElements": 0, **loader.traits},
+        **{"kKTiles": 0, "kRunElements": 0, **_own_constants(loader)},
         "kTransposeK": loader.transform.elements if loader.transform else 0,
     }
+
+
+def _own_constants(loader: HopperLoader) -> Constants:
+    """Constants that no other loader's C++ is told."""
+    if isinstance(loader, CpAsyncTile):
+        return {"kVector": loader.vector}
+    if isinstance(loader, Stationary):
+        return {"kKTiles": loader.k_tiles}
+    return {"kRunElements": loader.width}
+
+
+def one_wgmma(plan: GemmPlan, s: Schedule, majors: tuple[str, ...] = (), signed: bool = False) -> WgmmaText:
+    """One wgmma for all columns, of operands in shared memory as they come or of other majors."""
+    tensor = multiplied(plan)
+    assert tensor is not None
+    return WgmmaText(tensor, (s.tiling.shape[1],), majors or (s.hopper.a.major, s.hopper.b.major), signed)
 
 
 def conjugated(plan: GemmPlan) -> Constants:
@@ -144,22 +146,26 @@ def conjugated(plan: GemmPlan) -> Constants:
 
 @dataclass(frozen=True, kw_only=True)
 class HopperKind(MainloopKind):
-    """A main loop in which some warpgroups fetch and others multiply. Its C++ has the name of its record.
+    """A main loop in which some warpgroups fetch and others multiply. Its C++ has the name of its record."""
 
-    Attributes:
-        registers: Of a thread that fetches, and of one that multiplies a tile of so many columns.
-        traits: Constants of its `MainloopTraits`, beside stages and registers.
-        loader_traits: Constants of the loaders of A and of B.
-        multiplies: The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
-        fetchers: Which warps do not multiply, for people.
-        repairs: Whether it makes tiles again whose numbers were none for it.
-        fetches_lines: Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
-    """
-
-    traits: Callable[[GemmPlan, Schedule], Constants]
-    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str]
-    registers: Callable[[GemmPlan, Hopper, int], tuple[int, int]] = plain_registers
-    loader_traits: Callable[[GemmPlan, Schedule], tuple[Constants, Constants]] = tile_loaders
-    fetchers: Callable[[Schedule], str] = lambda schedule: "1 producer"
-    repairs: bool = False
+    # Constants of its `MainloopTraits`, beside stages and registers: those that are fields of its record, and others.
+    fields: Mapping[str, str]
+    traits: Callable[[GemmPlan, Schedule], Constants] = lambda plan, schedule: {}
+    # The wgmma that the kernel's text has, or the class of `gett/kernels` that multiplies.
+    multiplies: Callable[[GemmPlan, Schedule], WgmmaText | str] = one_wgmma
+    smem: Smem = laid_out
+    # Of a thread that fetches, and of one that multiplies a tile of so many columns.
+    registers: Callable[[GemmPlan, Hopper, int], tuple[int, int]] = lambda plan, loop, columns: THREAD_REGISTERS
+    # Constants of the loaders of A and of B.
+    loader_traits: Callable[[GemmPlan, Schedule], Sequence[Constants]] = tile_loaders
+    brings: str = "gathering"  # what warpgroups do that bring operands, and one more that does not multiply, for people
+    makes: str = ""
+    repairs: bool = False  # whether it makes tiles again whose numbers were none for it
+    # Whether rows of 64 bytes fetch their neighbours from memory, since these will be read soon.
     fetches_lines: bool = True
+
+    def fetchers(self, s: Schedule) -> str:
+        """Which warps do not multiply, for people."""
+        bring, make = s.hopper.producers, self.makes and s.hopper.producers > 1
+        first = count(bring - bool(make), f"{self.brings} warpgroup") if s.hopper.by_warps else "1 producer"
+        return f"{first}, 1 warpgroup that {self.makes}" if make else first

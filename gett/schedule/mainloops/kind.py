@@ -10,14 +10,15 @@ from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import GemmPlan
 from gett.schedule.rules.rule import Rule
 from gett.schedule.spec.hopper_needs import planes
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 Constants = Mapping[str, bool | int | str]
 """Constants by name; a string is an enumerator, `"Type::value"`, both of namespace `gett`."""
 
-Fact = tuple[str, str]
-"""(name, text) of a line of a plan's text; continued lines have no name."""
+Smem = Callable[[Schedule, GemmPlan], SmemPlan]
+"""Where the parts of shared memory lie, worked out from a schedule's other parts and the lowered plan."""
+
+Fact = tuple[str, str]  # (name, text) of a line of a plan's text; continued lines have no name
 
 
 def multiply_adds(plan: GemmPlan, schedule: Schedule) -> list[Fact]:
@@ -40,33 +41,21 @@ def whole_products(plan: GemmPlan, schedule: Schedule) -> list[Fact]:
 
 @dataclass(frozen=True, kw_only=True)
 class MainloopKind:
-    """A main loop.
+    """A main loop."""
 
-    Attributes:
-        words: What it is, for people.
-        rules: When a GPU may run a lowered plan by it, in the order in which they are asked.
-        smem: Where the parts of its shared memory lie, worked out from a schedule's other parts and the lowered plan.
-        products: Lines that tell people of its products, from the plan as it was made and the schedule.
-    """
-
-    words: str
-    rules: tuple[Rule, ...]
-    smem: Callable[[Schedule, GemmPlan], SmemPlan]
+    words: str  # what it is, for people
+    rules: tuple[Rule, ...]  # when a GPU may run a lowered plan by it, in the order in which they are asked
+    smem: Smem  # lays out its shared memory
+    # Lines that tell people of its products, from the plan as it was made and the schedule.
     products: Callable[[GemmPlan, Schedule], list[Fact]] = whole_products
 
 
 @dataclass(frozen=True, slots=True)
 class WgmmaText:
-    """The wgmma of a kernel, whose text depends on the tile.
+    """The wgmma of a kernel, whose text depends on the tile."""
 
-    Attributes:
-        tensor: The type that it multiplies.
-        columns: Of the tile, or of its chunks.
-        majors: Of the operands that it reads out of shared memory: A's and B's, or B's alone.
-        signed: With A in registers: whether a product may be subtracted, and begin a sum; else it is added to one.
-    """
-
-    tensor: TensorType
-    columns: tuple[int, ...]
-    majors: tuple[str, ...]
+    tensor: TensorType  # the type that it multiplies
+    columns: tuple[int, ...]  # of the tile, or of its chunks
+    majors: tuple[str, ...]  # of the operands that it reads out of shared memory: A's and B's, or B's alone
+    # With A in registers: whether a product may be subtracted, and begin a sum; else it is added to one.
     signed: bool = False

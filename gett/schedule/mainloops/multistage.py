@@ -7,23 +7,19 @@ ones rely on those before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule.mainloops.kind import MainloopKind
 from gett.schedule.rules import common
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 
-REGISTER_LIMIT = 252
-"""Registers of the fit that a thread may need; it has 255."""
+REGISTER_LIMIT = 252  # registers of the fit that a thread may need; it has 255
 
 ACCESS_LIMIT = 24
 """Accesses of a thread for one operand's tile; the kernels could hold 32, a bit of validity each, but spill by then."""
@@ -36,19 +32,13 @@ def warp_step(tensor_cores: bool) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class MultistageSmem:
-    """Bytes of the parts of a block's shared memory.
+    """Bytes of the parts of a block's shared memory."""
 
-    Attributes:
-        stage: A k-tile of A and one of B.
-        staging: The tile of D, which lies where the stages were.
-        k_slot: Offsets along K of one k-tile, 16 bytes a k; 0 without a table. There is one slot more than stages.
-        offsets: Offsets of rows and columns in D and in C.
-    """
-
-    stage: int
-    staging: int
+    stage: int  # a k-tile of A and one of B
+    staging: int  # the tile of D, which lies where the stages were
+    # Offsets along K of one k-tile, 16 bytes a k; 0 without a table. There is one slot more than stages.
     k_slot: int
-    offsets: int
+    offsets: int  # offsets of rows and columns in D and in C
 
     def plan(self, stages: int, sliced: bool = False) -> SmemPlan:
         """Where the parts lie. A slice of K stages no D and has no offsets; it asks for no less."""
@@ -100,8 +90,7 @@ def multistage_registers(tiling: Tiling, loop: Multistage, size: int) -> int:
     return int(need)
 
 
-@rule
-def accesses(x: Lowered) -> Iterator[str]:
+def accesses(x: Lowered) -> Reasons:
     """A thread loads a k-tile of an operand in at most 24 accesses."""
     loop = x.s.multistage
     for name, loader, side in (("A", loop.a, x.s.tiling.shape[0]), ("B", loop.b, x.s.tiling.shape[1])):
@@ -110,32 +99,28 @@ def accesses(x: Lowered) -> Iterator[str]:
             yield f"{count} a thread to load operand {name}, the limit is {ACCESS_LIMIT}"
 
 
-@rule
-def registers(x: Lowered) -> Iterator[str]:
+def registers(x: Lowered) -> Reasons:
     """A thread needs about 252 registers at most."""
     count = multistage_registers(x.s.tiling, x.s.multistage, x.size)
     if count > REGISTER_LIMIT:
         yield f"about {count} a thread, the limit is {REGISTER_LIMIT} of 255"
 
 
-@rule
-def tensor_cores(x: Lowered) -> Iterator[str]:
+def tensor_cores(x: Lowered) -> Reasons:
     """Tensor cores multiply types that they form exact enough products of."""
     c = x.plan.contraction
     if x.s.multistage.tensor_cores and data_type(c.dtype).multiplied(c.precision) is None:
         yield f"they do not multiply {c.dtype} under precision {c.precision!r}"
 
 
-@rule
-def batches(x: Lowered) -> Iterator[str]:
+def batches(x: Lowered) -> Reasons:
     """Groups of warps share the batches of a block evenly."""
     groups, batches = x.s.multistage.batch_warps, x.s.tiling.batches
     if batches % groups:
         yield f"{batches} in a block are not shared evenly by {groups} groups of warps"
 
 
-@rule
-def warps(x: Lowered) -> Iterator[str]:
+def warps(x: Lowered) -> Reasons:
     """Each warp multiplies as many whole instructions."""
     loop = x.s.multistage
     for name, side, count, step in zip("mn", x.s.tiling.shape, loop.warps, warp_step(loop.tensor_cores), strict=False):
@@ -143,8 +128,7 @@ def warps(x: Lowered) -> Iterator[str]:
             yield f"block_{name} = {side} is no multiple of {count} warps times {step}"
 
 
-@rule
-def depth(x: Lowered) -> Iterator[str]:
+def depth(x: Lowered) -> Reasons:
     """A k-tile is whole instructions deep."""
     tensor = data_type(x.plan.contraction.dtype).tensor if x.s.multistage.tensor_cores else None
     step = tensor.mma.k if tensor is not None and tensor.mma is not None else 1
@@ -152,15 +136,13 @@ def depth(x: Lowered) -> Iterator[str]:
         yield f"block_k = {x.s.tiling.shape[2]} is no multiple of {step}, the K of one mma.sync"
 
 
-@rule
-def stages(x: Lowered) -> Iterator[str]:
+def stages(x: Lowered) -> Reasons:
     """The pipeline has two stages or more."""
     if x.s.multistage.stages < 2:
         yield f"{x.s.multistage.stages}, a pipeline has at least 2"
 
 
-@rule
-def k_table(x: Lowered) -> Iterator[str]:
+def k_table(x: Lowered) -> Reasons:
     """Offsets along K come from a table where K is flattened, and only there."""
     box = x.s.tiling.k
     flat = len(box.dims) == 1 and (box.size == x.s.tiling.shape[2] or box.tiles == 1)
@@ -179,8 +161,7 @@ def _operands(x: Lowered) -> list[tuple[str, int, CpAsync | RegisterStaged, int,
     ]
 
 
-@rule
-def vectors(x: Lowered) -> Iterator[str]:
+def vectors(x: Lowered) -> Reasons:
     """Strides and alignment allow the vectors of A and B."""
     for name, tensor, loader, rows, dims in _operands(x):
         if not loader.through_registers:
@@ -197,8 +178,7 @@ def vectors(x: Lowered) -> Iterator[str]:
                 yield f"loads of {loader.vector} elements of operand {name}, its strides allow {widest}"
 
 
-@rule
-def walks(x: Lowered) -> Iterator[str]:
+def walks(x: Lowered) -> Reasons:
     """A walk takes each tiled dimension once, the one that vectors lie along first."""
     for name, _, loader, _, dims in _operands(x):
         if loader.through_registers:
@@ -208,8 +188,7 @@ def walks(x: Lowered) -> Iterator[str]:
                 yield f"vectors of operand {name} do not run along the first dimension, {loader.walk[0]}"
 
 
-@rule
-def layouts(x: Lowered) -> Iterator[str]:
+def layouts(x: Lowered) -> Reasons:
     """Rows in shared memory hold the operands' tiles, padding included."""
     for name, tensor, loader, rows, _ in _operands(x):
         tall, deep, size = rows * x.s.tiling.batches, x.s.tiling.shape[2], x.plan.size(tensor)

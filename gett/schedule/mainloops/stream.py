@@ -7,16 +7,15 @@ on those before.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.mainloops.kind import MainloopKind, multiply_adds
 from gett.schedule.rules import common
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMatrix
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import (
     TensorView,
     cut_modes,
@@ -28,7 +27,6 @@ from gett.schedule.spec.stream_views import (
     sum_views,
     vector_along,
 )
-from gett.schedule.spec.tiling import Tiling
 from layouts.box import Box
 
 NAMES = "ABDC"
@@ -72,15 +70,13 @@ def _loads(x: Lowered) -> dict[int, StreamLoad]:
     return {t: load for t, load in ((A, loop.a), (B, loop.b), (C, loop.c)) if load is not None}
 
 
-@rule
-def kind(x: Lowered) -> Iterator[str]:
+def kind(x: Lowered) -> Reasons:
     """A kernel that sums runs plans with sums, one that maps the others."""
     if x.s.mainloop.sums != (x.plan.extent_k != 1):
         yield f"K has {x.plan.extent_k} elements, which are no matter for a {type(x.s.mainloop).__name__}"
 
 
-@rule
-def operands(x: Lowered) -> Iterator[str]:
+def operands(x: Lowered) -> Reasons:
     """The tensors of the plan are read, and no others."""
     loads, tensors = _loads(x), output_views(x.plan)
     for t in (A, B, C):
@@ -88,16 +84,14 @@ def operands(x: Lowered) -> Iterator[str]:
             yield f"the plan has {int(t in tensors)} {NAMES[t]}, the schedule reads {int(t in loads)}"
 
 
-@rule
-def lanes(x: Lowered) -> Iterator[str]:
+def lanes(x: Lowered) -> Reasons:
     """Threads along K are a power of two."""
     loop = x.s.stream
     if loop.lanes_k & (loop.lanes_k - 1) or loop.threads % loop.lanes_k:
         yield f"{loop.lanes_k} threads along K, powers of two that divide {loop.threads} add up"
 
 
-@rule
-def counts(x: Lowered) -> Iterator[str]:
+def counts(x: Lowered) -> Reasons:
     """A thread holds what is in flight, and its sums."""
     loop, held = x.s.stream, 0
     read = loop.unroll * loop.vector * loop.rows * max(x.size, x.size_d)
@@ -107,8 +101,7 @@ def counts(x: Lowered) -> Iterator[str]:
         yield f"{loop.unroll} steps are {read} bytes beside {held} of sums, a thread holds {common.THREAD_BYTES}"
 
 
-@rule
-def block(x: Lowered) -> Iterator[str]:
+def block(x: Lowered) -> Reasons:
     """The block is what its threads make."""
     loop, t = x.s.stream, x.s.tiling
     made = sum_block(loop) if loop.sums else (t.m.size, 1, 1)
@@ -129,8 +122,7 @@ def _covers(box: Box, walk: Sequence[Digit], places: Sequence[int]) -> bool:
     return math.prod(x.size for x in walk) == image_size(box, places)
 
 
-@rule
-def walks(x: Lowered) -> Iterator[str]:
+def walks(x: Lowered) -> Reasons:
     """Walks take each element of a tile once."""
     loop, box, views = x.s.stream, x.s.tiling.m, output_views(x.plan)
     for t, walk in {D: loop.walk_d, **{t: load.walk for t, load in _loads(x).items() if load.staged}}.items():
@@ -138,8 +130,7 @@ def walks(x: Lowered) -> Iterator[str]:
             yield f"{walk} does not take each element of {NAMES[t]}'s tile once"
 
 
-@rule
-def staging(x: Lowered) -> Iterator[str]:
+def staging(x: Lowered) -> Reasons:
     """Only maps stage operands, swizzled within rows of 128 bytes."""
     for t, load in _loads(x).items():
         if load.staged and (x.s.mainloop.sums or load.splat):
@@ -150,8 +141,7 @@ def staging(x: Lowered) -> Iterator[str]:
             yield f"{NAMES[t]} passes no shared memory, in which {load.mask} and {load.shift} swizzle {load.walk}"
 
 
-@rule
-def vectors(x: Lowered) -> Iterator[str]:
+def vectors(x: Lowered) -> Reasons:
     """Strides and alignment allow the vectors."""
     loop, views, box = x.s.stream, output_views(x.plan), x.s.tiling.m
     if loop.along_k:
@@ -166,7 +156,7 @@ def vectors(x: Lowered) -> Iterator[str]:
             yield from _accesses(NAMES[t], load, views[t], box, loop.vector)
 
 
-def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: int) -> Iterator[str]:
+def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: int) -> Reasons:
     cuts = cut_modes(box)
     if load.splat:
         if not is_splat(cuts, view, vector):
@@ -184,8 +174,7 @@ def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: i
         yield f"{vector} elements of {name} in accesses of {load.width} lie along {cuts[0][1]} of a mode"
 
 
-@rule
-def shared(x: Lowered) -> Iterator[str]:
+def shared(x: Lowered) -> Reasons:
     """An operand is shared by the outputs of a tile only if it does not vary among them."""
     views = output_views(x.plan)
     for t, load in _loads(x).items():
@@ -193,8 +182,7 @@ def shared(x: Lowered) -> Iterator[str]:
             yield f"the outputs of a tile read different elements of {NAMES[t]}"
 
 
-@rule
-def small(x: Lowered) -> Iterator[str]:
+def small(x: Lowered) -> Reasons:
     """A thread has all of K and of N, which are few, and a block what its boxes have."""
     t = x.s.tiling
     if (t.n.size, t.k.size) != (x.plan.extent_n, x.plan.extent_k) or t.shape != (t.m.size, t.n.size, t.k.size):
@@ -203,8 +191,7 @@ def small(x: Lowered) -> Iterator[str]:
         yield f"{t.n.size} x {t.k.size} elements, the most are {MATRIX} x {MATRIX}"
 
 
-@rule
-def matrix_vectors(x: Lowered) -> Iterator[str]:
+def matrix_vectors(x: Lowered) -> Reasons:
     """Vectors lie along M, or along K of A and N of D; strides and alignment allow them."""
     loop, t = x.s.loop(StreamMatrix), x.s.tiling
     if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:

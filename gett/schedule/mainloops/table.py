@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.mainloops.dmma_tma import DMMA_TMA
+from gett.schedule.mainloops import (
+    dmma_tma,
+    multistage,
+    stream,
+    wgmma_rs,
+    wgmma_split,
+    wgmma_ss,
+    wgmma_tf32,
+)
 from gett.schedule.mainloops.hopper import HopperKind
 from gett.schedule.mainloops.kind import MainloopKind
-from gett.schedule.mainloops.multistage import MULTISTAGE
-from gett.schedule.mainloops.stream import STREAM_MAP, STREAM_MATRIX, STREAM_SUM
-from gett.schedule.mainloops.wgmma_rs import WGMMA_RS
-from gett.schedule.mainloops.wgmma_split import WGMMA_SPLIT
-from gett.schedule.mainloops.wgmma_ss import WGMMA_SS
-from gett.schedule.mainloops.wgmma_tf32 import WGMMA_TF32
-from gett.schedule.spec.mainloop import (
-    DmmaTma,
-    Multistage,
-    StreamMap,
-    StreamMatrix,
-    StreamSum,
-    WgmmaRS,
-    WgmmaSplit,
-    WgmmaSS,
-    WgmmaTf32,
-)
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec import mainloop
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 HOPPER_KINDS: dict[type, HopperKind] = {
-    WgmmaSS: WGMMA_SS,
-    WgmmaRS: WGMMA_RS,
-    WgmmaSplit: WGMMA_SPLIT,
-    WgmmaTf32: WGMMA_TF32,
-    DmmaTma: DMMA_TMA,
+    mainloop.WgmmaSS: wgmma_ss.WGMMA_SS,
+    mainloop.WgmmaRS: wgmma_rs.WGMMA_RS,
+    mainloop.WgmmaSplit: wgmma_split.WGMMA_SPLIT,
+    mainloop.WgmmaTf32: wgmma_tf32.WGMMA_TF32,
+    mainloop.DmmaTma: dmma_tma.DMMA_TMA,
 }
 """Those in which some warpgroups fetch and others multiply."""
 
 KINDS: dict[type, MainloopKind] = {
-    Multistage: MULTISTAGE,
+    mainloop.Multistage: multistage.MULTISTAGE,
     **HOPPER_KINDS,
-    StreamMap: STREAM_MAP,
-    StreamSum: STREAM_SUM,
-    StreamMatrix: STREAM_MATRIX,
+    mainloop.StreamMap: stream.STREAM_MAP,
+    mainloop.StreamSum: stream.STREAM_SUM,
+    mainloop.StreamMatrix: stream.STREAM_MATRIX,
 }
 """All main loops."""
 

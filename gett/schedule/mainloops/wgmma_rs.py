@@ -7,41 +7,29 @@ run, k2 that of B's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
-from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.hopper import ALIGN, HopperKind, hopper_rules, staging_bytes
-from gett.schedule.mainloops.kind import Constants, WgmmaText
-from gett.schedule.rules.hopper import whole_operands
-from gett.schedule.rules.loaders import flattened, majors
-from gett.schedule.rules.map_check import misshapen, wrong_map
-from gett.schedule.rules.rule import HopperOperand, Lowered, rule
+from gett.schedule.mainloops import hopper
+from gett.schedule.mainloops.kind import Constants
+from gett.schedule.rules.hopper import flattened, majors, whole_operands, wrong_map
+from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
 from gett.schedule.rules.smem_places import coordinates, copied_places, swizzled
 from gett.schedule.spec.epilogue import Store
 from gett.schedule.spec.hopper_needs import ACCUMULATORS, up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 
 WIDEST_WITH_C, WIDEST_SHARED_A = 224, 192
 """Columns of a tile beside C, and where blocks share A; wider tiles run out of registers."""
 
-COPIES = 8
-"""Most copies of a k-tile of A: where blocks share A, each has a barrier."""
-
-BATCH = 16
-"""Instructions whose fragments of A are loaded together."""
-
-ROW_BYTES = 1024
-"""Most bytes of a k-tile of one row of A: the rows of two warpgroups take half of shared memory."""
-
-SENT = 1024
-"""Bytes that the warps which send A to another block move at a time."""
+COPIES = 8  # most copies of a k-tile of A: where blocks share A, each has a barrier
+BATCH = 16  # instructions whose fragments of A are loaded together
+ROW_BYTES = 1024  # most bytes of a k-tile of one row of A: the rows of two warpgroups take half of shared memory
+SENT = 1024  # bytes that the warps which send A to another block move at a time
 
 
 def depth_width(loop: WgmmaRS, tiling: Tiling) -> tuple[int, int]:
@@ -58,14 +46,12 @@ def steps_over_gaps(store: Store, rows: int, split: int) -> bool:
     return split == 1 and kind in ("scalar", "stsm", "vec_n", "pair_n", "one") and rows % WgmmaRS.warpgroups == 0
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Wgmma multiplies the operands' type as it comes, with A in registers."""
     yield from whole_operands(x, "rs")
 
 
-@rule
-def units(x: Lowered) -> Iterator[str]:
+def units(x: Lowered) -> Reasons:
     """The rows of A and of B run along two different contracted modes."""
     loop, k = x.s.loop(WgmmaRS), x.plan.k
     if loop.a.major != "k" or loop.b.major != "k":
@@ -77,8 +63,7 @@ def units(x: Lowered) -> Iterator[str]:
             yield f"operand {o.name} has stride {k[unit].strides[o.tensor]} along mode {unit} of K, not {x.size}"
 
 
-@rule
-def k_tile(x: Lowered) -> Iterator[str]:
+def k_tile(x: Lowered) -> Reasons:
     """A k-tile is one or two instructions' k of either mode: whole batches of fragments, in rows that fit."""
     runs, (depth, width) = (x.atom.k, 2 * x.atom.k), depth_width(x.s.loop(WgmmaRS), x.s.tiling)
     if depth not in runs or width not in runs or not depth * width == x.s.tiling.k.size == x.s.tiling.shape[2]:
@@ -89,8 +74,7 @@ def k_tile(x: Lowered) -> Iterator[str]:
         yield f"{depth} times {width} k take {depth * width * x.size} bytes of a row, there is room for {ROW_BYTES}"
 
 
-@rule
-def rs_cluster(x: Lowered) -> Iterator[str]:
+def rs_cluster(x: Lowered) -> Reasons:
     """At most two blocks of a raster share an operand, without multicast."""
     if x.s.scheduler.tensor or x.blocks > 2:
         yield f"{x.s.cluster} of a {type(x.s.scheduler).__name__}, 1 or 2 blocks of a raster share an operand"
@@ -111,21 +95,13 @@ def _parts(x: Lowered) -> list[tuple[HopperOperand, Tma, tuple[int, int], tuple[
     ]
 
 
-@rule
-def rs_maps(x: Lowered) -> Iterator[str]:
+def rs_maps(x: Lowered) -> Reasons:
     """A tensor map is what the hardware has for its operand, divided along its slowest dimension."""
     for o, load in x.by_map:
-        yield from misshapen(o.name, load.map, len(o.modes))
-        whole = list(load.map.box)
-        for dim, step, count in load.repeats:
-            if dim >= load.map.rank or step != load.map.box[dim]:
-                yield f"copies of operand {o.name} are {step} apart along dimension {dim} of {load.map.box}"
-            whole[dim] *= count
-        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, whole)
+        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes, load.repeats)
 
 
-@rule
-def rs_copies(x: Lowered) -> Iterator[str]:
+def rs_copies(x: Lowered) -> Reasons:
     """Copies bring each element to where warps read it, and nothing else."""
     for o, load, unit, other, _, _ in _parts(x):
         if load.run or (load.pitch and not load.repeats):
@@ -141,8 +117,7 @@ def rs_copies(x: Lowered) -> Iterator[str]:
             yield f"{misplaced} of {count} elements of operand {o.name} are not where warps read"
 
 
-@rule
-def zeros(x: Lowered) -> Iterator[str]:
+def zeros(x: Lowered) -> Reasons:
     """Slabs past the end of K are zeros."""
     for o, load, _, other, whole, mode in _parts(x):
         step, extent = load.map.modes[other[0]], x.plan.k[mode].extent
@@ -153,8 +128,7 @@ def zeros(x: Lowered) -> Iterator[str]:
             yield f"extent {extent} of mode {mode} ends in a tile of {whole}; operand {o.name} reads on past it"
 
 
-@rule
-def columns(x: Lowered) -> Iterator[str]:
+def columns(x: Lowered) -> Reasons:
     """Fragments of A leave a thread registers for 224 columns beside C, for 192 where blocks share A."""
     most = WIDEST_WITH_C if x.plan.contraction.c is not None else 2 * ACCUMULATORS
     most = min(most, WIDEST_SHARED_A) if x.s.cluster[1] > 1 else most
@@ -162,16 +136,14 @@ def columns(x: Lowered) -> Iterator[str]:
         yield f"{x.s.tiling.shape[1]}, the most are {most}"
 
 
-@rule
-def copies_of_a(x: Lowered) -> Iterator[str]:
+def copies_of_a(x: Lowered) -> Reasons:
     """A k-tile of A comes in at most 8 copies, a slab of B in one."""
     a, b = x.s.loop(WgmmaRS).a.copies, x.s.loop(WgmmaRS).b.copies
     if a > COPIES or b != 1:
         yield f"{a} for a k-tile, {COPIES} at most, and {b} for a slab of B, not 1"
 
 
-@rule
-def per_warpgroup(x: Lowered) -> Iterator[str]:
+def per_warpgroup(x: Lowered) -> Reasons:
     """A warpgroup that waits for its own rows of A has copies of its own, and an epilogue that steps over gaps."""
     loop, t, count = x.s.loop(WgmmaRS), x.s.tiling, WgmmaRS.warpgroups
     if not loop.per_warpgroup_a:
@@ -182,8 +154,7 @@ def per_warpgroup(x: Lowered) -> Iterator[str]:
         yield f"{t.m.size} rows of {t.shape[0]} leave gaps that this epilogue does not step over"
 
 
-@rule
-def sharing_a(x: Lowered) -> Iterator[str]:
+def sharing_a(x: Lowered) -> Reasons:
     """Blocks share A where K is sliced, by warpgroups with rows of their own and halves of k2."""
     if x.s.cluster[1] == 1:
         return
@@ -199,16 +170,11 @@ def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """A k-tile of A, where D is staged, too; slabs of B, barriers."""
     t, loop, size = s.tiling, s.loop(WgmmaRS), itemsize(plan.contraction.dtype)
     rows, columns, deep = t.shape
-    stages = up(max(rows * deep * size, staging_bytes(s, plan)), ALIGN)
-    slab = up(columns * depth_width(loop, t)[1] * size, ALIGN)
+    stages = up(max(rows * deep * size, hopper.staging_bytes(s, plan)), hopper.ALIGN)
+    slab = up(columns * depth_width(loop, t)[1] * size, hopper.ALIGN)
     barriers = stages + loop.stages * slab
     shared = 128 if s.cluster[1] > 1 else 48 if loop.per_warpgroup_a else 32
-    return SmemPlan(ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
-
-
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """Whether each warpgroup waits for its own rows of A."""
-    return {"kPerWarpgroupA": s.loop(WgmmaRS).per_warpgroup_a}
+    return SmemPlan(hopper.ALIGN + barriers + 16 * loop.stages + shared, slab, stages, barriers=barriers)
 
 
 def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
@@ -220,22 +186,17 @@ def loader_traits(plan: GemmPlan, s: Schedule) -> tuple[Constants, Constants]:
     )
 
 
-def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
-    """One wgmma for all columns."""
-    return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), ("k",))
-
-
 _OWN_RULES = (
     *(columns, flattened, majors, units, k_tile, rs_cluster, rs_maps, rs_copies, zeros),
     *(copies_of_a, per_warpgroup, sharing_a),
 )
 
-WGMMA_RS = HopperKind(
+WGMMA_RS = hopper.HopperKind(
     words="wgmma, A in registers, operands along two contracted modes",
-    rules=hopper_rules(data_types, _OWN_RULES, smem),
+    rules=hopper.hopper_rules(data_types, _OWN_RULES, smem=smem),
     smem=smem,
-    traits=traits,
+    fields={"kPerWarpgroupA": "per_warpgroup_a"},
     loader_traits=loader_traits,
-    multiplies=multiplies,
+    multiplies=partial(hopper.one_wgmma, majors=("k",)),
     fetches_lines=False,
 )

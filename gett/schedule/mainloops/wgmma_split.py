@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from gett.hw.tensor_types import Planes
 from gett.ir.gemm import GemmPlan, itemsize
 from gett.schedule.lower import lower_plan
-from gett.schedule.mainloops.hopper import (
-    ALIGN,
-    HopperKind,
-    barrier_bytes,
-    by_accumulators,
-    conjugated,
-    hopper_rules,
-    laid_out,
-    stage_bytes,
-    tile_bytes,
-)
+from gett.schedule.mainloops import hopper
 from gett.schedule.mainloops.kind import Constants, Fact, WgmmaText
-from gett.schedule.rules.cp_async import COPY_RULES, row_table_bytes
-from gett.schedule.rules.loaders import MAP_RULES
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.gather import COPY_RULES, row_table_bytes
+from gett.schedule.rules.hopper import MAP_RULES
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import GRAIN, MOST_STAGES, leads, parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, HopperLoader, Tma
 from gett.schedule.spec.mainloop import Hopper, WgmmaSplit
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 from layouts.swizzle import CHUNK
 
-SUMS_OF_A_ROW = 128
-"""Most real sums of a row of a tile: short sums take as many registers as those of the tile."""
-
-ONE_CHUNK = 64
-"""Columns up to which a tile is one chunk; wider ones are halved, since they have no room for two sums."""
+SUMS_OF_A_ROW = 128  # most real sums of a row of a tile: short sums take as many registers as those of the tile
+ONE_CHUNK = 64  # columns up to which a tile is one chunk; wider ones are halved, since they have no room for two sums
 
 TWO_LEADS = 8, 4
 """K of A's and of B's rows in a k-tile where they run along two contracted modes. Longer rows of B would make k-tiles
 of 64, for few of which there is room."""
 
-GUARD_BYTES = 96
-"""Barrier and words by which a kernel knows the tiles that it makes again."""
+GUARD_BYTES = 96  # barrier and words by which a kernel knows the tiles that it makes again
 
 REGISTERS = {96: (64, 192), 128: (56, 200)}
 """Registers of a thread that fetches and of one that multiplies, by the real sums of a row of the tile. The first
 number is the mean of a thread that issues copies and of one that splits B, to which the other one leaves what it does
 not need."""
 
-SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}
-"""The same where planes are scaled."""
+SCALED_REGISTERS = {112: (56, 200), 128: (48, 208)}  # the same where planes are scaled
 
 
 def _planes(plan: GemmPlan) -> Planes:
@@ -97,16 +80,14 @@ def chunk_columns(plan: GemmPlan, loop: WgmmaSplit, columns: int) -> tuple[int, 
     return (first, columns - first) if first < columns else (columns,)
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """The precision is one of planes."""
     c = x.plan.contraction
     if planes(x.plan) is None:
         yield f"{c.dtype} at precision {c.precision} by a {type(x.s.mainloop).__name__}"
 
 
-@rule
-def splitting(x: Lowered) -> Iterator[str]:
+def splitting(x: Lowered) -> Reasons:
     """Planes are made of rows that are long enough, by blocks that share nothing, for sums that registers hold."""
     loop, (_, columns, deep) = x.s.loop(WgmmaSplit), x.s.tiling.shape
     if columns > (most := widest_split(x.plan, loop.a, loop.b, deep)):
@@ -123,8 +104,7 @@ def splitting(x: Lowered) -> Iterator[str]:
         yield f"{loop.plane_stages} k-tiles of planes"
 
 
-@rule
-def k_order(x: Lowered) -> Iterator[str]:
+def k_order(x: Lowered) -> Reasons:
     """K-tiles are 16 or 32 in one order of k, or 32 of the two modes along which A's and B's rows run."""
     loop, deep = x.s.loop(WgmmaSplit), x.s.tiling.k.size
     found, (a, b) = leads(loop, x.s.tiling.k), ([d for _, d in o.box_k.tiled] for o in x.operands)
@@ -138,21 +118,21 @@ def k_order(x: Lowered) -> Iterator[str]:
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
     made, sums = planes(plan), columns * parts(plan)
-    return by_accumulators(SCALED_REGISTERS if made is not None and made.scaled else REGISTERS, sums)
+    return hopper.by_accumulators(SCALED_REGISTERS if made is not None and made.scaled else REGISTERS, sums)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, planes of B, staged tiles, barriers, then tables of those who copy by `cp.async`."""
     t, loop, made, deep = s.tiling, s.loop(WgmmaSplit), _planes(plan), s.tiling.shape[2]
-    plane = parts(plan) * tile_bytes("b", t.n.size, deep * made.tensor.bytes)
-    barriers = barrier_bytes(MOST_STAGES) + 16 * loop.plane_stages + GUARD_BYTES
-    barriers += 16 + 16 * loop.plane_stages if made.scaled else 0
-    found = laid_out(s, plan, stage_bytes(s, plan), barriers, loop.plane_stages * made.count * plane)
+    plane = parts(plan) * hopper.tile_bytes("b", t.n.size, deep * made.tensor.bytes)
+    barriers = hopper.barrier_bytes(MOST_STAGES + loop.plane_stages) + GUARD_BYTES
+    barriers += hopper.barrier_bytes(loop.plane_stages) if made.scaled else 0
+    found = hopper.laid_out(s, plan, loop.plane_stages * made.count * plane, barriers=barriers)
     tables = row_table_bytes(loop.a, t.m.size, deep) + row_table_bytes(loop.b, t.n.size, deep)
     if not tables:
         return found
-    loaders = up(found.size - ALIGN, 16)
-    return replace(found, size=ALIGN + loaders + tables, loaders=loaders)
+    loaders = up(found.size - hopper.ALIGN, 16)
+    return replace(found, size=hopper.ALIGN + loaders + tables, loaders=loaders)
 
 
 def traits(plan: GemmPlan, s: Schedule) -> Constants:
@@ -160,8 +140,6 @@ def traits(plan: GemmPlan, s: Schedule) -> Constants:
     loop, made, (_, columns, deep) = s.loop(WgmmaSplit), _planes(plan), s.tiling.shape
     lead_a, lead_b = leads(loop, s.tiling.k)
     return {
-        "kProducerWarpgroups": loop.producers,
-        "kPlaneStages": loop.plane_stages,
         "kLeadA": lead_a,
         "kLeadB": lead_b,
         "kPlanes": made.count,
@@ -169,7 +147,7 @@ def traits(plan: GemmPlan, s: Schedule) -> Constants:
         "kSumSteps": made.sum_steps(parts(plan), deep),
         "kScaled": made.scaled,
         "kChunkColumns": chunk_columns(plan, loop, columns)[0],
-        **conjugated(plan),
+        **hopper.conjugated(plan),
     }
 
 
@@ -178,11 +156,6 @@ def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
     loop = s.loop(WgmmaSplit)
     chunks = tuple(sorted(set(chunk_columns(plan, loop, s.tiling.shape[1]))))
     return WgmmaText(_planes(plan).tensor, chunks, (loop.b.major,), signed=True)
-
-
-def fetchers(s: Schedule) -> str:
-    """Who loads, and who makes planes of B."""
-    return f"{'1 copying warpgroup' if s.hopper.by_warps else '1 producer'}, 1 warpgroup that splits B"
 
 
 def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
@@ -200,14 +173,16 @@ def products(plan: GemmPlan, s: Schedule) -> list[Fact]:
     return [("products", formed), *more, ("", bound), *([("", counted)] if made.scaled else [])]
 
 
-WGMMA_SPLIT = HopperKind(
+WGMMA_SPLIT = hopper.HopperKind(
     words="wgmma of planes, A's in registers",
-    rules=hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem),
+    rules=hopper.hopper_rules(data_types, (*MAP_RULES, *COPY_RULES, splitting, k_order), smem=smem),
     smem=smem,
     products=products,
     registers=registers,
+    fields={"kProducerWarpgroups": "producers", "kPlaneStages": "plane_stages"},
     traits=traits,
     multiplies=multiplies,
-    fetchers=fetchers,
+    brings="copying",
+    makes="splits B",
     repairs=True,
 )

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from gett.console.formatting import count
-from gett.hw.dtypes import tensor_type
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.hopper import (
-    ALIGN,
-    THREAD_REGISTERS,
-    HopperKind,
-    barrier_bytes,
-    by_accumulators,
-    hopper_rules,
-    laid_out,
-    row_bytes,
-    staging_bytes,
-    tile_bytes,
-)
-from gett.schedule.mainloops.kind import Constants, WgmmaText
+from gett.schedule.mainloops import hopper
 from gett.schedule.rules import common
 from gett.schedule.rules.gather import GATHER_RULES, ring_bytes, warp_pieces
-from gett.schedule.rules.hopper import accumulators, whole_operands
-from gett.schedule.rules.loaders import LOADER_RULES
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.hopper import LOADER_RULES, accumulators, whole_operands
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.mainloop import Hopper, WgmmaSS
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
 """Registers of a thread that gathers and of one that multiplies, by the accumulators that a thread may have."""
@@ -37,30 +20,30 @@ GATHER_REGISTERS = {96: (112, 144), 128: (96, 160)}
 REGISTERS = 512
 """Registers of the four threads, one of each quarter of a multiprocessor, that lanes of a warpgroup share."""
 
-PANEL_BARRIERS = 32
-"""Bytes of the barriers of an operand that stays."""
+PANEL_BARRIERS = 32  # bytes of the barriers of an operand that stays
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Wgmma multiplies the operands' type as it comes, both out of shared memory."""
     yield from whole_operands(x, "ss")
 
 
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
-    return by_accumulators(GATHER_REGISTERS, loop.mma_m * columns // 2) if loop.by_warps else THREAD_REGISTERS
+    return (
+        hopper.by_accumulators(GATHER_REGISTERS, loop.mma_m * columns // 2)
+        if loop.by_warps
+        else hopper.THREAD_REGISTERS
+    )
 
 
-@rule
-def ping_pong(x: Lowered) -> Iterator[str]:
+def ping_pong(x: Lowered) -> Reasons:
     """Two warpgroups take turns."""
     if x.s.hopper.ping_pong and x.s.hopper.warpgroups != 2:
         yield f"2 warpgroups take turns, not {x.s.hopper.warpgroups}"
 
 
-@rule
-def warpgroups(x: Lowered) -> Iterator[str]:
+def warpgroups(x: Lowered) -> Reasons:
     """The warpgroups share the registers of a multiprocessor."""
     loop = x.s.hopper
     fetching, multiplying = registers(x.plan, loop, x.s.tiling.shape[1])
@@ -75,63 +58,42 @@ def stationary_bytes(name: str, rows: int, deep: int, tiles: int) -> int:
 
     They follow each other without the room that instructions want behind a tile: what lies there is the next one.
     """
-    return (tiles - 1) * up(up(rows, 8) * deep, ALIGN) + tile_bytes(name, rows, deep)
+    return (tiles - 1) * up(up(rows, 8) * deep, hopper.ALIGN) + hopper.tile_bytes(name, rows, deep)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, the operand that stays, staged tiles, barriers, then buffers of gathering warps."""
     t, loop, size = s.tiling, s.loop(WgmmaSS), itemsize(plan.contraction.dtype)
     deep, warps = t.shape[2], 4 * loop.producers
-    stage = kept = ring = tables = 0
-    for name, loader, side in (("a", loop.a, t.m.size // t.mma_tiles), ("b", loop.b, t.n.size)):
-        held, row = loader.rows(side), row_bytes(loader, deep, size)
+    kept = ring = tables = 0
+    for name, loader, side in hopper.operand_tiles(s):
         if loader.stays:
             # The rows of the next panel come while those of this one are read.
             buffers = 2 if s.scheduler.tensor and not s.scheduler.one_panel else 1
-            kept += stationary_bytes(name, held, row, buffers * t.k.tiles)
-        else:
-            stage += tile_bytes(name, held, row)
+            row = hopper.row_bytes(loader, deep, size)
+            kept += stationary_bytes(name, loader.rows(side), row, buffers * t.k.tiles)
         if loader.by_warps:
             pieces = warp_pieces(side, deep, loader, warps)
             ring += warps * loop.cp_async_stages * ring_bytes(pieces, loader, size)
             tables += 8 * pieces
     buffers = ring + warps * up(tables, 16)
-    barriers = barrier_bytes(MOST_STAGES_OF_ONE) + PANEL_BARRIERS if kept else barrier_bytes(MOST_STAGES)
+    barriers = hopper.barrier_bytes(MOST_STAGES_OF_ONE) + PANEL_BARRIERS if kept else hopper.barrier_bytes(MOST_STAGES)
     second = 0
     if s.epilogue.store.exchange is not None:  # a second tile behind the staged one
-        second, barriers = up(staging_bytes(s, plan), ALIGN), barriers + 16
-    made = laid_out(s, plan, stage, barriers, kept, second)
+        second, barriers = up(hopper.staging_bytes(s, plan), hopper.ALIGN), barriers + 16
+    made = hopper.laid_out(s, plan, kept, second, barriers)
     if s.epilogue.store.reuse_mainloop_smem:
         return made
-    loaders = made.barriers + barrier_bytes(loop.stages) if buffers else 0
+    loaders = made.barriers + hopper.barrier_bytes(loop.stages) if buffers else 0
     return replace(made, size=made.size + buffers, stationary=made.planes, planes=0, loaders=loaders)
 
 
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K-tiles that gathered chunks wait in."""
-    loop = s.loop(WgmmaSS)
-    return {"kProducerWarpgroups": loop.producers, "kCpAsyncStages": loop.cp_async_stages}
-
-
-def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
-    """One wgmma for all columns."""
-    majors = s.hopper.a.major, s.hopper.b.major
-    return WgmmaText(tensor_type(plan.contraction.dtype), (s.tiling.shape[1],), majors)
-
-
-def fetchers(s: Schedule) -> str:
-    """Who loads, or gathers."""
-    return count(s.hopper.producers, "gathering warpgroup") if s.hopper.by_warps else "1 producer"
-
-
-WGMMA_SS = HopperKind(
+WGMMA_SS = hopper.HopperKind(
     words="wgmma, both operands in shared memory",
-    rules=hopper_rules(
-        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), smem, (ping_pong, common.threads, warpgroups)
+    rules=hopper.hopper_rules(
+        data_types, (accumulators, *GATHER_RULES, *LOADER_RULES), ping_pong, common.threads, warpgroups, smem=smem
     ),
     smem=smem,
     registers=registers,
-    traits=traits,
-    multiplies=multiplies,
-    fetchers=fetchers,
+    fields={"kProducerWarpgroups": "producers", "kCpAsyncStages": "cp_async_stages"},
 )

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 from gett.hw.dtypes import WORD
 from gett.ir.gemm import GemmPlan, itemsize
-from gett.schedule.mainloops.hopper import (
-    THREAD_REGISTERS,
-    HopperKind,
-    barrier_bytes,
-    by_accumulators,
-    hopper_rules,
-    laid_out,
-    stage_bytes,
-    tile_bytes,
-)
-from gett.schedule.mainloops.kind import Constants, WgmmaText
-from gett.schedule.rules.hopper import accumulators, whole_operands
-from gett.schedule.rules.loaders import CLUSTER_RULES, MAP_RULES
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.mainloops import hopper
+from gett.schedule.rules.hopper import CLUSTER_RULES, MAP_RULES, accumulators, whole_operands
+from gett.schedule.rules.rule import Lowered, Reasons
 from gett.schedule.spec.hopper_needs import MOST_STAGES, multiplied
 from gett.schedule.spec.mainloop import Hopper, WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Schedule, SmemPlan
 
 WIDEST_TRANSPOSED = 192
 """Columns of a tile beside a warpgroup that transposes: registers are shared out in the end, but instructions must fit
@@ -33,19 +21,17 @@ TRANSPOSE_REGISTERS = {96: (80, 176), 128: (72, 184)}
 """Registers of a thread that fetches and of one that multiplies where B is transposed, by the accumulators that a
 thread may have."""
 
-SPARE = 32
-"""Registers that a thread needs beside sums and fragments."""
+SPARE = 32  # registers that a thread needs beside sums and fragments
 
 
 def tf32_registers(mma_m: int, columns: int, steps: int, transposes: bool) -> tuple[int, int]:
     """Registers of a thread with fragments for `steps` of K in them: those that it needs, and those it has."""
     held = mma_m * columns // 2
-    there = by_accumulators(TRANSPOSE_REGISTERS, held) if transposes else THREAD_REGISTERS
+    there = hopper.by_accumulators(TRANSPOSE_REGISTERS if transposes else {}, held)
     return held + 4 * mma_m * steps + SPARE, there[1]
 
 
-@rule
-def data_types(x: Lowered) -> Iterator[str]:
+def data_types(x: Lowered) -> Reasons:
     """Wgmma multiplies the operands' four bytes, rounded to TF32, with A in registers."""
     yield from whole_operands(x, "rs")
     tensor = multiplied(x.plan)
@@ -53,8 +39,7 @@ def data_types(x: Lowered) -> Iterator[str]:
         yield f"{tensor.name} of {tensor.bytes} bytes by a {type(x.s.mainloop).__name__}"
 
 
-@rule
-def in_registers(x: Lowered) -> Iterator[str]:
+def in_registers(x: Lowered) -> Reasons:
     """K-tiles have two steps or more, for which registers suffice, and B is transposed where its rows run along N."""
     loop, (_, columns, deep) = x.s.loop(WgmmaTf32), x.s.tiling.shape
     if deep < 2 * x.atom.k:
@@ -71,42 +56,23 @@ def in_registers(x: Lowered) -> Iterator[str]:
 
 def registers(plan: GemmPlan, loop: Hopper, columns: int) -> tuple[int, int]:
     """Of a thread that fetches and of one that multiplies a tile of `columns`."""
-    one = loop.producers == 1
-    return THREAD_REGISTERS if one else by_accumulators(TRANSPOSE_REGISTERS, loop.mma_m * columns // 2)
+    return hopper.by_accumulators(TRANSPOSE_REGISTERS if loop.producers > 1 else {}, loop.mma_m * columns // 2)
 
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """Stages, k-tiles of B transposed, staged tiles, barriers."""
-    t, loop, barriers = s.tiling, s.loop(WgmmaTf32), barrier_bytes(MOST_STAGES)
-    k_tile = tile_bytes("b", loop.b.rows(t.n.size), t.shape[2] * itemsize(plan.contraction.dtype))
+    t, loop = s.tiling, s.loop(WgmmaTf32)
+    k_tile = hopper.tile_bytes("b", loop.b.rows(t.n.size), t.shape[2] * itemsize(plan.contraction.dtype))
     made = loop.transposed_stages
-    return laid_out(s, plan, stage_bytes(s, plan), barriers + 16 * made, made * k_tile)
+    return hopper.laid_out(s, plan, made * k_tile, barriers=hopper.barrier_bytes(MOST_STAGES + made))
 
 
-def traits(plan: GemmPlan, s: Schedule) -> Constants:
-    """K-tiles of B transposed under way."""
-    loop = s.loop(WgmmaTf32)
-    return {"kProducerWarpgroups": loop.producers, "kTransposedStages": loop.transposed_stages}
-
-
-def multiplies(plan: GemmPlan, s: Schedule) -> WgmmaText:
-    """One wgmma for all columns; B has rows along K by then."""
-    tensor = multiplied(plan)
-    assert tensor is not None
-    return WgmmaText(tensor, (s.tiling.shape[1],), ("k",), signed=True)
-
-
-def fetchers(s: Schedule) -> str:
-    """Who loads, and who transposes B."""
-    return "1 producer, 1 warpgroup that transposes B" if s.loop(WgmmaTf32).transposed_stages else "1 producer"
-
-
-WGMMA_TF32 = HopperKind(
+WGMMA_TF32 = hopper.HopperKind(
     words="wgmma on TF32, A in registers",
-    rules=hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem),
+    rules=hopper.hopper_rules(data_types, (accumulators, *MAP_RULES, in_registers, *CLUSTER_RULES), smem=smem),
     smem=smem,
     registers=registers,
-    traits=traits,
-    multiplies=multiplies,
-    fetchers=fetchers,
+    fields={"kProducerWarpgroups": "producers", "kTransposedStages": "transposed_stages"},
+    multiplies=partial(hopper.one_wgmma, majors=("k",), signed=True),  # B has rows along K by then
+    makes="transposes B",
 )

@@ -1,49 +1,49 @@
-"""Rules that hold for more than one kind of main loop: groups, boxes, stores, resources of a block, the grid."""
+"""Rules that hold for more than one kind of main loop: groups, boxes, stores, resources of a block, the grid, copies.
+
+The rules of packed copies refer to the plan as it was made; copies and product have their own rules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gett.hw.dtypes import data_type, finer
-from gett.ir.gemm import D, GemmPlan
-from gett.schedule.rules.rule import Lowered, Rule, rule
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.smem import SmemPlan
+from gett.ir.gemm import GemmPlan, itemsize
+from gett.ir.packing import BITS, count_pieces
+from gett.schedule.packed import plans_of
+from gett.schedule.rules.rule import Lowered, Reasons, Rule
+from gett.schedule.spec.epilogue import RowStore
+from gett.schedule.spec.schedule import MAX_PIECES, Packing, Schedule, SmemPlan
 from gett.schedule.spec.stream_views import output_modes
-from gett.schedule.spec.vectors import store_vector, tiled_dims
+from gett.schedule.spec.vectors import store_vector
 from layouts.domains import MOST, outside
 
-THREAD_BYTES = 2048
-"""Most elements and sums of a thread, in bytes: twice what it has registers for."""
+THREAD_BYTES = 2048  # most elements and sums of a thread, in bytes: twice what it has registers for
 
 
-@rule
-def domains(x: Lowered) -> Iterator[str]:
+def domains(x: Lowered) -> Reasons:
     """Each field of each record has a value of its domain, which its type says."""
     if found := outside(x.s):
         yield found
 
 
-@rule
-def architecture(x: Lowered) -> Iterator[str]:
+def architecture(x: Lowered) -> Reasons:
     """A schedule runs on the architecture that it was made for."""
     if x.s.arch != x.facts.arch:
         yield f"made for {x.s.arch}, the GPU is {x.facts.arch}"
 
 
-@rule
-def product(x: Lowered) -> Iterator[str]:
+def product(x: Lowered) -> Reasons:
     """There are two operands and a contracted mode."""
     if x.plan.b is None or not x.plan.k:
         yield f"{1 if x.plan.b is None else 2} operands and {len(x.plan.k)} contracted modes"
 
 
-@rule
-def splits(x: Lowered) -> Iterator[str]:
+def splits(x: Lowered) -> Reasons:
     """A mode that is split exists, and its inner part divides it."""
-    extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "lmnk"}
+    extents = {g: [m.extent for m in getattr(x.plan, g)] for g in "mnk"}
     for split in x.s.tiling.splits:
-        group = extents.get(split.group, [])
+        group = extents[split.group]
         if split.mode >= len(group):
             yield f"group {split.group.upper()} has {len(group)} modes, number {split.mode} is split"
         elif group[split.mode] % split.inner:
@@ -52,16 +52,14 @@ def splits(x: Lowered) -> Iterator[str]:
             group[split.mode : split.mode + 1] = [split.inner, group[split.mode] // split.inner]
 
 
-@rule
-def precision(x: Lowered) -> Iterator[str]:
+def precision(x: Lowered) -> Reasons:
     """Products are formed at the plan's precision, or at one that takes its place."""
     c, made = x.plan.contraction, x.s.precision
     if made and made != finer(c.dtype, c.precision):
         yield f"{made} in place of {c.precision}, which has {finer(c.dtype, c.precision) or 0} for {c.dtype}"
 
 
-@rule
-def groups(x: Lowered) -> Iterator[str]:
+def groups(x: Lowered) -> Reasons:
     """Each box belongs to the extents of its group."""
     t, plan = x.s.tiling, x.plan
     modes = {"m": plan.m, "n": plan.n, "k": plan.k, "l": plan.l}
@@ -74,24 +72,21 @@ def groups(x: Lowered) -> Iterator[str]:
             yield f"box_{name} is for extents {box.extents}, group {name.upper()} has {extents}"
 
 
-@rule
-def extents(x: Lowered) -> Iterator[str]:
+def extents(x: Lowered) -> Reasons:
     """The extents of a group multiply to less than 2**31."""
     for name, box in zip("MNK", (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k), strict=True):
         if box.volume > MOST:
             yield f"extents of group {name} multiply to {box.volume}, the limit is 2**31 - 1"
 
 
-@rule
-def modes(x: Lowered) -> Iterator[str]:
+def modes(x: Lowered) -> Reasons:
     """No tiled dimension flattens modes."""
     for box in (x.s.tiling.m, x.s.tiling.n, x.s.tiling.k):
         if box.flattens:
             yield f"{box.dims} flattens modes, each tiled dimension is one mode"
 
 
-@rule
-def boxes(x: Lowered) -> Iterator[str]:
+def boxes(x: Lowered) -> Reasons:
     """Each box fits its block."""
     t = x.s.tiling
     for name, box, block, tiles in zip("mnk", (t.m, t.n, t.k), t.shape, (t.mma_tiles, 1, 1), strict=True):
@@ -99,8 +94,7 @@ def boxes(x: Lowered) -> Iterator[str]:
             yield f"box_{name} of {box.size} elements does not fit block_{name} = {block}, {tiles} of which make a tile"
 
 
-@rule
-def parts(x: Lowered) -> Iterator[str]:
+def parts(x: Lowered) -> Reasons:
     """A block makes one tile of one MMA tile, and stores vectors; of sums, single elements."""
     loop, store, scheduler = x.s.mainloop, x.s.epilogue.store, x.s.scheduler
     if x.s.tiling.l is not None and not loop.many_batches:
@@ -114,8 +108,7 @@ def parts(x: Lowered) -> Iterator[str]:
         yield f"D is stored in vectors of {vector}, staged where the main loop has its tile if at all"
 
 
-@rule
-def source(x: Lowered) -> Iterator[str]:
+def source(x: Lowered) -> Reasons:
     """C is read where there is one, in a way that the store adds it."""
     epilogue, c = x.s.epilogue, x.plan.contraction.c
     if (epilogue.source is None) != (c is None):
@@ -123,12 +116,11 @@ def source(x: Lowered) -> Iterator[str]:
         yield f"{there}, the schedule reads {0 if epilogue.source is None else 1}"
     if epilogue.vector_source and epilogue.store.map is not None:
         yield "D leaves by 1 tensor map, so C is added where it is staged, not from vectors"
-    if epilogue.vector_source and (rows := epilogue.store.by_rows) is not None:
-        yield f"rows of {rows.run} elements leave as they are staged, without C"
+    if epilogue.vector_source and isinstance(epilogue.store, RowStore):
+        yield f"rows of {epilogue.store.run} elements leave as they are staged, without C"
 
 
-@rule
-def vector(x: Lowered) -> Iterator[str]:
+def vector(x: Lowered) -> Reasons:
     """D's strides, and the staged tile, allow the vectors that it is stored in."""
     store, t = x.s.epilogue.store, x.s.tiling
     vector, stage = store.vector, store.stage
@@ -138,10 +130,9 @@ def vector(x: Lowered) -> Iterator[str]:
         yield f"{vector} elements of D a store, its strides allow {widest}"
     if store.map is not None or stage is None or vector == 1 or x.s.split_k > 1:
         return
-    dims = tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)
     steps = {(g, i): step for g, at in (("m", stage.m), ("n", stage.n)) for i, step in enumerate(at)}
     run, apart = 1, []
-    for dim in dims:  # neighbours as far as a vector goes, then whole vectors
+    for dim in x.dims_d:  # neighbours as far as a vector goes, then whole vectors
         step = steps.pop((dim.group, dim.index))
         if step % vector if run % vector == 0 else step != run:
             apart.append(step)
@@ -151,8 +142,7 @@ def vector(x: Lowered) -> Iterator[str]:
         yield f"{vector} neighbours in D are {apart} apart in the staged tile"
 
 
-@rule
-def split(x: Lowered) -> Iterator[str]:
+def split(x: Lowered) -> Reasons:
     """No slice of K is empty; only products and sums are sliced, in blocks of one batch."""
     split, k_tiles = x.s.split_k, x.s.tiling.k.tiles
     if split > 1 and (not x.s.mainloop.sums or x.s.tiling.l is not None):
@@ -162,8 +152,7 @@ def split(x: Lowered) -> Iterator[str]:
         yield f"{split} slices of {each} out of {k_tiles} k-tiles leave one empty"
 
 
-@rule
-def workspace(x: Lowered) -> Iterator[str]:
+def workspace(x: Lowered) -> Reasons:
     """The workspace holds the partial sums, and nothing else."""
     (m, n, _), sums = x.s.tiling.shape, data_type(x.plan.contraction.dtype).accumulator_bytes
     needed = x.s.split_k * x.tiles * m * n * sums if x.s.split_k > 1 else 0
@@ -171,8 +160,7 @@ def workspace(x: Lowered) -> Iterator[str]:
         yield f"{x.s.workspace_bytes} bytes, partial sums take {needed}"
 
 
-@rule
-def grid(x: Lowered) -> Iterator[str]:
+def grid(x: Lowered) -> Reasons:
     """The grid has less than 2**31 blocks, and no more rows of tiles are visited together than there are."""
     together, rows = x.s.scheduler.group_m, x.s.tiling.m.tiles
     if together > max(1, rows):
@@ -181,15 +169,13 @@ def grid(x: Lowered) -> Iterator[str]:
         yield f"{x.tiles * x.s.split_k} blocks exceed the grid's limit of 2**31 - 1"
 
 
-@rule
-def threads(x: Lowered) -> Iterator[str]:
+def threads(x: Lowered) -> Reasons:
     """A block has whole warps, at most 1024 threads."""
     if x.s.threads % 32 or not 32 <= x.s.threads <= 1024:
         yield f"{x.s.threads}, whole warps up to 1024 run"
 
 
-@rule
-def shared_memory(x: Lowered) -> Iterator[str]:
+def shared_memory(x: Lowered) -> Reasons:
     """A block asks for no more shared memory than the GPU gives it."""
     if x.s.smem.size > x.facts.smem_per_block:
         yield f"{x.s.smem.size} bytes needed, {x.facts.arch} gives a block {x.facts.smem_per_block}"
@@ -198,11 +184,76 @@ def shared_memory(x: Lowered) -> Iterator[str]:
 def planned(smem: Callable[[Schedule, GemmPlan], SmemPlan]) -> Rule:
     """The rule of a main loop whose shared memory is laid out by a function."""
 
-    @rule
-    def shared_memory_plan(x: Lowered) -> Iterator[str]:
+    def shared_memory_plan(x: Lowered) -> Reasons:
         """The parts of shared memory lie where the kernel expects them."""
         found = smem(x.s, x.plan)
         if x.s.smem != found:
             yield f"planned as {x.s.smem}, the parts make {found}"
 
     return shared_memory_plan
+
+
+def packing_of(x: Lowered) -> Packing:
+    """The copies, which there are."""
+    assert x.s.packing is not None
+    return x.s.packing
+
+
+def packed_product(x: Lowered) -> Reasons:
+    """Copies are made for a product of two tensors, to which nothing is added."""
+    c, packing = x.plan.contraction, packing_of(x)
+    if c.b is None or x.s.mainloop.one_group:
+        yield "no main loop multiplies two tensors"
+    if packing.a is packing.b is packing.d is None:
+        yield "no tensor is copied"
+    if c.c is not None or c.extras:
+        yield "C or tensors of the epilogue would have to be read piece by piece"
+
+
+def pieces(x: Lowered) -> Reasons:
+    """Modes of D, each once, are cut into pieces no longer than they are; there are at most 64."""
+    c, cuts = x.plan.contraction, packing_of(x).cuts
+    for mode, length in cuts:
+        if mode not in c.d.modes:
+            yield f"mode {mode} is none of D"
+        elif length > c.extents[mode]:
+            yield f"pieces of {length} of {c.extents[mode]} along {c.names[mode]}"
+    if len({mode for mode, _ in cuts}) < len(cuts):
+        yield "a mode is cut twice"
+    elif count_pieces(c, cuts) > MAX_PIECES:
+        yield f"{count_pieces(c, cuts)} pieces"
+
+
+def copied_tensors(x: Lowered) -> Reasons:
+    """A copied tensor has elements of 1, 2, 4 or 8 bytes, and each of them once."""
+    c, packing = x.plan.contraction, packing_of(x)
+    for name, copy, tensor in (("A", packing.a, c.a), ("B", packing.b, c.b), ("D", packing.d, c.d)):
+        if copy is None or tensor is None:
+            continue
+        if itemsize(tensor.dtype) not in BITS:
+            yield f"elements of {name} have {itemsize(tensor.dtype)} bytes"
+        if any(s == 0 and c.extents[m] > 1 for m, s in zip(tensor.modes, tensor.strides, strict=True)):
+            yield f"{name} has a stride of 0"
+
+
+def copying(x: Lowered) -> Reasons:
+    """Copies are launched together, with as many threads each."""
+    packing = packing_of(x)
+    threads = [copy.loop.threads for copy in (packing.a, packing.b, packing.d) if copy is not None]
+    if len(set(threads)) > 1:
+        yield f"blocks of {threads} threads"
+
+
+def packed_workspace(x: Lowered) -> Reasons:
+    """The workspace holds the copies of one piece and partial sums, and is no larger than its user allows."""
+    needed, kept = plans_of(x.plan, packing_of(x)).workspace_bytes, packing_of(x).bytes
+    if kept != needed:
+        yield f"{kept} bytes, copies take {needed}"
+    if x.s.workspace_bytes < kept:
+        yield f"{x.s.workspace_bytes} bytes in all, {kept} of them for copies"
+    if x.s.workspace_bytes > x.facts.workspace_limit:
+        yield f"{x.s.workspace_bytes} bytes, workspace_limit is {x.facts.workspace_limit}"
+
+
+PACKING_RULES = (packed_product, pieces, copied_tensors, copying, packed_workspace)
+"""All conditions, each relying on those before it."""

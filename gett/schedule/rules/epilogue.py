@@ -1,26 +1,138 @@
-"""Rules of the epilogues of Hopper kernels: where C comes from, how a tile of D is staged, how it leaves."""
+"""Rules of the epilogues of Hopper kernels: where C comes from, how a tile of D is staged and copied, how it leaves.
+
+Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each atom of 64
+rows, columns 8j + 2t and 8j + 2t + 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from gett.hw.dtypes import data_type
+from gett.hw.dtypes import WORD, data_type
 from gett.ir.gemm import C, D
 from gett.schedule.rules.common import source, vector
-from gett.schedule.rules.fragments import FRAGMENT_RULES
-from gett.schedule.rules.map_check import wrong_map
-from gett.schedule.rules.rule import Lowered, rule
+from gett.schedule.rules.hopper import wrong_map
+from gett.schedule.rules.rule import Lowered, Reasons, mma_box
 from gett.schedule.rules.smem_places import Places, coordinates, mapped_places, staged_places, swizzled
-from gett.schedule.spec.epilogue import DsmemExchange, TmaStore
-from gett.schedule.spec.exchange import exchanged
-from gett.schedule.spec.vectors import tiled_dims
+from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, RowStore, TmaStore
+from gett.schedule.spec.hopper_needs import exchanged
+from gett.schedule.spec.schedule import Schedule
 from layouts.box import TileDim
+from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
-LONGEST_ROW = 256
-"""Elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane."""
+ATOM_M, MATRIX = 64, 8  # rows of an MMA atom; rows and columns of a matrix that `stmatrix` stores
+VECTORS = (2, 4, 8)
+LONGEST_ROW = 256  # elements of a row of D that a warp stores at once, a chunk of 16 bytes a lane
+WORDS = {"pair_n": 2, "one": 1}  # elements of whole registers that a copy writes at once
+
+
+def copy_kind(x: Lowered) -> Reasons:
+    """Vectors and matrices of 16-bit elements, words and float64 are staged for tensor maps, other elements dense."""
+    store, d = x.s.epilogue.store, x.plan.contraction.d
+    if store.stage is None:
+        return
+    copy, dense = store.stage.copy, store.stage.swizzle_bytes == CHUNK and store.stage.copy.rows == ATOM_M
+    if copy.kind == "scalar":
+        if not dense or copy.vector > 1:
+            yield f"{copy.vector} elements go to dense places, not to a swizzle of {store.stage.swizzle_bytes} bytes"
+        return
+    if store.map is None:
+        yield f"{copy.kind} of {copy.vector} elements belongs to a store by tensor map"
+    if copy.kind in WORDS:
+        whole = x.size_d == WORD or (data_type(d.dtype).doubled and copy.vector * x.size_d <= CHUNK)
+        if not whole or copy.vector != WORDS[copy.kind]:
+            yield f"{copy.kind} of {copy.vector} elements of {x.size_d} bytes, {WORDS[copy.kind]} of {WORD} are written"
+        return
+    if copy.kind == "vec_n" and x.size_d == WORD and copy.vector in VECTORS and copy.vector * WORD <= CHUNK:
+        return
+    if not data_type(d.dtype).stmatrix or data_type(d.dtype).tensor is None:
+        yield f"{copy.kind} takes 16-bit floats, {d.dtype} has {x.size_d} bytes"
+    if copy.vector not in VECTORS or (copy.kind.startswith("stsm") and copy.vector != MATRIX):
+        yield f"{copy.kind} of {copy.vector} elements, vectors have {VECTORS}"
+
+
+def rows_apart(x: Lowered) -> Reasons:
+    """MMA atoms that take parts of swizzle atoms read an MN-major A with such atoms."""
+    stage, a = x.s.epilogue.store.stage, x.s.hopper.a
+    if stage is None or stage.copy.rows == ATOM_M:
+        return
+    atom, run, load = a.swizzle_bytes // x.size, stage.copy.rows, a.tma
+    if stage.copy.kind != "vec_m" or a.major != "mn" or run != atom or (load is not None and load.run):
+        yield f"MMA atoms take {run} rows at a time, A is {a.major}-major with swizzle atoms of {atom}"
+
+
+def _rows(s: Schedule, copy: R2SCopy) -> Places:
+    """Row of M's box in row [warpgroup, MMA atom, row of it] of the accumulators; for padding the number of rows."""
+    loop, rows = s.hopper, mma_box(s.tiling).size
+    groups = 1 if loop.ping_pong else loop.warpgroups
+    first = np.arange(groups)[:, None, None] * loop.mma_m
+    mma, x = np.arange(loop.mma_m)[None, :, None], np.arange(ATOM_M)[None, None, :]
+    held, room = loop.held_rows(rows)
+    row: Places = (first + mma) * ATOM_M + x
+    if held:
+        row = np.where(row % room < held, row // room * held + row % room, rows)
+    elif copy.rows != ATOM_M:
+        per = ATOM_M // copy.rows
+        row = (first * per + mma + loop.mma_m * (x // copy.rows)) * copy.rows + x % copy.rows
+    return np.minimum(row, rows)
+
+
+def fragments(x: Lowered) -> Reasons:
+    """Neighbours that are written at once lie side by side in the staged tile, aligned."""
+    stage, tiles = x.s.epilogue.store.stage, x.s.tiling.mma_tiles
+    if stage is None or x.s.split_k > 1:
+        return
+    n, every = staged_places(stage, "n", x.s.tiling.n), staged_places(stage, "m", x.s.tiling.m)
+    for m in every.reshape(tiles, -1):
+        yield from _misplaced(x, stage.copy, m, n)
+
+
+def _misplaced(x: Lowered, copy: R2SCopy, m: Places, n: Places) -> Reasons:
+    """What does not lie as the copy writes it; places of M's rows and N's columns in elements."""
+    vector, rows = copy.vector, _rows(x.s, copy)
+    real = rows < m.size
+    at = m[np.minimum(rows, m.size - 1)]
+    if copy.kind == "scalar":
+        whole = n.size % MATRIX == 0 and all(d.box % MATRIX == 0 for _, d in x.s.tiling.n.tiled[:1])
+        if whole and n.size > 1 and n[1] - n[0] == 1 and (np.any(m % 2) or np.any(n[::2] % 2)):
+            yield f"columns are written in pairs, rows begin at {m[m % 2 > 0][:1]} and columns at odd places"
+        return
+    if copy.kind == "one":
+        return
+    if copy.kind in ("stsm", "vec_n", "pair_n") and n.size % MATRIX:
+        yield f"{copy.kind} takes {MATRIX} columns at a time, box_n has {n.size}"
+    columns = n
+    if copy.kind in ("stsm", "pair_n"):
+        run, columns = n.reshape(-1, vector), n[::vector]
+    elif copy.kind == "vec_n":
+        step = next((d.prefix for d in x.dims_d[:1] if d.group == "n"), 0)
+        if step == 0 or step % MATRIX or n.size % (step * vector):
+            yield f"{vector} neighbours of D are {step} columns apart among {n.size}, not whole {MATRIX}"
+        run = n.reshape(-1, vector, step).swapaxes(1, 2).reshape(-1, vector)
+        columns = run[:, 0]
+    elif copy.kind == "stsm_t":
+        eights = at.reshape(-1, MATRIX), real.reshape(-1, MATRIX)
+        held = eights[1].any(axis=1)
+        if np.any(eights[1][held] != 1):
+            yield f"{m.size} rows are no whole matrices of {MATRIX}"
+        run = eights[0][held]
+    else:
+        mma_m = x.s.hopper.mma_m
+        if mma_m % vector:
+            yield f"{vector} neighbours of D are in MMA atoms one after the other, a warpgroup has {mma_m}"
+        shape = (-1, mma_m // vector, vector, ATOM_M)
+        run, present = (x.reshape(shape).swapaxes(2, 3).reshape(-1, vector) for x in (at, real.astype(np.int64)))
+        held = present.any(axis=1)
+        if np.any(present[held] != 1):
+            yield f"{m.size} rows are no whole groups of {vector} MMA atoms"
+        run = run[held]
+    apart = np.count_nonzero(run - run[:, :1] != np.arange(vector))
+    # Either side starts at whole vectors: the rows' places and the columns', of which the run's own are the first ones.
+    starts = [run[:, 0], m if copy.kind in ("stsm", "vec_n", "pair_n") else columns]
+    odd = sum(np.count_nonzero(x % vector) for x in starts)
+    if apart or odd:
+        yield f"{apart} of {run.size} elements apart, {odd} vectors of {vector} start inside others"
 
 
 def _tiled(x: Lowered) -> list[tuple[int, TileDim, int]]:
@@ -36,8 +148,7 @@ def _mapped(x: Lowered, made: TmaMap) -> Places | None:
     return mapped_places(made, coordinates([(m, d.box) for m, d, _ in _tiled(x)]))
 
 
-@rule
-def staging(x: Lowered) -> Iterator[str]:
+def staging(x: Lowered) -> Reasons:
     """Each element of a tile of D has a place of its own where it is staged."""
     t, stage = x.s.tiling, x.s.epilogue.store.stage
     if stage is None:
@@ -58,17 +169,16 @@ def staging(x: Lowered) -> Iterator[str]:
         yield f"{places.size} elements of D share {taken} places"
 
 
-@rule
-def row_store(x: Lowered) -> Iterator[str]:
+def row_store(x: Lowered) -> Reasons:
     """Rows of 16-bit elements leave as they lie in D and in the staged tile, of which no sums are left to add."""
-    store, t, d = x.s.epilogue.store.by_rows, x.s.tiling, x.plan.contraction.d
-    if store is None:
+    store, t, d = x.s.epilogue.store, x.s.tiling, x.plan.contraction.d
+    if not isinstance(store, RowStore):
         return
     if not data_type(d.dtype).stmatrix or x.s.split_k > 1:
         yield f"{d.dtype} has {x.size_d} bytes, rows are shifted by half-words; K is in {x.s.split_k} slices"
     if store.run > LONGEST_ROW:
         yield f"rows of {store.run} elements, a warp stores at most {LONGEST_ROW}"
-    first = next(iter(tiled_dims((("m", x.plan.m, t.m), ("n", x.plan.n, t.n)), D)), None)
+    first = next(iter(x.dims_d), None)
     if first is None or first.stride != x.size_d or first.box != store.run:
         yield f"rows of {store.run} elements, D's first tiled dimension is {first}"
         return
@@ -77,8 +187,7 @@ def row_store(x: Lowered) -> Iterator[str]:
         yield f"{len(first.modes)} modes of D continue each other, neighbours are staged {steps[first.index]} apart"
 
 
-@rule
-def tma_store(x: Lowered) -> Iterator[str]:
+def tma_store(x: Lowered) -> Reasons:
     """The copies of a tile of D are its boxes, as they are staged."""
     store, t = x.s.epilogue.store.tma, x.s.tiling
     if store is None:
@@ -104,8 +213,7 @@ def tma_store(x: Lowered) -> Iterator[str]:
         yield f"{misplaced} of {found.size} elements are not staged where copies read them"
 
 
-@rule
-def tma_source(x: Lowered) -> Iterator[str]:
+def tma_source(x: Lowered) -> Reasons:
     """C's tile comes to the places from which D's leaves, of a main loop that has a warp for it."""
     made, store, c = x.s.epilogue.source_map, x.s.epilogue.store, x.plan.contraction.c
     if made is None:
@@ -124,8 +232,7 @@ def tma_source(x: Lowered) -> Iterator[str]:
         yield f"its tile of {made.tile} does not lie as D's of {store.map.tile}"
 
 
-@rule
-def reuse(x: Lowered) -> Iterator[str]:
+def reuse(x: Lowered) -> Reasons:
     """D is staged where the stages were if a block makes one tile, of float64 any, and nothing else needs them."""
     store, t, loop, (side_m, side_n) = x.s.epilogue.store, x.s.tiling, x.s.hopper, x.s.cluster
     if not store.reuse_mainloop_smem:
@@ -142,8 +249,7 @@ def reuse(x: Lowered) -> Iterator[str]:
         yield f"{how} still need the stages"
 
 
-@rule
-def exchange(x: Lowered) -> Iterator[str]:
+def exchange(x: Lowered) -> Reasons:
     """Two neighbours exchange halves of tiles whose rows have 16 bytes, and store rows of both."""
     store, t = x.s.epilogue.store.tma, x.s.tiling
     if store is None or store.exchange is None:
@@ -156,7 +262,7 @@ def exchange(x: Lowered) -> Iterator[str]:
     yield from _after_exchange(x, store, store.exchange)
 
 
-def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Iterator[str]:
+def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Reasons:
     """Whether the map stores what a block has after the exchange: rows of both, of half of the slowest dimension."""
     (row, length), (half, count) = exchange.row, exchange.half
     tiled = _tiled(x)
@@ -171,5 +277,8 @@ def _after_exchange(x: Lowered, store: TmaStore, exchange: DsmemExchange) -> Ite
         yield f"copies move a tile of {store.map.tile}, blocks have {tile} after it"
 
 
-EPILOGUE_RULES = (staging, vector, source, row_store, tma_store, tma_source, reuse, exchange, *FRAGMENT_RULES)
+EPILOGUE_RULES = (
+    *(staging, vector, source, row_store, tma_store, tma_source, reuse, exchange),
+    *(copy_kind, rows_apart, fragments),
+)
 """How D leaves and C arrives."""

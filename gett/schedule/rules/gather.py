@@ -1,23 +1,23 @@
-"""Operands that warps gather where no tensor map can bring them: what they need, and rules."""
+"""Operands that warps bring to the tiles of a Hopper kernel where no tensor map can: what they need, and rules.
+
+Some gather pieces of rows, others copy vectors by `cp.async`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gett.schedule.rules.rule import HopperOperand, Lowered, rule
-from gett.schedule.spec.loader import Gather, HopperLoader
+from gett.schedule.rules.rule import HopperOperand, Lowered, Reasons
+from gett.schedule.spec.hopper_needs import planes, up
+from gett.schedule.spec.loader import CpAsyncTile, Gather, HopperLoader
 from gett.schedule.spec.mainloop import WgmmaSS
+from gett.schedule.spec.vectors import whole_vectors
 from layouts.box import TileDim
 from layouts.swizzle import CHUNK
 
-COPIES = 32
-"""Most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end."""
-
-GATHERING = 2
-"""Warpgroups that gather."""
-
-REACH = 1 << 30
-"""Elements that the offsets of a gathered operand reach."""
+COPIES = 32  # most chunks of a k-tile that a thread copies: a bit each says which lie at the tensor's end
+GATHERING = 2  # warpgroups that gather
+REACH = 1 << 30  # elements that the offsets of a gathered operand reach
+DEEPEST_COPY = 32  # most k of a tile whose rows run along M or N: a bit each says which are part of K
+COPYING = 128  # threads that copy the vectors of a tile by `cp.async`
 
 
 def chunk_bytes(run: int, size: int) -> int:
@@ -43,8 +43,7 @@ def _lead(o: HopperOperand, loader: Gather) -> TileDim | None:
     return dims[at] if at < len(dims) else None
 
 
-@rule
-def producers(x: Lowered) -> Iterator[str]:
+def producers(x: Lowered) -> Reasons:
     """Two warpgroups gather into chunks of their own; without gathering one fetches."""
     loop = x.s.loop(WgmmaSS)
     there, gathering = (loop.producers, min(loop.cp_async_stages, 1)), loop.by_warps
@@ -52,16 +51,14 @@ def producers(x: Lowered) -> Iterator[str]:
         yield f"{loop.producers} warpgroups into {loop.cp_async_stages} k-tiles of chunks, {int(gathering)} operands so"
 
 
-@rule
-def gather(x: Lowered) -> Iterator[str]:
+def gather(x: Lowered) -> Reasons:
     """Gathering warps serve blocks of a raster, without clusters."""
     made = x.s.scheduler
     if x.s.hopper.by_warps and (made.tensor or made.cluster != (1, 1)):
         yield f"tiles of a {type(made).__name__}, clusters of {made.cluster}"
 
 
-@rule
-def transpose(x: Lowered) -> Iterator[str]:
+def transpose(x: Lowered) -> Reasons:
     """Pieces of A are transposed where the operands' rows run along two modes of K."""
     (a, b), first, chunk = x.operands, x.s.tiling.k.dims[:1], CHUNK // x.size
     if b.loader.transform:
@@ -77,8 +74,7 @@ def transpose(x: Lowered) -> Iterator[str]:
         yield f"{wide} of B's mode times {a.loader.width} of A's are not block_k = {x.s.tiling.shape[2]}"
 
 
-@rule
-def pieces(x: Lowered) -> Iterator[str]:
+def pieces(x: Lowered) -> Reasons:
     """Pieces are whole chunks of the unit-stride mode and divide its box."""
     for o, loader in x.brought_by(Gather):
         lead, chunk = _lead(o, loader), CHUNK // x.size
@@ -88,8 +84,7 @@ def pieces(x: Lowered) -> Iterator[str]:
             yield f"{loader.run} elements of operand {o.name}, a multiple of {chunk} must divide {lead.box}"
 
 
-@rule
-def swizzle(x: Lowered) -> Iterator[str]:
+def swizzle(x: Lowered) -> Reasons:
     """The swizzle divides a gathered row."""
     for o, loader in x.brought_by(Gather):
         lead = _lead(o, loader)
@@ -99,8 +94,7 @@ def swizzle(x: Lowered) -> Iterator[str]:
             yield f"{loader.swizzle_bytes} bytes do not divide rows of {row} bytes of operand {o.name}"
 
 
-@rule
-def offsets(x: Lowered) -> Iterator[str]:
+def offsets(x: Lowered) -> Reasons:
     """32-bit offsets go up through an operand that warps bring."""
     for o in (o for o in x.operands if o.loader.by_warps):
         steps = [m.strides[o.tensor] for m in o.modes]
@@ -111,8 +105,7 @@ def offsets(x: Lowered) -> Iterator[str]:
             yield f"operand {o.name} spans {reach} elements, offsets reach {REACH}"
 
 
-@rule
-def gathered_copies(x: Lowered) -> Iterator[str]:
+def gathered_copies(x: Lowered) -> Reasons:
     """A thread copies at most 32 chunks of an operand's k-tile."""
     for o, loader in x.brought_by(Gather):
         pieces = warp_pieces(o.box.size, x.s.tiling.shape[2], loader, 4 * GATHERING)
@@ -121,5 +114,49 @@ def gathered_copies(x: Lowered) -> Iterator[str]:
             yield f"{count} a thread for a k-tile of operand {o.name}, the limit is {COPIES}"
 
 
+def row_table_bytes(loader: HopperLoader, size: int, deep: int) -> int:
+    """Shared memory for offsets in a tile that `cp.async` brings, `size` of its free group by `deep` k.
+
+    It has one for each row, and one for each vector of a row.
+    """
+    if not loader.width:
+        return 0
+    rows, row = (up(size, 8), deep) if loader.major == "k" else (deep, up(size, 8))
+    lanes = max(8, 1 << (row // loader.width - 1).bit_length())
+    at_once = COPYING // lanes
+    return 4 * (at_once * up(-(-rows // at_once), 4) + up(lanes, 4))
+
+
+def vectors(x: Lowered) -> Reasons:
+    """A copy has 4, 8 or 16 bytes that are neighbours in memory and in a row, aligned wherever a tile starts."""
+    for o, loader in x.brought_by(CpAsyncTile):
+        size, vector = loader.vector * x.size, loader.vector
+        if size not in (4, 8, 16):
+            yield f"{vector} elements of operand {o.name} are {size} bytes"
+        group, inner = (o.k, o.box_k) if loader.major == "k" else (o.free, o.box)
+        if vector > 1 and not whole_vectors(o.operand, o.tensor, o.modes, group, inner, o.unit, vector):
+            yield f"rows of operand {o.name} do not start and end at multiples of {size} bytes"
+
+
+def rows(x: Lowered) -> Reasons:
+    """A thread has one vector of a row, whole chunks of which are swizzled."""
+    deep = x.s.tiling.shape[2]
+    for o, loader in x.brought_by(CpAsyncTile):
+        row = deep if loader.major == "k" else up(o.box.size, 8)
+        if row // loader.vector > COPYING:
+            yield f"rows of {row} elements of operand {o.name}, {COPYING} threads copy {loader.vector} each"
+        if row * x.size % loader.swizzle_bytes:
+            yield f"{loader.swizzle_bytes} bytes do not divide rows of {row * x.size} bytes of operand {o.name}"
+        if loader.major == "mn" and deep > DEEPEST_COPY:
+            yield f"{deep} rows of operand {o.name}, the most are {DEEPEST_COPY}"
+
+
+def copying(x: Lowered) -> Reasons:
+    """Planes are those of numbers as they are: warps that split scaled ones take registers of those that copy."""
+    made = planes(x.plan)
+    if x.s.hopper.by_warps and made is not None and made.scaled:
+        yield f"planes of scaled {made.tensor.name}, {len(x.brought_by(CpAsyncTile))} operands by cp.async"
+
+
 GATHER_RULES = (producers, gather, transpose, pieces, swizzle, offsets, gathered_copies)
-"""How operands travel that are gathered."""
+COPY_RULES = (vectors, rows, copying, offsets)  # how operands travel by `cp.async`

@@ -1,15 +1,21 @@
-"""Rules of all Hopper main loops: tiles, warpgroups, stages, blocks of the grid.
+"""Rules of all Hopper main loops: tiles, warpgroups, stages, blocks of the grid, and how tensor maps bring operands.
 
-Rules are asked in order, and later ones rely on those before. How operands travel and how D leaves have rules of their
-own; what one main loop alone asks is beside it in `gett.schedule.mainloops`.
+Rules are asked in order, and later ones rely on those before. How warps bring operands and how D leaves have rules of
+their own; what one main loop alone asks is beside it in `gett.schedule.mainloops`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from gett.hw.dtypes import data_type
-from gett.schedule.rules.rule import Lowered, rule
+from gett.ir.contraction import Operand
+from gett.ir.gemm import itemsize
+from gett.schedule.rules.rule import Lowered, Reasons
+from gett.schedule.rules.smem_places import coordinates, copied_places, wgmma_places
 from gett.schedule.spec.hopper_needs import (
     ACCUMULATORS,
     ARCHS,
@@ -17,21 +23,27 @@ from gett.schedule.spec.hopper_needs import (
     MOST_STAGES_OF_ONE,
     multiplied,
     planes,
+    shared_dimension,
     up,
+    valid_k,
 )
+from gett.schedule.spec.loader import Repeats, Stationary
+from layouts.modes import Strided
+from layouts.swizzle import CHUNK
+from layouts.tma import TmaMap
+from layouts.tma_map import Refusal, tma_map
 
-ORDERED = 256
-"""Most clusters whose first tiles a table of bytes has."""
+CLUSTER = 8  # most blocks of a cluster that every GPU with clusters takes
+ORDERED = 256  # most clusters whose first tiles a table of bytes has
 
 
-@rule
-def hopper(x: Lowered) -> Iterator[str]:
+def hopper(x: Lowered) -> Reasons:
     """The architecture has tensor maps, clusters and wgmma as Hopper has them."""
     if x.facts.arch not in ARCHS:
         yield f"{x.facts.arch} has not, {ARCHS[0]} has"
 
 
-def whole_operands(x: Lowered, source: str) -> Iterator[str]:
+def whole_operands(x: Lowered, source: str) -> Reasons:
     """Why wgmma does not multiply operands as they come; `source` is where it reads them, `"ss"` or `"rs"`."""
     dtype, loop, tensor = x.plan.contraction.dtype, x.s.hopper, multiplied(x.plan)
     if planes(x.plan) is not None:
@@ -44,8 +56,7 @@ def whole_operands(x: Lowered, source: str) -> Iterator[str]:
         yield f"wgmma of {dtype} has sources {x.atom.sources}, not {source}"
 
 
-@rule
-def scheduler(x: Lowered) -> Iterator[str]:
+def scheduler(x: Lowered) -> Reasons:
     """Persistent blocks make tiles of one batch each; there are enough for a cluster, which begin in some order."""
     made, order = x.s.scheduler, x.s.scheduler.cluster_order
     if not made.persistent:
@@ -58,16 +69,14 @@ def scheduler(x: Lowered) -> Iterator[str]:
         yield f"{x.s.tiling.batches} batches in a block, a Hopper block makes tiles of 1"
 
 
-@rule
-def batches_together(x: Lowered) -> Iterator[str]:
+def batches_together(x: Lowered) -> Reasons:
     """Batches that are visited together exist; single blocks make whole sums of their tiles."""
     made, group = x.s.scheduler, x.s.scheduler.group_l
     if group > max(1, x.plan.extent_l) or (group > 1 and (x.blocks > 1 or made.split_k > 1)):
         yield f"{group} of {x.plan.extent_l} batches, clusters of {x.s.cluster}, {made.split_k} slices of K"
 
 
-@rule
-def mma_tiles(x: Lowered) -> Iterator[str]:
+def mma_tiles(x: Lowered) -> Reasons:
     """MMA tiles of one tile of D divide the last tiled dimension of M, come and leave together by tensor map."""
     count, tiled, loop, store = x.s.tiling.mma_tiles, x.s.tiling.m.tiled, x.s.hopper, x.s.epilogue.store
     if count == 1:
@@ -79,8 +88,7 @@ def mma_tiles(x: Lowered) -> Iterator[str]:
         yield f"{count} of a {type(loop).__name__} {how}that leave by a {type(store).__name__}"
 
 
-@rule
-def block(x: Lowered) -> Iterator[str]:
+def block(x: Lowered) -> Reasons:
     """A block is whole instructions: rows of all warpgroups, columns and depth of the boxes."""
     loop, atom, (m, n, k) = x.s.hopper, x.atom, x.s.tiling.shape
     rows = atom.m * loop.mma_m * (1 if loop.ping_pong else loop.warpgroups)
@@ -93,16 +101,14 @@ def block(x: Lowered) -> Iterator[str]:
         yield f"block_k = {k}: box_k needs {deep}, a multiple of {atom.k}"
 
 
-@rule
-def accumulators(x: Lowered) -> Iterator[str]:
+def accumulators(x: Lowered) -> Reasons:
     """A thread's registers hold its products."""
     count = x.s.hopper.mma_m * x.s.tiling.shape[1] // 2
     if count > ACCUMULATORS:
         yield f"{count} registers a thread, the limit is {ACCUMULATORS}"
 
 
-@rule
-def stages(x: Lowered) -> Iterator[str]:
+def stages(x: Lowered) -> Reasons:
     """The pipeline has two stages or more, of which all have barriers."""
     loop = x.s.hopper
     # Transposed k-tiles are deep; each is multiplied while the next one is still in the warps' buffers.
@@ -110,3 +116,193 @@ def stages(x: Lowered) -> Iterator[str]:
     most = MOST_STAGES_OF_ONE if loop.slabs_of_b or loop.keeps else MOST_STAGES
     if not least <= loop.stages <= most:
         yield f"{loop.stages}, a pipeline has {least} to {most}"
+
+
+def wrong_map(
+    name: str, made: TmaMap, operand: Operand, tensor: int, modes: Sequence[Strided], repeats: Repeats = ()
+) -> Reasons:
+    """What is wrong with the map of a tensor, whose modes are the map's; nothing where it is right.
+
+    The tile that the map's numbers are for comes in `repeats` copies, in one where there are none.
+    """
+    size, whole = itemsize(operand.dtype), list(made.box)
+    if {len(made.modes), len(made.tile)} != {len(modes)} or sorted(made.order) != list(range(len(modes))):
+        yield f"map of {name}: it is for {len(made.modes)} modes, the tensor has {len(modes)}"
+    ranks = {len(made.extents), len(made.strides), len(made.box)}
+    if len(ranks) > 1 or any(m.dim >= made.rank for m in made.modes):
+        yield f"map of {name}: it has {ranks} dimensions, its modes lie along {[m.dim for m in made.modes]}"
+    for dim, step, count in repeats:
+        if dim >= made.rank or step != made.box[dim]:
+            yield f"copies of operand {name} are {step} apart along dimension {dim} of {made.box}"
+        whole[dim] *= count
+    if made.itemsize != size:
+        yield f"map of {name}: its elements have {made.itemsize} bytes, those of {operand.dtype} have {size}"
+    if made.base_offset:
+        yield f"map of {name}: it starts {made.base_offset} bytes from element 0, whose address is passed"
+    reason, wanted = "", replace(made, box=tuple(whole))
+    for row in (0, whole[0]):
+        found = tma_map(
+            [s.extent for s in modes],
+            [s.strides[tensor] for s in modes],
+            size,
+            made.tile,
+            order=made.order,
+            unit=made.order[0],
+            base_alignment=operand.alignment,
+            swizzle_bytes=made.swizzle_bytes,
+            row=row,
+        )
+        if found == wanted:
+            return
+        reason = reason or (found.reason if isinstance(found, Refusal) else f"a tile of {made.tile} needs {found}")
+    yield f"map of {name}: {reason}; the schedule has boxes of {made.box} of extents {made.extents}"
+
+
+def operand_tile(x: Lowered) -> Reasons:
+    """A k-tile of an operand fits a block's shared memory."""
+    widest, deep = max(o.box.size for o in x.operands), x.s.tiling.k.size
+    if widest * deep * x.size > x.facts.smem_per_block:
+        yield f"{widest} x {deep} elements of an operand, a block has {x.facts.smem_per_block} bytes"
+
+
+def full_k_tiles(x: Lowered) -> Reasons:
+    """The box of K fills its block."""
+    if x.s.tiling.k.size != x.s.tiling.shape[2]:
+        yield f"k-tiles of {x.s.tiling.k.size} in blocks of {x.s.tiling.shape[2]}"
+
+
+def flattened(x: Lowered) -> Reasons:
+    """K, and the modes of an operand by tensor map, are tiled one by one."""
+    if x.s.tiling.k.flattens:
+        yield f"box_k = {x.s.tiling.k.dims} takes several modes as one"
+    for o, _ in x.by_map:
+        if o.box.flattens:
+            yield f"a tensor map brings operand {o.name}, its box {o.box.dims} takes several modes as one"
+
+
+def atom_majors(x: Lowered) -> Reasons:
+    """Wgmma reads 16-bit types along either mode out of shared memory, others along K."""
+    for o in x.operands:
+        if o.loader.major not in x.atom.majors:
+            yield f"wgmma reads {len(x.atom.majors)} major, operand {o.name} is {o.loader.major}-major"
+
+
+def majors(x: Lowered) -> Reasons:
+    """An operand's rows run along its unit-stride mode."""
+    for o in x.operands:
+        if o.unit is None and o.loader.tma is not None:
+            modes = len(o.k if o.loader.major == "k" else o.free)
+            yield f"operand {o.name} is {o.loader.major}-major, but {modes} modes have no unit stride"
+
+
+def maps(x: Lowered) -> Reasons:
+    """A tensor map is what the hardware has for its operand, tile, order and swizzle."""
+    for o, load in x.by_map:
+        yield from wrong_map(o.name, load.map, o.operand, o.tensor, o.modes)
+
+
+def copies(x: Lowered) -> Reasons:
+    """The copies of a tile bring each element to where wgmma reads it, and nothing else."""
+    for o, load in x.by_map:
+        rows, deep, swizzle = o.box.size, o.box_k.size, load.map.swizzle_bytes
+        fits = load.bytes == rows * deep * x.size
+        found = copied_places(load, coordinates([*o.free_dims, *o.k_dims])) if fits else None
+        if found is None:
+            yield f"{load.copies} of {load.map.box} are not the {rows} x {deep} of operand {o.name}"
+            return
+        if load.run and (load.run >= swizzle // x.size or rows % load.run):
+            yield f"{load.run} rows an atom of {swizzle} bytes, operand {o.name} has {rows}"
+        if load.pitch and not load.repeats:
+            yield f"{load.copies} copies of operand {o.name} follow each other, not {load.pitch} bytes apart"
+        if load.major == "mn" and not load.run and rows * x.size % swizzle:
+            yield f"{rows} rows of operand {o.name} do not fill atoms of {swizzle} bytes"
+        atom = (load.run, load.atom) if load.run else (0, 0)
+        wanted = wgmma_places(load.major, swizzle, (rows, deep), load.rows(rows), x.s.tiling.shape[2], x.size, atom)
+        misplaced = np.count_nonzero(wanted != np.broadcast_to(found, rows * deep).reshape(deep, rows).T)
+        if misplaced:
+            yield f"{misplaced} of {wanted.size} elements of operand {o.name} are not where wgmma reads"
+
+
+def k_residue(x: Lowered) -> Reasons:
+    """K that is no multiple of an instruction's comes by tensor map, in even parts."""
+    box, block_k = x.s.tiling.k, x.s.tiling.shape[2]
+    if box.size == block_k:
+        return
+    if uneven := [(mode.extent, cut) for mode, cut in zip(x.plan.k, box.cut, strict=True) if mode.extent % cut]:
+        yield f"k-tiles of {box.size} k, but of {uneven} extents are no multiples of cuts"
+    if gathered := [o.name for o in x.operands if o.loader.by_warps]:
+        yield f"k-tiles of {box.size} k in blocks of {block_k}, operands {gathered} are gathered"
+    for o, load in x.by_map:
+        if (written := valid_k(load, len(x.plan.k))) != box.size:
+            yield f"copies of operand {o.name} write {written} k of {box.size}"
+        if load.major == "k" and (box.size * x.size % CHUNK or block_k * x.size > load.map.swizzle_bytes):
+            yield f"rows of {box.size * x.size} bytes of operand {o.name}, a swizzled row has {load.map.swizzle_bytes}"
+
+
+def cluster(x: Lowered) -> Reasons:
+    """A cluster has at most 8 blocks, whose operands come by tensor map."""
+    if x.blocks > CLUSTER:
+        yield f"{x.s.cluster}, a cluster has 1 to {CLUSTER} blocks"
+    for o in x.operands:
+        if x.blocks > 1 and o.loader.tma is not o.loader:
+            yield f"{x.blocks} blocks, but operand {o.name} comes by a {type(o.loader).__name__} loader"
+
+
+def multicast(x: Lowered) -> Reasons:
+    """Those blocks of a cluster share a tile that need the same one."""
+    for o, load in x.by_map:
+        blocks = x.s.cluster[1] if o.name == "A" else x.s.cluster[0]
+        if load.blocks != blocks:
+            yield f"{load.blocks} blocks share operand {o.name}, {blocks} of a cluster need the same tile"
+        elif load.divided is not None and load.divided != shared_dimension(load.map, blocks):
+            yield f"dimension {load.divided} of {load.map.box} of operand {o.name} cannot be shared by {blocks}"
+
+
+def stationary(x: Lowered) -> Reasons:
+    """At most one operand stays, beside one by tensor map, with all of its k-tiles."""
+    kept, gathered = x.brought_by(Stationary), [o.name for o in x.operands if o.loader.by_warps]
+    if len(kept) > 1 or (kept and gathered):
+        yield f"{len(kept)} operands stay and {len(gathered)} are gathered; 1 comes by tensor map for each tile"
+    for o, loader in kept:
+        if loader.k_tiles != x.s.tiling.k.tiles:
+            yield f"{loader.k_tiles} k-tiles of operand {o.name} stay, K has {x.s.tiling.k.tiles}"
+        if o.name == "A" and x.s.tiling.mma_tiles > 1:
+            yield f"A stays for one MMA tile, a tile of D has {x.s.tiling.mma_tiles}"
+
+
+def stationary_whole(x: Lowered) -> Reasons:
+    """What stays for all tiles is one tile of its group, in all batches."""
+    for o, _ in () if x.s.scheduler.tensor else x.brought_by(Stationary):
+        if o.box.tiles > 1 or any(m.extent > 1 and m.strides[o.tensor] for m in o.batch):
+            yield f"all of operand {o.name} stays, but it has {o.box.tiles} tiles for {x.plan.extent_l} batches"
+
+
+def panel(x: Lowered) -> Reasons:
+    """The operand whose rows a panel's tiles share stays, and tiles follow it."""
+    made, kept = x.s.scheduler, [o.name.lower() for o in x.operands if o.loader.stays]
+    if made.tensor:
+        along = 1 if made.tensor == "a" else x.s.tiling.m.tiles
+        if kept != [made.tensor] or made.group_m != along:
+            yield f"tiles share rows of {made.tensor}, {kept} stay; {made.group_m} tiles of M together, not {along}"
+
+
+def one_panel(x: Lowered) -> Reasons:
+    """Blocks of one panel each make a tile at a time of one batch; there are enough."""
+    made, t = x.s.scheduler, x.s.tiling
+    if made.one_panel:
+        panels = (t.m if made.tensor == "a" else t.n).tiles
+        if x.s.hopper.ping_pong or x.plan.extent_l > 1 or made.blocks < panels:
+            how = " in ping-pong" if x.s.hopper.ping_pong else ""
+            yield f"{made.blocks} blocks{how} for {panels} panels of {x.plan.extent_l} batches"
+
+
+MAP_RULES = (operand_tile, full_k_tiles, panel, flattened, majors, maps, copies)
+"""How operands travel that no cluster shares."""
+
+CLUSTER_RULES = (cluster, multicast)  # what blocks of a cluster share
+
+LOADER_RULES = (
+    *(operand_tile, flattened, atom_majors, majors, maps, copies, k_residue, cluster, multicast),
+    *(stationary, stationary_whole, panel, one_panel),
+)
+"""How operands travel by tensor map with both in shared memory."""

@@ -12,10 +12,10 @@ from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import warpgroup_atom
 from gett.hw.tensor_types import MmaAtom
 from gett.ir.contraction import Operand
-from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.spec.loader import HopperLoader, TileLoader, Tma
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Schedule, Tiling
+from gett.schedule.spec.vectors import TiledDim, tiled_dims
 from layouts.box import Box, TileDim
 from layouts.modes import Strided, unit_mode
 
@@ -24,30 +24,20 @@ L = TypeVar("L", bound=TileLoader)
 
 @dataclass(frozen=True, slots=True)
 class HopperOperand:
-    """One operand of a Hopper kernel.
+    """One operand of a Hopper kernel."""
 
-    Attributes:
-        name: `"A"` or `"B"`.
-        tensor: Position of its strides.
-        operand: The tensor itself.
-        loader: How it travels.
-        batch, free, k: Its modes of the lowered plan.
-        box: What a tile takes of its free modes: of A what the accumulators hold.
-        box_k: What a tile takes of K, in the order of its tile: where planes are made, or fragments loaded number by
-            number, that of its rows comes first.
-        free_unit, k_unit: Positions of the unit-stride mode, None where it lies in the other group.
-    """
-
-    name: str
-    tensor: int
-    operand: Operand
-    loader: HopperLoader
-    batch: tuple[Strided, ...]
+    name: str  # `"A"` or `"B"`
+    tensor: int  # position of its strides
+    operand: Operand  # the tensor itself
+    loader: HopperLoader  # how it travels
+    batch: tuple[Strided, ...]  # its modes of the lowered plan
     free: tuple[Strided, ...]
     k: tuple[Strided, ...]
-    box: Box
+    box: Box  # what a tile takes of its free modes: of A what the accumulators hold
+    # What a tile takes of K, in the order of its tile: where planes are made, or fragments loaded number by number,
+    # that of its rows comes first.
     box_k: Box
-    free_unit: int | None
+    free_unit: int | None  # positions of the unit-stride mode, None where it lies in the other group
     k_unit: int | None
 
     @property
@@ -130,6 +120,11 @@ class Lowered:
             out.append(HopperOperand(name, tensor, operand, loader, plan.l, free, plan.k, box, box_k, *units))
         return out[0], out[1]
 
+    @cached_property
+    def dims_d(self) -> list[TiledDim]:
+        """The tiled dimensions of M and N by distance in D."""
+        return tiled_dims((("m", self.plan.m, self.s.tiling.m), ("n", self.plan.n, self.s.tiling.n)), D)
+
     @property
     def by_map(self) -> Iterator[tuple[HopperOperand, Tma]]:
         """The operands that tensor maps bring, with the copies."""
@@ -140,41 +135,24 @@ class Lowered:
         return [(o, o.loader) for o in self.operands if isinstance(o.loader, kind)]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One condition that schedules must meet.
+Reasons = Iterator[str]
+"""How a schedule breaks a rule, with the numbers; nothing where it does not."""
 
-    Attributes:
-        name: A few words.
-        sentence: The condition.
-        reasons: How a schedule breaks it, with the numbers; nothing where it does not.
-    """
-
-    name: str
-    sentence: str
-    reasons: Callable[[Lowered], Iterator[str]]
-
-    def broken(self, x: Lowered) -> str | None:
-        """The first reason, None where the rule holds."""
-        return next((f"{self.name}: {reason}" for reason in self.reasons(x)), None)
-
-
-def rule(reasons: Callable[[Lowered], Iterator[str]]) -> Rule:
-    """The rule whose name is that of a function, and whose sentence is its docstring."""
-    return Rule(reasons.__name__.replace("_", " "), reasons.__doc__ or "", reasons)
+Rule = Callable[[Lowered], Reasons]
+"""One condition that schedules must meet: a function with the rule's name, whose docstring is the condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a schedule cannot be run.
+    """Why a schedule cannot be run."""
 
-    Attributes:
-        rule: The rule that it breaks.
-        reason: How, with the numbers.
-    """
+    rule: Rule  # the rule that it breaks
+    reason: str  # how, with the numbers, behind the rule's name
 
-    rule: Rule
-    reason: str
+
+def name_of(rule: Rule) -> str:
+    """A rule's name in words."""
+    return rule.__name__.replace("_", " ")
 
 
 def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, facts: ArchFacts) -> Refusal | None:
@@ -183,4 +161,4 @@ def first_broken(rules: Iterable[Rule], schedule: Schedule, plan: GemmPlan, fact
     Rules are asked in order: one may rely on those before it.
     """
     x = Lowered(schedule, plan, facts)
-    return next((Refusal(rule, reason) for rule in rules if (reason := rule.broken(x)) is not None), None)
+    return next((Refusal(rule, f"{name_of(rule)}: {reason}") for rule in rules for reason in rule(x)), None)

@@ -92,14 +92,8 @@ def wgmma_places(
 ) -> Places:
     """Bytes at which wgmma's descriptors look for elements [row of M or N, k] of an operand's tile.
 
-    Args:
-        major: Group along a row of shared memory.
-        swizzle: Swizzle in bytes, 16 for none.
-        shape: Rows and k of the box.
-        rows: Rows that the tile has room for.
-        block_k: Depth of the tile, padding included.
-        size: Bytes of an element.
-        atom: (rows that an atom of an MN-major tile holds, rows that it has room for), (0, 0) where atoms are full.
+    The box has `shape`; the tile has room for `block_k` k. An atom of an MN-major tile holds `atom[0]` rows and has
+    room for `atom[1]`; both are 0 where atoms are full.
     """
     i, k = np.arange(shape[0])[:, None], np.arange(shape[1])[None, :] * (size if major == "k" else 1)
     if major == "k":

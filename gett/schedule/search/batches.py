@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gett.hw.hopper_rates import SideBySide
 from gett.ir.gemm import B, D, GemmPlan
-from gett.schedule.spec.scheduler import PersistentRaster
+from gett.schedule.spec.schedule import PersistentRaster
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 
 

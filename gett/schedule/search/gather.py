@@ -27,7 +27,7 @@ from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaSS
-from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.schedule import TileScheduler
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box
 from layouts.swizzle import CHUNK, swizzle_dividing

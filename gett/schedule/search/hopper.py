@@ -35,10 +35,7 @@ from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, Tm
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import Hopper
-from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import PersistentRaster, TileScheduler
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Split
+from gett.schedule.spec.schedule import Forecast, PersistentRaster, Schedule, SmemPlan, Split, TileScheduler
 from gett.schedule.spec.vectors import store_vector
 from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, cluster_tiles
 from layouts.box import Box

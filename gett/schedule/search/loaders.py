@@ -13,7 +13,7 @@ from gett.hw.dtypes import data_type
 from gett.hw.tensor_types import TensorType
 from gett.ir.gemm import A, GemmPlan
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Tiling
 from gett.schedule.spec.vectors import TiledDim, operand_dims, row_vector, widest_vector
 from layouts.swizzle import Pattern, SmemLayout, choose_smem, replays
 

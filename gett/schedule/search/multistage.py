@@ -28,9 +28,7 @@ from gett.schedule.search.mma_tiles import (
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsync, RegisterStaged
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box
 from layouts.modes import Strided, unit_mode

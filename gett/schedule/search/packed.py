@@ -30,8 +30,7 @@ from gett.ir.tensors import ALIGNMENT_LIMIT
 from gett.schedule.packed import packed_plans
 from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import StreamMap
-from gett.schedule.spec.packing import MAX_PIECES, CopyPass, Packing
-from gett.schedule.spec.schedule import Forecast, Schedule
+from gett.schedule.spec.schedule import MAX_PIECES, CopyPass, Forecast, Packing, Schedule
 from layouts.rates import SECTOR
 
 KEPT = 3  # products whose schedules are tried

@@ -21,9 +21,7 @@ from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, in_order,
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamSum
-from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import (
     TensorView,
     cut_modes,
@@ -34,7 +32,6 @@ from gett.schedule.spec.stream_views import (
     sum_views,
     vector_along,
 )
-from gett.schedule.spec.tiling import Tiling
 from layouts.access import contiguous_run
 from layouts.box import Box
 from layouts.rates import run_cost

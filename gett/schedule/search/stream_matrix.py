@@ -16,11 +16,8 @@ from gett.schedule.search.stream_boxes import cut_box
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamMatrix
-from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import OneTile
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import TensorView, cut_modes, matrix_views, vector_along, view_of
-from gett.schedule.spec.tiling import Tiling
 from layouts.access import run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided

@@ -14,7 +14,7 @@ from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.search.tried import SS
 from gett.schedule.spec.hopper_needs import up
-from gett.schedule.spec.tiling import Split
+from gett.schedule.spec.schedule import Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.modes import Strided

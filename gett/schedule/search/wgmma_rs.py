@@ -20,8 +20,7 @@ from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.schedule import Schedule, TileScheduler
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.box import Box
 

@@ -22,8 +22,7 @@ from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import parts, planes, up
 from gett.schedule.spec.loader import CpAsyncTile, Tma
 from gett.schedule.spec.mainloop import WgmmaSplit
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import TileScheduler
+from gett.schedule.spec.schedule import Schedule, TileScheduler
 from gett.schedule.spec.vectors import whole_vectors
 from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
 from layouts.box import Box

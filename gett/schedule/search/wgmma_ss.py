@@ -19,10 +19,8 @@ from gett.schedule.spec.epilogue import Epilogue
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.loader import Stationary
 from gett.schedule.spec.mainloop import WgmmaSS
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel, TileScheduler
-from gett.schedule.tile.store_tile import store_tiles
-from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile
+from gett.schedule.spec.schedule import PersistentPanel, Schedule, TileScheduler
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile, store_tiles
 from layouts.box import Box
 
 

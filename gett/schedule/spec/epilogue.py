@@ -16,47 +16,34 @@ Side = Annotated[str, OneOf(("m", "n"))]
 
 @dataclass(frozen=True, slots=True)
 class R2SCopy:
-    """How accumulators are copied from registers to the staged tile.
+    """How accumulators are copied from registers to the staged tile."""
 
-    Attributes:
-        kind: `"scalar"`: element by element; `"stsm"`, `"stsm_t"`: by stmatrix, as it is or transposed; `"vec_n"`,
-            `"vec_m"`: in vectors of neighbours along N (columns of a thread) or along M (its MMA atoms of 64 rows);
-            `"pair_n"`, `"one"`: elements of 32 bits in pairs of columns that are neighbours in D, or one by one, to
-            where a swizzle puts them.
-        vector: Elements written at once.
-        rows: Rows of M's box that stay together in an MMA atom of 64; an atom's groups of so many rows are as far apart
-            as a warpgroup has atoms. 64 where atoms are whole.
-    """
-
+    # `"scalar"`: element by element; `"stsm"`, `"stsm_t"`: by stmatrix, as it is or transposed; `"vec_n"`, `"vec_m"`:
+    # in vectors of neighbours along N (columns of a thread) or along M (its MMA atoms of 64 rows); `"pair_n"`, `"one"`:
+    # elements of 32 bits in pairs of columns that are neighbours in D, or one by one, to where a swizzle puts them.
     kind: Annotated[str, OneOf(COPIES)] = "scalar"
-    vector: Vector = 1
+    vector: Vector = 1  # elements written at once
+    # Rows of M's box that stay together in an MMA atom of 64; an atom's groups of so many rows are as far apart as a
+    # warpgroup has atoms. 64 where atoms are whole.
     rows: Annotated[int, Span(1, 64)] = 64
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTile:
-    """A tile of D in shared memory, in D's order.
+    """A tile of D in shared memory, in D's order."""
 
-    Attributes:
-        m, n: Elements between neighbours along each dimension of the boxes of M and N (0 where the box is 1).
-        elements: Room for the tile, gaps included.
-        copy: How accumulators get there.
-        conflicts: How often one store of a fragment is served.
-        row: Elements of one row of a store by tensor map, 0 where it is D's whole run.
-        swizzle_bytes: Swizzle of the tile, 16 for none.
-        cut: (group, dimension, elements, far): a dimension of which a row holds that many elements; the next ones are
-            `far` elements on.
-        order: Tiled dimensions (group, dimension) as the tile has them, the store's row first.
-    """
-
+    # Elements between neighbours along each dimension of the boxes of M and N (0 where the box is 1).
     m: tuple[Index, ...]
     n: tuple[Index, ...]
-    elements: Count
-    copy: R2SCopy = R2SCopy()
-    conflicts: Conflicts = 1
-    row: Index = 0
-    swizzle_bytes: Swizzle = 16
+    elements: Count  # room for the tile, gaps included
+    copy: R2SCopy = R2SCopy()  # how accumulators get there
+    conflicts: Conflicts = 1  # how often one store of a fragment is served
+    row: Index = 0  # elements of one row of a store by tensor map, 0 where it is D's whole run
+    swizzle_bytes: Swizzle = 16  # swizzle of the tile, 16 for none
+    # (group, dimension, elements, far): a dimension of which a row holds that many elements; the next ones are `far`
+    # elements on.
     cut: tuple[Side, Index, Count, Index] | None = None
+    # Tiled dimensions (group, dimension) as the tile has them, the store's row first.
     order: tuple[tuple[Side, Index], ...] = ()
 
 
@@ -73,77 +60,43 @@ class ThreadStore:
 
 @dataclass(frozen=True, slots=True)
 class VectorStore(ThreadStore):
-    """D leaves as vectors in its own order, through tables of the offsets of rows and columns.
+    """D leaves as vectors in its own order, through tables of the offsets of rows and columns."""
 
-    Attributes:
-        vector: Elements per store, along D's unit-stride mode.
-        stage: How the tile is staged; None where the main loop's tile has its own layout, or nothing is staged.
-    """
-
-    vector: Vector
+    vector: Vector  # elements per store, along D's unit-stride mode
+    # How the tile is staged; None where the main loop's tile has its own layout, or nothing is staged.
     stage: StagedTile | None = None
-
-    by_rows: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)
 class RowStore(ThreadStore):
-    """D, whose rows start anywhere, leaves row by row: aligned chunks of 16 bytes, single elements at the ends.
+    """D, whose rows start anywhere, leaves row by row: aligned chunks of 16 bytes, single elements at the ends."""
 
-    Attributes:
-        run: Elements of a row in a tile.
-        stage: How the tile is staged.
-    """
+    run: Count  # elements of a row in a tile
+    stage: StagedTile  # how the tile is staged
 
-    run: Count
-    stage: StagedTile
-
-    @property
-    def vector(self) -> int:
-        """Elements per store that D's alignment allows anywhere."""
-        return 1
-
-    @property
-    def by_rows(self) -> RowStore:
-        """Itself."""
-        return self
+    vector: ClassVar[int] = 1  # elements per store that D's alignment allows anywhere
 
 
 @dataclass(frozen=True, slots=True)
 class DsmemExchange:
-    """Two blocks of a cluster exchange halves of their tiles of D, so that each stores rows twice as long.
+    """Two blocks of a cluster exchange halves of their tiles of D, so that each stores rows twice as long."""
 
-    Attributes:
-        distance: Tiles from one of the two to the other: as many as lie along the dimensions before D's unit mode.
-        row: D's unit mode (of l, m, n) and its elements in a tile.
-        half: The mode (of l, m, n) that is divided, and its elements in half a tile.
-    """
-
-    distance: Count
-    row: tuple[Index, Count]
-    half: tuple[Index, Count]
+    distance: Count  # tiles from one of the two to the other: as many as lie along the dimensions before D's unit mode
+    row: tuple[Index, Count]  # D's unit mode (of l, m, n) and its elements in a tile
+    half: tuple[Index, Count]  # the mode (of l, m, n) that is divided, and its elements in half a tile
 
 
 @dataclass(frozen=True, slots=True)
 class TmaStore:
-    """D leaves by tensor map.
+    """D leaves by tensor map."""
 
-    Attributes:
-        map: The tensor map (modes l, m, n); with an exchange, that of what one of the two blocks stores.
-        stage: How the tile is staged.
-        vector: Elements per store that D's alignment would allow.
-        reuse_mainloop_smem: Whether the tile is staged where the stages were: in a block of one tile, or, of float64,
-            where the stages of the next tile are filled once the tile has left.
-        exchange: Set where the blocks of a cluster exchange halves of their tiles.
-    """
-
-    map: TmaMap
-    stage: StagedTile
-    vector: Vector = 1
+    map: TmaMap  # the tensor map (modes l, m, n); with an exchange, that of what one of the two blocks stores
+    stage: StagedTile  # how the tile is staged
+    vector: Vector = 1  # elements per store that D's alignment would allow
+    # Whether the tile is staged where the stages were: in a block of one tile, or, of float64, where the stages of the
+    # next tile are filled once the tile has left.
     reuse_mainloop_smem: bool = False
-    exchange: DsmemExchange | None = None
-
-    by_rows: ClassVar[None] = None
+    exchange: DsmemExchange | None = None  # set where the blocks of a cluster exchange halves of their tiles
 
     @property
     def tma(self) -> TmaStore:
@@ -170,15 +123,11 @@ Store = VectorStore | RowStore | TmaStore
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """How D is stored and where C comes from.
+    """How D is stored and where C comes from."""
 
-    Attributes:
-        store: How D leaves. Under split-K the kernel that adds the slices uses its vector.
-        source: How C arrives, None where nothing is added.
-    """
-
+    # How D leaves. Under split-K the kernel that adds the slices uses its vector.
     store: Store
-    source: VectorSource | TmaSource | None = None
+    source: VectorSource | TmaSource | None = None  # how C arrives, None where nothing is added
 
     @property
     def source_map(self) -> TmaMap | None:

@@ -1,15 +1,18 @@
 """What all Hopper main loops need and what limits them: stages, sums that threads hold, rows that instructions read.
 
-Searches choose by these numbers and rules check them. What one main loop alone needs is in its own module.
+Searches choose by these numbers and rules check them; likewise the halves of tiles of D that two blocks exchange. What
+one main loop alone needs is in its own module.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from gett.hw.dtypes import WORD, data_type, is_complex, planes_of
 from gett.hw.tensor_types import Planes, TensorType
 from gett.ir.gemm import A, B, GemmPlan, itemsize
+from gett.schedule.spec.epilogue import DsmemExchange, StagedTile
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaSplit
 from layouts.box import Box
@@ -17,17 +20,10 @@ from layouts.modes import unit_mode
 from layouts.swizzle import CHUNK
 from layouts.tma import TmaMap
 
-ARCHS = ("sm_90a",)
-"""Architectures that run the Hopper main loops."""
-
-MOST_STAGES, MOST_STAGES_OF_ONE = 8, 16
-"""Most stages where both operands come with every k-tile, and where one does."""
-
-ACCUMULATORS = 128
-"""32-bit registers of a thread that may hold products."""
-
-GRAIN = {"a": 64, "b": 8}
-"""Rows that one instruction reads; a tile has room for whole ones."""
+ARCHS = ("sm_90a",)  # architectures that run the Hopper main loops
+MOST_STAGES, MOST_STAGES_OF_ONE = 8, 16  # most stages where both operands come with every k-tile, and where one does
+ACCUMULATORS = 128  # 32-bit registers of a thread that may hold products
+GRAIN = {"a": 64, "b": 8}  # rows that one instruction reads; a tile has room for whole ones
 
 
 def up(value: int, step: int) -> int:
@@ -101,3 +97,42 @@ def _product(plan: GemmPlan, arch: str) -> bool:
     if arch not in ARCHS or plan.b is None or not plan.k:
         return False
     return all(x.dtype == plan.contraction.dtype for x in (plan.a, plan.b))
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """An exchange and what follows from it."""
+
+    cluster: tuple[int, int]  # blocks along M and N that exchange
+    m: Box  # boxes of D that each of them stores then
+    n: Box
+    exchange: DsmemExchange  # the exchange
+
+
+def exchanged(box_m: Box, box_n: Box, stage: StagedTile, size: int, batches: int) -> Exchanged | None:
+    """How two blocks exchange halves of a tile whose rows have 16 bytes, None where they cannot.
+
+    Such rows write half a sector each, which takes four times as long as whole ones. Of two tiles side by side in
+    D's unit mode each block stores one half, in rows of 32 bytes.
+
+    `stage` says how the tile is staged; there are `batches` modes of D before those of M.
+    """
+    if stage.row * size != CHUNK or stage.swizzle_bytes != CHUNK or stage.cut is not None or len(stage.order) < 2:
+        return None
+    boxes = {"m": box_m, "n": box_n}
+    (group, i), (slow, j) = stage.order[0], stage.order[-1]
+    row, last = boxes[group].dims[i], boxes[slow].dims[j]
+    if len(row.modes) > 1 or len(last.modes) > 1 or row.box != stage.row or last.box % 2:
+        return None
+    if boxes[group].tiles_per_dim[i] % 2:
+        return None
+    made = dict(boxes)
+    for name, at, extent in ((group, i, 2 * row.box), (slow, j, last.box // 2)):
+        dims = made[name].dims
+        made[name] = replace(made[name], dims=(*dims[:at], replace(dims[at], box=extent), *dims[at + 1 :]))
+    first = {"m": batches, "n": batches + len(box_m.extents)}
+    distance = math.prod(boxes[group].tiles_per_dim[:i])
+    record = DsmemExchange(
+        distance, (first[group] + row.modes[0], row.box), (first[slow] + last.modes[0], last.box // 2)
+    )
+    return Exchanged((1, 2) if group == "n" else (2, 1), made["m"], made["n"], record)

@@ -15,21 +15,16 @@ from layouts.tma import TmaMap
 
 Major = Annotated[str, OneOf(("k", "mn"))]
 Group = Annotated[str, OneOf(("k", "mn", "l"))]
+Repeats = tuple[tuple[Index, Count, Count], ...]  # (dimension of a map, step of its coordinate, count) of copies
 
 
 @dataclass(frozen=True, slots=True)
 class CpAsync:
-    """Vectors copied by `cp.async`, each of which lands whole in one row.
+    """Vectors copied by `cp.async`, each of which lands whole in one row."""
 
-    Attributes:
-        major: Group along a row, which is also that of the unit-stride mode.
-        vector: Elements of a copy (1, 2, 4, 8, 16), along the operand's unit-stride mode.
-        smem: Row pitch and swizzle.
-    """
-
-    major: Major
-    vector: Vector
-    smem: SmemLayout
+    major: Major  # group along a row, which is also that of the unit-stride mode
+    vector: Vector  # elements of a copy (1, 2, 4, 8, 16), along the operand's unit-stride mode
+    smem: SmemLayout  # row pitch and swizzle
 
     through_registers: ClassVar[bool] = False
     conflicts: ClassVar[int] = 1
@@ -43,51 +38,35 @@ class CpAsync:
 
 @dataclass(frozen=True, slots=True)
 class RegisterStaged:
-    """Vectors loaded into registers and stored element by element, which transposes them on the way.
+    """Vectors loaded into registers and stored element by element, which transposes them on the way."""
 
-    Attributes:
-        major: Group along a row.
-        vector: Elements of a load.
-        vector_group: Group of the unit-stride mode, along which vectors lie.
-        smem: Row pitch and swizzle.
-        walk: The tiled dimensions (group, position in its box), by distance in the operand's memory: the order in which
-            a tile is read.
-        conflicts: How often a warp's store of one element is served on such a walk.
-    """
-
-    major: Major
-    vector: Vector
-    vector_group: Group
-    smem: SmemLayout
+    major: Major  # group along a row
+    vector: Vector  # elements of a load
+    vector_group: Group  # group of the unit-stride mode, along which vectors lie
+    smem: SmemLayout  # row pitch and swizzle
+    # The tiled dimensions (group, position in its box), by distance in the operand's memory: the order in which a tile
+    # is read.
     walk: tuple[tuple[Group, Index], ...]
-    conflicts: Conflicts = 1
+    conflicts: Conflicts = 1  # how often a warp's store of one element is served on such a walk
 
     through_registers: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """Blocks of a cluster that need the same tile, each of which fetches a share for all.
+    """Blocks of a cluster that need the same tile, each of which fetches a share for all."""
 
-    Attributes:
-        blocks: How many.
-        divided: Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
-    """
-
-    blocks: Count
+    blocks: Count  # how many
+    # Dimension of the map's box that they divide among them; None: each fetches whole copies in its turn.
     divided: Index | None
 
 
 class TileLoader:
-    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`.
-
-    Attributes:
-        stays: Whether the operand stays in shared memory.
-    """
+    """What a loader of the Hopper main loops answers, beside its `major` and its `swizzle_bytes`."""
 
     __slots__ = ()
 
-    stays: ClassVar[bool] = False
+    stays: ClassVar[bool] = False  # whether the operand stays in shared memory
 
     @property
     def tma(self) -> Tma | None:
@@ -109,11 +88,6 @@ class TileLoader:
         """What happens to elements on the way."""
         return None
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """Constants that no other loader's C++ is told, by name."""
-        return {}
-
     def rows(self, size: int) -> int:
         """Rows in shared memory of a tile of `size` rows."""
         return size if self.tma is None else self.tma.rows(size)
@@ -121,25 +95,16 @@ class TileLoader:
 
 @dataclass(frozen=True, slots=True)
 class Tma(TileLoader):
-    """Boxes copied by tensor map.
+    """Boxes copied by tensor map."""
 
-    Attributes:
-        major: Group along a row.
-        map: The tensor map; its modes are l, m (or n), k of the lowered plan, in that order.
-        repeats: (dimension of the map, step of its coordinate, count) of copies that one after the other make a tile,
-            fastest first, where one copy cannot.
-        pitch: Bytes from copy to copy.
-        run: Rows of each swizzle atom of an MN-major tile that are loaded, where they are fewer than the atom has; 0
-            where atoms are full.
-        multicast: Set where blocks of a cluster share the tile.
-    """
-
-    major: Major
-    map: TmaMap
-    repeats: tuple[tuple[Index, Count, Count], ...] = ()
-    pitch: Index = 0
+    major: Major  # group along a row
+    map: TmaMap  # the tensor map; its modes are l, m (or n), k of the lowered plan, in that order
+    repeats: Repeats = ()  # copies that one after the other make a tile, fastest first, where one copy cannot
+    pitch: Index = 0  # bytes from copy to copy
+    # Rows of each swizzle atom of an MN-major tile that are loaded, where they are fewer than the atom has; 0 where
+    # atoms are full.
     run: Index = 0
-    multicast: Multicast | None = None
+    multicast: Multicast | None = None  # set where blocks of a cluster share the tile
 
     @property
     def tma(self) -> Tma:
@@ -191,14 +156,10 @@ class Stationary(TileLoader):
     """An operand that stays in shared memory: fetched once for all tiles that need the same rows of it.
 
     With a `PersistentPanel` scheduler these are the rows of a panel, with any other the whole operand.
-
-    Attributes:
-        load: How it is fetched, k-tile by k-tile.
-        k_tiles: K-tiles that it has.
     """
 
-    load: Tma
-    k_tiles: Count
+    load: Tma  # how it is fetched, k-tile by k-tile
+    k_tiles: Count  # k-tiles that it has
 
     stays: ClassVar[bool] = True
 
@@ -217,21 +178,12 @@ class Stationary(TileLoader):
         """Bytes of a row that the swizzle permutes, 16 for none."""
         return self.load.swizzle_bytes
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """How many k-tiles stay."""
-        return {"kKTiles": self.k_tiles}
-
 
 @dataclass(frozen=True, slots=True)
 class Transpose:
-    """A transform: pieces along one contracted mode become rows along another, eight by eight elements in registers.
+    """A transform: pieces along one contracted mode become rows along another, eight by eight elements in registers."""
 
-    Attributes:
-        elements: Of the mode along which the rows run, in a tile; a multiple of 8.
-    """
-
-    elements: Count
+    elements: Count  # of the mode along which the rows run, in a tile; a multiple of 8
 
 
 Transform = Transpose
@@ -240,19 +192,12 @@ Transform = Transpose
 
 @dataclass(frozen=True, slots=True)
 class Gather(TileLoader):
-    """Pieces of rows brought in by warps where no tensor map can, shifted into place on the way.
+    """Pieces of rows brought in by warps where no tensor map can, shifted into place on the way."""
 
-    Attributes:
-        major: Group along a row.
-        run: Elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box.
-        swizzle_bytes: Swizzle of the tile in shared memory, 16 for none.
-        transform: Set where the unit-stride modes of A and B are two contracted modes and the tile's K follows the
-            other operand's.
-    """
-
-    major: Major
-    run: Count
-    swizzle_bytes: Swizzle
+    major: Major  # group along a row
+    run: Count  # elements of a piece, contiguous in memory; a multiple of 8 that divides the unit-stride mode's box
+    swizzle_bytes: Swizzle  # swizzle of the tile in shared memory, 16 for none
+    # Set where the unit-stride modes of A and B are two contracted modes and the tile's K follows the other operand's.
     transform: Transform | None = None
 
     @property
@@ -260,40 +205,23 @@ class Gather(TileLoader):
         """Elements of a piece."""
         return self.run
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """Elements of a piece."""
-        return {"kRunElements": self.run}
-
 
 @dataclass(frozen=True, slots=True)
 class CpAsyncTile(TileLoader):
-    """Boxes copied by `cp.async` where no tensor map can, vector by vector to the places that a map would choose.
+    """Boxes copied by `cp.async` where no tensor map can, vector by vector to the places that a map would choose."""
 
-    Attributes:
-        major: Group along a row.
-        vector: Elements of a copy, of 4, 8 or 16 bytes, along the operand's unit-stride mode.
-        swizzle_bytes: Swizzle of the tile in shared memory.
-    """
-
-    major: Major
-    vector: Vector
-    swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]
+    major: Major  # group along a row
+    vector: Vector  # elements of a copy, of 4, 8 or 16 bytes, along the operand's unit-stride mode
+    swizzle_bytes: Annotated[int, OneOf(SWIZZLES)]  # swizzle of the tile in shared memory
 
     @property
     def width(self) -> int:
         """Elements of a copy."""
         return self.vector
 
-    @property
-    def traits(self) -> dict[str, int]:
-        """Elements of a copy."""
-        return {"kVector": self.vector}
-
     def rows(self, size: int) -> int:
         """Rows in shared memory of a tile of `size` rows: along M or N rows are whole chunks of eight."""
         return -(-size // 8) * 8 if self.major == "mn" else size
 
 
-HopperLoader = Tma | Stationary | Gather | CpAsyncTile
-"""Loaders of the tiles of Hopper main loops."""
+HopperLoader = Tma | Stationary | Gather | CpAsyncTile  # loaders of the tiles of Hopper main loops

@@ -1,6 +1,7 @@
 """Main loops, each of a `kind`: how tiles in shared memory are multiplied, with the loaders that bring them.
 
-Records say what a main loop is; what it needs and how people are told is said in `gett.schedule.mainloops`.
+In all of them `a` and `b` are loaders of the operands, or say how they are read, and `stages` are k-tiles under way.
+What a main loop needs and how people are told of it is said in `gett.schedule.mainloops`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,14 @@ from layouts.domains import Bits, Count, Index, Shift, Vector
 
 
 class AnyMainloop:
-    """What every main loop answers.
-
-    Attributes:
-        sums: Whether it sums over K, so that K may be sliced.
-        many_batches: Whether a block may make several batches.
-        in_turn: Whether slices of K take k-tiles in turn, not neighbours.
-        one_group: Whether it tells no groups of D's modes apart: batches are in the box of M.
-    """
+    """What every main loop answers."""
 
     __slots__ = ()
 
-    sums: ClassVar[bool] = True
-    many_batches: ClassVar[bool] = False
-    in_turn: ClassVar[bool] = False
-    one_group: ClassVar[bool] = False
+    sums: ClassVar[bool] = True  # whether it sums over K, so that K may be sliced
+    many_batches: ClassVar[bool] = False  # whether a block may make several batches
+    in_turn: ClassVar[bool] = False  # whether slices of K take k-tiles in turn, not neighbours
+    one_group: ClassVar[bool] = False  # whether it tells no groups of D's modes apart: batches are in the box of M
 
     @property
     def stored_vector(self) -> int | None:
@@ -37,23 +31,15 @@ class AnyMainloop:
 
 @dataclass(frozen=True, slots=True)
 class Multistage(AnyMainloop):
-    """A pipeline of k-tiles that all warps fill and multiply, by `mma.sync` or by fused multiply-adds.
-
-    Attributes:
-        a, b: Loaders of the operands.
-        tensor_cores: Whether `mma.sync` multiplies, else ordinary multiply-adds.
-        stages: K-tiles under way.
-        warps: Warps along M and N.
-        batch_warps: Groups of such warps that share the batches of a block.
-        k_table: Whether offsets along K come from a table in shared memory (flattened K), not from one offset a tile.
-    """
+    """A pipeline of k-tiles that all warps fill and multiply, by `mma.sync` or by fused multiply-adds."""
 
     a: CpAsync | RegisterStaged
     b: CpAsync | RegisterStaged
-    tensor_cores: bool
+    tensor_cores: bool  # whether `mma.sync` multiplies, else ordinary multiply-adds
     stages: Count
-    warps: tuple[Count, Count]
-    batch_warps: Count = 1
+    warps: tuple[Count, Count]  # warps along M and N
+    batch_warps: Count = 1  # groups of such warps that share the batches of a block
+    # Whether offsets along K come from a table in shared memory (flattened K), not from one offset a tile.
     k_table: bool = False
 
     many_batches: ClassVar[bool] = True
@@ -83,22 +69,18 @@ class _HasWarpgroups(Protocol):
 class WarpSpecialised(AnyMainloop):
     """A main loop in which some warpgroups fetch and others multiply.
 
-    Attributes:
-        many_mma_tiles: Whether several MMA tiles may make a tile of D.
-        own_k_order: Whether each operand's tile has K in its own order, the mode of its rows first.
-        slabs_of_b: Whether a stage is a slab of B alone.
-        loads_c: Whether a warp is free to bring C by tensor map.
-        frees_stages: Whether D may be staged where the stages were once all of them are read.
-        waits_for_d: Whether stages are filled again once D has left from there, for the block's next tile.
+    Its `warpgroups` multiply, its `producers` do not. `mma_m` are the MMA atoms of 64 rows that each warpgroup holds.
     """
 
     __slots__ = ()
 
-    many_mma_tiles: ClassVar[bool] = False
+    many_mma_tiles: ClassVar[bool] = False  # whether several MMA tiles may make a tile of D
+    # Whether each operand's tile has K in its own order, the mode of its rows first.
     own_k_order: ClassVar[bool] = False
-    slabs_of_b: ClassVar[bool] = False
-    loads_c: ClassVar[bool] = True
-    frees_stages: ClassVar[bool] = False
+    slabs_of_b: ClassVar[bool] = False  # whether a stage is a slab of B alone
+    loads_c: ClassVar[bool] = True  # whether a warp is free to bring C by tensor map
+    frees_stages: ClassVar[bool] = False  # whether D may be staged where the stages were once all of them are read
+    # Whether stages are filled again once D has left from there, for the block's next tile.
     waits_for_d: ClassVar[bool] = False
 
     @property
@@ -117,37 +99,23 @@ class WarpSpecialised(AnyMainloop):
         return "a" if self.a.stays else "b" if self.b.stays else ""
 
     def held_rows(self: _HasWarpgroups, rows: int) -> tuple[int, int]:
-        """Rows of A's box in each group of accumulator rows, and rows of such a group; (0, 1) where all follow.
-
-        Args:
-            rows: Of the box.
-        """
+        """Rows of A's box, which has `rows`, in each group of accumulator rows, and of such a group; (0, 1) for all."""
         load = self.a.tma
         return (0, 1) if load is None or not load.run else (load.run, load.atom)
 
 
 @dataclass(frozen=True, slots=True)
 class WgmmaSS(WarpSpecialised):
-    """Warp-specialised wgmma with both operands in shared memory.
-
-    Attributes:
-        a, b: Loaders of the operands.
-        warpgroups: Warpgroups that multiply.
-        mma_m: MMA atoms of 64 rows that each of them holds.
-        ping_pong: Whether each works on tiles of its own, else they share one.
-        stages: K-tiles under way.
-        producers: Warpgroups that fetch.
-        cp_async_stages: K-tiles that gathered chunks wait in before they are shifted into place.
-    """
+    """Warp-specialised wgmma with both operands in shared memory."""
 
     a: Tma | Stationary | Gather
     b: Tma | Stationary | Gather
     warpgroups: Count
     mma_m: Count
-    ping_pong: bool
+    ping_pong: bool  # whether each warpgroup works on tiles of its own, else they share one
     stages: Count
     producers: Count = 1
-    cp_async_stages: Index = 0
+    cp_async_stages: Index = 0  # k-tiles that gathered chunks wait in before they are shifted into place
 
     kind: ClassVar[str] = "wgmma ss"
     many_mma_tiles: ClassVar[bool] = True
@@ -160,21 +128,14 @@ class WgmmaRS(WarpSpecialised):
 
     Pairs of B's mode are joined in registers; nothing is transposed in memory. B comes in slabs of one element of A's
     mode each. Where blocks of a cluster are neighbours along N they share A, along M they share B.
-
-    Attributes:
-        a: Loader of a k-tile of A, in `repeats` copies.
-        b: Loader of one slab of B.
-        unit_a, unit_b: Positions in K of the modes along which A's and B's rows run.
-        per_warpgroup_a: Whether each warpgroup waits for its own rows of A alone, and releases them by itself.
-        stages: Slabs of B under way.
     """
 
-    a: Tma
-    b: Tma
-    unit_a: Index
+    a: Tma  # loader of a k-tile of A, in `repeats` copies
+    b: Tma  # loader of one slab of B
+    unit_a: Index  # positions in K of the modes along which A's and B's rows run
     unit_b: Index
-    per_warpgroup_a: bool
-    stages: Count
+    per_warpgroup_a: bool  # whether each warpgroup waits for its own rows of A alone, and releases them by itself
+    stages: Count  # slabs of B under way
 
     kind: ClassVar[str] = "wgmma rs"
     warpgroups: ClassVar[int] = 2
@@ -192,18 +153,12 @@ class WgmmaRS(WarpSpecialised):
 
 @dataclass(frozen=True, slots=True)
 class WgmmaSplit(WarpSpecialised):
-    """Warp-specialised wgmma of planes: B's are made in shared memory by a warpgroup, A's on the way to registers.
-
-    Attributes:
-        a, b: Loaders of the operands as they are in memory.
-        stages: K-tiles under way.
-        plane_stages: K-tiles of planes under way.
-    """
+    """Warp-specialised wgmma of planes: B's are made in shared memory by a warpgroup, A's on the way to registers."""
 
     a: Tma | CpAsyncTile
     b: Tma | CpAsyncTile
     stages: Count
-    plane_stages: Count
+    plane_stages: Count  # k-tiles of planes under way
 
     kind: ClassVar[str] = "wgmma split"
     own_k_order: ClassVar[bool] = True
@@ -215,20 +170,16 @@ class WgmmaSplit(WarpSpecialised):
 
 @dataclass(frozen=True, slots=True)
 class WgmmaTf32(WarpSpecialised):
-    """Warp-specialised wgmma on TF32 with A in registers; B is transposed in shared memory if its rows run along N.
+    """Warp-specialised wgmma on TF32, to which loaders round, with A in registers.
 
-    Attributes:
-        a, b: Loaders of the operands, which round them.
-        mma_m: MMA atoms of 64 rows that each warpgroup holds.
-        stages: K-tiles under way.
-        transposed_stages: K-tiles of B transposed under way, 0 where wgmma reads B as it comes.
+    B is transposed in shared memory if its rows run along N.
     """
 
     a: Tma
     b: Tma
     mma_m: Count
     stages: Count
-    transposed_stages: Index
+    transposed_stages: Index  # k-tiles of B transposed under way, 0 where wgmma reads B as it comes
 
     kind: ClassVar[str] = "wgmma tf32"
     warpgroups: ClassVar[int] = 2
@@ -244,10 +195,7 @@ class WgmmaTf32(WarpSpecialised):
 class DmmaTma(WarpSpecialised):
     """Warp-specialised `mma.sync` of float64 and complex128 on Hopper: tensor maps fill stages, fragments come of them.
 
-    Attributes:
-        a, b: Loaders of the operands.
-        mma_m: Blocks of 64 rows that each warpgroup holds, 16 rows of each a warp.
-        stages: K-tiles under way.
+    Of each 64 rows that a warpgroup holds a warp has 16.
     """
 
     a: Tma
@@ -275,48 +223,32 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class StreamLoad:
-    """How one tensor of a bandwidth-bound plan is read.
+    """How one tensor of a bandwidth-bound plan is read."""
 
-    Attributes:
-        staged: Through shared memory, in the tensor's own order; else straight into registers in the walk's order.
-        splat: The vector that a thread works on is one element, repeated.
-        width: Elements per access, contiguous in memory.
-        walk: Order in which a staged tile is read, fastest first.
-        mask, shift: Swizzle of a staged tile, whose image is dense in D's order in rows of 128 bytes: the 16-byte
-            chunks of a row are permuted by `(row >> shift) & mask`.
-        shared: In sums: all outputs of a tile read the same elements.
-    """
-
+    # Through shared memory, in the tensor's own order; else straight into registers in the walk's order.
     staged: bool = False
-    splat: bool = False
-    width: Vector = 1
-    walk: tuple[Digit, ...] = ()
+    splat: bool = False  # the vector that a thread works on is one element, repeated
+    width: Vector = 1  # elements per access, contiguous in memory
+    walk: tuple[Digit, ...] = ()  # order in which a staged tile is read, fastest first
+    # Swizzle of a staged tile, whose image is dense in D's order in rows of 128 bytes: the 16-byte chunks of a row are
+    # permuted by `(row >> shift) & mask`.
     mask: Bits = 0
     shift: Shift = 0
-    shared: bool = False
+    shared: bool = False  # in sums: all outputs of a tile read the same elements
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMap(AnyMainloop):
-    """Each element of D is one product: permutations, diagonals, broadcasts, Hadamard and outer products.
+    """Each element of D is one product: permutations, diagonals, broadcasts, Hadamard and outer products."""
 
-    Attributes:
-        a, b, c: How the tensors are read; None where there is none.
-        threads: Of a block.
-        vector: Elements of D that a thread works on at a time.
-        unroll: Vectors that a thread has in flight.
-        walk_d: Order in which a tile is stored, fastest first.
-        store_once: Whether L2 lets go of D first, which is larger.
-    """
-
-    a: StreamLoad
+    a: StreamLoad  # how the tensors are read; None where there is none
     b: StreamLoad | None
     c: StreamLoad | None
-    threads: Count
-    vector: Vector
-    unroll: Count
-    walk_d: tuple[Digit, ...]
-    store_once: bool = False
+    threads: Count  # of a block
+    vector: Vector  # elements of D that a thread works on at a time
+    unroll: Count  # vectors that a thread has in flight
+    walk_d: tuple[Digit, ...]  # order in which a tile is stored, fastest first
+    store_once: bool = False  # whether L2 lets go of D first, which is larger
 
     kind: ClassVar[str] = "stream map"
     sums: ClassVar[bool] = False
@@ -335,26 +267,18 @@ class StreamMap(AnyMainloop):
 class StreamSum(AnyMainloop):
     """The largest operand is read once in its own order and summed: reductions, dot and matrix-vector products.
 
-    Attributes:
-        a, b, c: How the tensors are read; None where there is none.
-        threads: Of a block.
-        vector: Elements of the streamed operand that a thread works on at a time.
-        along_k: Whether the vector lies along K, so that the lanes of an output add up; else it is several outputs.
-        lanes_k: Threads along K.
-        rows: Vectors of outputs (single outputs if `along_k`) of each thread.
-        unroll: Steps of K that a thread has in flight.
-        walk_d: Order in which a tile is stored, fastest first.
+    What it has of `StreamMap` is as there.
     """
 
     a: StreamLoad
     b: StreamLoad | None
     c: StreamLoad | None
     threads: Count
-    vector: Vector
-    along_k: bool
-    lanes_k: Count
-    rows: Count
-    unroll: Count
+    vector: Vector  # elements of the streamed operand that a thread works on at a time
+    along_k: bool  # whether the vector lies along K, so that the lanes of an output add up; else it is several outputs
+    lanes_k: Count  # threads along K
+    rows: Count  # vectors of outputs (single outputs if `along_k`) of each thread
+    unroll: Count  # steps of K that a thread has in flight
     walk_d: tuple[Digit, ...]
 
     kind: ClassVar[str] = "stream sum"
@@ -373,21 +297,14 @@ class StreamMatrix(AnyMainloop):
 
     A thread has all of K and of N for some neighbours along M, or for one element of M where the unit-stride modes of A
     and D are not M's.
-
-    Attributes:
-        threads: Of a block.
-        vector: Elements of M at a time.
-        vector_k, vector_n: Elements of K that are read, and of N that are stored at a time; 1 where `vector` is not.
-        unroll: Vectors that a thread has in flight.
-        lanes_n: Neighbouring lanes that share a vector, each of which makes other columns.
     """
 
-    threads: Count
-    vector: Vector
-    vector_k: Vector
+    threads: Count  # of a block
+    vector: Vector  # elements of M at a time
+    vector_k: Vector  # elements of K that are read, and of N that are stored at a time; 1 where `vector` is not
     vector_n: Vector
-    unroll: Count
-    lanes_n: Count = 1
+    unroll: Count  # vectors that a thread has in flight
+    lanes_n: Count = 1  # neighbouring lanes that share a vector, each of which makes other columns
 
     kind: ClassVar[str] = "stream matrix"
     sums: ClassVar[bool] = False

@@ -1,65 +1,181 @@
-"""`Schedule`: everything a kernel needs to know beyond the plan, as a composition of parts."""
+"""`Schedule`: everything a kernel needs to know beyond the plan, as a composition of parts.
+
+Main loops and epilogues have modules of their own. All tile schedulers answer whether they are `persistent`, which
+`tensor` stays with a block's panel, and how blocks and batches are grouped, so that nobody asks which of them there is.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from gett.hw.archs import ARCHS
 from gett.ir.tensors import PRECISIONS
 from gett.schedule.spec.epilogue import Epilogue
-from gett.schedule.spec.mainloop import AnyMainloop, Hopper, Mainloop, Multistage, Stream, WarpSpecialised
-from gett.schedule.spec.packing import Packing
-from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
-from layouts.domains import OneOf, Size, Span, Text
+from gett.schedule.spec.mainloop import AnyMainloop, Hopper, Mainloop, Multistage, Stream, StreamMap, WarpSpecialised
+from layouts.box import Box
+from layouts.domains import Count, Index, OneOf, Size, Span, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A mode cut in two before boxes are chosen: position in its group, extent of the inner part."""
+
+    group: Annotated[str, OneOf(("m", "n", "k"))]
+    mode: Index
+    inner: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tile of one block. Boxes refer to the lowered plan (`gett.schedule.lower`)."""
+
+    shape: tuple[Count, Count, Count]  # rows, columns and depth of the tile that is multiplied, padding included
+    m: Box  # how each group is cut; a box may be smaller than its part of the shape, the rest is padding
+    n: Box
+    k: Box
+    # How the batch group is cut, where a block makes several batches together; None where it makes one.
+    l: Box | None = None
+    mma_tiles: Count = 1  # tiles of that shape along M that make one tile of D; `m` covers all of them
+    splits: tuple[Split, ...] = ()  # modes cut in two before the boxes
+    swap_ab: bool = False  # whether A and B change roles once more after the plan
+
+    @property
+    def batches(self) -> int:
+        """Batches that the tile of a block has room for."""
+        return self.l.size if self.l is not None else 1
+
+    def tiles(self, extent_l: int) -> int:
+        """Tiles of D over all batches, of which there are `extent_l`."""
+        return self.m.tiles * self.n.tiles * (self.l.tiles if self.l is not None else extent_l)
+
+
+@dataclass(frozen=True, slots=True)
+class OneTile:
+    """A block for each tile and slice of K."""
+
+    group_m: Count = 1  # tiles of M that are visited together for reuse in L2
+    split_k: Count = 1  # slices of K, summed in a fixed order
+
+    persistent: ClassVar[bool] = False
+    blocks: ClassVar[int] = 0
+    cluster: ClassVar[tuple[int, int]] = (1, 1)
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentRaster:
+    """One block a multiprocessor; each takes every n-th tile."""
+
+    blocks: Count  # most blocks
+    group_m: Count = 1  # tiles of M (of clusters, where there are any) that are visited together for reuse in L2
+    split_k: Count = 1  # slices of K, summed in a fixed order
+    cluster: tuple[Count, Count] = (1, 1)  # neighbouring tiles along M and along N whose blocks share operands
+    # First tile of each cluster where as many clusters run; empty for plain order.
+    cluster_order: tuple[Index, ...] = ()
+    # Batches that are visited together, `group_m` rows of tiles of each at a time: those whose tiles lie side by side
+    # in D.
+    group_l: Count = 1
+
+    persistent: ClassVar[bool] = True
+    tensor: ClassVar[str] = ""
+    one_panel: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentPanel:
+    """One block a multiprocessor, which makes tiles of a panel: those that need the same rows of an operand."""
+
+    blocks: Count  # most blocks
+    tensor: Annotated[str, OneOf(("a", "b"))]  # the operand, `"a"` or `"b"`, whose rows the tiles of a panel share
+    one_panel: bool  # whether each block keeps to one panel; else it makes one panel after the other
+    group_m: Count  # tiles of M that are visited together: 1, or all
+
+    persistent: ClassVar[bool] = True
+    split_k: ClassVar[int] = 1
+    cluster: ClassVar[tuple[int, int]] = (1, 1)
+    cluster_order: ClassVar[tuple[int, ...]] = ()
+    group_l: ClassVar[int] = 1
+
+
+TileScheduler = OneTile | PersistentRaster | PersistentPanel
+
+
+@dataclass(frozen=True, slots=True)
+class SmemPlan:
+    """Offsets in bytes from the start of a block's shared memory (on Hopper from its first 1024-byte boundary)."""
+
+    size: Index  # bytes to ask for, alignment included
+    stage: Index = 0  # bytes of one stage
+    stages: Index = 0  # where the stages lie, one after the other
+    stationary: Index = 0  # where the operand that stays lies
+    staging: Index = 0  # where tiles of D are staged
+    barriers: Index = 0  # where mbarriers lie
+    loaders: Index = 0  # where buffers and tables of warps that bring operands lie
+    k_table: Index = 0  # where the table of offsets along K lies: 16 bytes a k, a slot more than stages
+    offsets: Index = 0  # where offsets of a tile's rows and columns in D and C lie
+    planes: Index = 0  # where planes of an operand lie, or an operand transposed, one k-tile after the other
+
+
+MAX_PIECES = 64  # most pieces: each has launches of its own, whose arguments a call keeps
+WORKSPACE_ALIGNMENT = 256  # bytes: where a copy begins in the workspace
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPass:
+    """A launch that copies a tensor between its own layout and a dense one, whose batch modes are slowest."""
+
+    box: Box  # of the copied tensor's modes
+    loop: StreamMap  # how it is read and written
+    smem: SmemPlan  # of its blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The copies around a product. The tiling and main loop of the schedule are those of the product of the copies."""
+
+    # Modes of the result that are cut into pieces, by number, and the pieces' length. The pieces are computed one after
+    # the other in the same workspace; an operand's copy stays where the next piece shares it.
+    cuts: tuple[tuple[Index, Count], ...]
+    a: CopyPass | None  # how the contraction's first operand is copied; None where it is read as it is
+    b: CopyPass | None  # likewise the second
+    # How the result is copied from the workspace to its place; None where the product is stored there.
+    d: CopyPass | None
+    bytes: Size  # of the workspace for the copies of a piece; the product's own part of it lies behind them
+
 
 L = TypeVar("L", bound=AnyMainloop)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the cost model expects.
+    """What the cost model expects."""
 
-    Attributes:
-        us: Microseconds.
-        bound: What it thinks limits the kernel, e.g. `"DRAM"`.
-        reason: Why this schedule, in one line.
-    """
-
-    us: Annotated[float, Span(0, math.inf)] = 0.0
-    bound: Text = ""
-    reason: Text = ""
+    us: Annotated[float, Span(0, math.inf)] = 0.0  # microseconds
+    bound: Text = ""  # what it thinks limits the kernel, such as `"DRAM"`
+    reason: Text = ""  # why this schedule, in one line
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One way to run a plan on one architecture.
+    """One way to run a plan on one architecture."""
 
-    Attributes:
-        arch: Architecture that it is compiled for, e.g. `"sm_90a"`.
-        tiling: What a block computes.
-        mainloop: How tiles arrive and are multiplied.
-        epilogue: How D is stored.
-        scheduler: Which tiles a block makes.
-        smem: Where the parts of shared memory lie.
-        workspace_bytes: Device memory for partial sums and packed copies (0 without split-K and packing).
-        forecast: What the cost model expects; schedules that differ in it alone are equal.
-        precision: At which products are formed, where that is not the plan's; at least as accurate.
-        packing: Copies of tensors, of which tiling, mainloop and epilogue make the product; None without any.
-    """
-
-    arch: Annotated[str, OneOf(tuple(ARCHS))]
-    tiling: Tiling
-    mainloop: Mainloop
-    epilogue: Epilogue
-    scheduler: TileScheduler
-    smem: SmemPlan
-    workspace_bytes: Size = 0
+    arch: Annotated[str, OneOf(tuple(ARCHS))]  # architecture that it is compiled for, such as `"sm_90a"`
+    tiling: Tiling  # what a block computes
+    mainloop: Mainloop  # how tiles arrive and are multiplied
+    epilogue: Epilogue  # how D is stored
+    scheduler: TileScheduler  # which tiles a block makes
+    smem: SmemPlan  # where the parts of shared memory lie
+    workspace_bytes: Size = 0  # device memory for partial sums and packed copies (0 without split-K and packing)
+    # What the cost model expects; schedules that differ in it alone are equal.
     forecast: Forecast = field(default=Forecast(), compare=False)
+    # At which products are formed, where that is not the plan's; at least as accurate.
     precision: Annotated[str, OneOf(("", *PRECISIONS))] = ""
+    # Copies of tensors, of which tiling, mainloop and epilogue make the product; None without any.
     packing: Packing | None = None
 
     @property

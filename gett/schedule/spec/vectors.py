@@ -15,8 +15,7 @@ from layouts.access import max_vector
 from layouts.box import Box
 from layouts.modes import Strided
 
-Groups = tuple[tuple[str, tuple[Strided, ...], Box], ...]
-"""Name, modes and box of some groups of a plan."""
+Groups = tuple[tuple[str, tuple[Strided, ...], Box], ...]  # name, modes and box of some groups of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +23,16 @@ class TiledDim:
     """A tiled dimension as one tensor sees it.
 
     Modes flattened into the dimension count as far as each continues the one before in the tensor's memory.
-
-    Attributes:
-        group: Name of its group.
-        index: Position in the group's box.
-        box: Elements that a tile takes.
-        stride: Bytes between neighbours.
-        extent: Elements along it.
-        whole: Whether the tile takes all of it, and all of its modes count.
-        modes: Those that count.
-        prefix: Distance between neighbours in the index of the group's tile.
     """
 
-    group: str
-    index: int
-    box: int
-    stride: int
-    extent: int
-    whole: bool
-    modes: tuple[Strided, ...]
-    prefix: int
+    group: str  # name of its group
+    index: int  # position in the group's box
+    box: int  # elements that a tile takes
+    stride: int  # bytes between neighbours
+    extent: int  # elements along it
+    whole: bool  # whether the tile takes all of it, and all of its modes count
+    modes: tuple[Strided, ...]  # those that count
+    prefix: int  # distance between neighbours in the index of the group's tile
 
 
 def tiled_dims(groups: Groups, tensor: int) -> list[TiledDim]:
@@ -86,10 +75,7 @@ def widest_vector(plan: GemmPlan, tensor: int, dims: Sequence[TiledDim], row: in
 def run_of(dims: Sequence[TiledDim], size: int, *, in_rows: bool = False) -> Sequence[TiledDim]:
     """The first dimensions, as long as each continues the run of those before, which a tile takes whole.
 
-    Args:
-        dims: Tiled dimensions, by distance in the tensor's memory.
-        size: Bytes of an element.
-        in_rows: Whether the run must lie in one row of the tile in shared memory, too.
+    With `in_rows` the run must lie in one row of the tile in shared memory, too. Elements have `size` bytes.
     """
     step = size
     for at, dim in enumerate(dims):
@@ -132,14 +118,8 @@ def whole_vectors(
 ) -> bool:
     """Whether rows of a tile are vectors of one mode, aligned in memory wherever a tile starts.
 
-    Args:
-        operand: The tensor.
-        tensor: Position of its strides.
-        modes: All of its modes.
-        group: The modes along which rows run.
-        inner: What a tile takes of them.
-        unit: Position of the unit-stride mode among them.
-        vector: Elements.
+    Of all modes of the tensor those of `group` are those along which rows run. A tile takes `inner` of them, and number
+    `unit` of them has unit stride.
     """
     lead = next(iter(inner.dims), None)
     if unit is None or lead is None or lead.modes != (unit,) or lead.box % vector or group[unit].extent % vector:
@@ -150,15 +130,10 @@ def whole_vectors(
 
 
 def store_vector(plan: GemmPlan, box_m: Box, box_n: Box, box_l: Box | None = None, *, staged: bool = False) -> int:
-    """Elements per store of D.
+    """Elements per store of D; `box_l` is what a tile takes of L, where a block makes several batches.
 
-    Args:
-        plan: The plan.
-        box_m: What a tile takes of M.
-        box_n: What it takes of N.
-        box_l: What it takes of L, where a block makes several batches.
-        staged: Whether D's elements are stored from a tile in D's order. Otherwise neighbours along the first dimension
-            alone are one step apart in the tile.
+    With `staged` D's elements are stored from a tile in D's order. Otherwise neighbours along the first dimension alone
+    are one step apart in the tile.
     """
     groups: Groups = (("m", plan.m, box_m), ("n", plan.n, box_n))
     dims = tiled_dims(groups if box_l is None else (*groups, ("l", plan.l, box_l)), D)

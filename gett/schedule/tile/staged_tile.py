@@ -2,8 +2,8 @@
 
 Where D leaves by tensor map, rows lie in any order but for the first dimension, and the hardware's swizzle is free
 to choose; fragments are written in vectors of D's order where registers or `stmatrix` hold such vectors. Where it
-leaves as vectors, its dimensions follow each other (`gapped_tile`). Owns the choice by bank conflicts and instructions;
-knows boxes and D's strides, no tensor map and no text.
+leaves as vectors, its dimensions follow each other, with gaps between runs that would fall into one bank. Owns the
+choice by bank conflicts and instructions; knows boxes and D's strides, no tensor map and no text.
 
 Fragments (PTX ISA, wgmma accumulators): lane 4g + t of warp w holds rows 16w + g and 16w + g + 8 of each atom of 64
 rows, columns 8j + 2t and 8j + 2t + 1.
@@ -19,11 +19,13 @@ from functools import lru_cache
 
 from gett.hw.dtypes import WORD
 from gett.schedule.spec.epilogue import R2SCopy, StagedTile
+from layouts.box import Box
 from layouts.swizzle import CHUNK, SWIZZLES, replays, swizzle_address
 from layouts.tma import MAX_BOX, halves
 
 MAX_COPIES = 4  # copies of a tile; of chunks, whose tiles are large, more
 MAX_CHUNK_COPIES = 16
+GAPS = (0, 8, 16, 24)  # elements between runs that leave as vectors
 MAX_ORDERS = 24  # of D's slower dimensions that are tried
 MATRIX_SLOTS = 1.1  # issue slots of 32 elements that `stmatrix` writes; vectors take more
 
@@ -34,23 +36,14 @@ Cut = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DimD:
-    """A tiled dimension of D.
+    """A tiled dimension of D."""
 
-    Attributes:
-        group: `"m"` or `"n"`.
-        at: Position in the group's box.
-        box: Elements of the tile along it.
-        extent: Elements of the tensor along it.
-        step: Elements between neighbours in D.
-        prefix: Product of the boxes before it in its group.
-    """
-
-    group: str
-    at: int
-    box: int
-    extent: int
-    step: int
-    prefix: int
+    group: str  # `"m"` or `"n"`
+    at: int  # position in the group's box
+    box: int  # elements of the tile along it
+    extent: int  # elements of the tensor along it
+    step: int  # elements between neighbours in D
+    prefix: int  # product of the boxes before it in its group
 
     @property
     def key(self) -> tuple[str, int]:
@@ -60,24 +53,15 @@ class DimD:
 
 @dataclass(frozen=True, slots=True)
 class Accumulators:
-    """What holds a tile: MMA atoms of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes.
+    """What holds a tile: MMA atoms of 64 rows of a warpgroup, warpgroups of a tile, rows and columns of the boxes."""
 
-    Attributes:
-        mma_m: MMA atoms of a warpgroup along M.
-        warpgroups: Warpgroups that share a tile.
-        box_m, box_n: Rows and columns of the tile that are not padding.
-        atom: Rows of one swizzle atom of an MN-major A, 0 where A is K-major.
-        run: Rows of each atom that hold something, 0 for all.
-        size: Bytes of an element of D.
-    """
-
-    mma_m: int
-    warpgroups: int
-    box_m: int
+    mma_m: int  # MMA atoms of a warpgroup along M
+    warpgroups: int  # warpgroups that share a tile
+    box_m: int  # rows and columns of the tile that are not padding
     box_n: int
-    atom: int
-    run: int
-    size: int
+    atom: int  # rows of one swizzle atom of an MN-major A, 0 where A is K-major
+    run: int  # rows of each atom that hold something, 0 for all
+    size: int  # bytes of an element of D
 
     @property
     def rows(self) -> int:
@@ -192,35 +176,27 @@ def _copy_of_words(unit: DimD, whole_n: bool, size: int) -> R2SCopy:
     return R2SCopy("one", 1)
 
 
-def _joined(dims: Sequence[DimD]) -> int:
-    """How many dimensions make one run: each whole, and the next one continues it."""
-    i, run = 1, dims[0].box
-    while i < len(dims) and dims[i - 1].box == dims[i - 1].extent and dims[i].step == run:
-        run *= dims[i].box
-        i += 1
-    return i
-
-
 def _rows(dims: Sequence[DimD], size: int) -> Iterator[tuple[int, int, int]]:
     """(elements of a copy's row, bytes of the swizzle, dimensions that make the run): the longest row first."""
-    tile = math.prod(d.box for d in dims)
-    joined, most = _joined(dims), MAX_COPIES if size < CHUNK else MAX_CHUNK_COPIES
+    tile, most = math.prod(d.box for d in dims), MAX_COPIES if size < CHUNK else MAX_CHUNK_COPIES
+    runs = [dims[0].box]  # of the first dimensions, as long as each is whole and the next one continues it
+    for before, d in itertools.pairwise(dims):
+        if before.box != before.extent or d.step != runs[-1]:
+            break
+        runs.append(runs[-1] * d.box)
 
     def fit(row: int, align: int) -> int:
         """How many dimensions make the run that rows of `row` elements divide, 0 where they divide none well.
 
         A row ends between dimensions or inside one that it divides, copies are few and start where they may.
         """
-        before = 1
-        for i, d in enumerate(dims[:joined]):
-            run = before * d.box
+        for i, (before, run) in enumerate(itertools.pairwise([1, *runs])):
             if row <= run:
                 good = row % before == 0 and run % row == 0 and run // row <= most
                 return i + 1 if good and (run == row or row * (tile // run) * size % align == 0) else 0
-            before = run
         return 0
 
-    longest = min(math.prod(d.box for d in dims[:joined]), MAX_BOX // halves(size))
+    longest = min(runs[-1], MAX_BOX // halves(size))
     for row in range(longest - longest % (CHUNK // size), 0, -(CHUNK // size)):
         if inner := fit(row, 128):
             yield row, CHUNK, inner
@@ -249,8 +225,7 @@ def _inner_steps(inner: Sequence[DimD], row: int, away: int) -> tuple[dict[tuple
     return at, cut
 
 
-Lanes = tuple[tuple[int, int], ...]
-"""Positions of lanes' elements among the rows and the columns of a write."""
+Lanes = tuple[tuple[int, int], ...]  # positions of lanes' elements among the rows and the columns of a write
 
 ROWS: Lanes = tuple((g, 0) for g in range(8))
 COLUMNS: Lanes = tuple((0, i) for i in range(8))
@@ -260,8 +235,7 @@ TURNED: Lanes = tuple((g, g % 2 * 4 + i) for g, i in PAIRS)
 Part = tuple[tuple[str, int], list[int], list[int]]
 """A dimension's key, coordinates along it that take its step, and what those behind a cut add."""
 
-PERIOD = 1024
-"""Bytes after which the swizzle and the banks repeat."""
+PERIOD = 1024  # bytes after which the swizzle and the banks repeat
 
 
 def _writes(held: Accumulators, copy: R2SCopy, turned: bool) -> list[tuple[list[int], list[int], Lanes]]:
@@ -328,3 +302,62 @@ def _clocks(served: float, held: Accumulators, copy: R2SCopy, turned: bool) -> f
     slot = MATRIX_SLOTS if copy.kind in ("stsm", "stsm_t") else 0.7 + 5.0 / copy.vector + TURN_SLOTS * turned
     slots = elements / 32 * slot / 4
     return max(stores, slots) + 0.3 * min(stores, slots)
+
+
+@lru_cache(maxsize=4096)
+def gapped_tile(
+    m: tuple[int, ...], n: tuple[int, ...], order: tuple[tuple[str, int], ...], itemsize: int, vector: int, padded: bool
+) -> StagedTile:
+    """A staged tile whose dimensions follow each other in D's order.
+
+    `order` has the dimensions (group, position) with a box above 1. Gaps keep vectors of D aligned; a tensor map needs
+    the box dense.
+    """
+    boxes = [(m if g == "m" else n)[i] for g, i in order]
+    best: StagedTile | None = None
+    # A gap must keep vectors aligned, so it can only follow a run of whole vectors.
+    run = 1
+    allowed: list[int] = []
+    for i, b in enumerate(boxes[:-1]):
+        run *= b
+        if padded and run % max(vector, CHUNK // itemsize) == 0 and len(allowed) < 2:
+            allowed.append(i)
+    for gaps in itertools.product(GAPS, repeat=len(allowed)):
+        steps, step = {}, 1
+        for i, (dim, b) in enumerate(zip(order, boxes, strict=True)):
+            steps[dim] = step
+            step = step * b + (gaps[allowed.index(i)] if i in allowed else 0)
+        steps_m = tuple([steps.get(("m", i), 0) for i in range(len(m))])
+        steps_n = tuple([steps.get(("n", i), 0) for i in range(len(n))])
+        # Neighbouring columns are written in pairs, up to 16 bytes.
+        width = itemsize * (2 if pairs(n, steps_n) and 2 * itemsize <= CHUNK else 1)
+        rows = tuple([_place(g, m, steps_m) * itemsize for g in range(8)])
+        columns = tuple([_place(2 * t, n, steps_n) * itemsize for t in range(4)])
+        conflicts = max(_served(rows, columns, PAIRS, CHUNK, width))
+        elements = step if padded else math.prod(boxes)
+        if best is None or (conflicts, elements) < (best.conflicts, best.elements):
+            best = StagedTile(steps_m, steps_n, elements, conflicts=conflicts)
+        if conflicts == 1:
+            break
+    assert best is not None
+    return best
+
+
+def pairs(n: tuple[int, ...], steps_n: tuple[int, ...]) -> bool:
+    """Whether two neighbouring columns are neighbours in the staged tile, so that they are written at once."""
+    lead = next((i for i, b in enumerate(n) if b > 1), None)
+    return lead is not None and steps_n[lead] == 1 and n[lead] % 8 == 0 and math.prod(n) % 8 == 0
+
+
+def _place(local: int, boxes: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    """What an index of a tile adds to the place in the staged tile, in elements."""
+    place = 0
+    for b, step in zip(boxes, steps, strict=True):
+        place += local % b * step
+        local //= b
+    return place
+
+
+def extents_of(box: Box) -> tuple[int, ...]:
+    """Box extents of the dimensions."""
+    return tuple(d.box for d in box.dims)

@@ -246,7 +246,7 @@ def test_element_strides_of_a_plan() -> None:
 
 
 def test_unknown_types_are_refused() -> None:
-    from gett.codegen.types import cpp_type
+    from gett.codegen.params import cpp_type
 
     with pytest.raises(DTypeError, match="dtype float128 is not supported on a GPU; supported: float16, bfloat16"):
         cpp_type("float128")

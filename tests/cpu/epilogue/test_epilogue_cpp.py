@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gett
-from gett.codegen.types import cpp_type
+from gett.codegen.params import cpp_type
 from gett.epilogue.cpp import print_functor
 from gett.epilogue.evaluate import Evaluator
 from gett.epilogue.expression import Expression

@@ -17,10 +17,16 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.spec.epilogue import Epilogue, StagedTile, TmaStore, VectorStore
 from gett.schedule.spec.loader import CpAsync, Multicast, RegisterStaged, Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, Stream, StreamSum, WgmmaSS
-from gett.schedule.spec.schedule import Forecast, Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel, PersistentRaster
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Split, Tiling
+from gett.schedule.spec.schedule import (
+    Forecast,
+    OneTile,
+    PersistentPanel,
+    PersistentRaster,
+    Schedule,
+    SmemPlan,
+    Split,
+    Tiling,
+)
 from layouts.box import Box, TileDim
 from layouts.swizzle import SmemLayout
 from layouts.tma import TmaMap

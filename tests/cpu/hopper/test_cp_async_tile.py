@@ -16,6 +16,7 @@ from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
 from gett.schedule.legality import can_implement
 from gett.schedule.lower import lower_plan
+from gett.schedule.rules.rule import name_of
 from gett.schedule.rules.smem_places import wgmma_places
 from gett.schedule.search.select import candidates, select_schedule
 from gett.schedule.spec.loader import CpAsyncTile, Tma
@@ -126,7 +127,7 @@ def test_no_other_precision_takes_the_place_of_a_plans(asked: str, made: str) ->
     plan = make_gemm_plan(LARGE[0].contraction("float32", precision=asked))
     refusal = can_implement(replace(s, precision=made), plan, FACTS)
     assert refusal is not None
-    assert refusal.rule.name == "precision"
+    assert name_of(refusal.rule) == "precision"
 
 
 def facts_text(plan: GemmPlan, schedule: Schedule) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gett.codegen.tma_copies import copies
+from gett.codegen.tma import copies
 from gett.hw.archs import arch_facts
 from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan

@@ -10,7 +10,7 @@ import numpy as np
 
 from gett.codegen.hopper import staged_place
 from gett.codegen.render import render_kernel
-from gett.codegen.tma_copies import copies
+from gett.codegen.tma import copies
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, D, make_gemm_plan
 from gett.schedule.lower import lower_plan

@@ -16,8 +16,7 @@ from gett.schedule.mainloops.hopper import row_bytes
 from gett.schedule.mainloops.wgmma_ss import stationary_bytes
 from gett.schedule.search.tried import STAYING
 from gett.schedule.spec.loader import Stationary, Tma
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.schedule import PersistentPanel, Schedule
 from layouts.box import Box
 from tests.cases import Case
 from tests.cpu.smem_places import coordinates, mma_box, places, read_at

@@ -20,7 +20,7 @@ from gett.schedule.cost.hopper_units import transposition_replays
 from gett.schedule.legality import can_implement
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.mainloops.wgmma_tf32 import in_registers, tf32_registers
-from gett.schedule.rules.rule import Lowered
+from gett.schedule.rules.rule import Lowered, name_of
 from gett.schedule.rules.smem_places import wgmma_places
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.loader import Tma
@@ -253,10 +253,10 @@ def test_sums_and_fragments_fit_a_thread() -> None:
     """The candidates of every case; what has twice as many MMA atoms does not."""
     for spec in (first(False), first(True), first(True, 2)):
         loop, (_, columns, deep) = loop_of(spec), spec.schedule.tiling.shape
-        assert not list(in_registers.reasons(Lowered(spec.schedule, spec.plan, FACTS)))
+        assert not list(in_registers(Lowered(spec.schedule, spec.plan, FACTS)))
         atoms = next(m for m in (2, 4, 8, 16) if exceeds(m, columns, deep, loop.transposed_stages > 0))
         wide = replace(spec.schedule, mainloop=replace(loop, mma_m=atoms))
-        (reason, *_) = in_registers.reasons(Lowered(wide, spec.plan, FACTS))
+        (reason, *_) = in_registers(Lowered(wide, spec.plan, FACTS))
         assert "registers for sums and fragments" in reason
 
 
@@ -271,7 +271,7 @@ def test_sixteen_bit_types_and_planes_have_main_loops_of_their_own() -> None:
         plan = make_gemm_plan(spec.case.contraction(dtype, precision=precision))
         refusal = can_implement(spec.schedule, plan, FACTS)
         assert refusal is not None
-        assert refusal.rule.name == "data types"
+        assert name_of(refusal.rule) == "data types"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from gett.hw.archs import ARCHS, arch_facts
 from gett.hw.device import DeviceModel, measured, nearest
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.search.select import candidates
-from gett.schedule.spec.scheduler import PersistentRaster
+from gett.schedule.spec.schedule import PersistentRaster
 from layouts.rates import RunRates, run_bandwidth, run_cost
 from tests.cases import Case
 from tests.cpu.tuning import FACTS

@@ -18,8 +18,7 @@ from gett.codegen.render import render_kernel
 from gett.schedule.spec.epilogue import DsmemExchange, R2SCopy, Store, TmaSource, VectorSource
 from gett.schedule.spec.loader import HopperLoader, Multicast, Transpose
 from gett.schedule.spec.mainloop import Mainloop, Multistage
-from gett.schedule.spec.scheduler import TileScheduler
-from gett.schedule.spec.smem import SmemPlan
+from gett.schedule.spec.schedule import SmemPlan, TileScheduler
 from tests.prose import sentences, too_long
 
 ROOT = Path(__file__).parents[3]

@@ -21,9 +21,7 @@ from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import DsmemExchange, Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import CpAsyncTile, Multicast
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
-from gett.schedule.spec.tiling import Split
+from gett.schedule.spec.schedule import PersistentPanel, Schedule, Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from tests.cases import DENSE, Case

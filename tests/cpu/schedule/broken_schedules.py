@@ -16,9 +16,7 @@ from gett.schedule.search.tma import OperandMaps
 from gett.schedule.spec.epilogue import Epilogue, R2SCopy, RowStore, TmaSource, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary, Tma, Transpose
 from gett.schedule.spec.mainloop import WgmmaRS
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel
-from gett.schedule.spec.tiling import Split
+from gett.schedule.spec.schedule import OneTile, PersistentPanel, Schedule, Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap

@@ -13,8 +13,7 @@ from gett.schedule.search.stream import stream_schedule
 from gett.schedule.search.stream_matrix import matrix_schedules
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamMatrix, StreamSum
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.schedule import OneTile, Schedule
 from layouts.box import Box, TileDim
 from tests.cases import Case
 from tests.cpu.schedule.changed_schedules import loop, tiling

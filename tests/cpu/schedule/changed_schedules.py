@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gett.ir.gemm import GemmPlan
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentRaster
+from gett.schedule.spec.schedule import PersistentRaster, Schedule
 from layouts.tma import TmaMap
 from tests.cpu.schedule.hopper_schedules import Found
 

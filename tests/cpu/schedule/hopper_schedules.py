@@ -17,8 +17,7 @@ from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore
 from gett.schedule.spec.hopper_needs import wgmma_takes
 from gett.schedule.spec.loader import Stationary, Tma
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.schedule import PersistentPanel, Schedule
 from tests import spec_cases
 from tests.cases import DENSE, Case, Layout
 from tests.specs import few

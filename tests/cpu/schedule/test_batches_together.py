@@ -9,8 +9,7 @@ from gett.hw.device import nearest
 from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.batches import side_by_side
 from gett.schedule.search.select import candidates, select_schedule
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentRaster
+from gett.schedule.spec.schedule import PersistentRaster, Schedule
 from tests.cases import Case
 
 SIZES = {"i": 2048, "k": 2048, "b": 32, "j": 128, "c": 4}

@@ -19,15 +19,14 @@ from gett.schedule.legality import can_implement, check_schedule
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import HOPPER_KINDS, KINDS, smem_plan
 from gett.schedule.rules.common import architecture, domains, precision, splits
-from gett.schedule.rules.rule import Rule
+from gett.schedule.rules.rule import Rule, name_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import PersistentPanel
+from gett.schedule.spec.schedule import PersistentPanel, Schedule
 from tests import spec_cases
 from tests.cases import AWKWARD, DENSE, Case, small_tccg
 from tests.cpu.schedule import hopper_schedules as hopper
@@ -43,14 +42,14 @@ RULES = [(kind, r) for kind, found in HOPPER_KINDS.items() for r in (*FIRST, *fo
 
 def test_each_rule_has_a_sentence_and_a_name_of_its_own() -> None:
     for found in KINDS.values():
-        assert len({r.name for r in found.rules}) == len(found.rules)
-        assert all(r.sentence.endswith(".") for r in found.rules)
-    assert set(CASES) <= {r.name for _, r in RULES}
+        assert len(set(map(name_of, found.rules))) == len(found.rules)
+        assert all((r.__doc__ or "").endswith(".") for r in found.rules)
+    assert set(CASES) <= {name_of(r) for _, r in RULES}
 
 
-@pytest.mark.parametrize(("kind", "rule"), RULES, ids=lambda x: getattr(x, "__name__", None) or x.name)
+@pytest.mark.parametrize(("kind", "rule"), RULES, ids=lambda x: x.__name__)
 def test_each_rule_of_each_main_loop_refuses_a_schedule(kind: type, rule: Rule) -> None:
-    found = breaking(kind, rule.name)
+    found = breaking(kind, name_of(rule))
     assert found
     for make in found:
         s, plan, facts = make()
@@ -66,7 +65,7 @@ def test_a_schedule_that_breaks_a_rule_is_refused_by_it(name: str) -> None:
         s, plan, facts = make()
         refusal = can_implement(s, plan, facts)
         assert refusal is not None
-        assert refusal.rule.name == name, refusal.reason
+        assert name_of(refusal.rule) == name, refusal.reason
         assert re.search(r"\d", refusal.reason), refusal.reason
         with pytest.raises(ScheduleError, match=re.escape(refusal.reason)):
             check_schedule(s, plan, facts)
@@ -97,7 +96,7 @@ def test_an_operand_that_stays_must_fit() -> None:
     made = planned(replace(made, scheduler=PersistentPanel(132, "a", False, group_m)), plan)
     refusal = can_implement(made, plan, facts)
     assert refusal is not None
-    assert refusal.rule.name == "shared memory"
+    assert name_of(refusal.rule) == "shared memory"
     assert str(facts.smem_per_block) in refusal.reason
 
 
@@ -121,7 +120,7 @@ def test_wrong_schedules_that_compile_are_refused(what: str) -> None:
     make, rule = WRONG[what]
     refusal = can_implement(*make())
     assert refusal is not None
-    assert refusal.rule.name == rule
+    assert name_of(refusal.rule) == rule
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from gett.codegen.records import Kernel
 from gett.codegen.render import render_kernel
 from gett.jit.compile import compile_uncached
 from gett.schedule.legality import can_implement
+from gett.schedule.rules.rule import name_of
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import (
     DmmaTma,
@@ -28,8 +29,7 @@ from gett.schedule.spec.mainloop import (
     WgmmaSplit,
     WgmmaTf32,
 )
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentPanel
+from gett.schedule.spec.schedule import OneTile, PersistentPanel, Schedule
 from layouts.box import Box
 from tests.cpu.schedule.mutations import Base, Mutations, bases, few_bases, mangled
 
@@ -45,7 +45,7 @@ def tried(found: tuple[Base, ...], seed: int, count: int) -> tuple[Counter[str],
             kernel = render_kernel(plan, s) if refusal is None else None
         except Exception as error:
             pytest.fail(f"seed {seed}, {s.kind}, {what}: {error!r}")
-        rules[refusal.rule.name if refusal is not None else ""] += 1
+        rules[name_of(refusal.rule) if refusal is not None else ""] += 1
         assert refusal is None or refusal.reason
         if kernel is not None:
             kernels.setdefault((kernel.arch, kernel.source.text), kernel)
@@ -152,7 +152,7 @@ def test_what_a_single_field_makes_wrong_is_refused(number: int) -> None:
     for s, plan, facts in found:
         refusal = can_implement(s, plan, facts)
         assert refusal is not None, s
-        assert refusal.rule.name == rule, refusal.reason
+        assert name_of(refusal.rule) == rule, refusal.reason
 
 
 def loader_of(s: Schedule) -> type:

@@ -19,7 +19,7 @@ from gett.schedule.mainloops import stream as stream_loop
 from gett.schedule.mainloops.multistage import multistage_smem
 from gett.schedule.mainloops.stream import stream_bytes, sum_block
 from gett.schedule.mainloops.table import KINDS
-from gett.schedule.rules.rule import Lowered, Rule, first_broken
+from gett.schedule.rules.rule import Rule, first_broken, name_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.multistage import MultistageSearch
@@ -27,10 +27,7 @@ from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap, StreamMatrix, StreamSum
-from gett.schedule.spec.schedule import Schedule
-from gett.schedule.spec.scheduler import OneTile, PersistentRaster
-from gett.schedule.spec.smem import SmemPlan
-from gett.schedule.spec.tiling import Tiling
+from gett.schedule.spec.schedule import OneTile, PersistentRaster, Schedule, SmemPlan, Tiling
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
@@ -144,9 +141,8 @@ MULTISTAGE: dict[str, tuple[Callable[[], Made], str]] = {
 
 def broken_names(rules: tuple[Rule, ...], made: Made) -> dict[str, str]:
     s, plan, *facts = made
-    x = Lowered(s, plan, facts[0] if facts else FACTS)
-    found = {r.name: r.broken(x) for r in rules}
-    return {name: reason for name, reason in found.items() if reason is not None}
+    found = (first_broken([rule], s, plan, facts[0] if facts else FACTS) for rule in rules)
+    return {name_of(x.rule): x.reason for x in found if x is not None}
 
 
 def test_a_schedule_made_by_hand_is_legal() -> None:
@@ -154,7 +150,7 @@ def test_a_schedule_made_by_hand_is_legal() -> None:
         assert first_broken(multistage_loop.RULES, multistage(plan), plan, FACTS) is None
 
 
-@pytest.mark.parametrize("rule", [r.name for r in multistage_loop.RULES])
+@pytest.mark.parametrize("rule", list(map(name_of, multistage_loop.RULES)))
 def test_each_rule_of_multistage_kernels_is_broken_alone(rule: str) -> None:
     make, text = MULTISTAGE[rule]
     found = broken_names(multistage_loop.RULES, make())
@@ -215,7 +211,7 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [r.name for r in stream_loop.SUM_RULES])
+@pytest.mark.parametrize("rule", list(map(name_of, stream_loop.SUM_RULES)))
 def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None:
     make, text = STREAM[rule]
     found = broken_names(KINDS[type(make()[0].mainloop)].rules, make())
@@ -227,7 +223,7 @@ def test_each_rule_of_bandwidth_bound_kernels_is_broken_alone(rule: str) -> None
     ("kind", "rule"), [(x, r) for x in (StreamMap, StreamSum, StreamMatrix) for r in KINDS[x].rules]
 )
 def test_each_rule_of_each_bandwidth_bound_main_loop_refuses_a_schedule(kind: type, rule: Rule) -> None:
-    s, plan, facts = broken(kind, rule.name)
+    s, plan, facts = broken(kind, name_of(rule))
     refusal = can_implement(s, plan, facts)
     assert type(s.mainloop) is kind
     assert refusal is not None

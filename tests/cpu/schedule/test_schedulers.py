@@ -9,7 +9,7 @@ from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.spec.loader import Tma
-from gett.schedule.spec.scheduler import OneTile
+from gett.schedule.spec.schedule import OneTile
 from gett.schedule.tile.wgmma_tile import cluster_tiles
 from tests.cases import Case
 from tests.specs import CLUSTERS, by_hand, clustered, few_kernels, specs, ss_schedules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import is_dataclass
+from typing import get_args
 
 import pytest
 
@@ -11,8 +12,8 @@ from gett.codec import decode, encode
 from gett.explain.detail import explain_gemm
 from gett.hw.archs import arch_facts
 from gett.schedule.legality import can_implement
-from gett.schedule.spec import epilogue, loader, mainloop, scheduler
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec import epilogue, loader, mainloop
+from gett.schedule.spec.schedule import Schedule, TileScheduler
 from tests.sampling import of_every_kind
 from tests.spec_parts import parts_of, records
 from tests.specs import FAMILIES, by_hand, few_kernels, kernel_specs, specs
@@ -21,10 +22,10 @@ FACTS = arch_facts("sm_90a")
 # All that the modules of a schedule's parts define.
 RECORDS = {
     record
-    for module in (loader, mainloop, epilogue, scheduler)
+    for module in (loader, mainloop, epilogue)
     for record in vars(module).values()
     if is_dataclass(record) and record.__module__ == module.__name__
-}
+} | set(get_args(TileScheduler))
 # Pairs of parts that meet in one kernel, and no two of which a change of the cost model may drive out.
 PAIRS = (
     ("ping-pong", "TmaSource"),

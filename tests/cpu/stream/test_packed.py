@@ -24,6 +24,7 @@ from gett.ir.packing import batch_modes, count_pieces, packed_bytes, packed_oper
 from gett.jit.compile import compile_kernel
 from gett.schedule.legality import can_implement
 from gett.schedule.packed import copy_schedule, plan_in_roles, plans_of
+from gett.schedule.rules.rule import name_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
@@ -274,7 +275,7 @@ def test_each_rule_breaks_alone():
     for name, (wrong, its_plan) in broken(schedule, plan).items():
         refusal = can_implement(wrong, its_plan, FACTS)
         assert refusal is not None, name
-        assert refusal.rule.name == name.split(",")[0], (name, refusal)
+        assert name_of(refusal.rule) == name.split(",")[0], (name, refusal)
     # The copies and the product have their own rules.
     copy = replace(schedule.packing.a, smem=replace(schedule.packing.a.smem, size=16))
     assert can_implement(replace(schedule, packing=replace(schedule.packing, a=copy)), plan, FACTS) is not None

@@ -14,7 +14,7 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.epilogue import DsmemExchange, StagedTile, TmaStore
-from gett.schedule.spec.exchange import exchanged
+from gett.schedule.spec.hopper_needs import exchanged
 from gett.schedule.spec.schedule import Schedule
 from layouts.box import Box, TileDim
 from layouts.tma import TmaMap

@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
-from gett.codegen import tma_coords
-from gett.codegen.tma_copies import LOOPED, copies, stage_copies, store_pieces
+from gett.codegen import tma
+from gett.codegen.tma import LOOPED, copies, stage_copies, store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
 from gett.schedule.spec.epilogue import TmaStore
@@ -159,10 +159,10 @@ def test_pieces_of_a_staged_tile_are_the_tile() -> None:
     assert counts == {False, True}
 
 
-@pytest.mark.parametrize(("most", "loops"), [(1, True), (4, True), (tma_coords.MOST_WRITTEN, False)])
+@pytest.mark.parametrize(("most", "loops"), [(1, True), (4, True), (tma.MOST_WRITTEN, False)])
 def test_the_generated_statements_store_the_pieces(most: int, loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where many of them are issued in loops."""
-    monkeypatch.setattr(tma_coords, "MOST_WRITTEN", most)
+    monkeypatch.setattr(tma, "MOST_WRITTEN", most)
     looped = 0
     for schedule in found():
         store = schedule.epilogue.store
@@ -170,7 +170,7 @@ def test_the_generated_statements_store_the_pieces(most: int, loops: bool, monke
             continue
         pieces = store_pieces(store.map)[1]
         names = [f"d{i}" for i in range(store.map.rank)]
-        text = tma_coords.tile_copies("f()", "store(from + {start}, ", store.map, names)
+        text = tma.tile_copies("f()", "store(from + {start}, ", store.map, names)
         issued: list[tuple[int, ...]] = []
         lines = []
         for line in text.split("\n")[1:-1]:

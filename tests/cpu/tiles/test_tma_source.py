@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gett.codegen.render import render_kernel
-from gett.codegen.tma_copies import store_pieces
+from gett.codegen.tma import store_pieces
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import A, B, C, D, GemmPlan, make_gemm_plan
 from gett.jit import compile_kernel
