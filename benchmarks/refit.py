@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.device_record import field_at, with_field, write_record
+from benchmarks.forecast import LOOPS, Forecaster, Parts, tile_of
 from benchmarks.regret import STORED
 from benchmarks.schedule_times import Problem, read
 from gett.codec import decode
@@ -24,12 +25,13 @@ from gett.hw.archs import ArchFacts, arch_facts
 from gett.hw.device import DeviceModel, measured
 from gett.ir.gemm import GemmPlan
 from gett.ir.packing import count_pieces
-from gett.schedule.cost.forecast import LOOPS, Forecaster, Parts, tile_of
-from gett.schedule.cost.multistage import MultistageCost, unsplit
+from gett.schedule.cost.multistage import MultistageCost
+from gett.schedule.mainloops.multistage import multistage_smem
 from gett.schedule.packed import plans_of, product_of
 from gett.schedule.search.packed import copies_us
+from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import Schedule
+from gett.schedule.spec.schedule import OneTile, Schedule
 
 ARCH = "sm_90a"
 SHARP = 0.015  # of a forecast: as far apart two schedules are told from each other
@@ -88,18 +90,26 @@ def timed_schedule(plan: GemmPlan, schedule: Schedule, us: float, facts: ArchFac
     """What the forecast of a schedule is made of."""
     fixed_us, pieces = 0.0, 1
     if schedule.packing is not None:
-        fixed_us = copies_us(plan, schedule.packing, facts)
-        pieces = count_pieces(plan.contraction, schedule.packing.cuts)
-        plan, schedule = plans_of(plan, schedule.packing).product, product_of(schedule)
+        made, c, cuts = plans_of(plan, schedule.packing), plan.contraction, schedule.packing.cuts
+        copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
+        fixed_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
+        plan, schedule = made.product, product_of(schedule)
     if type(schedule.mainloop) in LOOPS:
         return Timed(us, fixed_us, pieces, Forecaster(plan, facts).parts(schedule, tile_of(schedule, plan)))
     if isinstance(loop := schedule.mainloop, Multistage):
         cost = MultistageCost(plan, facts)
         name = MultistageCost.factor_name(loop)
         launch_us = cost.device.launches.launch_us
-        product_us = (cost.estimate(unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)
+        product_us = (cost.estimate(_unsplit(plan, schedule)).us - launch_us) / getattr(cost.factors, name)
         return Timed(us, fixed_us + pieces * launch_us, pieces, factor=name, product_us=pieces * product_us)
     return Timed(us, schedule.forecast.us)
+
+
+def _unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
+    """The schedule without its split of K, as estimates take it."""
+    loop = s.multistage
+    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, False)
+    return replace(s, scheduler=OneTile(s.scheduler.group_m), smem=smem)
 
 
 def record_of(path: Path) -> DeviceModel:

@@ -16,8 +16,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.measure.timer import sets_to_rotate
 from gett.runtime.build import build_executable
 from gett.runtime.device import device_facts, require_cupy
-from gett.schedule.search.base import best_schedules
-from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream import stream_schedule
 
 # Name, subscripts, extents, dtype.
 SHAPES: list[tuple[str, str, dict[str, int], str]] = [
@@ -91,7 +90,7 @@ def measure(cupy: Any, name: str, subscripts: str, extents: dict[str, int], dtyp
 
     facts = device_facts()
     plan = make_plan(subscripts, extents, dtype, np.dtype(dtype).itemsize)
-    (schedule,) = best_schedules([StreamSearch(plan, facts.planning)], 1)
+    schedule = stream_schedule(plan, facts.planning)
     executable = build_executable(plan, schedule=schedule)
     inputs, output = subscripts.split("->")
     sets = []

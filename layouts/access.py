@@ -82,27 +82,6 @@ def run_of_boxes(boxes: Iterable[BoxStrides], itemsize: int) -> int:
     return run * itemsize
 
 
-Taken = tuple[int, int, int]
-"""A mode as one tile of a tensor has it: byte stride, elements of the tile along it, extent."""
-
-
-def run_of_cuts(modes: Sequence[Taken], itemsize: int) -> tuple[int, int]:
-    """`run_of_boxes` and `alignment_of_boxes` of modes none of which is flattened with another, in the tile's order."""
-    parts = [(abs(stride), min(taken, extent), taken >= extent) for stride, taken, extent in modes if taken > 1]
-    run = itemsize
-    while step := next((part for part in parts if part[0] == run), None):
-        parts.remove(step)
-        run *= step[1]
-        if not step[2]:
-            break
-    steps = [
-        stride if abs(stride) >= run else stride * taken
-        for stride, taken, extent in modes
-        if extent > 1 and (abs(stride) >= run or taken < extent)
-    ]
-    return run, alignment(256, steps)
-
-
 def _flattened_parts(box: Box, i: int, strides: Sequence[int]) -> list[tuple[int, int, bool]]:
     """What a tile takes of the modes that are flattened into dimension `i`."""
     parts = []

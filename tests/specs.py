@@ -27,9 +27,9 @@ from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.select import finer_schedules, is_stream
-from gett.schedule.search.stream import StreamSearch
-from gett.schedule.search.stream_matrix import StreamMatrixSearch
+from gett.schedule.search.select import finer_schedules
+from gett.schedule.search.stream import is_stream, stream_schedule
+from gett.schedule.search.stream_matrix import matrix_schedules as stream_matrix_schedules
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
@@ -140,13 +140,13 @@ def gather_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[S
 def general_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 64) -> list[Schedule]:
     """Schedules that need no Hopper: multistage, or bandwidth-bound where no matrix product is."""
     if is_stream(plan):
-        return best_schedules([StreamSearch(plan, facts)], limit)
+        return [stream_schedule(plan, facts)]
     return best_schedules([MultistageSearch(plan, facts)], limit)
 
 
 def matrix_schedules(plan: GemmPlan, facts: ArchFacts, limit: int = 8) -> list[Schedule]:
     """Schedules of a large operand times a small matrix."""
-    return best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], limit)
+    return stream_matrix_schedules(plan, facts)[:limit]
 
 
 @dataclass(frozen=True, slots=True)

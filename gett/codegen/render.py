@@ -8,8 +8,7 @@ from gett.codegen.hopper import render_hopper
 from gett.codegen.multistage import render_multistage
 from gett.codegen.packed import render_packed
 from gett.codegen.records import Kernel
-from gett.codegen.stream import render_stream
-from gett.codegen.stream_matrix import render_stream_matrix
+from gett.codegen.stream import render_stream, render_stream_matrix
 from gett.ir.gemm import GemmPlan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import HOPPER_KINDS

@@ -31,7 +31,7 @@ def fastest_form(plain: Contraction, widened: Contraction | None, facts: ArchFac
         facts: Of the architecture; the copy takes no more than its workspace may.
         pairs: Whether its factors are real, as products in pairs need them.
     """
-    from gett.schedule.search.select import is_stream
+    from gett.schedule.search.stream import is_stream
 
     if is_stream(make_gemm_plan(plain)):
         return plain  # its time is that of its bytes, which are fewest as they are

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gett.hw.device import DeviceModel
 from gett.ir.gemm import A, B, D, GemmPlan
-from layouts.access import BoxStrides, alignment_of_boxes, run_of_boxes
-from layouts.rates import RunRates, run_cost
 
 ROUNDED = 1.0 - 1e-9
 """A bound is not above what it bounds, however the sums are rounded."""
@@ -36,12 +34,6 @@ def traffic_us(plan: GemmPlan, device: DeviceModel) -> dict[int, float]:
         t: math.prod(s.extent for g in groups for s in g) * plan.size(t) / device.memory.copy_tbps * 1e-6
         for t, groups in volumes.items()
     }
-
-
-def traffic_cost(memory: RunRates, boxes: Sequence[BoxStrides], size: int, store: bool) -> float:
-    """Relative cost of a tensor's bytes under the boxes of its groups, with its strides there."""
-    run = run_of_boxes(boxes, size)
-    return run_cost(memory, run, store=store, start_alignment=alignment_of_boxes(boxes, run))
 
 
 def even_splits(wishes: Iterable[int], k_tiles: int) -> list[int]:

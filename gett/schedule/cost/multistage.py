@@ -16,10 +16,11 @@ from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
-from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest, traffic_cost
-from gett.schedule.mainloops.multistage import multistage_registers, multistage_smem
+from gett.schedule.cost.estimate import ROUNDED, Estimate, even_splits, fastest
+from gett.schedule.mainloops.multistage import multistage_registers
 from gett.schedule.spec.mainloop import Multistage
-from gett.schedule.spec.schedule import OneTile, Schedule, Tiling
+from gett.schedule.spec.schedule import Schedule, Tiling
+from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.rates import SECTOR, run_cost
@@ -47,10 +48,15 @@ class MultistageCost:
         self.size = itemsize(c.dtype)
         self.read_a = _volume(plan.l + plan.m + plan.k, A) * plan.size(A)
         self.read_b = _volume(plan.l + plan.n + plan.k, B) * plan.size(B)
+        self.extents = plan.extent_m, plan.extent_n, plan.extent_k, plan.extent_l
         outputs = plan.l + plan.m + plan.n
         self.stored_d = _volume(outputs, D) * plan.size(D)
         self.read_c = _volume(outputs, C) * itemsize(c.c.dtype) if c.c is not None else 0
         self.distinct = self.read_a + self.read_b + self.stored_d + self.read_c
+        # Elements of a batch of the tensors in which batches lie nearer than those.
+        groups = {A: plan.m + plan.k, B: plan.n + plan.k, D: plan.m + plan.n}
+        nearer = {t: _nearest(plan.l, t, math.inf) < _nearest(modes, t, 0) for t, modes in groups.items()}
+        self.far = {t: _volume(modes, t) for t, modes in groups.items() if nearer[t]}
         self.copy_bytes = dict(self.rates.copy_bytes_per_clock)
         self.clocks_of_us = facts.clock_ghz * 1e3
         self.traffic: dict[tuple[int, Box, Box, Box | None], float] = {}
@@ -101,84 +107,42 @@ class MultistageCost:
     def least_us(self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int) -> float:
         """A bound of the estimates of tiles of a shape, however boxes are cut and operands come.
 
-        Blocks make `batches` batches and have so many threads; `grid` are the warps along M and N of one batch.
+        Blocks make `batches` batches and have so many threads; `grid` are the warps along M and N of one batch. Padding
+        is multiplied, but not loaded. Of the two ways in which operands come, each unit is asked what the cheaper asks.
         """
-        factors, launch_us = self.factors, self.device.launches.launch_us
-        us = launch_us + self._least_main(shape, grid, threads, batches, False)
-        if self.tensor_cores and self.size == 2 and self.plan.extent_k <= 2 * shape[2]:
-            us = min(us, factors.short_products * (launch_us + self._least_main(shape, grid, threads, batches, True)))
+        facts, tile, factors, size = self.facts, self.tile, self.factors, self.size
+        (bm, bn, bk), (m, n, k, l) = shape, self.extents
+        tiles_m, tiles_n, k_tiles = -(-m // bm), -(-n // bn), -(-k // bk)
+        tiles, of_batch = tiles_m * tiles_n * l, 32 * grid[0] * grid[1]
+        elements = k * (m / tiles_m + n / tiles_n) / k_tiles
+        through = self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
+        loads = elements * min(through, size / self.copy_bytes[16] + size / 128)
+        fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
+        arithmetic = self._arithmetic(shape, grid, threads, 1)
+        busy = self._busy(self._units(*arithmetic, loads, elements * size / 64, fetched))
+        threads = threads if batches == 1 else of_batch
+        registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
+        most = self._resident(registers, factors.registers, threads, 2 * (bm + bn) * bk * size)
+        start = tile.block_clocks / most
+        if batches > 1 or tiles < 2 * facts.sm_count:  # K may be in slices
+            start = min(start, tile.block_clocks - tile.launched_clocks)
+        else:
+            start *= max(1, tiles // (facts.sm_count * most))
+        stored_clocks = tile.staged_clocks + 8 / max(2, 16 // self.plan.size(D))
+        tail = m * n * l / 32 * stored_clocks / facts.sm_count
+        clocks = k_tiles * busy * tiles / facts.sm_count * self._waits(most * threads) + start + tail
+        launch_us = self.device.launches.launch_us
+        us = launch_us + self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
+        if self.tensor_cores and size == 2 and k <= 2 * bk:
+            us *= min(1.0, factors.short_products)
         of_kind = min(factors.tensor_cores if self.tensor_cores else factors.multiply_adds, factors.elements)
         return (launch_us + of_kind * (us - launch_us)) * ROUNDED
 
-    def _least_main(
-        self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int, staged: bool
-    ) -> float:
-        """The least without the launch; `staged` where both operands pass through registers, else they may be copied.
-
-        Padding is multiplied, but not loaded.
-        """
-        plan, facts, tile, (bm, bn, bk), size = self.plan, self.facts, self.tile, shape, self.size
-        tiles_m, tiles_n, k_tiles = -(-plan.extent_m // bm), -(-plan.extent_n // bn), -(-plan.extent_k // bk)
-        tiles, of_batch = tiles_m * tiles_n * plan.extent_l, 32 * grid[0] * grid[1]
-        elements = plan.extent_k * (plan.extent_m * tiles_n + plan.extent_n * tiles_m) / (tiles_m * tiles_n * k_tiles)
-        through = elements * self.rates.register_stage_clocks * (1 / max(1, 4 // size) + 1) / 32
-        copied = elements * (size / self.copy_bytes[16] + size / 128)
-        issued = elements / 32 * (7 * size / 16 + 3 if staged else size / 2)
-        math_clocks, fragments, products = self._arithmetic(shape, grid, threads, 1)
-        fetched = elements * size * run_cost(self.device.memory, self.device.memory.long_run)
-        loads = through if staged else min(through, copied)
-        busy = self._busy(self._units(math_clocks, fragments, products, loads, issued, fetched))
-        latency = tile.sync_clocks + products / 64 / of_batch * tile.product_clocks
-        registered = latency + tile.load_latency_clocks + through
-        stages = min(5, max(2, k_tiles))
-        latency = registered if staged else min(registered, max(latency, tile.copy_latency_clocks / (stages - 1)))
-        registers = 48 + bm * bn * max(size, 4) // 4 // of_batch
-        threads = threads if batches == 1 else of_batch
-        most = self._resident(registers, self.factors.registers, threads, 2 * (bm + bn) * bk * size)
-        blocks = tiles / min(batches, plan.extent_l)
-        waves, start = blocks / (facts.sm_count * most), tile.block_clocks / most
-        busy *= tiles / facts.sm_count
-        if batches > 1 or blocks < 2 * facts.sm_count:  # K may be in slices
-            start = min(start, tile.block_clocks - tile.launched_clocks)
-        else:
-            sure = self._busy({"arithmetic": math_clocks, "loads": fragments})
-            busy, start = max(busy, -(-tiles // facts.sm_count) * sure), start * max(1, int(waves))
-            waves = math.ceil(waves)
-        outputs = plan.extent_m * plan.extent_n * plan.extent_l
-        tail = outputs / 32 * (tile.staged_clocks + 8 / max(2, 16 // plan.size(D))) / facts.sm_count
-        clocks = k_tiles * max(busy * self._waits(most * threads), waves * latency) + start + tail
-        return self._main(clocks, self._memory_us(self.read_a + self.read_b, self.stored_d + self.read_c))
-
-    def _math_clocks(self, shape: tuple[int, int, int], batches: int, warps: int, threads: int) -> float:
-        """Clocks of a k-tile's multiply-adds, however few its warps."""
-        facts, rates, (bm, bn, bk) = self.facts, self.rates, shape
-        products = bm * bn * bk * batches * self.plan.contraction.real_products
-        few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
-        if self.tensor_cores:
-            tensor = self.type.tensor
-            assert tensor is not None
-            # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
-            share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
-            return products / (facts.tensor_lanes[tensor.name] * share) / few
-        outputs = bm * bn // warps * (2 if self.type.real_products > 1 else 1)
-        rate = next(share for least, share in rates.simt_shares if outputs >= least)
-        return products / (facts.fma_lanes[self.type.name] * rate) / few
-
     def _scatters(self, t: Tiling) -> bool:
         """Whether tiles of one batch touch more sectors, for single elements of them, than L2 holds."""
-        if t.l is not None:
-            return False
-        touched = 0
-        for tensor, groups, reads in (
-            (A, self.plan.m + self.plan.k, t.n.tiles),
-            (B, self.plan.n + self.plan.k, t.m.tiles),
-            (D, self.plan.m + self.plan.n, 1),
-        ):
-            steps = [abs(s.strides[tensor]) for s in groups if s.strides[tensor]]
-            near = [s for s in self.plan.l if 0 < abs(s.strides[tensor]) < min(steps, default=0)]
-            if near:
-                touched += _volume(groups, tensor) * reads * SECTOR
-        return touched > self.facts.l2_bytes
+        reads = {A: t.n.tiles, B: t.m.tiles, D: 1}
+        touched = sum(volume * reads[tensor] for tensor, volume in self.far.items())
+        return t.l is None and touched * SECTOR > self.facts.l2_bytes
 
     def _traffic(self, tensor: int, modes: tuple[Strided, ...], box: Box, t: Tiling) -> float:
         """Relative cost of a tensor's bytes, worked out once for boxes that many schedules share."""
@@ -189,7 +153,9 @@ class MultistageCost:
             if t.l is not None:
                 groups.append((t.l, self.plan.l))
             boxes = [(cut, [s.strides[tensor] for s in group]) for cut, group in groups]
-            self.traffic[key] = traffic_cost(self.device.memory, boxes, self.plan.size(tensor), tensor == D)
+            run = run_of_boxes(boxes, self.plan.size(tensor))
+            start = alignment_of_boxes(boxes, run)
+            self.traffic[key] = run_cost(self.device.memory, run, store=tensor == D, start_alignment=start)
         return self.traffic[key]
 
     def _split(
@@ -258,15 +224,9 @@ class MultistageCost:
     def _units(
         self, math_clocks: float, fragments: float, products: float, loads: float, issued: float, fetched: float
     ) -> dict[str, float]:
-        """Clocks of each unit for a k-tile.
+        """Clocks of each unit for a k-tile of so many products, instructions that load, and bytes from L2.
 
-        Args:
-            math_clocks: Of the multiply-adds.
-            fragments: Clocks of reading fragments.
-            products: Multiply-adds.
-            loads: Clocks of what comes into shared memory.
-            issued: Instructions that load.
-            fetched: Bytes that come from L2.
+        Multiply-adds, reading fragments and what comes into shared memory are given in clocks.
         """
         issued = (issued + (products / 2048 + fragments / 2)) / self.rates.issue_per_clock
         l2 = fetched / self.device.l2.thread_bytes_per_clock
@@ -282,13 +242,18 @@ class MultistageCost:
         self, shape: tuple[int, int, int], grid: tuple[int, int], threads: int, batches: int
     ) -> tuple[float, float, int]:
         """Clocks of a k-tile's multiply-adds, those of reading its fragments, and how many products it has."""
-        (bm, bn, bk), (wm, wn) = shape, grid
+        facts, rates, (bm, bn, bk), (wm, wn) = self.facts, self.rates, shape, grid
         products = bm * bn * bk * batches * self.plan.contraction.real_products
-        math_clocks = self._math_clocks(shape, batches, wm * wn, threads)
-        if not self.tensor_cores:
-            return math_clocks, 0.0, products
-        fragments = wm * wn * batches * (bm / wm + bn / wn) * bk * self.size / self.rates.smem_bytes_per_clock
-        return math_clocks, fragments, products
+        few = min(1.0, threads / 32 / 4)  # schedulers that have a warp
+        tensor = self.type.tensor if self.tensor_cores else None
+        if tensor is None:
+            outputs = bm * bn // (wm * wn) * (2 if self.type.real_products > 1 else 1)
+            rate = next(share for least, share in rates.simt_shares if outputs >= least)
+            return products / (facts.fma_lanes[self.type.name] * rate) / few, 0.0, products
+        # float64 has no faster instruction than mma.sync; the rates of all others are those of wgmma.
+        share = rates.tensor_share * facts.mma_sync_share if tensor.wgmma else rates.float64_share
+        fragments = wm * wn * batches * (bm / wm + bn / wn) * bk * self.size / rates.smem_bytes_per_clock
+        return products / (facts.tensor_lanes[tensor.name] * share) / few, fragments, products
 
     def _waits(self, threads: int) -> float:
         """Factor on the multiply-adds of so many threads of a multiprocessor."""
@@ -297,14 +262,7 @@ class MultistageCost:
         return 1.0 + self.factors.few_warps / max(1.0, threads / 128) ** 2
 
     def _resident(self, registers: int, share: float, threads: int, smem: int) -> int:
-        """Blocks of so many threads that a multiprocessor holds at a time.
-
-        Args:
-            registers: Of a thread, by the limits.
-            share: What kernels take of them.
-            threads: Of a block.
-            smem: Bytes of its shared memory.
-        """
+        """Blocks of so many threads and bytes that a multiprocessor holds, where kernels take a share of registers."""
         facts = self.facts
         each = -(-min(255, int(share * registers) + 1) // 8) * 8
         by_registers, by_smem = facts.regs_per_sm // (each * threads), facts.smem_per_sm // (smem + 1024)
@@ -323,13 +281,6 @@ class MultistageCost:
         return main
 
 
-def unsplit(plan: GemmPlan, s: Schedule) -> Schedule:
-    """The schedule without its split of K, as estimates take it."""
-    loop = s.multistage
-    smem = multistage_smem(plan, s.tiling, loop.a, loop.b, loop.k_table).plan(loop.stages, False)
-    return replace(s, scheduler=OneTile(s.scheduler.group_m), smem=smem)
-
-
 def _fills_registers(s: Schedule) -> bool:
     """Whether a kernel takes the registers of the limits: tensor cores on batches whose operands both pass through."""
     loop = s.multistage
@@ -340,6 +291,10 @@ def _single_elements(s: Schedule) -> bool:
     """Whether both operands pass through registers, one of them element by element."""
     loaders = s.multistage.a, s.multistage.b
     return all(x.through_registers for x in loaders) and any(x.vector == 1 for x in loaders)
+
+
+def _nearest(modes: tuple[Strided, ...], tensor: int, default: float) -> float:
+    return min((abs(s.strides[tensor]) for s in modes if s.strides[tensor]), default=default)
 
 
 def _volume(modes: tuple[Strided, ...], tensor: int) -> int:

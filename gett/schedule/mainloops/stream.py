@@ -1,4 +1,4 @@
-"""StreamMap and StreamSum: kernels whose time is that of their bytes. What they need of a block, and rules.
+"""StreamMap, StreamSum, StreamMatrix: kernels whose time is that of their bytes. What they need of a block, and rules.
 
 `LIMITS` are what a search runs into; it meets the rest by construction. Rules are asked in order, and later ones rely
 on those before.
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from gett.hw.dtypes import data_type
 from gett.ir.gemm import A, B, C, D, GemmPlan
-from gett.schedule.mainloops.kind import MainloopKind
+from gett.schedule.mainloops.kind import MainloopKind, multiply_adds
 from gett.schedule.rules import common
 from gett.schedule.rules.rule import Lowered, Reasons
-from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad
+from gett.schedule.spec.mainloop import Digit, Stream, StreamLoad, StreamMatrix
 from gett.schedule.spec.schedule import Schedule, SmemPlan, Tiling
 from gett.schedule.spec.stream_views import (
     TensorView,
@@ -22,6 +22,7 @@ from gett.schedule.spec.stream_views import (
     image_places,
     image_size,
     is_splat,
+    matrix_views,
     output_views,
     sum_views,
     vector_along,
@@ -33,6 +34,9 @@ NAMES = "ABDC"
 ROW_BYTES = 128
 """Bytes of a shared-memory row, and of what a warp should read together at least."""
 
+MATRIX = 16
+"""Most rows, and most columns, of a small matrix of which a thread has all."""
+
 
 def sum_block(loop: Stream) -> tuple[int, int, int]:
     """Outputs of a block of a sum, 1, and its step along K."""
@@ -40,8 +44,13 @@ def sum_block(loop: Stream) -> tuple[int, int, int]:
     return outputs, 1, loop.lanes_k * loop.unroll * (loop.vector if loop.along_k else 1)
 
 
-def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
-    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to."""
+def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream | StreamMatrix) -> int:
+    """Shared memory: of a map its staged tiles, whole rows each; of a sum what warps, or threads, add up to.
+
+    Of a product with a small matrix that matrix.
+    """
+    if isinstance(loop, StreamMatrix):
+        return tiling.n.size * tiling.k.size * data_type(plan.contraction.dtype).accumulator_bytes
     if loop.sums:
         sums = max(1, loop.lanes_k // 32) if loop.along_k else loop.lanes_k
         return sums * sum_block(loop)[0] * data_type(plan.contraction.dtype).accumulator_bytes
@@ -53,7 +62,7 @@ def stream_bytes(plan: GemmPlan, tiling: Tiling, loop: Stream) -> int:
 
 def smem(s: Schedule, plan: GemmPlan) -> SmemPlan:
     """One part, from the start on."""
-    return SmemPlan(stream_bytes(plan, s.tiling, s.stream))
+    return SmemPlan(stream_bytes(plan, s.tiling, s.mainloop if isinstance(s.mainloop, StreamMatrix) else s.stream))
 
 
 def _loads(x: Lowered) -> dict[int, StreamLoad]:
@@ -173,6 +182,38 @@ def shared(x: Lowered) -> Reasons:
             yield f"the outputs of a tile read different elements of {NAMES[t]}"
 
 
+def small(x: Lowered) -> Reasons:
+    """A thread has all of K and of N, which are few, and a block what its boxes have."""
+    t = x.s.tiling
+    if (t.n.size, t.k.size) != (x.plan.extent_n, x.plan.extent_k) or t.shape != (t.m.size, t.n.size, t.k.size):
+        yield f"a tile of {t.n.size} x {t.k.size} in blocks of {t.shape}, all are {x.plan.extent_n} x {x.plan.extent_k}"
+    if max(t.n.size, t.k.size) > MATRIX:
+        yield f"{t.n.size} x {t.k.size} elements, the most are {MATRIX} x {MATRIX}"
+
+
+def matrix_vectors(x: Lowered) -> Reasons:
+    """Vectors lie along M, or along K of A and N of D; strides and alignment allow them."""
+    loop, t = x.s.loop(StreamMatrix), x.s.tiling
+    if loop.vector > 1 and max(loop.vector_k, loop.vector_n) > 1:
+        yield f"{loop.vector} of M beside {loop.vector_k} of K and {loop.vector_n} of N, one of them is 1"
+    if 32 % loop.lanes_n or t.n.size % loop.lanes_n or (loop.lanes_n > 1 and loop.vector_n > 1):
+        yield f"{loop.lanes_n} lanes share {t.n.size} columns, in vectors of {loop.vector_n}"
+    sums = -(-t.n.size // loop.lanes_n) * data_type(x.plan.contraction.dtype).accumulator_bytes
+    held = loop.unroll * loop.vector * (t.k.size * x.size + sums)
+    if held > common.THREAD_BYTES:
+        yield f"{loop.unroll} vectors of {loop.vector} take {held} bytes, a thread holds {common.THREAD_BYTES}"
+    for wanted, box, group, tensors in (
+        (loop.vector, t.m, x.plan.m, (A, D, C)),
+        (loop.vector_k, t.k, x.plan.k, (A,)),
+        (loop.vector_n, t.n, x.plan.n, (D, C)),
+    ):
+        views = matrix_views(x.plan, group)
+        for tensor in (y for y in tensors if y in views):
+            widest = vector_along(cut_modes(box), box.extents, views[tensor])
+            if widest % wanted:
+                yield f"{wanted} elements of {NAMES[tensor]} at a time, its strides allow {widest}"
+
+
 LIMITS = (common.grid, common.shared_memory)
 """What a search runs into."""
 
@@ -188,6 +229,19 @@ MAP_RULES = (*_READ, counts, block, *_SHARED)
 SUM_RULES = (*_READ, lanes, counts, block, common.boxes, *_SHARED)
 """All conditions of sums."""
 
+MATRIX_RULES = (
+    *(common.product, common.groups, common.extents, small, common.modes, common.parts, common.source),
+    *(common.threads, common.planned(smem), common.split, common.workspace, matrix_vectors, *LIMITS),
+)
+"""All conditions of products with a small matrix."""
+
 STREAM_MAP = MainloopKind(words="each element of D is one product", rules=MAP_RULES, smem=smem)
 
 STREAM_SUM = MainloopKind(words="sums of what is read once", rules=SUM_RULES, smem=smem)
+
+STREAM_MATRIX = MainloopKind(
+    words="a large operand, read once, times a small matrix",
+    rules=MATRIX_RULES,
+    smem=smem,
+    products=multiply_adds,
+)

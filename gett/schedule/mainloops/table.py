@@ -7,7 +7,6 @@ from gett.schedule.mainloops import (
     dmma_tma,
     multistage,
     stream,
-    stream_matrix,
     wgmma_rs,
     wgmma_split,
     wgmma_ss,
@@ -32,7 +31,7 @@ KINDS: dict[type, MainloopKind] = {
     **HOPPER_KINDS,
     mainloop.StreamMap: stream.STREAM_MAP,
     mainloop.StreamSum: stream.STREAM_SUM,
-    mainloop.StreamMatrix: stream_matrix.STREAM_MATRIX,
+    mainloop.StreamMatrix: stream.STREAM_MATRIX,
 }
 """All main loops."""
 

@@ -6,15 +6,16 @@ Knows strides and extents of one group at a time; what two groups of a tensor ma
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from operator import itemgetter
+from functools import lru_cache
+from heapq import heapify, heappop
 
-from layouts.access import Taken, alignment_of_boxes, run_of_boxes, run_of_cuts
+from layouts.access import alignment_of_boxes, run_of_boxes
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
-from layouts.rates import RunRates, run_cost
+from layouts.rates import SECTOR, RunRates, run_cost
 
 CUT_MODES = 4  # modes that get a cut of their own; the rest of a group is walked tile by tile
 KEPT = 3  # boxes handed to the cost model
@@ -24,57 +25,78 @@ Cut = tuple[int, ...] | Box
 """What a tile takes of each mode of a group, or a box with a flattened dimension."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Weight:
-    """What one tensor's traffic counts when the boxes of a group are compared.
+    """What one tensor's traffic counts when the boxes of a group are compared."""
 
-    Attributes:
-        strides: Byte strides along the group's modes.
-        itemsize: Bytes of its elements.
-        weight: Its share of the time if memory limits the contraction.
-        store: Whether it is written.
-        partners: (byte stride, extent) of the modes that it has in its other group. Their boxes are not known yet:
-            short modes are assumed whole, of long ones a piece, so that both groups may choose what makes one long run
-            together.
-    """
-
-    strides: tuple[int, ...]
-    itemsize: int
-    weight: float
-    store: bool = False
+    strides: tuple[int, ...]  # byte strides along the group's modes
+    itemsize: int  # bytes of its elements
+    weight: float  # its share of the time if memory limits the contraction
+    store: bool = False  # whether it is written
+    # (byte stride, extent) of the modes that it has in its other group. Their boxes are not known yet: short modes are
+    # assumed whole, of long ones a piece, so that both groups may choose what makes one long run together.
     partners: tuple[tuple[int, int], ...] = ()
 
-    @cached_property
+    @property
     def unit(self) -> int | None:
         """Position of the unit-stride mode, the partners behind the group's, None where it lies in another group."""
         strides = (*self.strides, *(s for s, _ in self.partners))
         return next((i for i, s in enumerate(strides) if s == self.itemsize), None)
 
-    @cached_property
-    def assumed(self) -> tuple[Taken, ...]:
-        """What a tile is assumed to take of the partners."""
-        return tuple((s, _assumed(e), e) for s, e in self.partners)
 
-    def least(self, memory: RunRates) -> float:
-        """What `cost` is at least, whatever the box."""
-        return 1.0 if self.unit is None else run_cost(memory, memory.long_run, store=self.store)
+class _Cost:
+    """Weighted costs of one tensor's traffic under the boxes of a group, `weight` where its unit stride lies elsewhere.
 
-    def cost(self, memory: RunRates, extents: tuple[int, ...], cut: Cut, order: Sequence[int]) -> float:
-        """Relative cost of this tensor's traffic under a box; 1 where its unit stride lies elsewhere."""
-        if self.unit is None:
-            return 1.0
-        if isinstance(cut, Box):
-            partners = Box(
-                tuple(e for _, _, e in self.assumed),
-                tuple(TileDim((i,), x) for i, (_, x, _) in enumerate(self.assumed)),
-            )
-            boxes = ((cut, self.strides), (partners, tuple(s for s, _, _ in self.assumed)))
-            run = run_of_boxes(boxes, self.itemsize)
-            start = alignment_of_boxes(boxes, run)
-        else:
-            taken = [(self.strides[m], cut[m], extents[m]) for m in order if self.strides[m]]
-            run, start = run_of_cuts((*taken, *self.assumed), self.itemsize)
-        return run_cost(memory, run, store=self.store, start_alignment=start)
+    They are kept: blocks of one group have many boxes in common.
+
+    Attributes:
+        least: What they are at least, whatever the box.
+        known: By box.
+    """
+
+    def __init__(self, memory: RunRates, extents: tuple[int, ...], order: Sequence[int], tensor: Weight) -> None:
+        self.memory, self.tensor, self.elsewhere = memory, tensor, tensor.unit is None
+        self.known: dict[Cut, float] = {}
+        self.least = tensor.weight if self.elsewhere else self._of_run(memory.long_run, SECTOR)
+        strides, extents_p = zip(*tensor.partners, strict=True) if tensor.partners else ((), ())
+        assumed = [_assumed(extent) for extent in extents_p]
+        self.partners = Box(extents_p, tuple(TileDim((i,), x) for i, x in enumerate(assumed))), strides
+        # (distance, mode or -1, elements taken of a partner, extent), the nearest first, and what the farther have
+        # in common.
+        modes = [(abs(tensor.strides[m]), m, 0, extents[m]) for m in order if tensor.strides[m] and extents[m] > 1]
+        modes += [(abs(s), -1, x, e) for s, x, e in zip(strides, assumed, extents_p, strict=True) if e > 1]
+        self.modes = sorted(modes, key=lambda x: x[0])
+        self.common = [math.gcd(256, *(x[0] for x in self.modes[i:])) for i in range(len(self.modes))]
+
+    def __call__(self, cut: Cut) -> float:
+        """That of a box."""
+        if self.elsewhere:
+            return self.least
+        if cut not in self.known:
+            self.known[cut] = self._of_run(*(self._flattened_run(cut) if isinstance(cut, Box) else self._run(cut)))
+        return self.known[cut]
+
+    def _of_run(self, run: int, alignment: int) -> float:
+        return self.tensor.weight * run_cost(self.memory, run, store=self.tensor.store, start_alignment=alignment)
+
+    def _run(self, cut: tuple[int, ...]) -> tuple[int, int]:
+        """`run_of_boxes` and `alignment_of_boxes` of a box that flattens nothing."""
+        run, aligned, whole = self.tensor.itemsize, 256, True
+        for i, (distance, mode, taken, extent) in enumerate(self.modes):
+            if distance > run or (distance == run and not whole):
+                return run, math.gcd(aligned, self.common[i])
+            if mode >= 0:
+                taken = cut[mode]
+            if distance == run and taken > 1:
+                run, whole = run * min(taken, extent), taken >= extent
+            if taken < extent:
+                aligned = math.gcd(aligned, distance * taken)
+        return run, aligned
+
+    def _flattened_run(self, box: Box) -> tuple[int, int]:
+        boxes = ((box, self.tensor.strides), self.partners)
+        run = run_of_boxes(boxes, self.tensor.itemsize)
+        return run, alignment_of_boxes(boxes, run)
 
 
 def partner_modes(modes: Sequence[Strided], tensor: int) -> tuple[tuple[int, int], ...]:
@@ -104,87 +126,106 @@ def cut_group(
         one_ragged: Whether at most one dimension may be ragged (K, unless it is flattened).
         most_tiled: Dimensions of which a tile may have more than one element, 0 for any number.
     """
-    return list(_cut_group(memory, tuple(extents), block, tuple(tensors), first, compute, one_ragged, most_tiled))
+    group = _group(memory, tuple(extents), tuple(tensors), first)
+    return list(group.boxes(block, compute, one_ragged, most_tiled))
 
 
-# Searches that exchange the roles of A and B ask for the same boxes again.
-@lru_cache(maxsize=512)
-def _cut_group(
-    memory: RunRates,
-    extents: tuple[int, ...],
-    block: int,
-    tensors: tuple[Weight, ...],
-    first: int | None,
-    compute: float,
-    one_ragged: bool,
-    most_tiled: int,
-) -> list[Box]:
-    if len(extents) <= 1:
-        return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
-    order, volume = _nearest_first(extents, tensors, first), math.prod(extents)
-    tried: dict[Cut, tuple[float, float, int]] = {}  # with factors of the arithmetic and of the whole, and the tiles
-    for cut, tiles in _products(extents, block, order[:CUT_MODES], tensors):
-        if not one_ragged or _ragged(extents, cut) <= 1:
-            tried[cut] = 1.0, 1.0, tiles
-    for growth in _growths(extents, tensors, first):
-        cut = _greedy_cuts(extents, block, growth)
-        if not one_ragged or not _ragged(extents, cut):
-            tried[cut] = 1.0, 1.0, math.prod([-(-e // c) for e, c in zip(extents, cut, strict=True)])
-        flat = Box(extents, (TileDim(tuple(growth), min(block, volume)),))
+class _Group:
+    """The modes of a group, in the order in which a tile has them, and what boxes cost each tensor that has it.
+
+    Attributes:
+        order: By how near they are to a unit stride, the heavier tensor deciding ties; `first` in front.
+        growths: In which a greedy box grows: along each tensor's memory, and along all of them by turns.
+    """
+
+    def __init__(
+        self, memory: RunRates, extents: tuple[int, ...], tensors: tuple[Weight, ...], first: int | None
+    ) -> None:
+        modes = range(len(extents))
+
+        def nearest(m: int) -> tuple[bool, float]:
+            steps = (abs(t.strides[m]) / t.itemsize / (1 + t.weight) for t in tensors if t.strides[m])
+            return m != first, min(steps, default=math.inf)
+
+        self.extents, self.order = extents, sorted(modes, key=nearest)
+        self.costs = [_Cost(memory, extents, self.order, tensor) for tensor in tensors]
+        along = [sorted(modes, key=lambda m: (m != first, abs(t.strides[m]) or math.inf)) for t in tensors]
+        by_turns = dict.fromkeys(m for step in zip(*along, strict=True) for m in step)
+        self.growths = list(dict.fromkeys(map(tuple, (*along, by_turns))))
+        vector, units = 16 // min(t.itemsize for t in tensors), {t.unit for t in tensors}
+        self.multiples = [vector if m in units else 1 for m in modes]
+        self.known: dict[tuple[int, float, bool, int], list[Box]] = {}
+
+    def boxes(self, block: int, compute: float, one_ragged: bool, most_tiled: int) -> list[Box]:
+        """The best boxes, as `cut_group` says; searches that exchange the roles of A and B ask for the same again."""
+        key = block, compute, one_ragged, most_tiled
+        if key not in self.known:
+            self.known[key] = self._best(*key)
+        return self.known[key]
+
+    def _best(self, block: int, compute: float, one_ragged: bool, most_tiled: int) -> list[Box]:
+        extents, order = self.extents, self.order
+        if len(extents) <= 1:
+            return [Box.of_cuts(extents, {m: min(block, e) for m, e in enumerate(extents)})]
+        volume, least = math.prod(extents), sum(cost.least for cost in self.costs)
+        # By the least that they cost; of equal scores the box that was tried first wins.
+        queue = []
+        for i, (cut, (arithmetic, whole, tiles)) in enumerate(self._tried(block, one_ragged).items()):
+            if not most_tiled or isinstance(cut, Box) or len(cut) - cut.count(1) <= most_tiled:
+                padded = compute * arithmetic / (volume / (tiles * block))
+                queue.append(((padded + least) * whole, i, padded, whole, cut))
+        heapify(queue)
+        best: list[tuple[float, int, Cut]] = []
+        while queue and (len(best) < KEPT or queue[0][0] <= best[-1][0]):
+            _, i, padded, whole, cut = heappop(queue)
+            insort(best, ((padded + sum([cost(cut) for cost in self.costs])) * whole, i, cut))
+            del best[KEPT:]
+        cuts = (cut for _, _, cut in best)
+        return [x if isinstance(x, Box) else Box.of_cuts(extents, {m: x[m] for m in order}, order) for x in cuts]
+
+    def _tried(self, block: int, one_ragged: bool) -> dict[Cut, tuple[float, float, int]]:
+        """Boxes with factors of the arithmetic and of the whole, and their tiles."""
+        extents, volume, ones = self.extents, math.prod(self.extents), (1,) * len(self.extents)
+        tried: dict[Cut, tuple[float, float, int]] = {}
+        for cut, tiles in self._products(block):
+            if not one_ragged or _ragged(extents, cut) <= 1:
+                tried[cut] = 1.0, 1.0, tiles
+        flat = min(block, volume)
         # Every index is decoded, which costs time that the runs do not show.
-        factors = 1.1 if one_ragged else 1.0, 1.02, flat.tiles
-        tried[flat if flat.tiled or growth != order else (1,) * len(extents)] = factors
-    if most_tiled:
-        tried = {cut: x for cut, x in tried.items() if isinstance(cut, Box) or len(cut) - cut.count(1) <= most_tiled}
-    best = _best(memory, tried, extents, order, block, tensors, compute)
-    return [x if isinstance(x, Box) else Box.of_cuts(extents, {m: x[m] for m in order}, order) for x in best]
+        factors = 1.1 if one_ragged else 1.0, 1.02, -(-volume // flat)
+        for growth in self.growths:
+            cut = _greedy_cuts(extents, block, growth)
+            if not one_ragged or not _ragged(extents, cut):
+                tried[cut] = 1.0, 1.0, math.prod([-(-e // c) for e, c in zip(extents, cut, strict=True)])
+            whole = flat > 1 or growth != tuple(self.order)
+            tried[Box(extents, (TileDim(growth, flat),)) if whole else ones] = factors
+        return tried
+
+    def _products(self, block: int) -> list[tuple[tuple[int, ...], int]]:
+        """Products of cuts of some modes, with their tiles; only those that fill more than half of what they could."""
+        extents, modes = self.extents, self.order[:CUT_MODES]
+        reachable = min(block, math.prod([extents[m] for m in modes]))
+        rest = math.prod([e for m, e in enumerate(extents) if m not in modes])
+        found: list[tuple[int, tuple[int, ...], int]] = [(1, (), rest)]
+        for i, m in enumerate(modes):
+            multiple, extent = self.multiples[m], extents[m]
+            behind = math.prod([extents[x] for x in modes[i + 1 :]])  # that n can still grow by
+            found = [
+                (n * cut, (*cuts, cut), tiles * -(-extent // cut))
+                for n, cuts, tiles in found
+                for cut in _cuts(extent, block // n, multiple)
+                if 2 * n * cut * behind > reachable
+            ]
+        places = [modes.index(m) if m in modes else -1 for m in range(len(extents))]
+        return [(tuple([cuts[i] if i >= 0 else 1 for i in places]), tiles) for _, cuts, tiles in found]
+
+
+_group = lru_cache(maxsize=64)(_Group)
 
 
 def _ragged(extents: Sequence[int], cut: Sequence[int]) -> int:
     """Modes that a box does not divide."""
-    return sum(e % c > 0 for e, c in zip(extents, cut, strict=True))
-
-
-def _best(
-    memory: RunRates,
-    tried: dict[Cut, tuple[float, float, int]],
-    extents: tuple[int, ...],
-    order: Sequence[int],
-    block: int,
-    tensors: tuple[Weight, ...],
-    compute: float,
-) -> list[Cut]:
-    """The cheapest boxes; what runs cost is worked out only where padding alone does not rule a box out."""
-    volume, least = math.prod(extents), [t.weight * t.least(memory) for t in tensors]
-    known = _known_costs(memory, extents, tensors, tuple(order))
-    queue, least_sum = [], sum(least)
-    for i, (cut, (arithmetic, whole, tiles)) in enumerate(tried.items()):
-        padded = compute * arithmetic / (volume / (tiles * block))
-        queue.append(((padded + least_sum) * whole, i, padded, whole, cut))
-    queue.sort(key=itemgetter(0, 1))
-    best: list[tuple[float, int, Cut]] = []  # of equal scores the box that was tried first wins
-    for bound, i, padded, whole, cut in queue:
-        if len(best) == KEPT and bound > best[-1][0]:
-            break
-        costs, total = [*least], bound
-        for at, tensor in enumerate(tensors):  # the others cost their least at least
-            if cut not in known[at]:
-                known[at][cut] = tensor.weight * tensor.cost(memory, extents, cut, order)
-            costs[at] = known[at][cut]
-            total = (padded + sum(costs)) * whole
-            if len(best) == KEPT and total > best[-1][0]:
-                break
-        else:
-            best = sorted([*best, (total, i, cut)], key=itemgetter(0, 1))[:KEPT]
-    return [cut for _, _, cut in best]
-
-
-@lru_cache(maxsize=64)
-def _known_costs(
-    memory: RunRates, extents: tuple[int, ...], tensors: tuple[Weight, ...], order: tuple[int, ...]
-) -> tuple[dict[Cut, float], ...]:
-    """What boxes cost each tensor, filled in as it is asked: blocks of one group have many boxes in common."""
-    return tuple({} for _ in tensors)
+    return sum([e % c > 0 for e, c in zip(extents, cut, strict=True)])
 
 
 def _assumed(extent: int) -> int:
@@ -196,22 +237,6 @@ def _divisor(extent: int, most: int) -> int:
     return max(d for d in range(1, most + 1) if extent % d == 0)
 
 
-def _nearest_first(extents: Sequence[int], tensors: Sequence[Weight], first: int | None) -> list[int]:
-    """Modes by how near they are to a unit stride, the heavier tensor deciding ties; `first` in front."""
-
-    def key(m: int) -> tuple[bool, float]:
-        steps = (abs(t.strides[m]) / t.itemsize / (1 + t.weight) for t in tensors if t.strides[m])
-        return m != first, min(steps, default=math.inf)
-
-    return sorted(range(len(extents)), key=key)
-
-
-def _growths(extents: Sequence[int], tensors: Sequence[Weight], first: int | None) -> list[list[int]]:
-    """Orders of modes in which a greedy box grows: along each tensor's memory, and along all of them by turns."""
-    along = [sorted(range(len(extents)), key=lambda m: (m != first, abs(t.strides[m]) or math.inf)) for t in tensors]
-    return [*along, list(dict.fromkeys(m for step in zip(*along, strict=True) for m in step))]
-
-
 def _greedy_cuts(extents: Sequence[int], block: int, growth: Sequence[int]) -> tuple[int, ...]:
     """Whole modes as long as they fit, then the longest divisor of the next."""
     cuts, left = [1] * len(extents), block
@@ -221,28 +246,6 @@ def _greedy_cuts(extents: Sequence[int], block: int, growth: Sequence[int]) -> t
         if left < 2:
             break
     return tuple(cuts)
-
-
-def _products(
-    extents: Sequence[int], block: int, modes: Sequence[int], tensors: Sequence[Weight]
-) -> list[tuple[tuple[int, ...], int]]:
-    """Products of cuts of some modes, with their tiles; only those that fill more than half of what they could."""
-    units = {t.unit for t in tensors}
-    vector = 16 // min(t.itemsize for t in tensors)
-    reachable = min(block, math.prod([extents[m] for m in modes]))
-    rest = math.prod([e for m, e in enumerate(extents) if m not in modes])
-    found: list[tuple[int, tuple[int, ...], int]] = [(1, (1,) * len(extents), rest)]
-    for i, m in enumerate(modes):
-        multiple, extent, made = vector if m in units else 1, extents[m], []
-        behind_m = math.prod([extents[x] for x in modes[i:]])  # that n can still grow by
-        for n, cuts, tiles in found:
-            if 2 * n * min(block // n, behind_m) <= reachable:
-                continue
-            before, behind = cuts[:m], cuts[m + 1 :]
-            for cut in _cuts(extent, block // n, multiple):
-                made.append((n * cut, (*before, cut, *behind), tiles * -(-extent // cut)))
-        found = made
-    return [(cuts, tiles) for n, cuts, tiles in found if 2 * n > reachable]
 
 
 @lru_cache(maxsize=4096)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import data_type, tensor_type
@@ -13,15 +14,15 @@ from layouts.rates import SECTOR
 
 WARPS = 8  # most warps of a block
 SIDES = (32, 64, 128, 256)  # of tiles that are tried for any extent
+BATCHED_SIDES = {True: ((16, 32, 64), (8, 16, 32, 64)), False: ((4, 8, 12, 16, 24, 32, 64), (8, 16, 24, 32, 64))}
+"""Rows and columns of a batch in a block, by whether tensor cores multiply."""
 
 
 @dataclass(frozen=True, slots=True)
 class MmaTile:
-    """Block sizes in elements, warps along M and N, and batches that a block makes."""
+    """Block sizes of M, N and K in elements, warps along M and N, and batches that a block makes."""
 
-    m: int
-    n: int
-    k: int
+    shape: tuple[int, int, int]
     warps: tuple[int, int]
     batches: int = 1
 
@@ -29,12 +30,6 @@ class MmaTile:
     def threads(self) -> int:
         """Of a block."""
         return 32 * self.warps[0] * self.warps[1] * (batch_warps(self.batches) if self.batches > 1 else 1)
-
-
-def uses_tensor_cores(plan: GemmPlan) -> bool:
-    """Whether tensor cores form the products that the precision asks for."""
-    c = plan.contraction
-    return data_type(c.dtype).multiplied(c.precision) is not None
 
 
 def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
@@ -50,7 +45,7 @@ def mma_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
             warps = _warps(m, n, tensor_cores, accumulator) if m * n <= most else None
             if warps is not None:
                 for k in depths if plan.extent_k > depths[0] else depths[:1]:
-                    yield MmaTile(m, n, k, warps)
+                    yield MmaTile((m, n, k), warps)
 
 
 def _depths(size: int, tensor_cores: bool) -> tuple[int, ...]:
@@ -84,6 +79,7 @@ def _warp_grids(m: int, n: int, tensor_cores: bool) -> Iterator[tuple[int, int]]
                 yield wm, count // wm
 
 
+@lru_cache(maxsize=1024)
 def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, int] | None:
     """Warps so that a warp's accumulators fit its registers and its tile is near square."""
     limit = 64 * (64 if tensor_cores else 32) * 4 // accumulator
@@ -101,15 +97,22 @@ def _warps(m: int, n: int, tensor_cores: bool, accumulator: int) -> tuple[int, i
 
 def with_more_warps(tile: MmaTile, tensor_cores: bool) -> MmaTile | None:
     """The tile with as many warps as it can have, or None where it has them."""
-    grids = _warp_grids(tile.m, tile.n, tensor_cores)  # near squares read the least shared memory
-    wm, wn = max(grids, key=lambda w: (w[0] * w[1], -(tile.m // w[0] + tile.n // w[1]), w))
-    return MmaTile(tile.m, tile.n, tile.k, (wm, wn)) if wm * wn > tile.warps[0] * tile.warps[1] else None
+    if tile.batches > 1:
+        return None
+    wm, wn = _most_warps(*tile.shape[:2], tensor_cores)
+    return MmaTile(tile.shape, (wm, wn)) if wm * wn > tile.warps[0] * tile.warps[1] else None
 
 
-def fallback_tiles(size: int, tensor_cores: bool) -> tuple[MmaTile, ...]:
+@lru_cache(maxsize=1024)
+def _most_warps(m: int, n: int, tensor_cores: bool) -> tuple[int, int]:
+    """The most warps, near a square, which reads the least shared memory."""
+    return max(_warp_grids(m, n, tensor_cores), key=lambda w: (w[0] * w[1], -(m // w[0] + n // w[1]), w))
+
+
+def fallback_tiles(plan: GemmPlan, tensor_cores: bool) -> list[MmaTile]:
     """Tiles that meet the limits of a thread whatever the strides are: four warps on little work."""
-    step_m = 32 if tensor_cores else 16
-    return tuple(MmaTile(x * step_m, x * 32, _depths(size, tensor_cores)[0], (2, 2)) for x in (1, 2))
+    m, k = 32 if tensor_cores else 16, _depths(itemsize(plan.contraction.dtype), tensor_cores)[0]
+    return [MmaTile((x * m, x * 32, k), (2, 2)) for x in (1, 2)]
 
 
 def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
@@ -123,24 +126,18 @@ def batched_tiles(plan: GemmPlan, tensor_cores: bool) -> Iterator[MmaTile]:
     units = [t for t, x in ((A, size), (B, size), (D, size_d)) for s in plan.l if s.strides[t] == x and s.extent > 1]
     if not units:
         return
-    sides, depths = _batched_sides(plan, tensor_cores), _batched_depths(plan, tensor_cores)
+    sides_m, sides_n = BATCHED_SIDES[tensor_cores]
+    depths = _batched_depths(plan, tensor_cores)
     most = 128 * WARPS * 32 * 2 // max(size, 2)  # 128 accumulators a thread
     for count in (8, 16, 32):
         if count // 2 >= plan.extent_l and count != 8:
             continue
         if D in units and count * size_d < SECTOR and plan.extent_l > count:  # stores that cut sectors cost most
             continue
-        for m in sides[0]:
-            for n in sides[1]:
+        for m in _up_to(plan.extent_m, sides_m):
+            for n in _up_to(plan.extent_n, sides_n):
                 if count * m * n <= most:
-                    yield from (MmaTile(m, n, k, (1, 1), count) for k in depths)
-
-
-def _batched_sides(plan: GemmPlan, tensor_cores: bool) -> tuple[list[int], list[int]]:
-    """Rows and columns of a batch in a block."""
-    if tensor_cores:
-        return _up_to(plan.extent_m, (16, 32, 64)), _up_to(plan.extent_n, (8, 16, 32, 64))
-    return _up_to(plan.extent_m, (4, 8, 12, 16, 24, 32, 64)), _up_to(plan.extent_n, (8, 16, 24, 32, 64))
+                    yield from (MmaTile((m, n, k), (1, 1), count) for k in depths)
 
 
 def _batched_depths(plan: GemmPlan, tensor_cores: bool) -> list[int]:
@@ -162,16 +159,12 @@ def batch_warps(count: int) -> int:
     return max(w for w in range(1, WARPS + 1) if count % w == 0)
 
 
-def stage_counts(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> list[int]:
-    """Stages worth trying: as many as two blocks on a multiprocessor allow, and as many as one does.
+def stage_count(facts: ArchFacts, smem: MultistageSmem, k_tiles: int, copies: bool) -> int:
+    """As many stages as two blocks on a multiprocessor allow, as one does where two do not fit; below 2 if neither.
 
     `copies`: whether any operand comes by `cp.async`; what goes through registers is one k-tile ahead at most.
-
-    Returns:
-        At least 2 each; empty where not even two stages fit.
     """
     most = min(5 if copies else 3, max(2, k_tiles))
     fixed, half = smem.offsets + smem.k_slot, (facts.smem_per_sm - 2048) // 2
-    limits = [facts.smem_per_block] if smem.staging + fixed > half else [half, facts.smem_per_block]
-    counts = {min(most, (limit - fixed) // (smem.stage + smem.k_slot)) for limit in limits}
-    return sorted(count for count in counts if count >= 2)
+    of_two, of_one = ((limit - fixed) // (smem.stage + smem.k_slot) for limit in (half, facts.smem_per_block))
+    return min(most, of_two if of_two >= 2 and smem.staging + fixed <= half else of_one)

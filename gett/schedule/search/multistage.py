@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from gett.hw.archs import ArchFacts
-from gett.hw.device import nearest
-from gett.hw.dtypes import data_type, tensor_type
-from gett.ir.gemm import A, B, D, GemmPlan, itemsize
+from gett.hw.dtypes import tensor_type
+from gett.ir.gemm import A, B, D, GemmPlan
 from gett.schedule.cost.estimate import Estimate, bounded_split, traffic_us
 from gett.schedule.cost.multistage import MultistageCost
 from gett.schedule.mainloops.multistage import LIMITS, multistage_smem
@@ -23,8 +22,7 @@ from gett.schedule.search.mma_tiles import (
     batched_tiles,
     fallback_tiles,
     mma_tiles,
-    stage_counts,
-    uses_tensor_cores,
+    stage_count,
     with_more_warps,
 )
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
@@ -50,44 +48,49 @@ class MultistageSearch(Search[Schedule]):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, *, fallback: bool = False) -> None:
         self.plan, self.facts, self.fallback = plan, facts, fallback
-        c = plan.contraction
-        self.tensor_cores = uses_tensor_cores(plan)
-        self.size = itemsize(c.dtype)
-        self.accumulator = data_type(c.dtype).accumulator_bytes
-        self.device = nearest(facts)
-        self.time = traffic_us(plan, self.device)
-        if self.tensor_cores:
-            rate = facts.tensor_tflops[tensor_type(c.dtype).name] * facts.mma_sync_share
-        else:
-            rate = facts.fma_tflops[c.dtype]
-        self.compute = plan.flops / rate * 1e-6
         self.cost = MultistageCost(plan, facts)
+        self.tensor_cores = self.cost.tensor_cores
+        self.memory, self.time = self.cost.device.memory, traffic_us(plan, self.cost.device)
+        dtype = plan.contraction.dtype
+        if self.tensor_cores:
+            rate = facts.tensor_tflops[tensor_type(dtype).name] * facts.mma_sync_share
+        else:
+            rate = facts.fma_tflops[dtype]
+        self.compute = plan.flops / rate * 1e-6
         self.refusal = ""
+        heavier = (A, B) if self.time[A] >= self.time[B] else (B, A)
+        self._groups = {
+            "l": self._group(plan.l, (D, A, B), (), ()),
+            "m": self._group(plan.m, (A, D), (A,), plan.n),
+            "n": self._group(plan.n, (B, D), (B,), plan.m),
+            "k": self._group(plan.k, heavier, heavier, ()),
+        }
         self._boxes: dict[tuple[str, int], list[Box]] = {}
         self._loaders: dict[tuple[int, Box, int, Box, int, Box | None], CpAsync | RegisterStaged] = {}
-        self._lowered: set[tuple[Tiling, tuple[int, int]]] = set()
 
-    def choices(self) -> Iterator[Schedule | Later[Schedule]]:
-        """Schedules of all tiles that meet the limits; several that differ in their stages."""
-        if self.fallback:
-            for tile in fallback_tiles(self.size, self.tensor_cores):
-                yield from self._schedules(tile)
-            return
-        for tile in mma_tiles(self.plan, self.tensor_cores):
-            more = with_more_warps(tile, self.tensor_cores)
-            least_us = min(self._least_us(x) for x in (tile, more) if x is not None)
-            yield Later(least_us, partial(self._with_more_warps, tile, more))
-        for tile in batched_tiles(self.plan, self.tensor_cores):
-            yield Later(self._least_us(tile), partial(self._schedules, tile))
+    def choices(self) -> Iterator[Later[Schedule]]:
+        """Schedules of all tiles that meet the limits."""
+        yield from self._tiles
 
     @property
     def least(self) -> float:
         """A bound of the estimates of all choices."""
-        return min((x.least_us for x in self.choices() if isinstance(x, Later)), default=0.0)
+        return min((x.least_us for x in self._tiles), default=0.0)
+
+    @cached_property
+    def _tiles(self) -> list[Later[Schedule]]:
+        """The schedules of each tile, and of the same with more warps, when they may be among the best."""
+        found = []
+        for enumerate_tiles in (fallback_tiles,) if self.fallback else (mma_tiles, batched_tiles):
+            for tile in enumerate_tiles(self.plan, self.tensor_cores):
+                more = None if self.fallback else with_more_warps(tile, self.tensor_cores)
+                bounds = (self._least_us(x) for x in (tile, more) if x is not None)
+                found.append(Later(min(bounds), partial(self._with_more_warps, tile, more)))
+        return found
 
     def _least_us(self, tile: MmaTile) -> float:
         """A bound of the estimates of a tile's schedules."""
-        return self.cost.least_us((tile.m, tile.n, tile.k), tile.warps, tile.threads, tile.batches)
+        return self.cost.least_us(tile.shape, tile.warps, tile.threads, tile.batches)
 
     def _with_more_warps(self, tile: MmaTile, more: MmaTile | None) -> Iterator[Schedule]:
         """Those of a tile; what goes through registers wants more threads, few tiles more of them to hide latency."""
@@ -103,14 +106,12 @@ class MultistageSearch(Search[Schedule]):
         return self.cost.estimate(choice)
 
     def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule with its split; none where the same tile is faster with other stages."""
+        """The schedule with its split."""
         t, loop = choice.tiling, choice.multistage
-        if (t, loop.warps) in self._lowered:
-            return []
-        self._lowered.add((t, loop.warps))
         tiles = t.tiles(self.plan.extent_l)
-        partial, limit = t.shape[0] * t.shape[1] * self.accumulator, self.facts.workspace_limit
-        split, workspace = bounded_split(estimate.split_k, partial, tiles, t.k.tiles, limit)
+        partial_bytes = t.shape[0] * t.shape[1] * self.cost.type.accumulator_bytes
+        limit = self.facts.workspace_limit
+        split, workspace = bounded_split(estimate.split_k, partial_bytes, tiles, t.k.tiles, limit)
         smem = multistage_smem(self.plan, t, loop.a, loop.b, loop.k_table).plan(loop.stages, split > 1)
         m, n, k = t.shape
         useful = t.m.efficiency(m) * t.n.efficiency(n)
@@ -130,43 +131,49 @@ class MultistageSearch(Search[Schedule]):
         ]
 
     def _schedules(self, tile: MmaTile) -> list[Schedule]:
-        """Those of one tile: for each combination of boxes, several stages."""
+        """Those of one tile that break no limit: one for each combination of boxes."""
+        m, n, k = tile.shape
         box_l = self._group_boxes("l", tile.batches)[0] if tile.batches > 1 else None
-        return [
-            made
-            for box_k in self._group_boxes("k", tile.k)[:2]
-            for box_m in self._group_boxes("m", tile.m)[:2]
-            for box_n in self._group_boxes("n", tile.n)[:2]
-            for made in self._staged(tile, Tiling((tile.m, tile.n, tile.k), box_m, box_n, box_k, box_l))
-        ]
+        tilings = (
+            Tiling(tile.shape, box_m, box_n, box_k, box_l)
+            for box_k in self._group_boxes("k", k)[:2]
+            for box_m in self._group_boxes("m", m)[:2]
+            for box_n in self._group_boxes("n", n)[:2]
+        )
+        return [made for t in tilings if (made := self._schedule(tile, t)) is not None]
 
-    def _staged(self, tile: MmaTile, t: Tiling) -> list[Schedule]:
-        """Schedules with several stages, none where the most stages break a limit."""
-        plan, facts, c = self.plan, self.facts, self.plan.contraction
-        a, b = self._loader(A, t, t.m, tile.m), self._loader(B, t, t.n, tile.n)
+    def _schedule(self, tile: MmaTile, t: Tiling) -> Schedule | None:
+        """That of a tile's boxes, None where it breaks a limit."""
+        plan, facts = self.plan, self.facts
+        a, b = self._loader(A, t, t.m), self._loader(B, t, t.n)
         smem = multistage_smem(plan, t, a, b, t.k.flattens)
-        stages = stage_counts(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
-        if not stages:
+        stages = stage_count(facts, smem, t.k.tiles, not (a.through_registers and b.through_registers))
+        if stages < 2:
             pair = smem.stage + smem.k_slot
             limit = f"({facts.smem_per_block} bytes on {facts.arch})"
             self.refusal = f"two stages of {pair} bytes exceed the shared memory of a block {limit}"
-            return []
-        store = VectorStore(store_vector(plan, t.m, t.n, t.l))
-        epilogue = Epilogue(store, VectorSource() if c.c is not None else None)
-        # Tiles of M are visited together near a square of what runs at once, all of M where it is short.
-        scheduler = OneTile(max(1, min(8, t.m.tiles)) if t.n.tiles > 1 else 1)
+            return None
         warps = batch_warps(t.batches) if t.l is not None else 1
-        made = []
-        for count in stages:
-            loop = Multistage(a, b, self.tensor_cores, count, tile.warps, warps, t.k.flattens)
-            made.append(Schedule(facts.arch, t, loop, epilogue, scheduler, smem.plan(count)))
-        broken = first_broken(LIMITS, made[-1], plan, facts)
-        self.refusal = self.refusal if broken is None else broken.reason
-        return made if broken is None else []
+        made = Schedule(
+            arch=facts.arch,
+            tiling=t,
+            mainloop=Multistage(a, b, self.tensor_cores, stages, tile.warps, warps, t.k.flattens),
+            epilogue=Epilogue(
+                VectorStore(store_vector(plan, t.m, t.n, t.l)),
+                VectorSource() if plan.contraction.c is not None else None,
+            ),
+            # Tiles of M are visited together near a square of what runs at once, all of M where it is short.
+            scheduler=OneTile(max(1, min(8, t.m.tiles)) if t.n.tiles > 1 else 1),
+            smem=smem.plan(stages),
+        )
+        if (broken := first_broken(LIMITS, made, plan, facts)) is not None:
+            self.refusal = broken.reason
+            return None
+        return made
 
-    def _loader(self, tensor: int, t: Tiling, box: Box, side: int) -> CpAsync | RegisterStaged:
+    def _loader(self, tensor: int, t: Tiling, box: Box) -> CpAsync | RegisterStaged:
         """The loader of an operand, worked out once for boxes that many tiles share."""
-        key = tensor, box, side, t.k, t.shape[2], t.l
+        key = tensor, box, t.shape[tensor == B], t.k, t.shape[2], t.l
         if key not in self._loaders:
             self._loaders[key] = operand_loader(self.plan, tensor, t, self.tensor_cores)
         return self._loaders[key]
@@ -174,26 +181,21 @@ class MultistageSearch(Search[Schedule]):
     def _group_boxes(self, group: str, block: int) -> list[Box]:
         """Boxes of one group at one block size, the best first."""
         if (group, block) not in self._boxes:
-            plan = self.plan
-            modes, tensors = self._group(group)
-            other = plan.n if group == "m" else plan.m
-            weights = []
-            for t in tensors:
-                partners = partner_modes(other, D) if t == D and group != "l" else ()
-                strides = tuple(s.strides[t] for s in modes)
-                weights.append(Weight(strides, plan.size(t), self.time[t], t == D, partners))
-            units = [unit_mode(modes, t, plan.size(t)) for t in tensors]
-            first = {"l": None, "k": units[1] if units[0] is None else units[0]}.get(group, units[0])
-            extents = tuple(s.extent for s in modes)
-            self._boxes[group, block] = cut_group(
-                self.device.memory, extents, block, weights, first, self.compute, group == "k"
-            )
+            extents, weights, first = self._groups[group]
+            made = cut_group(self.memory, extents, block, weights, first, self.compute, group == "k")
+            self._boxes[group, block] = made
         return self._boxes[group, block]
 
-    def _group(self, group: str) -> tuple[tuple[Strided, ...], tuple[int, ...]]:
-        """Modes of a group, and the tensors that have it, the one that decides first."""
-        if group == "l":
-            return self.plan.l, (D, A, B)
-        if group == "k":
-            return self.plan.k, (A, B) if self.time[A] >= self.time[B] else (B, A)
-        return (self.plan.m, (A, D)) if group == "m" else (self.plan.n, (B, D))
+    def _group(
+        self, modes: tuple[Strided, ...], tensors: Sequence[int], leaders: Sequence[int], other: tuple[Strided, ...]
+    ) -> tuple[tuple[int, ...], list[Weight], int | None]:
+        """Extents of a group that some tensors have, the stakes of these, and the mode that comes first.
+
+        That is the unit-stride mode of the first of the leaders that has one. `other` is D's other group.
+        """
+        weights = []
+        for t in tensors:
+            strides, partners = tuple(s.strides[t] for s in modes), partner_modes(other, D) if t == D else ()
+            weights.append(Weight(strides, self.plan.size(t), self.time[t], t == D, partners))
+        units = (unit_mode(modes, t, self.plan.size(t)) for t in leaders)
+        return tuple(s.extent for s in modes), weights, next((u for u in units if u is not None), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -26,9 +27,8 @@ from gett.ir.packing import (
     packed_operands,
 )
 from gett.ir.tensors import ALIGNMENT_LIMIT
-from gett.schedule.packed import PackedPlans, packed_plans, plans_of
-from gett.schedule.search.base import best_schedules
-from gett.schedule.search.stream import StreamSearch
+from gett.schedule.packed import packed_plans
+from gett.schedule.search.stream import stream_schedule
 from gett.schedule.spec.mainloop import StreamMap
 from gett.schedule.spec.schedule import MAX_PIECES, CopyPass, Forecast, Packing, Schedule
 from layouts.rates import SECTOR
@@ -50,64 +50,40 @@ def packed_schedules(
         least_us: What the best schedule without copies is expected to take.
         first: Whether only the best is wanted.
     """
-    c, rates = plan.contraction, nearest(facts).packing
+    c, device = plan.contraction, nearest(facts)
+    rates = device.packing
     most_us = least_us / (rates.short_clearly if least_us < rates.short_us else rates.clearly)
     most_us /= rates.moved_clearly if _is_moved(plan) else 1.0
     found: list[Schedule] = []
-    for names in packed_names(plan):
-        if _floor_us(plan, names, facts) <= most_us:
-            for cuts in choose_cuts(c, names, facts.workspace_limit):
-                found += _of_cuts(c, names, cuts, facts, products, most_us, first)
-                most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
+    for copied_bytes, names in packed_names(plan):
+        floor_us = (plan.bytes + 2 * copied_bytes) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
+        for cuts in choose_cuts(c, names, facts.workspace_limit) if floor_us <= most_us else ():
+            made = packed_plans(c, cuts, names)
+            copies = {tensor.name: stream_schedule(tensor.plan, facts) for tensor in made.tensors}
+            taken_us, pieces = copies_us(c, cuts, copies, facts), count_pieces(c, cuts)
+            if taken_us > most_us:
+                continue
+            a, b, d = (CopyPass(x.tiling.m, x.loop(StreamMap), x.smem) if (x := copies.get(n)) else None for n in "abd")
+            packing = Packing(cuts, a, b, d, made.workspace_bytes)
+            left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
+            best = products(made.product, left, (most_us - taken_us) / pieces if first else None)
+            found += [_joined(s, packing, taken_us, pieces) for s in best[:KEPT]]
+            most_us = min([most_us, *(s.forecast.us for s in found)]) if first else most_us
     return sorted((s for s in found if s.forecast.us <= most_us), key=lambda s: s.forecast.us)
 
 
-def _floor_us(plan: GemmPlan, names: Sequence[str], facts: ArchFacts) -> float:
-    """Microseconds of all bytes at copy speed, those of the copies twice, and of two launches."""
-    c, device = plan.contraction, nearest(facts)
-    copied = sum(packed_bytes(c, x) for x in packed_operands(c, names).values())
-    return (plan.bytes + 2 * copied) / device.memory.copy_tbps * 1e-6 + 2 * device.launches.launch_us
+def _joined(product: Schedule, packing: Packing, taken_us: float, pieces: int) -> Schedule:
+    """The schedule of a product and of copies that take so long, for so many pieces."""
+    products_us = pieces * product.forecast.us
+    bound = product.forecast.bound if products_us > taken_us else "DRAM"
+    share = f"copies {taken_us:.0f} us, products {products_us:.0f} us"
+    reason = f"dense copies are multiplied: {share}; {product.forecast.reason}"
+    forecast = Forecast(taken_us + products_us, bound, reason)
+    workspace = packing.bytes + product.workspace_bytes
+    return replace(product, workspace_bytes=workspace, packing=packing, forecast=forecast)
 
 
-def _of_cuts(
-    c: Contraction,
-    names: Sequence[str],
-    cuts: Cuts,
-    facts: ArchFacts,
-    products: Products,
-    most_us: float,
-    first: bool,
-) -> list[Schedule]:
-    """The schedules with pieces of one kind, none where the copies alone take more than `most_us`."""
-    made = packed_plans(c, cuts, names)
-    copies = _copies(made, facts)
-    if copies is None:
-        return []
-    a, b, d = (_copy_pass(copies.get(name)) for name in "abd")
-    packing = Packing(cuts, a, b, d, made.workspace_bytes)
-    copied_us = _copies_us(c, cuts, copies, facts)
-    left = replace(facts, workspace_limit=facts.workspace_limit - made.workspace_bytes)
-    pieces, left_us, found = count_pieces(c, cuts), most_us - copied_us, []
-    if left_us < 0.0:
-        return []
-    for product in products(made.product, left, left_us / pieces if first else None)[:KEPT]:
-        products_us = pieces * product.forecast.us
-        bound = product.forecast.bound if products_us > copied_us else "DRAM"
-        share = f"copies {copied_us:.0f} us, products {products_us:.0f} us"
-        reason = f"dense copies are multiplied: {share}; {product.forecast.reason}"
-        forecast = Forecast(copied_us + products_us, bound, reason)
-        workspace = made.workspace_bytes + product.workspace_bytes
-        found.append(replace(product, workspace_bytes=workspace, packing=packing, forecast=forecast))
-    return found
-
-
-def copies_us(plan: GemmPlan, packing: Packing, facts: ArchFacts) -> float:
-    """Microseconds that the copies of a packed schedule are expected to take; infinite where there are none."""
-    copies = _copies(plans_of(plan, packing), facts)
-    return math.inf if copies is None else _copies_us(plan.contraction, packing.cuts, copies, facts)
-
-
-def _copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: ArchFacts) -> float:
+def copies_us(c: Contraction, cuts: Cuts, copies: dict[str, Schedule], facts: ArchFacts) -> float:
     """The time of all copies; what is copied between two products is one launch."""
     device = nearest(facts)
     launch_us, rates = device.launches.launch_us, device.packing
@@ -134,8 +110,8 @@ def _element_ps(copy: Schedule, rates: PackingRates) -> float:
     return rates.read_ps / loop.a.width + rates.staged_ps / loop.vector + rates.element_ps
 
 
-def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
-    """The sets of tensors, of `a`, `b` and `d`, whose copies may be worth their bytes: fewest bytes first.
+def packed_names(plan: GemmPlan) -> list[tuple[int, tuple[str, ...]]]:
+    """The bytes of copies that may be worth them, with the names of the tensors, of `a`, `b` and `d`; fewest first.
 
     With them tensor maps move both operands, in rows that do not run along two contracted modes; D is copied where its
     unit stride lies in a batch mode. Where the operands are so as they are, those are copied whose rows begin within
@@ -152,11 +128,11 @@ def packed_names(plan: GemmPlan) -> list[tuple[str, ...]]:
     if _is_moved(plan):
         sets = [s for s in sets if all(_cuts_sectors(c, tensors[n]) for n in s)]
     found = [
-        names
+        (sum(packed_bytes(c, x) for x in packed_operands(c, names).values()), names)
         for names in sets
         if all(_may_copy(c, tensors[n]) for n in names) and _by_tensor_map(packed_plans(c, (), names).product)
     ]
-    return sorted(found, key=lambda names: sum(packed_bytes(c, x) for x in packed_operands(c, names).values()))[:2]
+    return sorted(found, key=itemgetter(0))[:2]
 
 
 def _is_moved(plan: GemmPlan) -> bool:
@@ -249,21 +225,3 @@ def _fewest(
         if 1 in lengths:
             cuts = (*cuts, (mode, 1))
     return None
-
-
-def _copies(made: PackedPlans, facts: ArchFacts) -> dict[str, Schedule] | None:
-    """The schedule of each copy by the tensor's name, None where there is none for one of them."""
-    found = {}
-    for tensor in made.tensors:
-        search = StreamSearch(tensor.plan, facts)
-        best = best_schedules([search], 1)
-        if not best:
-            return None
-        found[tensor.name] = best[0]
-    return found
-
-
-def _copy_pass(schedule: Schedule | None) -> CopyPass | None:
-    if schedule is None:
-        return None
-    return CopyPass(schedule.tiling.m, schedule.loop(StreamMap), schedule.smem)

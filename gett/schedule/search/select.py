@@ -12,14 +12,16 @@ from gett.ir.gemm import GemmPlan
 from gett.schedule.cost.hopper_bounds import least_split_us
 from gett.schedule.known.lookup import known_schedule
 from gett.schedule.lower import at_precision
+from gett.schedule.mainloops.stream import LIMITS
+from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.hopper import Made, both_roles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.packed import packed_schedules
-from gett.schedule.search.stream import StreamSearch
-from gett.schedule.search.stream_matrix import StreamMatrixSearch
+from gett.schedule.search.stream import is_stream, stream_schedule
+from gett.schedule.search.stream_matrix import matrix_schedules
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
@@ -75,11 +77,10 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
         return min((s.forecast.us for s in found), default=math.inf) if first else None
 
     if is_stream(plan):
-        stream = StreamSearch(plan, facts)
-        found = best_schedules([stream], 1)
-        if not found:
-            raise ScheduleError(stream.refusal)
-        return found
+        made = stream_schedule(plan, facts)
+        if (broken := first_broken(LIMITS, made, plan, facts)) is not None:
+            raise ScheduleError(broken.reason)
+        return [made]
     in_planes = planes(plan) is not None and wgmma_takes(plan, facts.arch)
     tiled = MultistageSearch(plan, facts)
     # Planes cost their making: where multiply-adds may be faster than any planes, they are searched first.
@@ -90,7 +91,7 @@ def searched(plan: GemmPlan, facts: ArchFacts, *, every: bool = True, first: boo
     found += dmma_schedules(plan, facts, below())
     if not before:
         found += best_schedules([tiled], MULTISTAGE, below(), needed=not found)
-    found += best_schedules([StreamMatrixSearch(plan, facts, swap) for swap in (False, True)], MATRIX, below())
+    found += matrix_schedules(plan, facts)[:MATRIX]
     refusal = tiled.refusal
     if not found:  # small extents and single elements: a tile with enough threads, though most of it is padding
         fallback = MultistageSearch(plan, facts, fallback=True)
@@ -144,8 +145,3 @@ def finer_schedules(plan: GemmPlan, facts: ArchFacts, below: float | None = None
         return []
     found = wgmma_schedules(at_precision(plan, precision), facts, below)
     return [replace(s, precision=precision) for s in found]
-
-
-def is_stream(plan: GemmPlan) -> bool:
-    """Whether the plan's time is that of its bytes: no matrix product."""
-    return plan.b is None or plan.extent_k <= 1 or plan.extent_m == 1 or plan.extent_n == 1

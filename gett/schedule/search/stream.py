@@ -1,95 +1,268 @@
-"""The search of bandwidth-bound kernels: one choice, which there is whatever the strides are.
+"""The schedule of a bandwidth-bound kernel: there is one whatever the strides are.
 
 At worst single elements go straight from and to memory. Any plan can be run this way; matrix products run slowly.
+
+Without sums each element of D is one product. A tile is stored in D's order, and operands whose nearest mode is another
+one are staged in shared memory. Of a sum the largest operand is streamed in its own order and decides: its nearest mode
+lies in K (lanes add up) or among D's modes (threads own outputs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
 
 from gett.hw.archs import ArchFacts
-from gett.hw.device import nearest
+from gett.hw.device import DeviceModel, nearest
 from gett.hw.dtypes import data_type
-from gett.ir.gemm import GemmPlan
-from gett.schedule.cost.estimate import Estimate
-from gett.schedule.cost.stream import stream_estimate, sum_slices
-from gett.schedule.mainloops.stream import LIMITS, stream_bytes, sum_block
-from gett.schedule.rules.rule import first_broken
-from gett.schedule.search.base import Search
-from gett.schedule.search.stream_map import map_loop
-from gett.schedule.search.stream_sum import SumProblem, sum_loop, sum_problem
+from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.schedule.mainloops.stream import ROW_BYTES, stream_bytes, sum_block
+from gett.schedule.search.stream_boxes import choose_swizzle, cut_box, in_order, walk_in_order, walk_in_rows
+from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
-from gett.schedule.spec.mainloop import Stream
+from gett.schedule.spec.mainloop import Stream, StreamLoad, StreamMap, StreamSum
 from gett.schedule.spec.schedule import Forecast, OneTile, Schedule, SmemPlan, Tiling
-from gett.schedule.spec.stream_views import cut_modes, output_modes, output_views, sum_views
+from gett.schedule.spec.stream_views import (
+    TensorView,
+    cut_modes,
+    image_places,
+    is_splat,
+    output_modes,
+    output_views,
+    sum_views,
+    vector_along,
+)
+from layouts.access import contiguous_run
 from layouts.box import Box
+from layouts.rates import run_cost
+
+NONE = Box((), ())
 
 
-class StreamSearch(Search[Schedule]):
-    """What may be tried for one plan; the choice is a schedule without a split of K.
+def is_stream(plan: GemmPlan) -> bool:
+    """Whether the plan's time is that of its bytes: no matrix product."""
+    return plan.b is None or plan.extent_k <= 1 or plan.extent_m == 1 or plan.extent_n == 1
+
+
+def stream_schedule(plan: GemmPlan, facts: ArchFacts) -> Schedule:
+    """The schedule of a plan; who runs it asks whether it meets `LIMITS`."""
+    loop: Stream
+    split, workspace = 1, 0
+    if plan.extent_k == 1:
+        box, loop = _map_loop(plan, facts)
+        tiling = Tiling((box.size, 1, 1), box, NONE, NONE)
+        cut = " x ".join(str(c) for _, c in cut_modes(box)) or "1"
+        names = "".join(n for n, x in (("A", loop.a), ("B", loop.b), ("C", loop.c)) if x is not None and x.staged)
+        how = f"{names} through shared memory" if names else "all accesses in D's order"
+        reason = f"a {cut} box, {how}"
+    else:
+        sums = _Sums(plan, facts)
+        box, box_k, loop = sums.loop()
+        tiling = Tiling(sum_block(loop), box, NONE, box_k)
+        how = f"{loop.lanes_k} lanes add up one output"
+        if not loop.along_k:
+            how = f"threads own outputs, {loop.lanes_k} share one"
+        reason = f"{'AB'[sums.big]} streamed along {'K' if loop.along_k else 'D'}'s modes, {how}"
+        partial, tiles = tiling.shape[0] * sums.accumulator, max(1, box.tiles)
+        split = _slices(facts, tiles, box_k.tiles, sums.sums[sums.big].bytes, partial)
+        if split > 1:
+            reason += f"; {box.tiles} tiles leave SMs idle, so K in {split} slices"
+            workspace = split * tiles * partial
+    source = VectorSource() if plan.contraction.c is not None else None
+    return Schedule(
+        arch=facts.arch,
+        tiling=tiling,
+        mainloop=loop,
+        epilogue=Epilogue(VectorStore(loop.stored_vector), source),
+        scheduler=OneTile(split_k=split),
+        smem=SmemPlan(stream_bytes(plan, tiling, loop)),
+        workspace_bytes=workspace,
+        forecast=Forecast(_us(plan, nearest(facts), tiling, split), "DRAM", reason),
+    )
+
+
+def _us(plan: GemmPlan, device: DeviceModel, tiling: Tiling, split: int) -> float:
+    """The time of all bytes at the rates of the longest runs in either group."""
+    bytes_at_copy_speed = 0.0
+    for t, x in output_views(plan).items() if all(tiling.m.extents) else ():
+        runs = [contiguous_run(tiling.m, x.strides, x.size)]
+        if plan.extent_k > 1 and t in (A, B):
+            runs.append(contiguous_run(tiling.k, [s.strides[t] for s in plan.k], x.size))
+        bytes_at_copy_speed += x.bytes * run_cost(device.memory, max(runs), store=x.store)
+    return bytes_at_copy_speed / device.memory.copy_tbps * 1e-6 + device.launches.launch_us * min(split, 2)
+
+
+def _slices(facts: ArchFacts, tiles: int, steps: int, read: int, partial_bytes: int) -> int:
+    """Slices of K that give the multiprocessors enough blocks, 1 for none."""
+    rates = nearest(facts).streams
+    blocks = facts.sm_count * rates.split_blocks
+    split = min(blocks // tiles, steps // 2, facts.workspace_limit // (tiles * partial_bytes))
+    if split < 2 or tiles * 2 > blocks or read // tiles < 2 * rates.least_slice_bytes:
+        return 1
+    return -(-steps // -(-steps // split))
+
+
+def _map_loop(plan: GemmPlan, facts: ArchFacts) -> tuple[Box, StreamMap]:
+    """The box of D's modes, and how tensors are read."""
+    tensors = output_views(plan)
+    d, extents = tensors[D], tuple(s.extent for s in output_modes(plan))
+    widest = max(t.size for t in tensors.values())
+    tile, volume = STREAMING.tile_bytes // widest, math.prod(extents)
+    if 0 < volume < tile * facts.sm_count * 4:  # small results: more blocks rather than large tiles
+        even = 1 << max(0, volume // (facts.sm_count * 4) - 1).bit_length()
+        tile = min(max(even, STREAMING.threads), tile)
+    box = _map_box(extents, tensors, tile, nearest(facts))
+    vector = min(vector_along(cut_modes(box), extents, d), max(1, 16 // widest))
+    loads = {t: _load(box, x, vector) for t, x in tensors.items() if t != D}
+    unroll = min(4, -(-box.size // (vector * STREAMING.threads)))
+    walk_d, store_once = walk_in_order(box, d), d.bytes > facts.l2_bytes
+    return box, StreamMap(loads[A], loads.get(B), loads.get(C), STREAMING.threads, vector, unroll, walk_d, store_once)
+
+
+def _map_box(extents: tuple[int, ...], tensors: Mapping[int, TensorView], volume: int, device: DeviceModel) -> Box:
+    """The cheapest of the boxes that give D and each operand runs of several lengths."""
+    memory, from_l2 = device.memory, device.memory.copy_tbps / device.l2.read_tbps
+    d, modes = tensors[D], range(len(extents))
+    inputs = sorted((x for t, x in tensors.items() if t != D), key=lambda x: -x.bytes)
+    transposed = [x for x in inputs if x.nearest(modes) not in (d.nearest(modes), None)]
+    lengths = (16, *STREAMING.runs) if transposed else (0,)
+    runs = ([(d, run_d), *((x, run) for x in transposed)] for run_d in STREAMING.runs for run in lengths)
+    best, least = NONE, math.inf
+    for box in dict.fromkeys(cut_box(extents, x, (d, *transposed), volume, d.order(modes)) for x in runs):
+        time = sum(
+            (x.bytes + from_l2 * _again(box, x))
+            * run_cost(memory, contiguous_run(box, x.strides, x.size), store=x.store)
+            for x in tensors.values()
+        )
+        # Ragged and small tiles leave lanes idle, which costs less than bytes do.
+        time *= (1 / box.efficiency()) ** 0.5 * (1 + 0.1 * max(0.0, math.log2(volume / box.size)))
+        if time < least * 0.999:
+            best, least = box, time
+    return best
+
+
+def _again(box: Box, tensor: TensorView) -> int:
+    """Bytes that tiles read of a tensor beyond its own, since it does not vary along some modes."""
+    read = math.prod(d.box for _, d in box.tiled if tensor.strides[d.modes[0]]) * tensor.size
+    return max(0, box.tiles * read - tensor.bytes) if 0 in tensor.strides else 0
+
+
+def _load(box: Box, tensor: TensorView, vector: int) -> StreamLoad:
+    """Straight into registers where D's order suits the tensor, else through shared memory."""
+    cuts = cut_modes(box)
+    nearest = tensor.nearest([m for m, _ in cuts])
+    if is_splat(cuts, tensor, vector) and (
+        not cuts or vector > 1 or nearest in (None, cuts[0][0]) or tensor.strides[cuts[0][0]] == 0
+    ):
+        return StreamLoad(splat=vector > 1)
+    width = min(vector, vector_along(cuts, box.extents, tensor))
+    if (width == vector and vector > 1) or not cuts or (cuts[0][1] % vector == 0 and nearest == cuts[0][0]):
+        return StreamLoad(width=width)
+    places, dims = image_places(box, tensor), [box.dims[i] for i in in_order(box, tensor)]
+    width = vector_along([(d.modes[0], d.box) for d in dims], box.extents, tensor)
+    walk = tuple(digit for digit in walk_in_rows(box, tensor, width) if places[digit.dim])
+    mask, shift = choose_swizzle(places, walk, width, tensor.size)
+    return StreamLoad(staged=True, width=width, walk=walk, mask=mask, shift=shift)
+
+
+class _Sums:
+    """A plan with sums.
 
     Attributes:
-        refusal: Why the schedule was refused, "" where it was not.
+        outputs, sums: Each tensor's view of D's modes, and each operand's of K.
+        extents_o, extents_k: Of D's modes and of K.
+        accumulator: Bytes of a sum.
+        big, small: The operand that is streamed, the largest, and the others.
+        along_k: Whether its nearest mode is a contracted one.
+        views, extents: Of the group along which vectors lie.
     """
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
-        self.plan, self.facts = plan, facts
-        self.tensors = output_views(plan)
+        self.facts, self.outputs, self.sums = facts, output_views(plan), sum_views(plan)
+        self.extents_o = tuple(s.extent for s in output_modes(plan))
+        self.extents_k = tuple(s.extent for s in plan.k) if plan.extent_k else ()
         self.accumulator = data_type(plan.contraction.dtype).accumulator_bytes
-        self.extents = tuple(s.extent for s in output_modes(plan))
-        self.problem: SumProblem | None = None
-        if plan.extent_k != 1:
-            extents_k = tuple(s.extent for s in plan.k) if plan.extent_k else ()
-            self.problem = sum_problem(self.tensors, sum_views(plan), self.extents, extents_k, self.accumulator)
-        self.refusal = ""
+        self.big = max(self.sums, key=lambda t: self.outputs[t].bytes)
+        self.small = [t for t in self.sums if t != self.big]
+        step_k = _least_step(self.sums[self.big], self.extents_k)
+        self.along_k = step_k < _least_step(self.outputs[self.big], self.extents_o)
+        self.views, self.extents = (self.sums, self.extents_k) if self.along_k else (self.outputs, self.extents_o)
 
-    def choices(self) -> Iterator[Schedule]:
-        """The schedule without a split."""
-        if self.problem is None:
-            box, loop = map_loop(self.extents, self.tensors, self.facts, nearest(self.facts))
-            cut = " x ".join(str(c) for _, c in cut_modes(box)) or "1"
-            names = "".join(n for n, x in (("A", loop.a), ("B", loop.b), ("C", loop.c)) if x is not None and x.staged)
-            how = f"{names} through shared memory" if names else "all accesses in D's order"
-            yield self._schedule((box.size, 1, 1), box, Box((), ()), loop, f"a {cut} box, {how}")
+    def loop(self) -> tuple[Box, Box, StreamSum]:
+        """Boxes of D's modes and of K for the widest vector that they allow, and how tensors are read."""
+        views, extents = self.views, self.extents
+        cuts = [(m, extents[m]) for m in views[self.big].order(range(len(extents)))]
+        allowed, vector = vector_along(cuts, extents, views[self.big]), 0
+        while allowed != vector:
+            vector = allowed
+            lanes_k, rows, unroll = self._threads(vector)
+            box_o, box_k = self._boxes(vector, lanes_k, rows, unroll)
+            cuts = cut_modes(box_k if self.along_k else box_o)
+            allowed = self._vector(cuts, vector)
+        loads = {
+            t: StreamLoad(
+                splat=vector > 1 and is_splat(cuts, views[t], vector),
+                width=min(vector, vector_along(cuts, extents, views[t])),
+                shared=all(self.outputs[t].strides[m] == 0 for m, _ in cut_modes(box_o)),
+            )
+            for t in self.sums
+        }
+        read = loads[A], loads.get(B), StreamLoad() if C in self.outputs else None
+        walk_d, threads = walk_in_order(box_o, self.outputs[D]), STREAMING.threads
+        return box_o, box_k, StreamSum(*read, threads, vector, self.along_k, lanes_k, rows, unroll, walk_d)
+
+    def _threads(self, vector: int) -> tuple[int, int, int]:
+        """(threads along K, vectors of outputs a thread, steps of K in flight)."""
+        volume_o, volume_k = math.prod(self.extents_o), math.prod(self.extents_k)
+        busy = self.facts.sm_count * 1024  # threads that keep the memory busy
+        if self.along_k:
+            vectors = max(1, -(-volume_k // vector))
+            lanes = min(_ceil_pow2(vectors), 32 if volume_o * 32 >= busy else STREAMING.threads)
         else:
-            box_o, box_k, sums = sum_loop(self.problem, self.facts)
-            how = f"threads own outputs, {sums.lanes_k} share one"
-            if sums.along_k:
-                how = f"{sums.lanes_k} lanes add up one output"
-            reason = f"{'AB'[self.problem.big]} streamed along {'K' if sums.along_k else 'D'}'s modes, {how}"
-            yield self._schedule(sum_block(sums), box_o, box_k, sums, reason)
+            vectors = max(1, volume_k)
+            owners = _ceil_pow2(-(-max(1, volume_o) // vector))
+            lanes = 1 if owners >= 2 * busy else min(STREAMING.threads // min(owners, 32), _ceil_pow2(vectors))
+        unroll = min(STREAMING.accesses // 2 if self.small else STREAMING.accesses, _ceil_pow2(-(-vectors // lanes)))
+        outputs = 1 if self.along_k else vector
+        spare = max(1, volume_o // (STREAMING.threads // lanes * outputs * self.facts.sm_count * 4))
+        most = max(1, STREAMING.held_bytes // (self.accumulator * outputs))
+        return lanes, min(max(1, STREAMING.accesses // unroll), most, 1 << (spare.bit_length() - 1)), unroll
 
-    def estimate(self, choice: Schedule) -> Estimate:
-        """Expected time, with K split where few tiles leave multiprocessors idle."""
-        t, split = choice.tiling, 1
-        if self.problem is not None:
-            read = self.problem.sums[self.problem.big].bytes
-            split = sum_slices(self.facts, t.m, t.k, read, t.shape[0] * self.accumulator)
-        return stream_estimate(self.plan, nearest(self.facts), t, self.tensors, split)
-
-    def lower(self, choice: Schedule, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule with its split, none where it breaks a limit."""
-        t, split = choice.tiling, estimate.split_k
-        reason = choice.forecast.reason
-        if split > 1:
-            reason += f"; {t.m.tiles} tiles leave SMs idle, so K in {split} slices"
-        workspace = split * max(1, t.m.tiles) * t.shape[0] * self.accumulator if split > 1 else 0
-        forecast = Forecast(estimate.us, estimate.bound, reason)
-        made = replace(choice, scheduler=OneTile(split_k=split), workspace_bytes=workspace, forecast=forecast)
-        broken = first_broken(LIMITS, made, self.plan, self.facts)
-        self.refusal = "" if broken is None else broken.reason
-        return [] if broken is not None else [made]
-
-    def _schedule(self, block: tuple[int, int, int], box: Box, box_k: Box, loop: Stream, reason: str) -> Schedule:
-        source = VectorSource() if self.plan.contraction.c is not None else None
-        tiling = Tiling(block, box, Box((), ()), box_k)
-        return Schedule(
-            arch=self.facts.arch,
-            tiling=tiling,
-            mainloop=loop,
-            epilogue=Epilogue(VectorStore(loop.stored_vector), source),
-            scheduler=OneTile(),
-            smem=SmemPlan(stream_bytes(self.plan, tiling, loop)),
-            forecast=Forecast(reason=reason),
+    def _boxes(self, vector: int, lanes_k: int, rows: int, unroll: int) -> tuple[Box, Box]:
+        """Boxes of D's modes and of K, both in the streamed operand's order."""
+        outputs, sums = self.outputs, self.sums
+        big_o, big_k, d = outputs[self.big], sums[self.big], outputs[D]
+        step_k = lanes_k * unroll * (vector if self.along_k else 1)
+        owned = STREAMING.threads // lanes_k * rows * (1 if self.along_k else vector)
+        row = 8 * vector * big_k.size
+        heavy = [t for t in self.small if sums[t].bytes * 8 > big_k.bytes]
+        runs_k = [(big_k, row), *((sums[t], ROW_BYTES) for t in heavy)]
+        runs_o = [(big_o, row), *((outputs[t], ROW_BYTES) for t in heavy)]
+        if d.bytes * 16 >= big_o.bytes:
+            runs_o.append((d, ROW_BYTES))
+        order_o, order_k = big_o.order(range(len(self.extents_o))), big_k.order(range(len(self.extents_k)))
+        growth_k, idle = (big_k, *(sums[t] for t in self.small)), 0.25 if self.along_k else 1.0
+        return (
+            cut_box(self.extents_o, runs_o, (big_o, d), owned, order_o),
+            cut_box(self.extents_k, runs_k, growth_k, step_k, order_k, idle),
         )
+
+    def _vector(self, cuts: Sequence[tuple[int, int]], vector: int) -> int:
+        """The widest vector that all operands can follow: one access, one repeated element, or one stride."""
+        views, extents = self.views, self.extents
+        vector = min(vector, vector_along(cuts, extents, views[self.big]))
+        for t in self.small:
+            whole = is_splat(cuts, views[t], vector) or vector_along(cuts, extents, views[t]) >= vector
+            if cuts and cuts[0][1] % vector and not whole:
+                vector = math.gcd(vector, cuts[0][1] & -cuts[0][1])
+        return vector
+
+
+def _least_step(tensor: TensorView, extents: Sequence[int]) -> float:
+    """Smallest distance between neighbours along any mode; unit strides before equal distances backwards."""
+    steps = [abs(s) + (0 if s > 0 else 0.5) for s, e in zip(tensor.strides, extents, strict=True) if s and e > 1]
+    return min(steps, default=math.inf)
+
+
+def _ceil_pow2(n: int) -> int:
+    return 1 << (n - 1).bit_length()

@@ -1,4 +1,4 @@
-"""The search of products with a small matrix: the largest operand is read once, in its own order.
+"""The schedules of products with a small matrix: the largest operand is read once, in its own order.
 
 Gates of quantum circuits, Kraus operators, changes of a small basis: few contracted elements and few new ones, so the
 time is that of the bytes.
@@ -6,17 +6,12 @@ time is that of the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
 from gett.ir.gemm import A, D, GemmPlan
-from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import swap_ab
-from gett.schedule.mainloops.stream_matrix import MATRIX, RULES, matrix_bytes
+from gett.schedule.mainloops.stream import MATRIX, MATRIX_RULES, stream_bytes
 from gett.schedule.rules.rule import first_broken
-from gett.schedule.search.base import Search
 from gett.schedule.search.stream_boxes import cut_box
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
@@ -29,72 +24,66 @@ from layouts.modes import Strided
 from layouts.rates import run_cost
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixChoice:
-    """The box of M and the vectors that it allows."""
+def matrix_schedules(plan: GemmPlan, facts: ArchFacts) -> list[Schedule]:
+    """The schedules of a plan, best first; none where it is no large operand times a small matrix."""
+    for exchanged in (False, True):
+        p = swap_ab(plan) if exchanged else plan
+        small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= STREAMING.fewest
+        if small and p.extent_m * p.extent_l >= STREAMING.smallest and p.b is not None:
+            search = _Matrix(p, facts, exchanged)
+            found = (search.schedule(box) for box in search.boxes())
+            legal = [s for s in found if first_broken(MATRIX_RULES, s, p, facts) is None]
+            return sorted(legal, key=lambda s: s.forecast.us)
+    return []
 
-    box: Box
-    loop: StreamMatrix
 
-
-class StreamMatrixSearch(Search[MatrixChoice]):
-    """One assignment of roles: A is the operand that is streamed."""
+class _Matrix:
+    """A plan whose A is streamed, and whose B is a small matrix."""
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, exchanged: bool) -> None:
-        self.plan, self.facts, self.exchanged = swap_ab(plan) if exchanged else plan, facts, exchanged
-        self.device = nearest(facts)
-        self.views = matrix_views(self.plan, self.plan.m)
-        self.box_k = _whole(self.plan.k, A)
-        self.box_n = _whole(self.plan.n, D)
+        self.plan, self.facts, self.exchanged = plan, facts, exchanged
+        self.views = matrix_views(plan, plan.m)
+        self.box_k, self.box_n = _whole(plan.k, A), _whole(plan.n, D)
 
-    @property
-    def takes(self) -> bool:
-        """Whether the plan is a large operand times a small matrix."""
-        p = self.plan
-        small = 2 <= p.extent_k <= MATRIX and 2 <= p.extent_n <= MATRIX and p.extent_m >= STREAMING.fewest
-        large = p.extent_m * p.extent_l >= STREAMING.smallest
-        return small and large and p.b is not None
-
-    def choices(self) -> Iterator[MatrixChoice]:
-        """Boxes that give A and D runs of several lengths."""
-        if not self.takes:
-            return
+    def boxes(self) -> list[Box]:
+        """Boxes of M that give A and D runs of several lengths."""
         a, d = self.views[A], self.views[D]
-        extents = tuple(s.extent for s in self.plan.m)
-        seen = set()
-        for run_d in STREAMING.runs:
-            for run_a in STREAMING.runs:
-                vector = max(1, 16 // max(a.size, d.size))
-                volume = (
-                    STREAMING.threads * vector * 2
-                )  # of more, blocks wait for their last vectors (H200: 2 % slower)
-                box = cut_box(extents, [(d, run_d), (a, run_a)], (d, a), volume, d.order(range(len(extents))))
-                if box not in seen:
-                    seen.add(box)
-                    yield MatrixChoice(box, self._loop(box))
+        extents, vector = tuple(s.extent for s in self.plan.m), max(1, 16 // max(a.size, d.size))
+        volume = STREAMING.threads * vector * 2  # of more, blocks wait for their last vectors (H200: 2 % slower)
+        order = d.order(range(len(extents)))
+        runs = ([(d, run_d), (a, run_a)] for run_d in STREAMING.runs for run_a in STREAMING.runs)
+        return list(dict.fromkeys(cut_box(extents, x, (d, a), volume, order) for x in runs))
+
+    def schedule(self, box: Box) -> Schedule:
+        """The schedule of a box of M."""
+        p, loop = self.plan, self._loop(box)
+        shape = box.size, self.box_n.size, self.box_k.size
+        tiling = Tiling(shape, box, self.box_n, self.box_k, swap_ab=self.exchanged)
+        return Schedule(
+            arch=self.facts.arch,
+            tiling=tiling,
+            mainloop=loop,
+            epilogue=Epilogue(VectorStore(loop.stored_vector), VectorSource() if p.contraction.c is not None else None),
+            scheduler=OneTile(),
+            smem=SmemPlan(stream_bytes(p, tiling, loop)),
+            forecast=self._forecast(box, loop),
+        )
 
     def _loop(self, box: Box) -> StreamMatrix:
         """The widest vectors: along M where both tensors' rows run there, else along K and N."""
-        cuts, extents = cut_modes(box), box.extents
-        widest = max(x.size for x in self.views.values())
-        vector = min(vector_along(cuts, extents, x) for x in self.views.values())
-        vector = max(1, min(vector, 16 // widest))
+        views = self.views.values()
+        vector = min(_widest(box, x) for x in views)
+        vector = max(1, min(vector, 16 // max(x.size for x in views)))
         along_k = along_n = 1
         if vector == 1:
-            along_k = _vector(self.box_k, view_of(self.plan, A, self.plan.k))
+            along_k = _widest(self.box_k, view_of(self.plan, A, self.plan.k))
             stored = (x for t, x in matrix_views(self.plan, self.plan.n).items() if t != A)
-            along_n = min(_vector(self.box_n, x) for x in stored)
+            along_n = min(_widest(self.box_n, x) for x in stored)
         lanes_n = self._lanes_n(box, vector) if along_n == 1 else 1
         held = self.plan.extent_k * vector * self.views[A].size // lanes_n
         vectors = -(-box.size * lanes_n // (vector * STREAMING.threads))
-        return StreamMatrix(
-            STREAMING.threads,
-            vector,
-            along_k,
-            along_n,
-            max(1, min(4, STREAMING.matrix_bytes // held, vectors)),
-            lanes_n,
-        )
+        unroll = max(1, min(4, STREAMING.matrix_bytes // held, vectors))
+        return StreamMatrix(STREAMING.threads, vector, along_k, along_n, unroll, lanes_n)
 
     def _lanes_n(self, box: Box, vector: int) -> int:
         """Two lanes share a vector where D's rows along M are short and go on along N, so that stores fill sectors."""
@@ -104,14 +93,14 @@ class StreamMatrixSearch(Search[MatrixChoice]):
             return 1
         return 2 if any(along_n.strides[mode] == run and cut % 2 == 0 for mode, cut in cut_modes(self.box_n)) else 1
 
-    def estimate(self, choice: MatrixChoice) -> Estimate:
+    def _forecast(self, box: Box, loop: StreamMatrix) -> Forecast:
         """The bytes at the rates of their runs, or the multiply-adds."""
-        p, loop, memory, rates = self.plan, choice.loop, self.device.memory, self.device.streams
+        p, device = self.plan, nearest(self.facts)
+        memory, rates = device.memory, device.streams
         us, by_width = 0.0, dict(rates.matrix_widths)
         for tensor, view in self.views.items():
-            group, box = (p.k, self.box_k) if tensor == A else (p.n, self.box_n)
-            strides = [s.strides[tensor] for s in group]
-            run = run_of_boxes(((choice.box, view.strides), (box, strides)), view.size)
+            group, whole = (p.k, self.box_k) if tensor == A else (p.n, self.box_n)
+            run = run_of_boxes(((box, view.strides), (whole, [s.strides[tensor] for s in group])), view.size)
             width = view.size * loop.vector * (loop.vector_k if tensor == A else loop.vector_n)
             long = run_cost(memory, memory.long_run, store=view.store)
             us += view.bytes * run_cost(memory, run, store=view.store) / long * by_width[width]
@@ -119,26 +108,8 @@ class StreamMatrixSearch(Search[MatrixChoice]):
         clocks = p.flops / 2 / (rates.matrix_lanes * self.facts.sm_count)
         arithmetic = clocks / (self.facts.clock_ghz * 1e3)
         bound = "DRAM" if us >= arithmetic else "arithmetic"
-        return Estimate(max(us, arithmetic) + self.device.launches.launch_us, bound, 1)
-
-    def lower(self, choice: MatrixChoice, estimate: Estimate) -> Iterable[Schedule]:
-        """The schedule, none where it breaks a rule."""
-        p, loop, box = self.plan, choice.loop, choice.box
-        shape = box.size, self.box_n.size, self.box_k.size
-        tiling = Tiling(shape, box, self.box_n, self.box_k, swap_ab=self.exchanged)
         reason = f"operand {'AB'[p.swapped]} streamed, times {p.extent_k} x {p.extent_n}"
-        made = Schedule(
-            arch=self.facts.arch,
-            tiling=tiling,
-            mainloop=loop,
-            epilogue=Epilogue(
-                VectorStore(loop.vector * loop.vector_n), VectorSource() if p.contraction.c is not None else None
-            ),
-            scheduler=OneTile(),
-            smem=SmemPlan(matrix_bytes(p, tiling)),
-            forecast=Forecast(estimate.us, estimate.bound, reason),
-        )
-        return [] if first_broken(RULES, made, p, self.facts) else [made]
+        return Forecast(max(us, arithmetic) + device.launches.launch_us, bound, reason)
 
 
 def _whole(modes: tuple[Strided, ...], tensor: int) -> Box:
@@ -148,7 +119,6 @@ def _whole(modes: tuple[Strided, ...], tensor: int) -> Box:
     return Box.of_cuts(extents, {m: extents[m] for m in order}, order)
 
 
-def _vector(box: Box, view: TensorView) -> int:
-    """Widest access in elements along all of a group."""
-    widest = vector_along(cut_modes(box), box.extents, view)
-    return max(1, min(widest, 16 // view.size))
+def _widest(box: Box, view: TensorView) -> int:
+    """Widest access in elements along the index of a box."""
+    return vector_along(cut_modes(box), box.extents, view)

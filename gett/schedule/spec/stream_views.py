@@ -23,23 +23,14 @@ def output_modes(plan: GemmPlan) -> tuple[Strided, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TensorView:
-    """One tensor's view of a group.
+    """One tensor's view of a group."""
 
-    Attributes:
-        strides: Bytes along each mode of the group.
-        others: Bytes along all modes outside the group.
-        size: Bytes of an element.
-        alignment: Of the element at coordinate 0.
-        bytes: Its distinct elements, all groups.
-        store: Whether it is written.
-    """
-
-    strides: tuple[int, ...]
-    others: tuple[int, ...]
-    size: int
-    alignment: int
-    bytes: int
-    store: bool = False
+    strides: tuple[int, ...]  # bytes along each mode of the group
+    others: tuple[int, ...]  # bytes along all modes outside the group
+    size: int  # bytes of an element
+    alignment: int  # of the element at coordinate 0
+    bytes: int  # its distinct elements, all groups
+    store: bool = False  # whether it is written
 
     def order(self, modes: Sequence[int]) -> list[int]:
         """Some modes by distance in memory, those that it does not vary along last."""

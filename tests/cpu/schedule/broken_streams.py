@@ -9,9 +9,8 @@ from typing import Any
 
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import GemmPlan, make_gemm_plan
-from gett.schedule.search.base import best_schedules
-from gett.schedule.search.stream import StreamSearch
-from gett.schedule.search.stream_matrix import StreamMatrixSearch
+from gett.schedule.search.stream import stream_schedule
+from gett.schedule.search.stream_matrix import matrix_schedules
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.mainloop import StreamLoad, StreamMap, StreamMatrix, StreamSum
 from gett.schedule.spec.schedule import OneTile, Schedule
@@ -32,11 +31,8 @@ CASES = {
 def base(kind: type) -> Found:
     """A legal schedule of a main loop."""
     plan = make_gemm_plan(CASES[kind].contraction("float32"))
-    searches: list[Any] = [StreamSearch(plan, FACTS)]
-    if kind is StreamMatrix:
-        searches = [StreamMatrixSearch(plan, FACTS, swap) for swap in (False, True)]
-    found = next(s for s in best_schedules(searches, 8) if type(s.mainloop) is kind)
-    return found, plan, FACTS
+    made = matrix_schedules(plan, FACTS)[0] if kind is StreamMatrix else stream_schedule(plan, FACTS)
+    return made, plan, FACTS
 
 
 def of_schedule(change: Callable[[Schedule], Schedule]) -> Callable[[Found], Found]:
@@ -114,7 +110,7 @@ OWN: dict[type, dict[str, Callable[[Found], Found]]] = {
         "product": lambda found: (found[0], replace(found[1], k=()), found[2]),
         "extents": long,
         "small": of_schedule(lambda s: tiling(s, shape=(s.tiling.shape[0], 1, 1))),
-        "vectors": of_schedule(lambda s: loop(s, lanes_n=3)),
+        "matrix vectors": of_schedule(lambda s: loop(s, lanes_n=3)),
     },
 }
 """Changes that one main loop alone has, or that break a shared rule of it in another way."""

@@ -11,7 +11,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.hopper import HopperSearch, both_roles
-from gett.schedule.search.select import is_stream
+from gett.schedule.search.stream import is_stream
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.spec.epilogue import RowStore, TmaStore

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.forecast import LOOPS, Forecaster
 from gett.hw.archs import arch_facts
 from gett.ir.gemm import make_gemm_plan
-from gett.schedule.cost.forecast import LOOPS, Forecaster
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.schedule import Forecast
 from tests.cases import Case

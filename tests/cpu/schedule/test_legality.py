@@ -22,8 +22,7 @@ from gett.schedule.rules.common import architecture, domains, precision, splits
 from gett.schedule.rules.rule import Rule, name_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.select import is_stream
-from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.spec.epilogue import Epilogue, RowStore
 from gett.schedule.spec.loader import Stationary, Tma
 from gett.schedule.spec.mainloop import Multistage, StreamMap, StreamSum
@@ -205,8 +204,8 @@ def test_the_other_searches_find_legal_schedules() -> None:
     kinds = set()
     for case in AWKWARD:
         plan = make_gemm_plan(case.contraction("float32"))
-        search = MultistageSearch(plan, FACTS) if not is_stream(plan) else StreamSearch(plan, FACTS)
-        for s in best_schedules([search], 4):
+        streams = [stream_schedule(plan, FACTS)] if is_stream(plan) else []
+        for s in streams or best_schedules([MultistageSearch(plan, FACTS)], 4):
             kinds.add(type(s.mainloop))
             assert can_implement(s, plan, FACTS) is None
     assert kinds == {Multistage, StreamMap, StreamSum}

@@ -141,7 +141,7 @@ HOLES: list[tuple[type, Callable[[Schedule], Schedule], str]] = [
     (StreamSum, lambda s: loop(s, c=StreamLoad(splat=True)), "staging"),
     (StreamSum, lambda s: loop(s, a=replace(s.mainloop.a, shift=1)), "staging"),
     (StreamMatrix, lambda s: replace(s, tiling=replace(s.tiling, l=ONE)), "parts"),
-    (StreamMatrix, lambda s: loop(s, unroll=4096), "vectors"),
+    (StreamMatrix, lambda s: loop(s, unroll=4096), "matrix vectors"),
 ]
 
 

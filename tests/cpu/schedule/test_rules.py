@@ -23,8 +23,7 @@ from gett.schedule.rules.rule import Rule, first_broken, name_of
 from gett.schedule.search.base import best_schedules
 from gett.schedule.search.loaders import operand_loader
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.select import is_stream
-from gett.schedule.search.stream import StreamSearch
+from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.spec.epilogue import Epilogue, VectorSource, VectorStore
 from gett.schedule.spec.loader import RegisterStaged
 from gett.schedule.spec.mainloop import Mainloop, Multistage, StreamLoad, StreamMap, StreamMatrix, StreamSum
@@ -32,7 +31,6 @@ from gett.schedule.spec.schedule import OneTile, PersistentRaster, Schedule, Sme
 from gett.schedule.spec.vectors import store_vector
 from layouts.box import Box, TileDim
 from tests.cases import AWKWARD, small_tccg
-from tests.cpu.choices import bounded_choices
 from tests.cpu.schedule.broken_streams import broken
 from tests.sampling import slow_but
 
@@ -160,11 +158,6 @@ def test_each_rule_of_multistage_kernels_is_broken_alone(rule: str) -> None:
     assert re.search(text, found[rule]), found[rule]
 
 
-def stream(plan: GemmPlan) -> Schedule:
-    (found,) = best_schedules([StreamSearch(plan, FACTS)], 1)
-    return found
-
-
 def with_loop(s: Schedule, **changes: Any) -> Schedule:
     return replace(s, mainloop=replace(s.mainloop, **changes))
 
@@ -179,16 +172,8 @@ def lanes(s: Schedule, count: int) -> Schedule:
 TRANSPOSE = plan_of("ij->ji", "float32", i=640, j=512)
 SUM = plan_of("ij->j", "float32", i=4096, j=8)
 BIG = plan_of("i,j->ij", "int8", i=2**31 - 1, j=2**31 - 1)
-MAP, SUMS = stream(TRANSPOSE), stream(SUM)
+MAP, SUMS = stream_schedule(TRANSPOSE, FACTS), stream_schedule(SUM, FACTS)
 CHUNKS = replace(FACTS, smem_per_block=1024)
-
-
-def big_map() -> Schedule:
-    search = StreamSearch(BIG, FACTS)
-    ((_, choice),) = bounded_choices(search)
-    assert list(search.lower(choice, search.estimate(choice))) == []
-    assert "exceed the grid's limit" in search.refusal
-    return choice
 
 
 def flattened() -> Schedule:
@@ -221,7 +206,7 @@ STREAM: dict[str, tuple[Callable[[], Made], str]] = {
     "staging": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, mask=1)), SUM), "passes no shared memory"),
     "vectors": (lambda: (with_loop(MAP, a=replace(MAP.mainloop.a, width=8)), TRANSPOSE), "accesses of 8 elements of A"),
     "shared": (lambda: (with_loop(SUMS, a=replace(SUMS.mainloop.a, shared=True)), SUM), "different elements of A"),
-    "grid": (lambda: (big_map(), BIG), "exceed the grid's limit"),
+    "grid": (lambda: (stream_schedule(BIG, FACTS), BIG), "exceed the grid's limit"),
     "shared memory": (lambda: (MAP, TRANSPOSE, CHUNKS), "gives a block 1024"),
 }  # fmt: skip
 
@@ -250,24 +235,11 @@ def test_searches_make_schedules_that_meet_all_rules(dtype: str) -> None:
     plans = [make_gemm_plan(c.contraction(dtype)) for c in (*AWKWARD, *small_tccg(1 << 18)[::3])]
     assert {is_stream(p) for p in plans} == {True, False}
     for plan in plans:
-        search: Any = StreamSearch(plan, FACTS)
-        if not is_stream(plan):
-            search = MultistageSearch(plan, FACTS, fallback=dtype == "complex128")
-        found = best_schedules([search], 30)
+        found = [stream_schedule(plan, FACTS)] if is_stream(plan) else []
+        found = found or best_schedules([MultistageSearch(plan, FACTS, fallback=dtype == "complex128")], 30)
         assert found
         for s in found:
             assert first_broken(KINDS[type(s.mainloop)].rules, s, plan, FACTS) is None
-
-
-def test_of_schedules_that_differ_in_stages_the_fastest_is_made() -> None:
-    search = MultistageSearch(GEMM, FACTS)
-    choices = [choice for _, choice in bounded_choices(search)]
-    tiles = {(s.tiling, s.multistage.warps) for s in choices}
-    found = best_schedules([search], len(choices))
-    assert len(found) == len(tiles) < len(choices)
-    for s in found:
-        same = [c for c in choices if (c.tiling, c.multistage.warps) == (s.tiling, s.multistage.warps)]
-        assert s.multistage.stages == min(same, key=lambda c: search.estimate(c).us).multistage.stages
 
 
 def test_shared_memory_of_a_multistage_block_is_laid_out_once() -> None:

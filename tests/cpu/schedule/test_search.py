@@ -14,7 +14,8 @@ from gett.schedule.search.base import best_schedules
 from gett.schedule.search.dmma_tma import DmmaTmaSearch
 from gett.schedule.search.hopper import HopperSearch, both_roles
 from gett.schedule.search.multistage import MultistageSearch
-from gett.schedule.search.select import candidates, is_stream, select_schedule
+from gett.schedule.search.select import candidates, select_schedule
+from gett.schedule.search.stream import is_stream
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
 from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search

@@ -17,7 +17,7 @@ from gett.hw.device import nearest
 from gett.ir.contraction import Contraction, Operand
 from gett.ir.gemm import make_gemm_plan
 from gett.jit.compile import compile_uncached
-from gett.schedule.cost import stream as stream_cost
+from gett.schedule.search import stream as stream_search
 from gett.schedule.search.select import select_schedule
 from gett.schedule.search.stream_boxes import swizzled, walk_index
 from gett.schedule.spec.mainloop import StreamMap, StreamSum
@@ -154,7 +154,7 @@ def test_places_of_further_steps_are_constant_distances_on(
 def test_a_split_of_k_covers_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nearest(arch_facts("sm_90a"))
     short = replace(model, streams=replace(model.streams, least_slice_bytes=1))
-    monkeypatch.setattr(stream_cost, "nearest", lambda _: short)
+    monkeypatch.setattr(stream_search, "nearest", lambda _: short)
     plan, addresses = plan_for("ij,j->i", [(3, 9001), (9001,)], "float32")
     schedule = select_schedule(plan, "sm_90a")
     assert schedule.split_k > 1

@@ -17,9 +17,8 @@ from gett.jit.compile import compile_kernel
 from gett.schedule.legality import can_implement
 from gett.schedule.lower import lower_plan
 from gett.schedule.search import stream_matrix
-from gett.schedule.search.base import best_schedules
 from gett.schedule.search.select import select_schedule
-from gett.schedule.search.stream_matrix import StreamMatrixSearch
+from gett.schedule.search.stream_matrix import matrix_schedules
 from gett.schedule.search.tried import STREAMING
 from gett.schedule.spec.mainloop import StreamMatrix
 from gett.schedule.spec.schedule import Schedule
@@ -56,7 +55,7 @@ def contraction(subscripts: str, extents: dict[str, int], dtype: str, conj: tupl
 
 def chosen(plan: GemmPlan) -> list[Schedule]:
     """The schedules of this kernel, best first."""
-    return best_schedules([StreamMatrixSearch(plan, FACTS, swap) for swap in (False, True)], 8)
+    return matrix_schedules(plan, FACTS)[:8]
 
 
 def qubits(gate: str, state: str, new: str) -> tuple[str, dict[str, int]]:

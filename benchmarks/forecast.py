@@ -1,7 +1,7 @@
 """The forecast of a schedule of a Hopper main loop, worked out of the schedule alone.
 
-A search chooses tiles and makes schedules of them; here a schedule's tile is found again. Whoever fits the numbers of a
-device's record to timed schedules asks for forecasts in this way.
+A search chooses tiles and makes schedules of them; here a schedule's tile is found again. `benchmarks.refit` asks for
+forecasts in this way. The formula is `gett.schedule.cost.hopper`'s.
 """
 
 from __future__ import annotations
