@@ -46,7 +46,7 @@ struct StreamSum {
       const Element* const from = Role::base(p) + Role::origin(t);
 #pragma unroll
       for (int r = 0; r < kOwn; ++r)
-        row[r] = from + (LoaderTraits::kSharedByRows || !ok[r] ? 0 : Role::at_o(p, t, local[r]));
+        row[r] = from + (ok[r] ? Role::at_o(p, t, local[r]) : 0);
     }
     template <class KTile>
     GETT_DEVICE void load(const Params& p, const KTile& t, int k, bool ok_k, const bool (&ok)[kRows],

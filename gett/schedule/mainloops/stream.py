@@ -24,6 +24,7 @@ from gett.schedule.spec.stream_views import (
     is_splat,
     matrix_views,
     output_views,
+    same_rows,
     sum_views,
     vector_along,
 )
@@ -175,11 +176,11 @@ def _accesses(name: str, load: StreamLoad, view: TensorView, box: Box, vector: i
 
 
 def shared(x: Lowered) -> Reasons:
-    """An operand is shared by the outputs of a tile only if it does not vary among them."""
-    views = output_views(x.plan)
+    """An operand is shared by the rows of a thread only if it does not vary among them."""
+    views, step = output_views(x.plan), x.s.stream.row_step
     for t, load in _loads(x).items():
-        if load.shared and any(views[t].strides[m] for m, _ in cut_modes(x.s.tiling.m)):
-            yield f"the outputs of a tile read different elements of {NAMES[t]}"
+        if load.shared and not same_rows(x.s.tiling.m, views[t], step):
+            yield f"outputs that are {step} apart read different elements of {NAMES[t]}"
 
 
 def small(x: Lowered) -> Reasons:

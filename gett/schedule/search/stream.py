@@ -29,6 +29,7 @@ from gett.schedule.spec.stream_views import (
     is_splat,
     output_modes,
     output_views,
+    same_rows,
     sum_views,
     vector_along,
 )
@@ -199,17 +200,29 @@ class _Sums:
             box_o, box_k = self._boxes(vector, lanes_k, rows, unroll)
             cuts = cut_modes(box_k if self.along_k else box_o)
             allowed = self._vector(cuts, vector)
+        step = STREAMING.threads // lanes_k * (1 if self.along_k else vector) if rows > 1 else 1
+        box_o = self._in_rows(box_o, step)
         loads = {
             t: StreamLoad(
                 splat=vector > 1 and is_splat(cuts, views[t], vector),
                 width=min(vector, vector_along(cuts, extents, views[t])),
-                shared=all(self.outputs[t].strides[m] == 0 for m, _ in cut_modes(box_o)),
+                shared=same_rows(box_o, self.outputs[t], step),
             )
             for t in self.sums
         }
         read = loads[A], loads.get(B), StreamLoad() if C in self.outputs else None
         walk_d, threads = walk_in_order(box_o, self.outputs[D]), STREAMING.threads
         return box_o, box_k, StreamSum(*read, threads, vector, self.along_k, lanes_k, rows, unroll, walk_d)
+
+    def _in_rows(self, box: Box, step: int) -> Box:
+        """The box with those modes last along which an operand is the same, where a thread's rows then share it."""
+        cuts = dict(cut_modes(box))
+        for t in self.small if self.along_k else ():
+            order = sorted((m for d in box.dims for m in d.modes), key=lambda m: self.outputs[t].strides[m] == 0)
+            made = Box.of_cuts(box.extents, {m: cuts[m] for m in order if m in cuts}, order)
+            if same_rows(made, self.outputs[t], step):
+                return made
+        return box
 
     def _threads(self, vector: int) -> tuple[int, int, int]:
         """(threads along K, vectors of outputs a thread, steps of K in flight)."""
@@ -226,7 +239,9 @@ class _Sums:
         outputs = 1 if self.along_k else vector
         spare = max(1, volume_o // (STREAMING.threads // lanes * outputs * self.facts.sm_count * 4))
         most = max(1, STREAMING.held_bytes // (self.accumulator * outputs))
-        return lanes, min(max(1, STREAMING.accesses // unroll), most, 1 << (spare.bit_length() - 1)), unroll
+        accesses = STREAMING.accesses // 2 if self.small else STREAMING.accesses
+        rows = min(max(1, STREAMING.accesses // unroll), accesses)
+        return lanes, min(rows, most, 1 << (spare.bit_length() - 1)), unroll
 
     def _boxes(self, vector: int, lanes_k: int, rows: int, unroll: int) -> tuple[Box, Box]:
         """Boxes of D's modes and of K, both in the streamed operand's order."""

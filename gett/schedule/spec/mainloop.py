@@ -253,6 +253,7 @@ class StreamMap(AnyMainloop):
     kind: ClassVar[str] = "stream map"
     sums: ClassVar[bool] = False
     one_group: ClassVar[bool] = True
+    row_step: ClassVar[int] = 1
     along_k: ClassVar[bool] = False
     lanes_k: ClassVar[int] = 1
     rows: ClassVar[int] = 1
@@ -284,6 +285,11 @@ class StreamSum(AnyMainloop):
     kind: ClassVar[str] = "stream sum"
     one_group: ClassVar[bool] = True
     store_once: ClassVar[bool] = False
+
+    @property
+    def row_step(self) -> int:
+        """Outputs from one row of a thread to its next one; 1 where it has a single row."""
+        return self.threads // self.lanes_k * (1 if self.along_k else self.vector) if self.rows > 1 else 1
 
     @property
     def stored_vector(self) -> int:

@@ -84,6 +84,16 @@ def cut_modes(box: Box) -> list[tuple[int, int]]:
     return [(d.modes[0], d.box) for _, d in box.tiled]
 
 
+def same_rows(box: Box, tensor: TensorView, step: int) -> bool:
+    """Whether outputs of a tile that are `step` apart, as a thread has them, need the same elements of a tensor."""
+    inner = 1
+    for m, cut in cut_modes(box):
+        inner *= cut
+        if tensor.strides[m] and step % inner:
+            return False
+    return True
+
+
 def vector_along(cuts: Sequence[tuple[int, int]], extents: Sequence[int], tensor: TensorView) -> int:
     """Widest access (up to 16 bytes) in elements along the index that cut modes form, fastest first.
 

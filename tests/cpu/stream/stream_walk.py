@@ -190,7 +190,7 @@ class StreamWalk:
         for name, load in self.loads.items():
             if name == "c":
                 continue
-            row = t[name] + (0 if load.shared else self._o(name, t)(first))
+            row = t[name] + self._o(name, t)(first % s.row_step if load.shared and s.rows > 1 else first)
             at = tk[name] + self._call(self._function("k", f"k_{name}"), tk, k)
             definition = [
                 t[name] + self._o(name, t)(first + (0 if s.along_k else j))
