@@ -44,6 +44,7 @@ class Copies(Protocol):
     threads: ThreadCopies
     size: int
     lanes: float
+    real_products: int
     k_unit: dict[int, int | None]
 
     def run(self, tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> tuple[int, int]:
@@ -165,7 +166,7 @@ def _dmma(cost: Copies, tile: WgmmaTile) -> Units:
         if unit is not None and not two_leads:
             replays = fragment_replays("k", swizzle_dividing(tile.k.cut[unit] * cost.size))
         port += read * replays
-    products = rows * bn * bk * cost.plan.contraction.real_products / cost.lanes
+    products = rows * bn * bk * cost.real_products / cost.lanes
     return Units(products, port * bk * cost.size)
 
 

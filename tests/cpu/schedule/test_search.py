@@ -11,13 +11,12 @@ from gett.ir.gemm import make_gemm_plan
 from gett.schedule.cost.estimate import Estimate
 from gett.schedule.lower import at_precision
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
 from gett.schedule.search.hopper import HopperSearch, both_roles
 from gett.schedule.search.multistage import MultistageSearch
 from gett.schedule.search.select import candidates, is_stream, select_schedule
 from gett.schedule.search.wgmma_split import WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.schedule import Schedule
 from gett.schedule.tile.wgmma_tile import WgmmaTile
 from tests.cases import AWKWARD, Case, Layout, tccg

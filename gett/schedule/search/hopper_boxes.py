@@ -1,10 +1,17 @@
-"""Boxes of M and N for the Hopper main loops: one unit-stride run of 16 to 128 bytes a row, sizes up to 256.
+"""Boxes for the Hopper main loops: of M and N, of whole instructions along K, and residues that zeros fill up.
 
-A box is bound by the rules of tensor maps (`layouts.tma_map`), not by vectors. Knows the plan; what a choice costs is
-the cost model's.
+A box of M or N is bound by the rules of tensor maps (`layouts.tma_map`), not by vectors: one unit-stride run of 16 to
+128 bytes a row, sizes up to 256. Knows the plan; what a choice costs is the cost model's.
+
+wgmma takes 16 k at a time. A k-tile of 24, 36 or 84 has room for 32, 48 or 96; the missing k are zeros in both
+operands, written once when a block starts, and no copy touches them again: every fill of a stage is the same box at the
+same place. So no row of padding is copied.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -12,16 +19,18 @@ from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
-from gett.schedule.search.tried import SS
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.tiling import Split
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.box import Box, TileDim
 from layouts.modes import Strided
-from layouts.swizzle import CHUNK, swizzle_dividing, swizzle_holding
+from layouts.swizzle import CHUNK, SWIZZLES, swizzle_dividing, swizzle_holding
+
+DEEPEST = 128  # k of a residue where no operand's rows run along K
+DEEP = {4: 1.0, 3: 1.02, 5: 1.03, 6: 1.03, 7: 1.04, 8: 1.04, 1: 1.3}  # factors by instructions, but for two
 
 
-class WgmmaBoxes:
+class HopperBoxes:
     """What may be tried for one assignment of roles to A and B; boxes are worked out once for each block size.
 
     `runs` says whether a row of a wider swizzle may hold a short run and padding, `few` whether a box of two dimensions
@@ -144,8 +153,88 @@ def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, 
     return OperandTiling(cut, (*modes[:unit], *halves, *modes[unit + 1 :]), split)
 
 
-def widths(extent: int) -> list[int]:
-    """Widths of a tile worth trying: usual ones, and the one whose tiles, as few as there can be, waste least."""
-    usual = [n for n in SS.widths if n <= max(8, extent)]
-    even = up(-(-extent // -(-extent // SS.widths[0])), 8)
-    return sorted({*usual[:6], even}, reverse=True)
+def k_boxes(
+    extents: tuple[int, ...],
+    lead: int | None,
+    size: int,
+    step: int,
+    patient: bool,
+    depths: Sequence[int],
+    leads: Sequence[int],
+) -> list[Box]:
+    """Boxes of K of whole instructions: the best three, then the shallowest.
+
+    Past the end of a mode both operands read zeros.
+
+    `lead` is the mode along which an operand's rows run, None where they run along M and N only; `step` the k of one
+    instruction; `depths` and `leads` are tried of K and of the lead; `patient` is whether the start of a tile is hidden
+    behind others.
+    """
+    others = sorted((m for m in range(len(extents)) if m != lead), key=lambda m: -extents[m])[:2]
+    found: dict[tuple[tuple[int, int], ...], tuple[float, int]] = {}
+    shallow, volume = min(16, *depths), math.prod(extents)
+    for block in depths:
+        for cut in _factors(block, lead, others, extents, step, leads):
+            if lead is not None and cut.get(lead, 0) not in leads and len(extents) > 1:
+                continue
+            tiles = math.prod(-(-extent // cut.get(m, 1)) for m, extent in enumerate(extents))
+            if tiles > 2 * -(-volume // (2 * shallow)) + 8:
+                continue
+            lead_bytes = cut.get(lead, 64) * size if lead is not None else 128
+            waste = tiles * block / volume
+            short = {16: 1.6, 32: 1.25, 64: 1.04}.get(swizzle_dividing(lead_bytes), 1.0)
+            deep = 1.08 if patient else 0.99
+            cost = waste * short * DEEP.get(block // step, deep)
+            found[tuple((m, c) for m, c in cut.items() if c > 1)] = cost, block
+    best = sorted(found, key=lambda cut: found[cut][0])
+    shallows = [cut for cut in best[3:] if found[cut][1] == step][:1]
+    return [Box.of_cuts(extents, dict(cut)) for cut in (*best[:3], *shallows)]
+
+
+def _factors(
+    block: int, lead: int | None, others: Sequence[int], extents: Sequence[int], step: int, leads: Sequence[int]
+) -> Iterator[dict[int, int]]:
+    """Ways to write the block's depth as a product of cuts, the leading mode first."""
+    firsts = [v for v in leads if block % v == 0] if lead is not None else [1]
+    if lead is not None and not others:
+        firsts = [block]
+    for v in firsts:
+        if lead is not None and v >= 2 * extents[lead] and v > step:
+            continue
+        rest = block // v
+        head = {lead: v} if lead is not None else {}
+        if rest == 1:
+            yield head
+            continue
+        if not others:
+            continue
+        for x in range(1, rest + 1):
+            if rest % x:
+                continue
+            y = rest // x
+            if y > 1 and len(others) < 2:
+                continue
+            # Past a mode's end lies padding: worth it only where the mode is short.
+            if (x > extents[others[0]] and x > step) or (y > 1 and y > extents[others[1]]):
+                continue
+            yield {**head, others[0]: x, **({others[1]: y} if y > 1 else {})}
+
+
+def residue_boxes(extents: tuple[int, ...], lead: int | None, size: int, step: int) -> list[Box]:
+    """Boxes of K that divide it evenly into tiles that are no whole instructions deep, those that are padded least.
+
+    Arguments are those of `k_boxes`. Where there is a leading mode, its row is one piece of a swizzled row, in whole
+    16 bytes, so no other mode is tiled with it.
+    """
+    longest = lead if lead is not None else max(range(len(extents)), key=lambda m: extents[m])
+    beside = {m: e for m, e in enumerate(extents) if m != longest and e > 1} if lead is None else {}
+    if (math.prod(extents) if lead is None else extents[lead]) % step == 0:
+        return []  # full k-tiles divide it
+    whole, deepest = math.prod(beside.values()), DEEPEST if lead is None else SWIZZLES[-1] // size
+    found = []
+    for cut in (extents[longest] // parts for parts in range(1, extents[longest] + 1) if extents[longest] % parts == 0):
+        deep = whole * cut
+        if deep % step and deep <= deepest and (lead is None or deep * size % CHUNK == 0):
+            found.append(Box.of_cuts(extents, {longest: cut, **beside}))
+    least = min((up(b.size, step) / b.size for b in found), default=1.0)
+    return [b for b in found if up(b.size, step) / b.size == least]
