@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaTf32
-from gett.schedule.tile.wgmma_tile import WARPGROUPS, Warpgroups
+from gett.schedule.tile.wgmma_tile import Warpgroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _of(loop: type[DmmaTma | WgmmaRS | WgmmaSplit | WgmmaTf32], *mma_m: int) -> 
 
 
 SS = Tried(
-    groups=WARPGROUPS,
+    groups=(*(Warpgroups(2, m, False) for m in (1, 2, 4)), *(Warpgroups(2, m, True) for m in (1, 2, 4))),
     widths=(256, 192, 128, 96, 64, 48, 32, 24, 16, 8),
     depths=(64, 48, 32, 16, 96, 128),
     leads=(128, 64, 32, 16, 8),
@@ -163,7 +163,7 @@ DMMA = Tried(
 )
 
 GATHER = Tried(
-    groups=(Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True)),
+    groups=(Warpgroups(2, 1, False), Warpgroups(2, 2, False)),
     widths=(192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8),
     depths=(64, 48, 32, 16),
     leads=(256, 128, 64, 32, 16, 8),
