@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -37,7 +38,7 @@ class HopperBounds(HopperCost):
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, mainloop: LoopCost) -> None:
         super().__init__(plan, facts, mainloop)
-        memory, of = self.device.memory, self.bytes
+        memory, of, self.extent_m, self.extent_n = self.device.memory, self.bytes, plan.extent_m, plan.extent_n
         loads, stores = (run_cost(memory, memory.long_run, store=store, bulk=True) for store in (False, True))
         self.least_memory = self.copy_us((of[A] + of[B]) * loads + of[D] * min(1.0, stores) + of.get(C, 0))
         self.least_loads: dict[tuple[int, int, Box], tuple[Loads, OperandTiling]] = {}
@@ -127,14 +128,11 @@ class HopperBounds(HopperCost):
     def least_of_shape(self, groups: Warpgroups, columns: int, boxes_k: Sequence[Box]) -> float:
         """A bound of the forecasts of all tiles of a shape before boxes of M and N are cut, whatever stays."""
         rates, sm_count = self.tile_rates, self.facts.sm_count
-        m, n = (
-            OperandTiling(Box.of_cuts((extent,), {0: min(extent, block)}), ())
-            for extent, block in ((self.plan.extent_m, groups.rows), (self.plan.extent_n, columns))
-        )
+        m, n = _of_one_mode(self.extent_m, groups.rows), _of_one_mode(self.extent_n, columns)
         tiles = [WgmmaTile(self.atom, groups, m, n, box_k, stationary="ab") for box_k in boxes_k]
         looped = min(x.k.tiles * self.of_units(x, 0.0).clocks for x in tiles) * min(1.0, rates.one_panel)
         # Rows are padded in any case; narrower tiles are more.
-        count = m.box.tiles * self.plan.extent_n / tiles[0].shape[1] * self.batches
+        count = m.box.tiles * self.extent_n / tiles[0].shape[1] * self.batches
         tail = self.outputs * self.least_of_element / count + self.device.stores.tile_clocks
         if self.mainloop.splits(max(x.tiles for x in boxes_k), math.ceil(count), sm_count) != [1]:
             clocks = looped
@@ -153,3 +151,9 @@ class HopperBounds(HopperCost):
             least = Loads.least([self.loads(tensor, side, box_k) for side in sides])
             self.least_loads[key] = least, OperandTiling(smallest.box, smallest.modes)
         return self.least_loads[key]
+
+
+@lru_cache(maxsize=1024)
+def _of_one_mode(extent: int, block: int) -> OperandTiling:
+    """Blocks of a group as if it were one mode."""
+    return OperandTiling(Box.of_cuts((extent,), {0: min(extent, block)}), ())
