@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from gett.hw.device import DeviceModel
-from gett.hw.dtypes import warpgroup_atom
+from gett.hw.archs import ArchFacts
+from gett.hw.device import nearest
+from gett.hw.dtypes import products_of, warpgroup_atom
 from gett.ir.gemm import A, B, C, D, GemmPlan, itemsize
 from gett.schedule.tile.wgmma_tile import OperandTiling
 from layouts.access import alignment_of_boxes, run_of_boxes
@@ -49,11 +50,12 @@ class Loads(NamedTuple):
 class CopyCost:
     """Copies of one plan's tiles; what they take is worked out once for each pair of boxes."""
 
-    def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
-        self.plan, self.device = plan, device
-        c = plan.contraction
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        self.plan, self.facts, self.device, c = plan, facts, nearest(facts), plan.contraction
+        self.threads = self.device.hopper.threads
         self.size, self.size_d = itemsize(c.dtype), itemsize(c.d.dtype)
-        self.step_k = warpgroup_atom(c.dtype, c.precision).k
+        self.atom, self.real_products = warpgroup_atom(c.dtype, c.precision), c.real_products
+        self.lanes = facts.tensor_lanes[products_of(c.dtype, c.precision)[0].name]
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.known_runs: dict[tuple[int, Box, Box], tuple[int, int]] = {}
         self.known_loads: dict[tuple[int, Box, int, Box], Loads] = {}
@@ -134,7 +136,7 @@ class CopyCost:
         tma, late, k_unit = self.device.tma, 1.0, self.k_unit[tensor]
         if k_unit is not None:
             cut, extent = box_k.cut[k_unit], self.plan.k[k_unit].extent
-            if box_k.size % self.step_k:  # one row holds a tile's k, and only they are moved
+            if box_k.size % self.atom.k:  # one row holds a tile's k, and only they are moved
                 factor = tma.cut_row_factor if cut * self.size > CHUNK else 1.0
                 return side.box.size * factor, cut * self.size
             if extent % cut:

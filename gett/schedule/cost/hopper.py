@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
-from gett.hw.device import nearest
-from gett.hw.dtypes import WORD, data_type, products_of, warpgroup_atom
+from gett.hw.dtypes import WORD, data_type
 from gett.hw.hopper_rates import HopperModel
 from gett.ir.gemm import A, B, C, D, GemmPlan
 from gett.schedule.cost.copies import Loads
@@ -63,11 +62,9 @@ class HopperCost(StagingCost):
     """Estimates for one plan by one main loop; what tiles have in common is worked out once."""
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, mainloop: LoopCost) -> None:
-        super().__init__(plan, nearest(facts))
-        self.facts, self.mainloop, c = facts, mainloop, plan.contraction
-        self.atom, self.batches = warpgroup_atom(c.dtype, c.precision), plan.extent_l
-        self.lanes = facts.tensor_lanes[products_of(c.dtype, c.precision)[0].name]
-        self.real_products, self.sum_bytes = c.real_products, data_type(c.dtype).accumulator_bytes
+        super().__init__(plan, facts)
+        self.mainloop, self.batches = mainloop, plan.extent_l
+        self.sum_bytes = data_type(plan.contraction.dtype).accumulator_bytes
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.start_us = self.device.launches.launch_us + mainloop.fills * self.device.launches.fill_us
         self.read(self.device.hopper)

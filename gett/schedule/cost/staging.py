@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gett.hw.device import DeviceModel, StoreClocks
+from gett.hw.archs import ArchFacts
+from gett.hw.device import StoreClocks
 from gett.hw.dtypes import WORD, data_type
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, C, D, GemmPlan
@@ -74,8 +75,8 @@ class _Ways:
 class StagingCost(CopyCost):
     """Stagings of one plan's tiles, worked out once per pair of boxes."""
 
-    def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
-        super().__init__(plan, device)
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        super().__init__(plan, facts)
         c = plan.contraction
         self.type_d, stmatrix = data_type(c.d.dtype), data_type(c.dtype).stmatrix
         # Beside the short loops of operands that are rounded, split or narrower, single elements would take too long.

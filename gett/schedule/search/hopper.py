@@ -278,10 +278,10 @@ class HopperSearch(Search[WgmmaTile]):
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored and C read, None where the tile needs a tensor map that does not exist."""
-        staging = self.cost.staging(tile)
-        d = self.d_map(plan, tile, staging, split)
-        added = self.plan.contraction.c is not None
-        c = c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d) if added and d is not None else None
+        staging, boxes, added = self.cost.staging(tile), (tile.m.box, tile.n.box), self.plan.contraction.c is not None
+        mapped = staging.bulk and split == 1 and not any(box.flattens for box in boxes)
+        d = d_map(plan, *boxes, self.size_d, staging.dense) if mapped else None
+        c = c_map(plan, *boxes, self.size_d, staging.dense, d) if added and d is not None else None
         if (added and d is not None and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
             return None
         if d is None or not tile.exchange:
@@ -292,7 +292,7 @@ class HopperSearch(Search[WgmmaTile]):
         whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
             return None
-        vector = store_vector(plan, tile.m.box, tile.n.box)
+        vector = store_vector(plan, *boxes)
         return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None, split: int) -> Store:
@@ -305,33 +305,24 @@ class HopperSearch(Search[WgmmaTile]):
         row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
         return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
 
-    def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
-        """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
-        if not staging.bulk or split > 1 or tile.m.box.flattens or tile.n.box.flattens:
-            return None
-        return d_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense)
-
-    def raster(self, tile: WgmmaTile, split: int, rows: int = RASTER) -> PersistentRaster:
-        """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
-        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
-        order, blocks = self.device.l2.cluster_order, self.facts.sm_count
-        ordered = tile.blocks == 2 and blocks == 2 * len(order)
-        return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
-
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
-        """Which tiles a block makes."""
-        blocks, rates = self.facts.sm_count, self.device.hopper
-        rows, memory = RASTER, self.cost.least_dram_us(tile) >= rates.batches.memory * estimate.us
-        if not self.tried.squares:
-            return self.raster(tile, split)
-        if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory:
+        """Which tiles a block makes: there is a block a multiprocessor."""
+        blocks, rates, rows = self.facts.sm_count, self.device.hopper, RASTER
+        memory = self.cost.least_dram_us(tile) >= rates.batches.memory * estimate.us
+        busy = self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory
+        if self.tried.squares and busy:
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
             if rows * tile.n.box.tiles <= blocks and self.plan.extent_k > rates.tiles.short_k:
                 # Any number of rows makes that square; so those of a GPC do.
                 rows = round(math.sqrt(GPC_BLOCKS * tile.shape[1] / tile.shape[0]))
-        made = self.raster(tile, split, rows)
-        return with_batches(made, tile, self.plan, self.cost.bytes, rates.batches) if memory else made
+        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
+        # Clusters of two that fill the device take tiles in its order of clusters.
+        order = self.device.l2.cluster_order
+        ordered = tile.blocks == 2 and blocks == 2 * len(order)
+        made = PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
+        batched = self.tried.squares and memory
+        return with_batches(made, tile, self.plan, self.cost.bytes, rates.batches) if batched else made
 
     def reason(self, tile: WgmmaTile) -> str:
         """Why, in a line."""
