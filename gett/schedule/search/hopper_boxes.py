@@ -18,6 +18,7 @@ from gett.hw.device import nearest
 from gett.hw.dtypes import products_of
 from gett.ir.gemm import A, B, D, GemmPlan, itemsize
 from gett.schedule.cost.estimate import traffic_us
+from gett.schedule.lower import split_modes
 from gett.schedule.search.boxing import Weight, cut_group, partner_modes
 from gett.schedule.spec.hopper_needs import up
 from gett.schedule.spec.tiling import Split
@@ -76,7 +77,7 @@ class HopperBoxes:
                     if at is None or at.box * self.size % CHUNK:
                         continue
                 spare = _padded_run(modes, box, unit, self.size) if tensor == B and self.runs else None
-                found.append(spare or _split(tensor, modes, box, unit, self.size) or OperandTiling(box, modes))
+                found.append(spare or self.split(tensor, box, unit) or OperandTiling(box, modes))
             found = found[:2] if not self.few else found
             if tensor == A and (wide := self.padded_run(block, unit)) is not None:
                 found.append(wide)
@@ -111,6 +112,24 @@ class HopperBoxes:
         box = Box.of_cuts(tuple(s.extent for s in modes), cut, others)
         return OperandTiling(box, modes, run=modes[unit].extent, atom=atom)
 
+    def split(self, tensor: int, box: Box, unit: int | None) -> OperandTiling | None:
+        """How to cut the unit mode of an MN-major operand whose run is longer than a swizzled row."""
+        if unit is None:
+            return None
+        run, extent = box.cut[unit], box.extents[unit]
+        inner = swizzle_dividing(run * self.size) // self.size
+        if inner in (0, run, extent) or extent % inner:
+            return None
+        # The pieces of the run come after the other tiled modes: that is how one copy lays them down.
+        others = [(m + (m > unit), d.box) for _, d in box.tiled for m in d.modes if m != unit]
+        tiled = [TileDim((m,), x) for m, x in ((unit, inner), *others, (unit + 1, run // inner))]
+        ones = tuple(m + (m > unit) for d in box.dims if d.box == 1 for m in d.modes)
+        extents = [*box.extents[:unit], inner, extent // inner, *box.extents[unit + 1 :]]
+        found = Split("m" if tensor == A else "n", unit, inner)
+        plan = split_modes(self.plan, (found,))
+        cut = Box(tuple(extents), (*tiled, *((TileDim(ones, 1),) if ones else ())))
+        return OperandTiling(cut, plan.m if tensor == A else plan.n, found)
+
 
 def _padded_run(modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> OperandTiling | None:
     """A box of N that is one short run of an MN-major operand: a row of a wider swizzle holds it."""
@@ -121,36 +140,6 @@ def _padded_run(modes: tuple[Strided, ...], box: Box, unit: int | None, size: in
     if not swizzle or swizzle == elements * size or elements * size % CHUNK or elements != modes[unit].extent:
         return None
     return OperandTiling(box, modes, run=elements, atom=swizzle // size)
-
-
-def _split(tensor: int, modes: tuple[Strided, ...], box: Box, unit: int | None, size: int) -> OperandTiling | None:
-    """How to cut the unit mode of an MN-major operand whose run is longer than a swizzled row."""
-    if unit is None:
-        return None
-    at = next(i for i, d in enumerate(box.dims) if unit in d.modes)
-    run = box.dims[at].box * size
-    swizzle = swizzle_dividing(run)
-    if not swizzle or run == swizzle or modes[unit].extent * size % swizzle:
-        return None
-    inner = swizzle // size
-    if box.dims[at].box == inner or modes[unit].extent == inner:
-        return None
-    # The pieces of the run come after the other tiled modes: that is how one copy lays them down.
-    dims = [TileDim(tuple(m + (m > unit) for m in d.modes), d.box) for i, d in enumerate(box.dims) if i != at]
-    tiled = [TileDim((unit,), inner), *(d for d in dims if d.box > 1)]
-    ones = [m for d in dims if d.box == 1 for m in d.modes]
-    pieces = box.dims[at].box // inner
-    if pieces > 1:
-        tiled.append(TileDim((unit + 1,), pieces))
-    else:
-        ones.append(unit + 1)
-    extents = list(box.extents)
-    extents[unit : unit + 1] = [inner, modes[unit].extent // inner]
-    cut = Box(tuple(extents), (*tiled, *((TileDim(tuple(ones), 1),) if ones else ())))
-    outer = Strided(modes[unit].labels, modes[unit].extent // inner, tuple(x * inner for x in modes[unit].strides))
-    halves = (Strided(modes[unit].labels, inner, modes[unit].strides), outer)
-    split = Split("m" if tensor == A else "n", unit, inner)
-    return OperandTiling(cut, (*modes[:unit], *halves, *modes[unit + 1 :]), split)
 
 
 def k_boxes(
