@@ -133,10 +133,10 @@ class StagingCost(CopyCost):
 
     def exchanged(self, tile: WgmmaTile) -> Exchanged | None:
         """How two blocks may exchange halves of the tile."""
-        staging = self.staging(tile)
-        if not staging.bulk:
+        dims = self._ways(tile).dims
+        if not dims or dims[0].box * self.size_d != CHUNK or not self.staging(tile).bulk:  # other rows need none
             return None
-        return exchanged(tile.m.box, tile.n.box, staging.dense, self.size_d, len(self.plan.l))
+        return exchanged(tile.m.box, tile.n.box, self.staging(tile).dense, self.size_d, len(self.plan.l))
 
     def _staging(self, tile: WgmmaTile, mapped: bool = True) -> Staging:
         ways, boxes_n, bulk_clocks = self._ways(tile), extents_of(tile.n.box), math.inf
