@@ -50,18 +50,24 @@ class HopperBounds(HopperCost):
         (tiles, at_once), (a, b) = self.grid(tile), self.operands(tile)
         loop, stored = self.loop(tile, tiles, (a, b)), self.least_stored(tile.m, tile.n)
         memory = self._memory_us(a, b, stored, tile.exchange)
-        least = self._bound(tile, loop, memory, self.least_tail(tile), tiles, at_once)
+        busy = memory / min(1.0, tiles / self.facts.sm_count)  # few multiprocessors leave memory idle
+        least = self._bound(tile, loop, (memory, busy), self.least_tail(tile), tiles, at_once)
         return least * self.factor(tile, tiles) * self.least_pace(tile.warpgroups, a, b) * ROUNDED, loop.slowest
 
-    def _bound(self, tile: WgmmaTile, loop: Loop, memory: float, tail: float, tiles: int, at_once: int) -> float:
-        """Microseconds at least, of any slices of K, where memory takes so many and D is staged in `tail` clocks."""
+    def _bound(
+        self, tile: WgmmaTile, loop: Loop, memory: tuple[float, float], tail: float, tiles: int, at_once: int
+    ) -> float:
+        """Microseconds at least, of any slices of K; D is staged in `tail` clocks.
+
+        Memory takes `memory`, the first with any slices, the second of tiles whose sums take all of K.
+        """
         steps, waves = tile.k.tiles * tile.mma_tiles, tiles / at_once
         looped = steps * loop.clocks
         clocks = max(looped, steps * loop.copies)
         if self.mainloop.splits(tile.k.tiles, tiles, self.facts.sm_count) == [1]:
             clocks = max(clocks, min(self.work(tile, loop, looped, tail, 0.0, 0.0, True, True)))
-            waves, memory = math.ceil(waves), memory / min(1.0, tiles / self.facts.sm_count)
-        return self._us(memory, waves * clocks)
+            return self._us(memory[1], math.ceil(waves) * clocks)
+        return self._us(memory[0], waves * clocks)
 
     def _us(self, memory: float, clocks: float) -> float:
         busy = clocks / (self.facts.clock_ghz * 1e3)
@@ -121,7 +127,7 @@ class HopperBounds(HopperCost):
             tile = WgmmaTile(self.atom, groups, m, side, box_k, stationary=name, panel=panel)
             loop = self.of_units(tile, copied)
             loop = loop if paced == 1.0 else loop._replace(clocks=loop.clocks * paced)
-            bound = self._bound(tile, loop, memory, tail, tiles, self.facts.sm_count)
+            bound = self._bound(tile, loop, (memory, memory), tail, tiles, self.facts.sm_count)
             least = min(least, bound * self.factor(tile, tiles))
         return least * self.least_pace(groups, a, b) * ROUNDED
 
