@@ -12,10 +12,9 @@ from gett.hw.archs import ArchFacts
 from gett.hw.dtypes import warpgroup_atom
 from gett.hw.hopper_rates import HopperModel
 from gett.ir.gemm import D, GemmPlan, itemsize
-from gett.schedule.cost.hopper import HopperCost
+from gett.schedule.cost.hopper import HopperCost, Traffic
 from gett.schedule.cost.hopper_units import DMMA, GATHER, RS, SPLIT, SPLIT_COPIES, SS, TF32, LoopCost
 from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.traffic import Traffic
 from gett.schedule.lower import at_precision, lower_plan, swap_ab
 from gett.schedule.spec.loader import HopperLoader
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaSS, WgmmaTf32

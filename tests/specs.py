@@ -23,7 +23,7 @@ from gett.ir.gemm import GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.multistage import MultistageSearch
@@ -31,10 +31,8 @@ from gett.schedule.search.select import finer_schedules
 from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.search.stream_matrix import matrix_schedules as stream_matrix_schedules
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
-from gett.schedule.search.wgmma_split import WgmmaSplitSearch
-from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
+from gett.schedule.search.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.epilogue import Epilogue, RowStore, TmaSource, TmaStore, VectorSource, VectorStore
 from gett.schedule.spec.loader import Stationary
 from gett.schedule.spec.schedule import PersistentPanel, Schedule

@@ -8,21 +8,20 @@ memory is busy beside them. How many loads are under way is known of a schedule 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from gett.hw.archs import ArchFacts
-from gett.hw.device import nearest
-from gett.hw.dtypes import WORD, data_type, products_of, warpgroup_atom
+from gett.hw.dtypes import WORD, data_type
 from gett.hw.hopper_rates import HopperModel
-from gett.ir.gemm import A, B, GemmPlan
+from gett.ir.gemm import A, B, C, D, GemmPlan
+from gett.schedule.cost.copies import Loads
 from gett.schedule.cost.estimate import Estimate, bounded_split, fastest, split_us
 from gett.schedule.cost.hopper_units import LoopCost
-from gett.schedule.cost.staging import Staging
-from gett.schedule.cost.traffic import Traffic, TrafficCost
+from gett.schedule.cost.staging import Staging, StagingCost
 from gett.schedule.spec.hopper_needs import MOST_STAGES, parts
 from gett.schedule.spec.schedule import Schedule
-from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile, cluster_tiles
-from layouts.box import Box
+from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile, cluster_tiles
 from layouts.rates import L2_LINE
 
 PORT = 128
@@ -42,23 +41,32 @@ class Loop(NamedTuple):
 
     clocks: float
     slowest: str
-    copies: float = 0.0
-    port: float = 0.0
-    panel: float = 0.0
+    copies: float
+    port: float
+    panel: float
 
 
-class HopperCost(TrafficCost):
+class Traffic(NamedTuple):
+    """What boxes make of the tensors' way through device memory.
+
+    Attributes:
+        dram_us: Microseconds that it takes.
+        store_clocks: Clocks of the copy engine for a tile of D, and of C.
+    """
+
+    dram_us: float
+    store_clocks: float
+
+
+class HopperCost(StagingCost):
     """Estimates for one plan by one main loop; what tiles have in common is worked out once."""
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, mainloop: LoopCost) -> None:
-        super().__init__(plan, nearest(facts))
-        self.facts, self.mainloop, c = facts, mainloop, plan.contraction
-        self.atom, self.batches = warpgroup_atom(c.dtype, c.precision), plan.extent_l
-        self.lanes = facts.tensor_lanes[products_of(c.dtype, c.precision)[0].name]
-        self.sum_bytes = data_type(c.dtype).accumulator_bytes
+        super().__init__(plan, facts)
+        self.mainloop, self.batches = mainloop, plan.extent_l
+        self.sum_bytes = data_type(plan.contraction.dtype).accumulator_bytes
         self.outputs = plan.extent_m * plan.extent_n * plan.extent_l
         self.start_us = self.device.launches.launch_us + mainloop.fills * self.device.launches.fill_us
-        self.known_rows: dict[tuple[int, Box], int] = {}
         self.read(self.device.hopper)
 
     def read(self, model: HopperModel) -> None:
@@ -69,37 +77,58 @@ class HopperCost(TrafficCost):
         # Where memory limits and the loop's loads take less: without much of D both are one stream.
         self.beside_loads = self.rates.beside * min(1.0, self.share_of_d / self.tile_rates.small_d)
 
-    def loop(self, tile: WgmmaTile, tiles: int) -> Loop:
-        """What a k-tile takes, by the unit that takes longest."""
+    def hurried(self, tiles: int) -> bool:
+        """Whether the start and the end of a tile take a share of its time."""
+        return self.plan.extent_k <= self.tile_rates.short_k or tiles <= self.facts.sm_count
+
+    def operands(self, tile: WgmmaTile) -> tuple[Loads, Loads]:
+        """What loads of A and of B take."""
+        return self.loads(A, tile.m, tile.k), self.loads(B, tile.n, tile.k)
+
+    def loop(self, tile: WgmmaTile, tiles: int, known: tuple[Loads, Loads] | None = None) -> Loop:
+        """What a k-tile takes, by the unit that takes longest; `known` is what its loads take."""
+        a, b = known or self.operands(tile)
         copies = panel = 0.0
-        for name, tensor, side, shared, reads, run in (
-            ("a", A, tile.a, tile.cluster[1], tile.n.box.tiles, tile.runs[0]),
-            ("b", B, tile.n, tile.cluster[0], tile.m.box.tiles, tile.runs[1]),
+        for name, load, blocks, mma_tiles, reads, run in (
+            ("a", a, tile.cluster[1], tile.mma_tiles, b.tiles, tile.runs[0]),
+            ("b", b, tile.cluster[0], 1, a.tiles, tile.runs[1]),
         ):
             if name != tile.stationary and not run:
-                copies += self.rates.copies * self.clocks(tensor, side, tile.k, shared)
+                copies += (load.shared if blocks > 1 else load.clocks) / mma_tiles
             elif tile.panel == "each" and name == tile.stationary:  # it comes once a panel, or a block's share of it
-                panel = tile.k.tiles * self.clocks(tensor, side, tile.k) / min(reads, tiles / self.facts.sm_count)
-        products, port, threads = self._units(tile)
-        clocks = max(products, port, copies, threads)
-        units = {"tensor cores": products, "shared memory": port, "L2": copies, "copies": threads}
-        slowest = next(name for name, asked in units.items() if asked == clocks)
-        paced = self.tile_rates.one_panel if tile.panel == "one" else 1.0
-        hidden = self.rates.hidden * (products + port + copies + threads - clocks)
-        clocks = (clocks + hidden + self.rates.k_tile_clocks) * self.in_step(tile) * paced
-        return Loop(clocks, slowest, copies, port, panel)
+                panel = tile.k.tiles * load.clocks / min(reads, tiles / self.facts.sm_count)
+        return self.of_units(tile, copies, panel)
 
-    def _units(self, tile: WgmmaTile) -> tuple[float, float, float]:
-        """Clocks of products, of shared memory and of threads that copy."""
+    def of_units(self, tile: WgmmaTile, copied: float, panel: float = 0.0) -> Loop:
+        """The same where copies take so much of the copy engine."""
         rates, asked = self.rates, self.mainloop.units(self, tile)
         products = asked.products / rates.products + self.step_clocks * (tile.shape[2] // self.atom.k)
-        return products, asked.port / PORT / rates.port, asked.threads
+        port, copies = asked.port / PORT / rates.port, rates.copies * copied
+        units = {"tensor cores": products, "shared memory": port, "L2": copies, "copies": asked.threads}
+        slowest = max(units, key=units.__getitem__)
+        clocks = units[slowest]
+        hidden = rates.hidden * (products + port + copies + asked.threads - clocks)
+        paced = self.tile_rates.one_panel if tile.panel == "one" else 1.0
+        if tile.blocks > 1 and not tile.exchange:  # blocks that share an operand keep step
+            paced = self.tile_rates.cluster_m if tile.cluster[0] > 1 else self.tile_rates.cluster_n
+        return Loop((clocks + hidden + rates.k_tile_clocks) * paced, slowest, copies, port, panel)
 
-    def in_step(self, tile: WgmmaTile) -> float:
-        """Factor on the loop of blocks that keep step because they share an operand."""
-        if tile.blocks == 1 or tile.exchange:
-            return 1.0
-        return self.tile_rates.cluster_m if tile.cluster[0] > 1 else self.tile_rates.cluster_n
+    def traffic(self, tile: WgmmaTile, staging: Staging) -> Traffic:
+        """What a tile's boxes make of the tensors' way through device memory."""
+        m, n, of, (a, b) = tile.m, tile.n, self.bytes, self.operands(tile)
+        row, moved = staging.dense.row * self.size_d if staging.bulk else 0, a.read + b.read
+        if tile.exchange and (found := self.exchanged(tile)) is not None:
+            m, n, row = replace(m, box=found.m), replace(n, box=found.n), 2 * row
+        for tensor in (t for t in of if t in (C, D)):
+            run, _ = self.run(tensor, tile.m, tile.n.box, tile.n.modes)
+            moved += of[tensor] * self.cost(tensor, m, n, staging.bulk, row) * self.lines(run, tensor == D)
+        rows = tile.m.box.size * tile.n.box.size * self.size_d / row if row else 0.0
+        rows *= 2 if C in of else 1  # rows of C come in as D's go out
+        return Traffic(self.copy_us(moved), rows * self.device.tma.stored_row_clocks)
+
+    def copy_us(self, moved: float) -> float:
+        """Microseconds of so many bytes at copy speed."""
+        return moved / self.device.memory.copy_tbps * 1e-6
 
     def estimate(self, tile: WgmmaTile) -> Estimate:
         """Expected microseconds, what bounds them, and the best split of K."""
@@ -133,7 +162,8 @@ class HopperCost(TrafficCost):
         tail = staging.clocks if split == 1 else rows * columns / 32.0
         looped, stored = steps * loop.clocks, traffic.store_clocks if split == 1 else 0.0
         memory = traffic.dram_us / min(1.0, blocks / self.facts.sm_count)
-        work = self.work(tile, loop, looped, tail, stored, memory / max(1.0, blocks / at_once), split == 1)
+        between = memory / max(1.0, blocks / at_once)
+        work = min(self.work(tile, loop, looped, tail, stored, between, split == 1, staging.bulk))
         if tile.warpgroups.ping_pong and split == 1:  # shared memory serves two tiles at once
             work = max(work, steps * loop.port + self.staged_clocks(tile, staging))
         # One engine moves the rows of loads and of stores.
@@ -147,9 +177,19 @@ class HopperCost(TrafficCost):
         return Estimate(us, bound, split)
 
     def work(
-        self, tile: WgmmaTile, loop: Loop, looped: float, tail: float, stored: float, memory_us: float, whole: bool
-    ) -> float:
+        self,
+        tile: WgmmaTile,
+        loop: Loop,
+        looped: float,
+        tail: float,
+        stored: float,
+        memory_us: float,
+        whole: bool,
+        bulk: bool,
+    ) -> tuple[float, float]:
         """Clocks from one tile to the next: of the main loop, of staging and storing D, and what comes between.
+
+        The second number is that of a tile which is staged where the stages were, before the next one is loaded.
 
         Args:
             tile: The tile.
@@ -159,59 +199,49 @@ class HopperCost(TrafficCost):
             stored: Clocks of the copy engine for D.
             memory_us: Memory's time for a tile.
             whole: Whether its sums take all of K.
+            bulk: Whether a tensor map stores D.
         """
-        rates = self.rates
+        rates, waits_for_d = self.rates, self.mainloop.waits_for_d
         if tile.warpgroups.ping_pong:
-            return max(looped, (looped + tail + rates.alternate_clocks) / 2) + loop.panel
-        memory, reused = memory_us * self.facts.clock_ghz * 1e3, math.inf
+            return max(looped, (looped + tail + rates.alternate_clocks) / 2) + loop.panel, math.inf
+        memory, steps = memory_us * self.facts.clock_ghz * 1e3, looped / loop.clocks
         # Warpgroups that share a tile share its staging buffer: D is not staged while it leaves from there.
         beside = stored if self.size_d >= WORD else 0.0
-        if self.mainloop.waits_for_d and whole:
+        if waits_for_d and whole:
             beside = memory * self.share_of_d
         after = tail + rates.tile_clocks * tile.mma_tiles + loop.panel
         # Where threads store, those who multiply wait for memory.
-        apart = self.mainloop.waits_for_d and not self.staging(tile).bulk
+        apart = waits_for_d and not bulk
         clocks = (looped + beside if apart else max(looped, beside)) + after
         if not rates.load_clocks:
-            return clocks
-        steps = looped / loop.clocks
-        if self.may_reuse(tile) and whole and looped >= 8 * self.tile_rates.reused_clocks:
-            reused = looped + after + self.tile_rates.reused_clocks
-            reused = self.waiting(tile, steps, reused, min(1.0, memory / reused), 0)
+            return clocks, math.inf
         staged = tile.m.box.size * tile.n.box.size * self.size_d if whole else 0
-        return min(self.waiting(tile, steps, clocks, min(1.0, memory / clocks), staged), reused)
-
-    def may_reuse(self, tile: WgmmaTile) -> bool:
-        """Whether D may be staged where the stages were, before the next tile is loaded."""
+        clocks, reused = self.waiting(tile, steps, clocks, memory, staged), self.tile_rates.reused_clocks
         alone = tile.blocks == 1 and self.plan.contraction.c is None
-        return self.mainloop.waits_for_d and alone and self.staging(tile).bulk
+        if not (waits_for_d and alone and bulk and whole) or looped < 8 * reused:
+            return clocks, math.inf
+        return clocks, self.waiting(tile, steps, looped + after + reused, memory, 0)
 
     def stages_are_reused(self, tile: WgmmaTile) -> bool:
         """Whether a tile whose sums take all of K is faster staged where the stages are."""
         (tiles, at_once), staging = self.grid(tile), self.staging(tile)
-        loop, traffic = self.loop(tile, tiles), self.traffic(tile, staging)
-        looped, reused = tile.k.tiles * loop.clocks, self.tile_rates.reused_clocks
-        if not self.may_reuse(tile) or looped < 8 * reused:
-            return False
-        memory = traffic.dram_us / max(1.0, tiles / at_once) * self.facts.clock_ghz * 1e3
-        after = staging.clocks + self.rates.tile_clocks
-        beside, within = max(looped, memory * self.share_of_d) + after, looped + after + reused
-        staged = tile.m.box.size * tile.n.box.size * self.size_d
-        waits = self.waiting(tile, tile.k.tiles, beside, min(1.0, memory / beside), staged)
-        return self.waiting(tile, tile.k.tiles, within, min(1.0, memory / within), 0) < waits
+        loop, memory = self.loop(tile, tiles), self.traffic(tile, staging).dram_us / max(1.0, tiles / at_once)
+        looped = tile.k.tiles * loop.clocks
+        beside, within = self.work(tile, loop, looped, staging.clocks, 0.0, memory, True, staging.bulk)
+        return within < beside
 
     def waiting(self, tile: WgmmaTile, steps: float, clocks: float, memory: float, staged: int) -> float:
         """A tile's `clocks` and those in which products wait for loads; infinite where fewer than two stages fit.
 
-        Each round of the stages waits where loads take longer than the k-tiles before theirs. `memory` is the share of
-        time that it takes, `staged` the bytes beside the stages.
+        Each round of the stages waits where loads take longer than the k-tiles before theirs. `memory` are the clocks
+        that it takes for a tile, `staged` the bytes beside the stages.
         """
         rows, columns, deep = tile.shape
         stages = min(MOST_STAGES, (self.facts.smem_per_block - staged) // ((rows + columns) * deep * self.size))
         if stages < 2:
             return math.inf
-        late = self.rates.load_clocks + self.rates.memory_clocks * memory - (stages - 0.5) * clocks / steps
-        return clocks + max(0.0, late) * steps / stages
+        late = self.rates.load_clocks + self.rates.memory_clocks * min(1.0, memory / clocks)
+        return clocks + max(0.0, late - (stages - 0.5) * clocks / steps) * steps / stages
 
     def grid(self, tile: WgmmaTile) -> tuple[int, int]:
         """Tiles of D, those included that a cluster's blocks run along for, and how many are made at a time."""
@@ -235,33 +265,19 @@ class HopperCost(TrafficCost):
         return rows * columns * self.size_d * (staging.dense.conflicts + 1) / PORT / self.rates.port
 
     def pace(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
-        """Factor on a tile's time: what the loads under way, and the copies' boxes, make of it."""
-        return self.under_way(tile, estimate, made) * (1.0 + self.of_boxes(tile, made))
-
-    def of_boxes(self, tile: WgmmaTile, made: Schedule) -> float:
-        """Share of the time of copies of many dimensions, of short first ones, and of warpgroups that share a tile."""
+        """Factor on a tile's time: loads under way, copies' boxes of many dimensions and short first ones."""
         maps = made.hopper.a.tma, made.hopper.b.tma, made.epilogue.store
         boxes = ((weight, x.map) for weight, x in zip((2, 2, 1), maps, strict=True) if x is not None)
         dims = sum(weight * (b > 1) for weight, of in boxes if of is not None for b in of.box)
-        share = self.tile_rates.map_share * (dims + made.tiling.swap_ab + tile.warpgroups.mma_m)
-        return share + self.of_rows(tile)
+        more = self.tile_rates.map_share * (dims + made.tiling.swap_ab)
+        return self.under_way(tile, estimate, made) * (self.least_pace(tile.warpgroups, *self.operands(tile)) + more)
 
-    def of_rows(self, tile: WgmmaTile) -> float:
-        """The part of that share that a tile's boxes tell without any tensor map."""
+    def least_pace(self, groups: Warpgroups, a: Loads, b: Loads) -> float:
+        """The part of `pace` that no schedule changes: first dimensions, short rows, warpgroups that share a tile."""
         rates = self.tile_rates
-        share = sum(rates.first_share / self.first_rows(t, x) for t, x in ((A, tile.m), (B, tile.n)))
-        share += 0.0 if tile.warpgroups.ping_pong else rates.together_share
-        if self.mainloop.waits_for_d:
-            sides = [(t, side) for t, side in ((A, tile.a), (B, tile.n)) if self.k_unit[t] is None]
-            share += rates.short_rows * sum(self.run(t, x, tile.k, self.plan.k)[0] <= L2_LINE for t, x in sides)
-        return share
-
-    def first_rows(self, tensor: int, side: OperandTiling) -> int:
-        """Rows of an operand's tile that follow each other at one stride."""
-        key = (tensor, side.box)
-        if key not in self.known_rows:
-            self.known_rows[key] = _first_rows(tensor, side)
-        return self.known_rows[key]
+        share = rates.map_share * groups.mma_m + rates.first_share * (a.apart + b.apart)
+        share += 0.0 if groups.ping_pong else rates.together_share
+        return 1.0 + share + (rates.short_rows * (a.short + b.short) if self.mainloop.waits_for_d else 0.0)
 
     def under_way(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
         """Factor for loads under way: those out of memory by their bytes; in short sums, those that L2 serves."""
@@ -272,8 +288,7 @@ class HopperCost(TrafficCost):
         missing = rates.missing * max(0.0, 1.0 - (stages - 1) * stage / enough)
         if by_dram:
             return few * (1.0 + missing / 2 + self.behind_stores(tile, estimate, made))
-        tiles = tile.m.box.tiles * tile.n.box.tiles * self.batches
-        hurried = self.plan.extent_k <= common.short_k or tiles <= self.facts.sm_count
+        hurried = self.hurried(tile.m.box.tiles * tile.n.box.tiles * self.batches)
         return few * (1.0 + missing) if hurried else few
 
     def behind_stores(self, tile: WgmmaTile, estimate: Estimate, made: Schedule) -> float:
@@ -291,16 +306,3 @@ class HopperCost(TrafficCost):
         half_lines = tile.k.tiles > 1 and tile.shape[2] * self.size < L2_LINE and along_k
         late = self.rates.behind * max(0.0, 1.0 - under_way) + (rates.half_lines if half_lines else 0.0)
         return late * max(0.0, 2.0 * self.share_of_d - 1.0)
-
-
-def _first_rows(tensor: int, side: OperandTiling) -> int:
-    rows, step = 1, 0
-    for _, dim in side.box.tiled:
-        first = side.modes[dim.modes[0]]
-        stride = abs(first.strides[tensor])
-        if rows > 1 and stride != step * rows:
-            break
-        rows, step = rows * dim.box, step or stride
-        if len(dim.modes) > 1 or dim.box < first.extent:
-            break
-    return rows

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from gett.hw.archs import ArchFacts
-from gett.hw.hopper_rates import HopperLoops, LoopRates, ThreadCopies
-from gett.ir.gemm import A, B, GemmPlan
+from gett.hw.hopper_rates import HopperLoops, LoopRates
+from gett.ir.gemm import A, B
+from gett.schedule.cost.copies import CopyCost
 from gett.schedule.cost.estimate import even_splits
 from gett.schedule.spec.hopper_needs import parts, planes, up
 from gett.schedule.spec.mainloop import DmmaTma
-from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
-from layouts.box import Box
-from layouts.modes import Strided
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.rates import L2_LINE
 from layouts.swizzle import swizzle_dividing
 
@@ -36,23 +34,6 @@ class Units(NamedTuple):
     threads: float = 0.0
 
 
-class Copies(Protocol):
-    """What units ask of a plan's copies."""
-
-    plan: GemmPlan
-    facts: ArchFacts
-    threads: ThreadCopies
-    size: int
-    lanes: float
-    k_unit: dict[int, int | None]
-
-    def run(self, tensor: int, first: OperandTiling, second: Box, modes: tuple[Strided, ...]) -> tuple[int, int]:
-        """Bytes of a tensor that lie together in a tile, and the alignment of their starts."""
-
-    def rows(self, tensor: int, side: OperandTiling, box_k: Box) -> tuple[float, int]:
-        """Rows that the copy engine moves for one k-tile of an operand, and their bytes."""
-
-
 @dataclass(frozen=True, slots=True)
 class LoopCost:
     """A main loop as the cost model sees it.
@@ -67,7 +48,7 @@ class LoopCost:
     """
 
     rates: Callable[[HopperLoops], LoopRates]
-    units: Callable[[Copies, WgmmaTile], Units]
+    units: Callable[[CopyCost, WgmmaTile], Units]
     splits: Callable[[int, int, int], list[int]]
     remakes: bool = False
     by_box: bool = False
@@ -100,7 +81,7 @@ def in_turn(k_tiles: int, tiles: int, sm_count: int) -> list[int]:
     return sorted({max(1, min(wish, most)) for wish in (1, sm_count // tiles, 2 * sm_count // tiles)})
 
 
-def _ss(cost: Copies, tile: WgmmaTile) -> Units:
+def _ss(cost: CopyCost, tile: WgmmaTile) -> Units:
     """Shared memory serves wgmma's reads, all of B for every 64 rows, and takes what the copies bring."""
     rows, bn, bk = tile.shape
     passed = sum(side.rows for name, side in (("a", tile.a), ("b", tile.n)) if name not in tile.stationary)
@@ -108,7 +89,7 @@ def _ss(cost: Copies, tile: WgmmaTile) -> Units:
     return Units(rows * bn * bk / cost.lanes, port * cost.size)
 
 
-def _gather(cost: Copies, tile: WgmmaTile) -> Units:
+def _gather(cost: CopyCost, tile: WgmmaTile) -> Units:
     """Threads bring pieces of rows, and shift them on their way."""
     clocks, bk = cost.threads, tile.shape[2]
     threads = 0.0
@@ -118,13 +99,13 @@ def _gather(cost: Copies, tile: WgmmaTile) -> Units:
     return _ss(cost, tile)._replace(threads=threads)
 
 
-def _rs(cost: Copies, tile: WgmmaTile) -> Units:
+def _rs(cost: CopyCost, tile: WgmmaTile) -> Units:
     """A goes through registers; B is read for every 64 rows."""
     rows, bn, bk = tile.shape[0], tile.shape[1], tile.k.size
     return Units(rows * bn * bk / cost.lanes, (2 * (rows + bn) + bn * rows / 64) * bk * cost.size)
 
 
-def _tf32(cost: Copies, tile: WgmmaTile) -> Units:
+def _tf32(cost: CopyCost, tile: WgmmaTile) -> Units:
     """Both operands come in, A is loaded once, B is read for every 64 rows; what is transposed is loaded and stored."""
     rows, bn, bk = tile.shape
     port = rows + bn + rows + bn * (rows / 64)
@@ -134,7 +115,7 @@ def _tf32(cost: Copies, tile: WgmmaTile) -> Units:
     return Units(rows * bn * bk / cost.lanes, port * bk * cost.size)
 
 
-def _split(cost: Copies, tile: WgmmaTile) -> Units:
+def _split(cost: CopyCost, tile: WgmmaTile) -> Units:
     """Both operands come in and are read once; B's planes are written once and read by each product."""
     rows, bn, bk = tile.shape
     real, made = parts(cost.plan), planes(cost.plan)
@@ -154,7 +135,7 @@ def _split(cost: Copies, tile: WgmmaTile) -> Units:
     return Units(real * products * rows * bn * bk / cost.lanes, port * bk, threads)
 
 
-def _dmma(cost: Copies, tile: WgmmaTile) -> Units:
+def _dmma(cost: CopyCost, tile: WgmmaTile) -> Units:
     """Each warp reads its rows of A once, and each of eight warps all columns of B."""
     rows, bn, bk = tile.shape
     port = float(rows + bn)
@@ -165,7 +146,7 @@ def _dmma(cost: Copies, tile: WgmmaTile) -> Units:
         if unit is not None and not two_leads:
             replays = fragment_replays("k", swizzle_dividing(tile.k.cut[unit] * cost.size))
         port += read * replays
-    products = rows * bn * bk * cost.plan.contraction.real_products / cost.lanes
+    products = rows * bn * bk * cost.real_products / cost.lanes
     return Units(products, port * bk * cost.size)
 
 

@@ -9,14 +9,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gett.hw.device import DeviceModel, StoreClocks
+from gett.hw.archs import ArchFacts
+from gett.hw.device import StoreClocks
 from gett.hw.dtypes import WORD, data_type
 from gett.ir.contraction import Contraction
 from gett.ir.gemm import A, C, D, GemmPlan
 from gett.schedule.cost.copies import CopyCost
 from gett.schedule.spec.epilogue import StagedTile
 from gett.schedule.spec.hopper_needs import Exchanged, exchanged, multiplied, planes
-from gett.schedule.spec.vectors import run_length, run_of, tiled_dims
+from gett.schedule.spec.vectors import TiledDim, run_length, run_of, tiled_dims
 from gett.schedule.tile.staged_tile import (
     MATRIX_SLOTS,
     Accumulators,
@@ -27,14 +28,13 @@ from gett.schedule.tile.staged_tile import (
     least_clocks,
     pairs,
 )
-from gett.schedule.tile.wgmma_tile import OperandTiling, WgmmaTile
+from gett.schedule.tile.wgmma_tile import WgmmaTile
 from layouts.box import Box
 from layouts.modes import Strided
 from layouts.swizzle import CHUNK, swizzle_dividing
 
 SHORTEST_ROW = 32
 """Elements of D's rows that leave one by one; shorter ones are stored faster element by element."""
-
 
 Key = tuple[Box, int, Box, int, int, bool, int, bool]
 
@@ -61,13 +61,17 @@ class _Ways:
     """In which ways a tile of D may leave.
 
     Attributes:
-        run: Bytes along D's unit-stride mode.
+        dims: What is tiled of D, by distance in memory.
+        lead: Elements along D's unit-stride mode that all tiles have together.
+        run: The same across modes.
         mapped: Whether a tensor map may store it.
         source: Whether a tensor map brings C, too.
         vectors: Clocks of storing it in vectors or in rows.
         row: Elements of the rows that leave one by one, where that is cheaper than vectors; else 0.
     """
 
+    dims: Sequence[TiledDim]
+    lead: int
     run: int
     mapped: bool
     source: bool
@@ -78,12 +82,13 @@ class _Ways:
 class StagingCost(CopyCost):
     """Stagings of one plan's tiles, worked out once per pair of boxes."""
 
-    def __init__(self, plan: GemmPlan, device: DeviceModel) -> None:
-        super().__init__(plan, device)
-        self.type_d = data_type(plan.contraction.d.dtype)
+    def __init__(self, plan: GemmPlan, facts: ArchFacts) -> None:
+        super().__init__(plan, facts)
+        c = plan.contraction
+        self.type_d, stmatrix = data_type(c.d.dtype), data_type(c.dtype).stmatrix
         # Beside the short loops of operands that are rounded, split or narrower, single elements would take too long.
-        converts = not data_type(plan.contraction.dtype).exact and multiplied(plan) is not None
-        converts |= planes(plan) is not None or data_type(plan.contraction.dtype).stmatrix
+        converts = not data_type(c.dtype).exact and multiplied(plan) is not None
+        converts |= planes(plan) is not None or stmatrix
         self.boxed = self.type_d.stmatrix or (converts and self.size_d == WORD) or self.type_d.doubled
         # Phases of 128 bytes that 32 elements take; times of complex64 were fitted with one.
         self.phases = self.size_d // WORD if self.type_d.doubled else 1
@@ -95,6 +100,7 @@ class StagingCost(CopyCost):
         self.least_of_element = min(max(x) + 0.3 * min(x) for x in asked)
         self.stagings: dict[Key, Staging] = {}
         self.least_tails: dict[Key, float] = {}
+        self.known_ways: dict[tuple[Box, Box, bool], _Ways] = {}
 
     def staging(self, tile: WgmmaTile) -> Staging:
         """How a tile of D is staged and what that takes of a multiprocessor."""
@@ -111,21 +117,18 @@ class StagingCost(CopyCost):
         """What staging and storing a tile takes at least, in clocks: written without bank conflicts."""
         key = _key(tile)
         if key not in self.least_tails:
-            self.least_tails[key] = self._least_tail(tile)
+            ways, mapped = self._ways(tile), math.inf
+            least = self._written(tile, self.fewest)
+            if ways.mapped:
+                boxed = least_clocks(*self.dims(tile)[:2]) if self.boxed else math.inf
+                mapped = self.device.stores.tile_clocks + boxed * tile.mma_tiles
+                mapped = min(mapped, least if ways.lead * self.size_d % CHUNK == 0 else math.inf)
+            self.least_tails[key] = min(mapped * (2 if ways.source else 1), least + ways.vectors)
         return self.least_tails[key]
 
     def least_tail_of(self, elements: int) -> float:
         """The same of tiles of so many elements, whatever their boxes."""
         return self.device.stores.tile_clocks + elements * self.least_of_element
-
-    def _least_tail(self, tile: WgmmaTile) -> float:
-        setup, ways = self.device.stores.tile_clocks, self._ways(tile)
-        least = self._written(tile, ways, self.fewest)
-        mapped = math.inf
-        if ways.mapped:
-            boxed = least_clocks(*self.dims(tile)[:2]) if self.boxed else math.inf
-            mapped = min(setup + boxed * tile.mma_tiles, least if ways.run % CHUNK == 0 else math.inf)
-        return min(mapped * (2 if ways.source else 1), least + ways.vectors)
 
     def padded(self, tile: WgmmaTile) -> StagedTile:
         """How a tile of D is staged where it leaves as vectors."""
@@ -135,20 +138,12 @@ class StagingCost(CopyCost):
         """Elements of the rows in which a tile of D may leave one by one, 0 where they are too short."""
         return row_length(self.plan.contraction, ((tile.m.modes, tile.m.box), (tile.n.modes, tile.n.box)))
 
-    def _gapped(self, tile: WgmmaTile, dense: bool) -> StagedTile:
-        """The tile whose dimensions follow each other in D's order; `dense` for a tensor map."""
-        order = _order(tile.m, tile.n)
-        has_c = self.plan.contraction.c is not None
-        sums = data_type(self.plan.contraction.dtype).accumulator_bytes
-        size = (
-            sums if has_c and not (dense and tile.tma_source) else self.size_d
-        )  # with C added, accumulators are staged
-        vector = self._vector((self._lead(tile, order) if dense else self._run(tile)) * self.size_d)
-        return gapped_tile(extents_of(tile.m.box), extents_of(tile.n.box), tuple(order), size, vector, not dense)
-
-    def _vector(self, run: int) -> int:
-        """Elements of a store of a run of so many bytes."""
-        return max(v for v in (1, 2, 4, 8) if run % (v * self.size_d) == 0 and v * self.size_d <= CHUNK)
+    def exchanged(self, tile: WgmmaTile) -> Exchanged | None:
+        """How two blocks may exchange halves of the tile."""
+        dims = self._ways(tile).dims
+        if not dims or dims[0].box * self.size_d != CHUNK or not self.staging(tile).bulk:  # other rows need none
+            return None
+        return exchanged(tile.m.box, tile.n.box, self.staging(tile).dense, self.size_d, len(self.plan.l))
 
     def _staging(self, tile: WgmmaTile, mapped: bool = True) -> Staging:
         ways, boxes_n, bulk_clocks = self._ways(tile), extents_of(tile.n.box), math.inf
@@ -157,15 +152,15 @@ class StagingCost(CopyCost):
         def gapped(stage: StagedTile) -> float:
             # Conflicts are those of a phase of 128 bytes: pairs halve the phases of 16-bit elements alone.
             halved = pairs(boxes_n, stage.n) and self.size_d < WORD
-            return self._written(tile, ways, stage.conflicts / (2 if halved else 1))
+            return self._written(tile, stage.conflicts / (2 if halved else 1))
 
         # Of either gapped tile: they are worked out only where they may be cheaper.
-        least = self._written(tile, ways, self.fewest)
+        least = self._written(tile, self.fewest)
         if mapped and ways.mapped:
             boxed = boxed_tile(*self.dims(tile), self.device.stores.tile_clocks) if self.boxed else None
             if boxed is not None:
                 dense, bulk_clocks = boxed[0], boxed[1] * tile.mma_tiles
-            if ways.run % CHUNK == 0 and least < bulk_clocks:
+            if ways.lead * self.size_d % CHUNK == 0 and least < bulk_clocks:
                 other = self._gapped(tile, True)
                 if gapped(other) <= bulk_clocks:
                     dense, bulk_clocks = other, gapped(other)
@@ -180,16 +175,42 @@ class StagingCost(CopyCost):
 
     def _ways(self, tile: WgmmaTile) -> _Ways:
         """In which ways a tile may leave."""
-        has_c, elements = self.plan.contraction.c is not None, tile.m.box.size * tile.n.box.size
-        run = self._lead(tile, _order(tile.m, tile.n)) * self.size_d
-        source = has_c and tile.tma_source and self.c_follows_d(tile)
-        vector, row = self._vector(self._run(tile) * self.size_d), self.row_of_d(tile)
-        vectors = self._vectors(elements, vector)
-        by_row = _row_clocks(self.device.stores, elements, row) if row else math.inf
-        row = row if vector == 1 or by_row < vectors else 0
-        return _Ways(run, source or not has_c, source, by_row if row else vectors, row)
+        key = (tile.m.box, tile.n.box, tile.tma_source)
+        if key not in self.known_ways:
+            self.known_ways[key] = self._new_ways(tile)
+        return self.known_ways[key]
 
-    def _written(self, tile: WgmmaTile, ways: _Ways, conflicts: float) -> float:
+    def _new_ways(self, tile: WgmmaTile) -> _Ways:
+        has_c, stores = self.plan.contraction.c is not None, self.device.stores
+        dims = tiled_dims((("m", tile.m.modes, tile.m.box), ("n", tile.n.modes, tile.n.box)), D)
+        elements = tile.m.box.size * tile.n.box.size
+        run = run_length(run_of(dims[:1] if has_c else dims, self.size_d))
+        source = has_c and tile.tma_source and self.c_follows_d(tile)
+        vector, row = self._vector(run), self.row_of_d(tile)
+        vectors = elements / vector / 32 * (stores.access_slots / 4 + 4 * vector * self.size_d / 16)
+        by_row = _row_clocks(stores, elements, row) if row else math.inf
+        row = row if vector == 1 or by_row < vectors else 0
+        modes = {d: [x.strides[D] for x in _flattened(tile, d)] for d in dims}
+        dims = sorted(dims, key=lambda d: (min(map(abs, modes[d])), d.group, d.index))
+        # A flattened dimension is cut anywhere.
+        lead = run_length(run_of([d for d in dims[:1] if len(modes[d]) == 1], self.size_d))
+        return _Ways(dims, lead, run, source or not has_c, source, by_row if row else vectors, row)
+
+    def _gapped(self, tile: WgmmaTile, dense: bool) -> StagedTile:
+        """The tile whose dimensions follow each other in D's order; `dense` for a tensor map."""
+        ways, has_c = self._ways(tile), self.plan.contraction.c is not None
+        order = tuple((d.group, d.index) for d in ways.dims)
+        # With C added, accumulators are staged.
+        sums = has_c and not (dense and tile.tma_source)
+        size = data_type(self.plan.contraction.dtype).accumulator_bytes if sums else self.size_d
+        vector = self._vector(ways.lead if dense else ways.run)
+        return gapped_tile(extents_of(tile.m.box), extents_of(tile.n.box), order, size, vector, not dense)
+
+    def _vector(self, run: int) -> int:
+        """Elements of a store of a run of so many."""
+        return max(v for v in (1, 2, 4, 8) if run % v == 0 and v * self.size_d <= CHUNK)
+
+    def _written(self, tile: WgmmaTile, conflicts: float) -> float:
         """Clocks of a gapped tile each of whose stores of one row is served so often."""
         lead = next((d.box for _, d in tile.n.box.tiled), 1)
         warps = tile.m.box.size * tile.n.box.size / 32
@@ -197,18 +218,6 @@ class StagingCost(CopyCost):
         # Rows of the padding leave warps idle while the others write.
         idle = tile.shape[0] * tile.mma_tiles / tile.m.box.size
         return self.device.stores.tile_clocks + (max(stores, slots / 4) + 0.3 * min(stores, slots / 4)) * idle
-
-    def _vectors(self, elements: int, vector: int) -> float:
-        """Clocks of storing a tile in vectors of D."""
-        stores = self.device.stores
-        return elements / vector / 32 * (stores.access_slots / 4 + 4 * vector * self.size_d / 16)
-
-    def exchanged(self, tile: WgmmaTile) -> Exchanged | None:
-        """How two blocks may exchange halves of the tile."""
-        staging = self.staging(tile)
-        if not staging.bulk:
-            return None
-        return exchanged(tile.m.box, tile.n.box, staging.dense, self.size_d, len(self.plan.l))
 
     def c_follows_d(self, tile: WgmmaTile) -> bool:
         """Whether C's strides are such that a tensor map may bring its tile where one takes D's.
@@ -228,43 +237,24 @@ class StagingCost(CopyCost):
 
     def dims(self, tile: WgmmaTile) -> tuple[tuple[DimD, ...], Accumulators, tuple[int, int]]:
         """What `boxed_tile` asks of a tile."""
-        found = []
-        for group, side in (("m", tile.m), ("n", tile.n)):
-            for i, d in side.box.tiled:
-                mode = side.modes[d.modes[0]]
-                step = mode.strides[D] // self.size_d
-                found.append(DimD(group, i, d.box, mode.extent, step, side.box.prefix(i)))
+        groups, found = tile.warpgroups, list[DimD]()
+        for side in (tile.m, tile.n):
             single = [side.modes[m] for d in side.box.dims if d.box == 1 for m in d.modes]
             if any(mode.extent > 1 and mode.strides[D] % CHUNK for mode in single):
                 return (), Accumulators(1, 1, 1, 1, 0, 0, self.size_d), (0, 0)  # no tensor map steps along them
+        for d in self._ways(tile).dims:
+            found.append(DimD(d.group, d.index, d.box, d.modes[0].extent, d.stride // self.size_d, d.prefix))
         found.sort(key=lambda d: d.step)
         atom = tile.m.atom if tile.m.run else 0
         if not atom and self.k_unit[A] is None:
             unit = tile.m.unit(A, self.size)
             box = next((d.box for d in tile.m.box.dims if unit in d.modes), 1)
             atom = swizzle_dividing(box * self.size) // self.size
-        groups = tile.warpgroups
         held = Accumulators(
             groups.mma_m, 1 if groups.ping_pong else groups.count, tile.m.box.size // tile.mma_tiles, tile.n.box.size,
             atom, tile.m.run, self.size_d,
         )  # fmt: skip
         return tuple(found), held, (len(tile.m.box.dims), len(tile.n.box.dims))
-
-    def _run(self, tile: WgmmaTile) -> int:
-        """Elements that lie together in D in every tile: across modes, where a tile takes the first ones whole."""
-        dims = tiled_dims((("m", tile.m.modes, tile.m.box), ("n", tile.n.modes, tile.n.box)), D)
-        along = run_of(dims if self.plan.contraction.c is None else dims[:1], self.size_d)
-        return run_length(along)
-
-    def _lead(self, tile: WgmmaTile, order: list[tuple[str, int]]) -> int:
-        """Elements of D's run along its unit-stride mode."""
-        if not order:
-            return 1
-        group, i = order[0]
-        side = tile.m if group == "m" else tile.n
-        dim = side.box.dims[i]
-        mode = side.modes[dim.modes[0]]
-        return math.gcd(dim.box, mode.extent) if len(dim.modes) == 1 and mode.strides[D] == self.size_d else 1
 
 
 def _key(tile: WgmmaTile) -> Key:
@@ -272,14 +262,10 @@ def _key(tile: WgmmaTile) -> Key:
     return m.box, m.run, n.box, n.run, groups.mma_m, groups.ping_pong, tile.mma_tiles, tile.tma_source
 
 
-def _order(m: OperandTiling, n: OperandTiling) -> list[tuple[str, int]]:
-    """Tiled dimensions by D's stride."""
-    dims = [
-        (min(abs(side.modes[x].strides[D]) for x in d.modes), group, i)
-        for group, side in (("m", m), ("n", n))
-        for i, d in side.box.tiled
-    ]
-    return [(g, i) for _, g, i in sorted(dims)]
+def _flattened(tile: WgmmaTile, dim: TiledDim) -> list[Strided]:
+    """The modes of a dimension of M's box or of N's."""
+    side = tile.m if dim.group == "m" else tile.n
+    return [side.modes[m] for m in side.box.dims[dim.index].modes]
 
 
 def row_length(c: Contraction, sides: Sequence[tuple[Sequence[Strided], Box]]) -> int:

@@ -2,17 +2,18 @@
 
 Estimates come first, tensor maps for the best of them. Owns how D's store and C's source follow from a tile, and how
 the parts become a `Schedule`. A main loop adds the tiles that are tried and the records of its loop, in a class of its
-own beside this module; none of these inherits from another. Where a tile has no tensor map there is no schedule of it.
+own beside this module. Where a tile has no tensor map there is no schedule of it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from itertools import product
+from typing import ClassVar, NamedTuple, TypeVar
 
 from gett.hw.archs import ArchFacts
 from gett.hw.device import nearest
@@ -20,19 +21,17 @@ from gett.hw.dtypes import data_type, warpgroup_atom
 from gett.ir.gemm import A, B, GemmPlan, itemsize
 from gett.schedule import lower as lowering
 from gett.schedule.cost.estimate import Estimate, bounded_split
-from gett.schedule.cost.hopper_bounds import HopperBounds
+from gett.schedule.cost.hopper_bounds import HopperBounds, Sides
 from gett.schedule.cost.hopper_units import LoopCost
 from gett.schedule.cost.staging import Staging
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.search.base import Later, Search
 from gett.schedule.search.batches import with_batches
-from gett.schedule.search.k_boxes import k_boxes
-from gett.schedule.search.stationary import Sides
+from gett.schedule.search.hopper_boxes import HopperBoxes, k_boxes
 from gett.schedule.search.tma import OperandMaps, c_map, d_map, multicast
 from gett.schedule.search.tried import Tried
-from gett.schedule.search.wgmma_boxes import WgmmaBoxes
 from gett.schedule.spec.epilogue import Epilogue, RowStore, Store, TmaSource, TmaStore, VectorSource, VectorStore
-from gett.schedule.spec.hopper_needs import up
+from gett.schedule.spec.hopper_needs import parts, up
 from gett.schedule.spec.loader import CpAsyncTile, Gather, Tma
 from gett.schedule.spec.mainloop import Hopper
 from gett.schedule.spec.schedule import Forecast, PersistentRaster, Schedule, SmemPlan, Split, TileScheduler
@@ -45,9 +44,20 @@ from layouts.tma import TmaMap
 
 Made = TypeVar("Made", bound="HopperSearch")
 Loader = Tma | Gather | CpAsyncTile
-Variants = Callable[[WgmmaTile], Iterable[WgmmaTile]]
 RASTER = 8  # rows of tiles that are visited together
 GPC_BLOCKS = 8  # neighbours of a plain grid that lie in one GPC, whose requests for the same lines L2 joins
+
+
+class Parts(NamedTuple):
+    """What the schedules of a tile are made of: its loaders, its epilogue, slices of K and bytes of their sums."""
+
+    tile: WgmmaTile
+    a: Loader
+    b: Loader
+    epilogue: Epilogue
+    slices: int
+    workspace: int
+    order: TileScheduler
 
 
 class HopperSearch(Search[WgmmaTile]):
@@ -56,16 +66,10 @@ class HopperSearch(Search[WgmmaTile]):
     Attributes:
         mainloop: The main loop as the cost model sees it.
         tried: What is tried.
-        runs: Whether rows of padding may be part of operands' tiles.
-        keeps: Whether operands may stay in shared memory.
-        shares: Whether tiles in clusters are tried, whose blocks share an operand.
     """
 
     mainloop: ClassVar[LoopCost]
     tried: ClassVar[Tried]
-    runs: ClassVar[bool] = True
-    keeps: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         self.plan, self.facts, self.swap_ab = lowering.swap_ab(plan) if swap_ab else plan, facts, swap_ab
@@ -77,17 +81,41 @@ class HopperSearch(Search[WgmmaTile]):
         self.k_unit = {t: unit_mode(plan.k, t, self.size) for t in (A, B)}
         self.mn_unit = {A: unit_mode(plan.m, A, self.size), B: unit_mode(plan.n, B, self.size)}
         self.tma_source = c is not None and c.dtype == d.dtype and c.alignment % CHUNK == 0
-        self.boxes = WgmmaBoxes(plan, facts, self.runs)
+        self.extents_k = tuple(s.extent for s in plan.k)
+        # Contracted modes along which operands' rows run.
+        self.leads = tuple(dict.fromkeys(u for u in self.k_unit.values() if u is not None))
+        self.batches, self.parts = plan.extent_l, parts(plan)
+        self.boxes = HopperBoxes(plan, facts, self.tried.runs, self.tried.few and self.parts > 1)
         self.cost = HopperBounds(plan, facts, self.mainloop)
         self.known_maps: dict[tuple[int, Split | None], OperandMaps] = {}
+
+    @abstractmethod
+    def boxes_of_k(self) -> Sequence[Box]:
+        """The boxes of K that are tried."""
 
     @abstractmethod
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[Hopper]:
         """The loops of a tile, those first that have more under way."""
 
     @abstractmethod
-    def reason(self, tile: WgmmaTile) -> str:
-        """Why, in a line."""
+    def words(self, tile: WgmmaTile) -> str:
+        """What is special about a tile of this main loop."""
+
+    def takes(self) -> bool:
+        """Whether the main loop takes operands whose rows run as those of the plan do."""
+        return self.has_units
+
+    def holds(self, groups: Warpgroups, n: int, box_k: Box) -> bool:
+        """Whether registers hold what a tile needs."""
+        return groups.takes(n)
+
+    def with_variants(self, tile: WgmmaTile) -> Iterable[WgmmaTile]:
+        """A tile, and the same in other ways that have bounds of their own."""
+        return (tile,)
+
+    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, bool]]:
+        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+        return ()
 
     @property
     def has_units(self) -> bool:
@@ -100,100 +128,81 @@ class HopperSearch(Search[WgmmaTile]):
         a, b = ("k" if self.k_unit[t] is not None else "mn" for t in (A, B))
         return a, b
 
-    @property
-    def leads(self) -> tuple[int, ...]:
-        """Contracted modes along which operands' rows run."""
-        return tuple(dict.fromkeys(u for u in self.k_unit.values() if u is not None))
-
-    @property
-    def extents_k(self) -> tuple[int, ...]:
-        """Of the contracted modes."""
-        return tuple(s.extent for s in self.plan.k)
-
     def tiles(self, tile: WgmmaTile) -> int:
         """Tiles of D, batches included."""
-        return tile.m.box.tiles * tile.n.box.tiles * self.plan.extent_l
-
-    def hurried(self, tiles: int) -> bool:
-        """Whether the start and the end of a tile take a share of its time."""
-        return self.plan.extent_k <= self.device.hopper.tiles.short_k or tiles <= self.facts.sm_count
+        return tile.m.box.tiles * tile.n.box.tiles * self.batches
 
     @property
     def groups(self) -> list[Warpgroups]:
-        """Who may multiply: of more rows than a warpgroup's first those that M does not fill by half are left out."""
-        return [x for x in self.tried.groups if x.mma_m == 1 or x.rows < 2 * self.plan.extent_m]
+        """Who may multiply: of more rows than the fewest those that M does not fill by half are left out."""
+        fewest, most = min(x.rows for x in self.tried.groups), 2 * max(64, self.plan.extent_m)
+        return [x for x in self.tried.groups if x.rows == fewest or x.rows < most]
+
+    def widths(self) -> list[int]:
+        """Columns of a tile worth trying: usual ones, and those whose tiles, as few as there can be, waste least."""
+        extent, most = self.plan.extent_n, self.tried.widths[0]
+        usual = [n for n in self.tried.widths if n <= max(8, extent)]
+        return sorted({*usual[:6], up(-(-extent // -(-extent // most)), 8)}, reverse=True)
 
     def of_step(self, of_16: Iterable[int]) -> list[int]:
         """Lengths along K for as many instructions as they are of types with 16 k in one."""
         return [x * self.atom.k // 16 for x in of_16]
 
+    @property
+    def patient(self) -> bool:
+        """Whether the start of a tile is hidden behind others: those of 256 x 128 would be many."""
+        rows, columns = -(-self.plan.extent_m // 256), -(-self.plan.extent_n // 128)
+        return not self.cost.hurried(rows * columns * self.batches)
+
     def best_of_depths(self, patient: bool, most: int) -> list[Box]:
-        """Boxes of K: the best of every depth, and all of a short K; of `most` 2 the next one if it has fewer tiles.
+        """Boxes of K: the best of every depth; of `most` 2 the next one if it has fewer tiles.
 
         Shorter rows may have less padding behind the ends of modes: the cost model says which is better.
         """
-        extents, lead, step, found = self.extents_k, next(iter(self.leads), None), self.atom.k, dict[Box, None]()
-        depths, leads = self.of_step(self.tried.depths), self.of_step(self.tried.leads)
-        for deep in depths:
-            best = k_boxes(extents, lead, self.size, step, patient, (deep,), leads)[0]
+        found = dict[Box, None]()
+        for deep in self.of_step(self.tried.depths):
+            best = self.k_boxes(patient, (deep,))
             found |= dict.fromkeys((*best[:1], *(b for b in best[1:most] if b.tiles < best[0].tiles)))
-        long = [m for m, extent in enumerate(extents) if extent > 1]
-        least, largest = self.of_step(self.tried.whole)
-        if len(long) == 1 and least <= (whole := up(extents[long[0]], step)) <= largest:
-            found[Box.of_cuts(extents, {long[0]: whole})] = None
         return [*found]
 
-    @property
-    def least_tiles(self) -> int:
-        """Tiles of 256 x 128."""
-        return -(-self.plan.extent_m // 256) * -(-self.plan.extent_n // 128) * self.plan.extent_l
+    def k_boxes(self, patient: bool, depths: Sequence[int]) -> list[Box]:
+        """The best three boxes of K of some depths, and the shallowest."""
+        lead, leads = next(iter(self.leads), None), self.of_step(self.tried.leads)
+        return k_boxes(self.extents_k, lead, self.size, self.atom.k, patient, depths, leads)
 
     def sides(self, tensor: int, blocks: Iterable[int]) -> Iterator[OperandTiling]:
         """The boxes of an operand's free group, of any of some blocks."""
         return (side for block in blocks for side in self.boxes.boxes(tensor, block, self.mn_unit[tensor]))
 
-    def of_shape(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
-        """The tiles of all boxes of a shape."""
-        for m_side in self.sides(A, (groups.rows,)):
-            for n_side in self.sides(B, (n,)):
-                yield WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+    def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
+        """Every combination of warpgroups, columns and boxes, where tensor maps move both operands."""
+        if not self.takes():
+            return
+        groups, widths, boxes_k = self.groups, self.widths(), self.boxes_of_k()
+        for tensor, blocks in ((A, [x.rows for x in groups]), (B, widths)):
+            if not any(self.movable(tensor, side, boxes_k) for side in self.sides(tensor, blocks)):
+                return
+        for of, n in product(groups, widths):
+            if held := [x for x in boxes_k if self.holds(of, n, x)]:
+                yield Later(self.cost.least_of_shape(of, n, held), partial(self.of_shape, of, n, held))
 
-    def shapes(
-        self,
-        shapes: Iterable[tuple[Warpgroups, int]],
-        boxes_k: Sequence[Box],
-        variants: Variants = lambda tile: (tile,),
-    ) -> Iterator[Later[WgmmaTile]]:
-        """The tiles of all boxes of some shapes, with variants of each, when they may be among the best."""
-        for groups, n in shapes if boxes_k else ():
-            least_us = self.cost.least_of_shape(groups, n, boxes_k, self.keeps)
-            yield Later(least_us, partial(self.of_boxes, groups, n, boxes_k, variants))
-
-    def of_boxes(
-        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Variants = lambda tile: (tile,)
-    ) -> Iterator[Later[WgmmaTile]]:
-        """The same of each box of K."""
+    def of_shape(self, groups: Warpgroups, n: int, boxes_k: Sequence[Box]) -> Iterator[Later[WgmmaTile]]:
+        """The tiles of a shape's boxes of M and N with each box of K, made when they may be among the best."""
         sides = [*self.sides(A, (groups.rows,))], [*self.sides(B, (n,))]
 
         def made(box_k: Box) -> Iterator[WgmmaTile]:
-            return (x for tile in self.of_shape(groups, n, box_k) for x in variants(tile))
+            for m_side, n_side in product(*sides):
+                tile = WgmmaTile(self.atom, groups, m_side, n_side, box_k, tma_source=self.tma_source)
+                yield from self.with_variants(tile)
 
-        if sides[0] and sides[1]:
-            for box_k in boxes_k:
-                least_us = self.cost.least_of_sides(groups, n, sides, box_k, self.shares, self.stay(sides, box_k))
-                yield Later(least_us, partial(made, box_k))
+        for box_k in boxes_k if all(sides) else ():
+            least_us = self.cost.least_of_sides(groups, n, sides, box_k, self.tried.shares, self.stay(sides, box_k))
+            yield Later(least_us, partial(made, box_k))
 
-    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, bool]]:
-        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
-        return ()
-
-    def movable(self, tensor: int, sides: Iterable[OperandTiling], boxes_k: Sequence[Box]) -> bool:
-        """Whether tensor maps move an operand at all, which is sooner found out than all choices are estimated."""
-        for side in sides:
-            maps = self.maps(tensor, side)
-            if any(maps.load(side, box_k) is not None for box_k in boxes_k):
-                return True
-        return False
+    def movable(self, tensor: int, side: OperandTiling, boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move a side with any box of K, which is sooner found out than tiles are estimated."""
+        maps = self.maps(tensor, side)
+        return any(maps.load(side, box_k) is not None for box_k in boxes_k)
 
     def maps(self, tensor: int, side: OperandTiling) -> OperandMaps:
         """Tensor maps of an operand whose free modes are split as those of a side are."""
@@ -209,17 +218,13 @@ class HopperSearch(Search[WgmmaTile]):
 
     def least_us(self, choice: WgmmaTile) -> float:
         """A bound of the forecasts of a tile and of its variants."""
-        pace = self.cost.least_pace(choice)
-        if choice.blocks > 1:
-            return pace * self.cost.least_us(choice)
-        loop = self.cost.loop(choice, self.tiles(choice))
-        least = self.cost.least_us(choice, loop)
-        variants = self.in_clusters(choice) if loop.slowest == "L2" else ()
-        return pace * min([least, *map(self.cost.least_us, variants)])
+        least, slowest = self.cost.least_us(choice)
+        variants = self.in_clusters(choice) if slowest == "L2" else ()
+        return min([least, *(self.cost.least_us(x)[0] for x in variants)])
 
     def paced_us(self, choice: WgmmaTile, estimate: Estimate) -> float:
         """A bound of the forecasts of a tile's schedules."""
-        return estimate.us * self.cost.least_pace(choice)
+        return estimate.us * self.cost.least_pace(choice.warpgroups, *self.cost.operands(choice))
 
     def variants(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[WgmmaTile]:
         """The same tile in clusters."""
@@ -227,7 +232,7 @@ class HopperSearch(Search[WgmmaTile]):
 
     def in_clusters(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile in clusters that share one operand. Sharing costs a little everywhere and relieves L2 alone."""
-        if not self.shares or tile.blocks > 1 or tile.stationary or tile.mma_tile is not None or tile.k.tiles < 8:
+        if not self.tried.shares or tile.blocks > 1 or tile.stationary or tile.mma_tile is not None or tile.k.tiles < 8:
             return
         for cluster in ((2, 1), (1, 2)):
             if tile.m.box.tiles >= cluster[0] and tile.n.box.tiles >= cluster[1]:
@@ -235,25 +240,25 @@ class HopperSearch(Search[WgmmaTile]):
 
     def one_tile(self, tile: WgmmaTile, cluster: tuple[int, int]) -> bool:
         """Whether a block makes one tile at most where `cluster` blocks share operands."""
-        clusters = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, cluster) * self.plan.extent_l
+        clusters = cluster_tiles(tile.m.box.tiles, tile.n.box.tiles, cluster) * self.batches
         return clusters <= self.facts.sm_count // math.prod(cluster)
 
     def lower(self, choice: WgmmaTile, estimate: Estimate) -> Iterable[Schedule]:
         """The schedules of a tile; none where a rule of the hardware forbids it."""
         plan = lowering.split_modes(self.plan, choice.tiling(self.swap_ab).splits)
-        loads, split = self.loads(plan, choice), self.split(choice, estimate)
-        if loads is None or (choice.panel and split[0] > 1):
+        loads, (slices, workspace) = self.loads(plan, choice), self.split(choice, estimate)
+        if loads is None or (choice.panel and slices > 1):
             return
-        epilogue = self.epilogue(plan, choice, split[0])
+        epilogue = self.epilogue(plan, choice, slices)
         if epilogue is None:
             if choice.tma_source:  # C's strides refuse a tensor map
                 plain = replace(choice, tma_source=False)
                 yield from self.lower(plain, self.estimate(plain))
             return
-        if split[0] == 1 and epilogue.store.map is None:
+        if slices == 1 and epilogue.store.map is None:
             estimate = self.cost.by_vectors(choice)
-        order = self.scheduler(choice, estimate, split[0])
-        for made in self.made(choice, loads, epilogue, split, order):
+        order = self.scheduler(choice, estimate, slices)
+        for made in self.made(Parts(choice, *loads, epilogue, slices, workspace, order)):
             us = estimate.us * self.cost.pace(choice, estimate, made)
             yield replace(made, forecast=Forecast(us, estimate.bound, self.reason(choice)))
 
@@ -270,10 +275,10 @@ class HopperSearch(Search[WgmmaTile]):
 
     def epilogue(self, plan: GemmPlan, tile: WgmmaTile, split: int) -> Epilogue | None:
         """How D is stored and C read, None where the tile needs a tensor map that does not exist."""
-        staging = self.cost.staging(tile)
-        d = self.d_map(plan, tile, staging, split)
-        added = self.plan.contraction.c is not None
-        c = c_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense, d) if added and d is not None else None
+        staging, boxes, added = self.cost.staging(tile), (tile.m.box, tile.n.box), self.plan.contraction.c is not None
+        mapped = staging.bulk and split == 1 and not any(box.flattens for box in boxes)
+        d = d_map(plan, *boxes, self.size_d, staging.dense) if mapped else None
+        c = c_map(plan, *boxes, self.size_d, staging.dense, d) if added and d is not None else None
         if (added and d is not None and c is None) or (d is None and (tile.exchange or tile.mma_tile is not None)):
             return None
         if d is None or not tile.exchange:
@@ -284,7 +289,7 @@ class HopperSearch(Search[WgmmaTile]):
         whole = d_map(plan, found.m, found.n, self.size_d, replace(staging.dense, row=2 * staging.dense.row))
         if whole is None:
             return None
-        vector = store_vector(plan, tile.m.box, tile.n.box)
+        vector = store_vector(plan, *boxes)
         return Epilogue(TmaStore(whole, staging.dense, vector, exchange=found.exchange))
 
     def stores(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, d: TmaMap | None, split: int) -> Store:
@@ -297,59 +302,51 @@ class HopperSearch(Search[WgmmaTile]):
         row, padded = self.cost.row_of_d(tile) if vector == 1 else staging.row, self.cost.padded(tile)
         return RowStore(row, padded) if row and split == 1 else VectorStore(vector, padded)
 
-    def d_map(self, plan: GemmPlan, tile: WgmmaTile, staging: Staging, split: int) -> TmaMap | None:
-        """The tensor map that stores the tile, None where there is none or vectors are cheaper."""
-        if not staging.bulk or split > 1 or tile.m.box.flattens or tile.n.box.flattens:
-            return None
-        return d_map(plan, tile.m.box, tile.n.box, self.size_d, staging.dense)
-
-    def raster(self, tile: WgmmaTile, split: int, rows: int = RASTER) -> PersistentRaster:
-        """A block a multiprocessor; clusters of two that fill the device take tiles in its order of clusters."""
-        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
-        order, blocks = self.device.l2.cluster_order, self.facts.sm_count
-        ordered = tile.blocks == 2 and blocks == 2 * len(order)
-        return PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
-
     def scheduler(self, tile: WgmmaTile, estimate: Estimate, split: int) -> TileScheduler:
-        """Which tiles a block makes."""
-        blocks = self.facts.sm_count
-        rates = self.device.hopper
-        rows, memory = RASTER, self.cost.least_dram_us(tile) >= rates.batches.memory * estimate.us
-        if self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory:
+        """Which tiles a block makes: there is a block a multiprocessor."""
+        blocks, rates, rows = self.facts.sm_count, self.device.hopper, RASTER
+        memory = self.cost.least_dram_us(tile) >= rates.batches.memory * estimate.us
+        busy = self.tiles(tile) > blocks and estimate.bound in ("tensor cores", "shared memory") and not memory
+        if self.tried.squares and busy:
             # Tiles under way make a square of D: what they read is least, and with it the power that it takes.
             rows = max(rows, round(math.sqrt(blocks * tile.shape[1] / tile.shape[0])))
             if rows * tile.n.box.tiles <= blocks and self.plan.extent_k > rates.tiles.short_k:
                 # Any number of rows makes that square; so those of a GPC do.
                 rows = round(math.sqrt(GPC_BLOCKS * tile.shape[1] / tile.shape[0]))
-        made = self.raster(tile, split, rows)
-        return with_batches(made, tile, self.plan, self.cost.bytes, rates.batches) if memory else made
+        group_m = max(1, min(rows, tile.m.box.tiles) // tile.cluster[0])
+        # Clusters of two that fill the device take tiles in its order of clusters.
+        order = self.device.l2.cluster_order
+        ordered = tile.blocks == 2 and blocks == 2 * len(order)
+        made = PersistentRaster(blocks, group_m, split, tile.cluster, order if ordered else ())
+        batched = self.tried.squares and memory
+        return with_batches(made, tile, self.plan, self.cost.bytes, rates.batches) if batched else made
 
-    def made(
-        self,
-        tile: WgmmaTile,
-        loads: tuple[Loader, Loader],
-        epilogue: Epilogue,
-        split: tuple[int, int],
-        order: TileScheduler,
-    ) -> Iterable[Schedule]:
+    def reason(self, tile: WgmmaTile) -> str:
+        """Why, in a line."""
+        m, n, _ = tile.shape
+        said = [f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep", self.words(tile)]
+        said += ["ping-pong"] if tile.warpgroups.ping_pong else []
+        said += [f"shared by {tile.blocks} blocks"] if tile.blocks > 1 else []
+        said += ["which exchange halves of D's"] if tile.exchange else []
+        if tile.stationary:
+            panel = {"": "", "one": " for the block's panel", "each": " for a panel"}[tile.panel]
+            said.append(f"{tile.stationary.upper()} stationary{panel}")
+        said += [f"{tile.mma_tiles} of them a tile of D"] if tile.mma_tile is not None else []
+        return ", ".join(said)
+
+    def made(self, parts: Parts) -> Iterable[Schedule]:
         """The schedule with as much under way as shared memory holds, none where it holds too little."""
-        found = self.fitted(tile, self.loops(tile, *loads), epilogue, split, order)
+        found = self.fitted(parts, self.loops(parts.tile, parts.a, parts.b))
         return () if found is None else (found,)
 
-    def fitted(
-        self,
-        tile: WgmmaTile,
-        loops: Iterable[Hopper],
-        epilogue: Epilogue,
-        split: tuple[int, int],
-        order: TileScheduler,
-    ) -> Schedule | None:
+    def fitted(self, parts: Parts, loops: Iterable[Hopper]) -> Schedule | None:
         """The schedule with the first of some loops that shared memory holds, None where it holds none."""
+        tiling = parts.tile.tiling(self.swap_ab)
         for loop in loops:
-            parts = self.facts.arch, tile.tiling(self.swap_ab), loop, epilogue, order
-            smem = smem_plan(Schedule(*parts, SmemPlan(0)), self.plan)
+            made = Schedule(self.facts.arch, tiling, loop, parts.epilogue, parts.order, SmemPlan(0), parts.workspace)
+            smem = smem_plan(made, self.plan)
             if smem.size <= self.facts.smem_per_block:
-                return Schedule(*parts, smem, split[1])
+                return replace(made, smem=smem)
         return None
 
 

@@ -15,7 +15,7 @@ from gett.schedule.lower import at_precision
 from gett.schedule.mainloops.stream import LIMITS
 from gett.schedule.rules.rule import first_broken
 from gett.schedule.search.base import best_schedules
-from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.fragments import DmmaTmaSearch, WgmmaTf32Search
 from gett.schedule.search.gather import GatherSearch
 from gett.schedule.search.hopper import Made, both_roles
 from gett.schedule.search.multistage import MultistageSearch
@@ -23,10 +23,8 @@ from gett.schedule.search.packed import packed_schedules
 from gett.schedule.search.stream import is_stream, stream_schedule
 from gett.schedule.search.stream_matrix import matrix_schedules
 from gett.schedule.search.wgmma_rs import WgmmaRSSearch
-from gett.schedule.search.wgmma_split import WgmmaSplitSearch
-from gett.schedule.search.wgmma_split_copies import WgmmaSplitCopySearch
+from gett.schedule.search.wgmma_split import WgmmaSplitCopySearch, WgmmaSplitSearch
 from gett.schedule.search.wgmma_ss import WgmmaSSSearch
-from gett.schedule.search.wgmma_tf32 import WgmmaTf32Search
 from gett.schedule.spec.hopper_needs import dmma_takes, planes, wgmma_takes
 from gett.schedule.spec.schedule import Schedule
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gett.schedule.spec.mainloop import DmmaTma, WgmmaRS, WgmmaSplit, WgmmaTf32
-from gett.schedule.tile.wgmma_tile import WARPGROUPS, Warpgroups
+from gett.schedule.tile.wgmma_tile import Warpgroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,13 @@ class Tried:
         leads: Cuts of a mode along which an operand's rows run.
         two_leads: Cuts of A's and of B's where they are two contracted modes.
         word_leads: The same of elements that registers hold alone.
-        whole: K of which a k-tile may have all, at least and at most.
         stages: K-tiles of what threads make, and the fewest of operands beside them.
         complex_widths: Columns of complex numbers, where they are others.
+        shortest: Unit-stride mode that is not mostly padding.
+        runs: Whether rows of padding may be part of operands' tiles.
+        few: Whether boxes of complex numbers with few dimensions are tried: a tensor map of D has few.
+        shares: Whether tiles in clusters are tried, whose blocks share an operand.
+        squares: Whether tiles under way may make a square of D, or lie in several batches.
     """
 
     groups: tuple[Warpgroups, ...]
@@ -33,9 +37,13 @@ class Tried:
     leads: tuple[int, ...] = ()
     two_leads: tuple[tuple[int, int], ...] = ()
     word_leads: tuple[tuple[int, int], ...] = ()
-    whole: tuple[int, int] = (0, 0)
     stages: tuple[tuple[int, int], ...] = ()
     complex_widths: tuple[int, ...] = ()
+    shortest: int = 0
+    runs: bool = True
+    few: bool = False
+    shares: bool = False
+    squares: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +105,11 @@ def _of(loop: type[DmmaTma | WgmmaRS | WgmmaSplit | WgmmaTf32], *mma_m: int) -> 
 
 
 SS = Tried(
-    groups=WARPGROUPS,
+    groups=(*(Warpgroups(2, m, False) for m in (1, 2, 4)), *(Warpgroups(2, m, True) for m in (1, 2, 4))),
     widths=(256, 192, 128, 96, 64, 48, 32, 24, 16, 8),
     depths=(64, 48, 32, 16, 96, 128),
     leads=(128, 64, 32, 16, 8),
+    shares=True,
 )
 
 # Operands are shared with the first cuts. Rows of 64 bytes of both take the copy engine least. Stages are slabs of B.
@@ -110,6 +119,7 @@ RS = Tried(
     two_leads=((16, 32), (32, 16), (16, 16)),
     word_leads=((16, 16), (8, 16), (16, 8)),
     stages=((0, 16),),
+    squares=False,
 )
 
 SPLIT = Tried(
@@ -118,6 +128,7 @@ SPLIT = Tried(
     depths=(16, 32),
     leads=(*SS.leads, 4),
     stages=((3, 4), (2, 3), (3, 2), (2, 2)),
+    runs=False,
 )
 
 SPLIT_COPIES = Tried(
@@ -127,6 +138,7 @@ SPLIT_COPIES = Tried(
     leads=(32, 16, 8, 4),
     two_leads=((4, 8), (8, 4), (2, 16)),
     stages=SPLIT.stages,
+    runs=False,
 )
 
 TF32 = Tried(
@@ -134,8 +146,8 @@ TF32 = Tried(
     widths=SS.widths,
     depths=(64, 48, 32, 96, 128),
     leads=SS.leads,
-    whole=(32, 128),
     stages=((2, 3), (3, 4), (2, 2)),
+    shares=True,
 )
 
 # Waves of tiles are few, so widths lie close together.
@@ -145,17 +157,19 @@ DMMA = Tried(
     depths=(16, 32),
     leads=(32, 16, 8, 4),
     two_leads=((8, 4), (4, 8), (4, 4), (8, 8)),
-    whole=(16, 48),
     complex_widths=(64, 56, 48, 40, 32, 24, 16, 8),
+    few=True,
+    shares=True,
 )
 
-# Unit-stride modes below the shortest whole one would be mostly padding.
 GATHER = Tried(
-    groups=(Warpgroups(2, 1, False), Warpgroups(2, 2, False), Warpgroups(2, 1, True)),
+    groups=(Warpgroups(2, 1, False), Warpgroups(2, 2, False)),
     widths=(192, 176, 160, 128, 96, 64, 48, 32, 24, 16, 8),
+    depths=(64, 48, 32, 16),
     leads=(256, 128, 64, 32, 16, 8),
     two_leads=((8, 16), (16, 8), (8, 8)),
-    whole=(4, 64),
+    shortest=4,
+    squares=False,
 )
 
 STAYING = Staying(

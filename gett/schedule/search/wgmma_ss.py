@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 from gett.hw.archs import ArchFacts
 from gett.ir.gemm import A, B, GemmPlan
 from gett.schedule.cost.estimate import Estimate
+from gett.schedule.cost.hopper_bounds import Sides
 from gett.schedule.cost.hopper_units import SS
+from gett.schedule.mainloops.wgmma_ss import stationary_bytes
 from gett.schedule.search import tried as records
 from gett.schedule.search.base import Later
-from gett.schedule.search.hopper import HopperSearch, Loader, Variants, by_map
-from gett.schedule.search.k_boxes import k_boxes, residue_boxes
-from gett.schedule.search.stationary import Sides, may_stay, shared_operands, with_stationary
-from gett.schedule.search.wgmma_boxes import widths
-from gett.schedule.spec.epilogue import Epilogue
+from gett.schedule.search.hopper import HopperSearch, Loader, Parts, by_map
+from gett.schedule.search.hopper_boxes import residue_boxes
+from gett.schedule.search.tried import STAYING
 from gett.schedule.spec.hopper_needs import MOST_STAGES, MOST_STAGES_OF_ONE, up
 from gett.schedule.spec.loader import Stationary
 from gett.schedule.spec.mainloop import WgmmaSS
 from gett.schedule.spec.schedule import PersistentPanel, Schedule, TileScheduler
-from gett.schedule.tile.wgmma_tile import Warpgroups, WgmmaTile, store_tiles
+from gett.schedule.tile.wgmma_tile import OperandTiling, Warpgroups, WgmmaTile, store_tiles
 from layouts.box import Box
 
 
@@ -28,76 +29,56 @@ class WgmmaSSSearch(HopperSearch):
     """One assignment of roles to A and B."""
 
     mainloop, tried = SS, records.SS
-    keeps = True
-    shares = True
 
     def __init__(self, plan: GemmPlan, facts: ArchFacts, swap_ab: bool) -> None:
         super().__init__(plan, facts, swap_ab)
-        self.shared = shared_operands(self.plan)
+        # Operands that are the same for every batch.
+        self.shared = tuple(
+            x for x, t in (("a", A), ("b", B)) if not any(s.strides[t] for s in self.plan.l if s.extent > 1)
+        )
         self.filled: dict[tuple[int, int], bool] = {}
 
-    def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
-        """Every combination of tile and boxes."""
-        plan = self.plan
-        if not self.has_units or len(self.leads) > 1:  # the operands' rows run along different contracted modes
-            return
-        if not set(self.majors) <= set(self.atom.majors):
-            return
-        widths_n = widths(plan.extent_n)
-        blocks = ((A, [groups.rows for groups in self.tried.groups]), (B, widths_n))
-        best, residues, shallow = self.boxes_k()
-        all_k = [*best, *residues, *shallow]
-        if not all(self.movable(t, self.sides(t, of), all_k) for t, of in blocks):
-            return
-        for groups in self.tried.groups:
-            if groups.rows >= 2 * max(64, plan.extent_m) and groups.rows > 64:
-                continue
-            # Only the tallest tiles leave no room for deeper stages.
-            boxes_k = all_k if groups.mma_m == 8 else [*best, *residues]
-            shapes = [(groups, n) for n in widths_n if groups.takes(n)]
-            for _, n in shapes:
-                for tile in (tile for box_k in all_k for tile in self.store_tiles(groups, n, box_k)):
-                    yield from (tile, *self.stationary(tile))
-            yield from self.shapes(shapes, boxes_k, self.with_variants)
+    def takes(self) -> bool:
+        """Whether wgmma reads the operands as they lie: rows do not run along two contracted modes."""
+        return self.has_units and len(self.leads) < 2 and set(self.majors) <= set(self.atom.majors)
 
-    def of_boxes(
-        self, groups: Warpgroups, n: int, boxes_k: Sequence[Box], variants: Variants = lambda tile: (tile,)
-    ) -> Iterator[Later[WgmmaTile]]:
-        """The tiles of a shape's boxes of M and N with each box of K.
+    def boxes_of_k(self) -> Sequence[Box]:
+        """Boxes of K: of whole instructions, and those that zeros fill up to them."""
+        found, step = self.k_boxes(self.patient, self.of_step(self.tried.depths))[:3], self.atom.k
+        if self.size_d > self.size:  # a tile of D takes the room of deep stages
+            found += [x for x in self.k_boxes(False, (2 * step,))[:3] if x not in found]
+        return [*found, *residue_boxes(self.extents_k, next(iter(self.leads), None), self.size, step)]
+
+    def choices(self) -> Iterator[WgmmaTile | Later[WgmmaTile]]:
+        """Also tiles of D that several MMA tiles make."""
+        yield from super().choices()
+        if self.takes():
+            for tile in self.store_tiles():
+                yield from (tile, *self.stationary(tile))
+
+    def of_shape(self, groups: Warpgroups, n: int, boxes_k: Sequence[Box]) -> Iterator[Later[WgmmaTile]]:
+        """The tiles of a shape's boxes.
 
         Boxes of K that zeros fill up make as many products as others of their depth and copy no rows of padding. Where
         one of them holds all of K, no other is needed.
         """
         residues = [x for x in boxes_k if x.size % self.atom.k]
-        if residues and self.both_movable(groups.rows, n, residues):
+        if residues and self.all_movable(A, groups.rows, residues) and self.all_movable(B, n, residues):
             depths = {up(x.size, self.atom.k) for x in residues}
             whole = residues[0].tiles == 1
             boxes_k = [x for x in boxes_k if x in residues or not (whole or x.size in depths)]
-        return super().of_boxes(groups, n, boxes_k, variants)
+        yield from super().of_shape(groups, n, boxes_k)
 
-    def both_movable(self, rows: int, n: int, boxes_k: Sequence[Box]) -> bool:
-        """Whether tensor maps move all sides of a shape."""
-        sides = ((A, rows), (B, n))
-        for key in sides:
-            if key not in self.filled:
-                self.filled[key] = all(self.movable(key[0], (side,), boxes_k) for side in self.sides(key[0], key[1:]))
-        return all(self.filled[key] for key in sides)
+    def all_movable(self, tensor: int, block: int, boxes_k: Sequence[Box]) -> bool:
+        """Whether tensor maps move all boxes of a block of M or N."""
+        if (tensor, block) not in self.filled:
+            sides = self.sides(tensor, (block,))
+            self.filled[tensor, block] = all(self.movable(tensor, side, boxes_k) for side in sides)
+        return self.filled[tensor, block]
 
     def with_variants(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """A tile, the same with what stays, and where blocks exchange halves."""
         yield from (tile, *self.stationary(tile), *self.exchanging(tile))
-
-    def boxes_k(self) -> tuple[list[Box], list[Box], list[Box]]:
-        """Boxes of K: the deep ones, those that zeros fill up to whole instructions, the shallow ones."""
-        extents, lead = self.extents_k, next(iter(self.leads), None)
-        patient, leads = not self.hurried(self.least_tiles), self.of_step(self.tried.leads)
-        depths = self.of_step(self.tried.depths)
-        deep, shallow = k_boxes(extents, lead, self.size, self.atom.k, patient, depths, leads)
-        residues = residue_boxes(extents, lead, self.size, self.atom.k)
-        if self.size_d > self.size:  # a tile of D takes the room of deep stages
-            thin = k_boxes(extents, lead, self.size, self.atom.k, False, (2 * self.atom.k,), leads)[0]
-            deep += [b for b in thin if b not in deep]
-        return deep, residues, shallow
 
     def exchanging(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
         """The same tile, where two blocks exchange halves of it."""
@@ -108,27 +89,61 @@ class WgmmaSSSearch(HopperSearch):
             if found is not None and self.one_tile(tile, found.cluster):
                 yield replace(tile, cluster=found.cluster, exchange=True)
 
-    def store_tiles(self, groups: Warpgroups, n: int, box_k: Box) -> Iterator[WgmmaTile]:
+    def store_tiles(self) -> Iterator[WgmmaTile]:
         """Tiles of D that several MMA tiles make."""
-        if groups.mma_m < 4 or groups.ping_pong or n < self.plan.extent_n:
-            return
-        for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
-            sizes = self.size, self.size_d
-            for m_side, mma_tile in store_tiles(self.plan, groups.rows, n, self.mn_unit[A], sizes, self.facts):
-                tile = WgmmaTile(
-                    self.atom, groups, m_side, n_side, box_k, mma_tile=mma_tile, tma_source=self.tma_source
-                )
-                staging = self.cost.staging(tile)
-                if staging.bulk:
-                    yield tile
-
-    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterable[tuple[str, bool]]:
-        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
-        return may_stay(sides, box_k, self.shared, self.size, self.plan.extent_l, self.facts.sm_count)
+        sizes, unit = (self.size, self.size_d), self.mn_unit[A]
+        shapes = product((x for x in self.groups if x.mma_m >= 4 and not x.ping_pong), self.widths())
+        for groups, n in shapes if unit is not None else ():
+            if n < self.plan.extent_n or not groups.takes(n):
+                continue
+            for n_side in self.boxes.boxes(B, n, self.mn_unit[B])[:1]:
+                made = store_tiles(self.plan, groups.rows, n, unit, sizes, self.facts)
+                for box_k, (m_side, mma_tile) in product(self.boxes_of_k(), [*made]):
+                    sides = m_side, n_side, box_k
+                    tile = WgmmaTile(self.atom, groups, *sides, mma_tile=mma_tile, tma_source=self.tma_source)
+                    if self.cost.staging(tile).bulk:
+                        yield tile
 
     def stationary(self, tile: WgmmaTile) -> Iterator[WgmmaTile]:
-        """The same tile with an operand that stays in shared memory."""
-        return with_stationary(tile, self.shared, self.size, self.plan.extent_l, self.facts.sm_count)
+        """The same tile with an operand that stays in shared memory, or with the rows of a panel."""
+        if self.tiles(tile) < STAYING.tiles * self.facts.sm_count:
+            return
+        sides = (("a", tile.m, tile.n), ("b", tile.n, tile.m))
+        whole = next((x for x, kept, _ in sides if x in self.shared and self.stays(x, kept, tile.k, True)), "")
+        if whole or tile.mma_tile is not None:
+            yield from (replace(tile, stationary=whole),) if whole else ()
+            return
+        for x, kept, other in sides:
+            if not tile.warpgroups.ping_pong and self.one_panel(kept, other, tile.k):
+                yield replace(tile, stationary=x, panel="one")
+            if kept.box.tiles * self.batches > 1 and self.stays(x, kept, tile.k, False):
+                yield replace(tile, stationary=x, panel="each")
+
+    def stay(self, sides: tuple[Sides, Sides], box_k: Box) -> Iterator[tuple[str, bool]]:
+        """The operands that stay in tiles of any of these boxes, and whether for a block's one panel."""
+        m, n = sides
+        most = max(x.box.tiles for x in m) * max(x.box.tiles for x in n) * self.batches
+        for x, of, others in (("a", m, n), ("b", n, m)) if most >= STAYING.tiles * self.facts.sm_count else ():
+            if any(self.one_panel(kept, other, box_k) for kept in of for other in others):
+                yield x, True
+            elif any(self.stays(x, kept, box_k, whole) for kept in of for whole in {x in self.shared, False}):
+                yield x, False
+
+    def stays(self, name: str, kept: OperandTiling, box_k: Box, whole: bool) -> bool:
+        """Whether an operand's rows of a tile stay: alone if they are `whole`, else beside those of the next panel."""
+        if whole and kept.box.tiles > 1:
+            return False
+        held = box_k.tiles * (1 if whole else 2)
+        return stationary_bytes(name, kept.rows, box_k.size * self.size, held) <= STAYING.bytes
+
+    def one_panel(self, kept: OperandTiling, other: OperandTiling, box_k: Box) -> bool:
+        """Whether blocks may each keep to one of few panels, and there is something to gain."""
+        s, box, sm_count = STAYING, kept.box, self.facts.sm_count
+        if not 1 < box.tiles <= min(s.panels, sm_count) or box.tiles * other.box.tiles < s.panel_tiles * sm_count:
+            return False
+        if box.size * other.box.size > s.outputs or box.volume <= s.one_tile or self.batches > 1:
+            return False
+        return box_k.volume >= s.panel_k and box.tiles * box.size <= s.padded * box.volume
 
     def loops(self, tile: WgmmaTile, a: Loader, b: Loader) -> Iterable[WgmmaSS]:
         """All stages that shared memory may hold."""
@@ -138,28 +153,21 @@ class WgmmaSSSearch(HopperSearch):
         counts = range(most, 1, -1)
         return (WgmmaSS(kept_a, kept_b, groups.count, groups.mma_m, groups.ping_pong, count) for count in counts)
 
-    def made(
-        self,
-        tile: WgmmaTile,
-        loads: tuple[Loader, Loader],
-        epilogue: Epilogue,
-        split: tuple[int, int],
-        order: TileScheduler,
-    ) -> Iterable[Schedule]:
+    def made(self, parts: Parts) -> Iterable[Schedule]:
         """The schedule with as many stages as fit; none where fewer than two do, or where what stays costs stages."""
-        a, b = loads
-        plain = self.fitted(tile, self.loops(replace(tile, stationary=""), a, b), epilogue, split, order)
+        tile, store = parts.tile, parts.epilogue.store
+        plain = self.fitted(parts, self.loops(replace(tile, stationary=""), parts.a, parts.b))
         if tile.stationary:
-            found = self.fitted(tile, self.loops(tile, a, b), epilogue, split, order)
+            found = self.fitted(parts, self.loops(tile, parts.a, parts.b))
             if found is None or (tile.panel != "one" and plain is not None and _stages(found) < _stages(plain)):
                 return ()
             under_way = found.hopper.stages * found.smem.stage
-            return () if tile.panel == "one" and under_way < records.STAYING.under_way else (found,)
+            return () if tile.panel == "one" and under_way < STAYING.under_way else (found,)
         # Where a block makes one tile, D may be staged where the stages were. C must have a place while they are read.
         single = self.one_tile(tile, tile.cluster) and tile.mma_tile is None and not tile.warpgroups.ping_pong
-        if epilogue.store.tma is not None and epilogue.source is None and single:
-            reused = replace(epilogue, store=replace(epilogue.store.tma, reuse_mainloop_smem=True))
-            reusing = self.fitted(tile, self.loops(tile, a, b), reused, split, order)
+        if store.tma is not None and parts.epilogue.source is None and single:
+            epilogue = replace(parts.epilogue, store=replace(store.tma, reuse_mainloop_smem=True))
+            reusing = self.fitted(parts._replace(epilogue=epilogue), self.loops(tile, parts.a, parts.b))
             if reusing is not None and _stages(plain) < min(reusing.hopper.stages, tile.k.tiles):
                 return (reusing,)
         return () if plain is None or tile.exchange else (plain,)
@@ -171,16 +179,9 @@ class WgmmaSSSearch(HopperSearch):
         group_m = 1 if tile.stationary == "a" else tile.m.box.tiles
         return PersistentPanel(self.facts.sm_count, tile.stationary, tile.panel == "one", group_m)
 
-    def reason(self, tile: WgmmaTile) -> str:
-        """Why, in a line."""
-        m, n, _ = tile.shape
-        text = f"{self.tiles(tile)} tiles of {m} x {n}, {tile.k.size} deep, operands by tensor map"
-        text += ", ping-pong" if tile.warpgroups.ping_pong else ""
-        text += f", shared by {tile.blocks} blocks" if tile.blocks > 1 else ""
-        text += ", which exchange halves of D's" if tile.exchange else ""
-        text += f", {tile.stationary.upper()} stationary" if tile.stationary else ""
-        text += {"": "", "one": " for the block's panel", "each": " for a panel"}[tile.panel]
-        return text + (f", {tile.mma_tiles} of them a tile of D" if tile.mma_tile is not None else "")
+    def words(self, tile: WgmmaTile) -> str:
+        """How operands come."""
+        return "operands by tensor map"
 
 
 def _stages(made: Schedule | None) -> int:

@@ -276,7 +276,7 @@ def _places(steps: dict[tuple[str, int], int], parts: Sequence[Part], count: int
 def _reduced(places: tuple[list[int], list[int]], width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Places within one period, apart where they are others: banks tell no more, and more tiles have the same ones."""
     rows, columns = places
-    if any(x % width for x in rows) or any(x % width for x in columns):
+    if math.gcd(width, *rows, *columns) != width:
         return tuple(rows), tuple(columns)
     apart = 2 * PERIOD  # of sums, too
     first = [x % PERIOD + apart * len(columns) * rows.index(x) for x in rows]

@@ -37,15 +37,8 @@ class Warpgroups:
 
     def takes(self, n: int) -> bool:
         """Whether a thread's registers hold the products of `n` columns, and blocks are not needlessly many."""
-        widest = {1: 256, 2: 128, 4: 64, 8: 32}[self.mma_m]
+        widest = {1: 256, 2: 128, 4: 64}[self.mma_m]
         return n <= widest and self.mma_m * n // 2 <= ACCUMULATORS
-
-
-WARPGROUPS = (
-    *(Warpgroups(2, mma_m, False) for mma_m in (1, 2, 4, 8)),
-    *(Warpgroups(2, mma_m, True) for mma_m in (1, 2, 4)),
-)
-"""What is tried."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gett.schedule.legality import can_implement
 from gett.schedule.mainloops.dmma_tma import doubles, k_of_doubles
 from gett.schedule.mainloops.table import smem_plan
 from gett.schedule.rules.rule import Lowered, name_of
-from gett.schedule.search.dmma_tma import DmmaTmaSearch
+from gett.schedule.search.fragments import DmmaTmaSearch
 from gett.schedule.search.hopper import both_roles
 from gett.schedule.search.select import candidates
 from gett.schedule.spec.epilogue import TmaStore

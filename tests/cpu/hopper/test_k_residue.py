@@ -16,7 +16,7 @@ from gett.hw.dtypes import wgmma_atom
 from gett.ir.gemm import A, B, GemmPlan, make_gemm_plan
 from gett.schedule.lower import lower_plan
 from gett.schedule.mainloops.hopper import row_bytes
-from gett.schedule.search.k_boxes import residue_boxes
+from gett.schedule.search.hopper_boxes import residue_boxes
 from gett.schedule.spec.hopper_needs import valid_k
 from gett.schedule.spec.loader import Tma
 from gett.schedule.spec.schedule import Schedule
@@ -43,10 +43,21 @@ def found() -> list[Spec]:
     return list(out.values())
 
 
-def sides(plan: GemmPlan, s: Schedule) -> list[tuple[int, Tma, Box, tuple[Any, ...]]]:
+def ways() -> list[Spec]:
+    """One kernel of every combination of parts, and one of every way in which tensor maps bring residues."""
+    of_loads = {tuple((load.major, load.run > 0, load.repeats > ()) for load in loads(x.schedule)): x for x in found()}
+    return [*covering(found(), pairs=False), *of_loads.values()]
+
+
+def loads(s: Schedule) -> tuple[Tma, Tma]:
     a, b = s.hopper.a.tma, s.hopper.b.tma
     assert a is not None
     assert b is not None
+    return a, b
+
+
+def sides(plan: GemmPlan, s: Schedule) -> list[tuple[int, Tma, Box, tuple[Any, ...]]]:
+    a, b = loads(s)
     return [(A, a, mma_box(s), plan.m), (B, b, s.tiling.n, plan.n)]
 
 
@@ -113,7 +124,7 @@ def test_wgmma_reads_the_tile_and_zeros(every: bool, tmp_path: Path) -> None:
     """Two fills of a stage, at different tiles, after the zeros: every k of the block is there, in both operands."""
     rng = np.random.default_rng(4)
     kinds = set()
-    chosen = [*found(), *by_hand(found())] if every else covering(found(), pairs=False)
+    chosen = [*found(), *by_hand(found())] if every else ways()
     tiles = [(lower_plan(x.plan, x.schedule.tiling), x.schedule) for x in chosen]
     wanted = {
         residue(load, box, real, s.tiling.shape[2]): None for real, s in tiles for _, load, box, _ in sides(real, s)

@@ -27,7 +27,7 @@ def clocks(case: Case, k: int) -> float:
     (mode,) = (i for i, s in enumerate(plan.m) if s.extent >= 128)
     rows = OperandTiling(Box.of_cuts(tuple(s.extent for s in plan.m), {mode: 128}), plan.m)
     box_k = Box.of_cuts(tuple(s.extent for s in plan.k), {0: k})
-    return HopperCost(plan, FACTS, SS).clocks(A, rows, box_k)
+    return HopperCost(plan, FACTS, SS).loads(A, rows, box_k).clocks
 
 
 def matrix(k: int) -> tuple[Case, list[int]]:
